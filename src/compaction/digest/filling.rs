@@ -302,6 +302,11 @@ impl<'a> Filling<'a> {
         }
     }
 
+    /// Returns what the line of a file costs.
+    pub(super) fn file_bytes(&self, at: usize, spots: usize) -> usize {
+        file_line(&self.work().files[at], spots).0.len()
+    }
+
     pub(super) fn file(&mut self, at: usize, spots: usize, left: &mut usize) {
         let (line, places) = file_line(&self.work().files[at], spots);
         self.line((Heading::Files, at), line, places, left);
@@ -346,44 +351,33 @@ impl<'a> Filling<'a> {
 
     // Values.
 
-    /// Adds values, the best first: those that stand nowhere yet, then those used that stand in words only.
-    pub(super) fn values(&mut self, order: &[usize]) {
-        for only_used in [false, true] {
-            // The heading is paid for before it is needed, once.
-            let is_paid = self.value_lines.values().any(|used| !used);
-            let heading = if is_paid { 0 } else { SEEN.len() + 1 };
-            let Some(room) = self.room.checked_sub(heading) else {
-                return;
-            };
-            self.room = room;
-            for at in order {
-                let fact = &self.record.values.facts[*at];
-                if self.room < fact.value.len() + 6 {
-                    self.is_full = true;
-                    continue;
-                }
-                if !only_used || fact.source.is_used() {
-                    self.value(*at, fact, only_used);
-                }
+    /// Adds values that stand nowhere yet, the best first.
+    pub(super) fn values(&mut self, order: &[usize], most: usize) {
+        // The heading is paid for before it is needed, once.
+        let is_paid = self.value_lines.values().any(|used| !used);
+        let heading = if is_paid { 0 } else { SEEN.len() + 1 };
+        let Some(room) = self.room.checked_sub(heading) else {
+            return;
+        };
+        self.room = room;
+        let mut left = most.min(room);
+        for at in order {
+            let fact = &self.record.values.facts[*at];
+            if left < fact.value.len() + 6 {
+                self.is_full = true;
+            } else if !is_written(&self.told, &fact.value) {
+                self.value(*at, fact, &mut left);
             }
-            if self.value_lines.values().all(|used| *used) {
-                self.room += heading;
-            }
+        }
+        if self.value_lines.values().all(|used| *used) {
+            self.room += heading;
         }
     }
 
-    fn value(&mut self, at: usize, fact: &Fact, only_used: bool) {
+    fn value(&mut self, at: usize, fact: &Fact, left: &mut usize) {
         let Some(value) = quoted(&fact.value) else {
             return;
         };
-        let is_told = if only_used {
-            self.values.contains(&at)
-        } else {
-            is_written(&self.told, &fact.value)
-        };
-        if is_told {
-            return;
-        }
         let line = self.line_of(fact);
         let shares = |at: &&usize| {
             let other = &self.record.values.facts[**at];
@@ -399,8 +393,7 @@ impl<'a> Filling<'a> {
         if !self.value_lines.contains_key(&line) {
             cost += self.label_of(line).len() + 2;
         }
-        let mut left = usize::MAX;
-        if !self.pay(Heading::Values, cost, &mut left) {
+        if !self.pay(Heading::Values, cost, left) {
             return;
         }
         *self.value_lines.entry(line).or_default() |= fact.source.is_used();

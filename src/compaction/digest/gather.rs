@@ -286,10 +286,26 @@ impl Gatherer {
         }
         for section in sections {
             match section {
-                Section::Said(statement) => self.state(statement),
+                Section::Said(statement) => {
+                    match statement.speaker {
+                        Speaker::Human => self.prompt_values(&statement.text, &statement.place),
+                        speaker => {
+                            let label = self.record.values.label(speaker.name());
+                            self.mentions(&statement.text, label, &statement.place);
+                        }
+                    }
+                    self.state(statement);
+                }
                 Section::Instruction(instruction) => self.record.instructions.push(instruction),
                 Section::Carried(carried) => self.record.carried.push(carried),
                 Section::Work(work) => {
+                    let values = &mut self.record.values;
+                    let label = values.label("path");
+                    for file in &work.files {
+                        if let Some(last) = file.events.last() {
+                            values.add(&file.path, label, FactSource::KeptUsed, &last.place);
+                        }
+                    }
                     let before = std::mem::take(&mut self.record.activity);
                     self.record.activity = Activity::restore(before.into_work().joined(*work));
                 }

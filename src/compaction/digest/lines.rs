@@ -152,7 +152,12 @@ pub(super) fn file_line(file: &FileWork, spots: usize) -> (String, Vec<Place>) {
     let mut named_places = Vec::new();
     let mut line = format!("- {}: ", named(&file.path));
     let mut groups: Vec<(String, Vec<&FileEvent>)> = Vec::new();
-    for event in &file.events {
+    // That a file was read before it was changed goes without saying.
+    for event in file
+        .events
+        .iter()
+        .filter(|event| event.act != FileAct::Read)
+    {
         let verb = verb(&event.act);
         match groups.last_mut() {
             Some((last, events)) if *last == verb => events.push(event),

@@ -24,6 +24,8 @@ mod share {
     pub(super) const PLAN: usize = 6;
     pub(super) const FILES: usize = 4;
     pub(super) const ATTEMPTS: usize = 8;
+    /// Values that one call used, and that nobody is likely to ask for again.
+    pub(super) const USED_ONCE: usize = 16;
     /// The last report of the agent.
     pub(super) const LAST: usize = 8;
 }
@@ -34,9 +36,9 @@ const SMALL: usize = 2_400;
 /// bytes it takes until it is that: the smaller the page, the more they get.
 const VALUES: usize = 30;
 const MOST_VALUES: usize = 90;
-const LARGE: usize = 8_000;
+const LARGE: usize = 4_500;
 /// What a unit is worth that only says what comes next.
-const ANNOUNCED: f64 = 0.4;
+const ANNOUNCED: f64 = 0.25;
 /// What a unit is worth that a harness put in.
 const PUT_IN: f64 = 0.1;
 /// What a row or a line of code is worth among sentences.
@@ -46,11 +48,13 @@ const ASKED: f64 = 0.5;
 /// What the oldest unit is worth against the newest, where work was done, and the oldest prompt.
 const OLDEST: f64 = 0.5;
 const OLDEST_PROMPT: f64 = 0.8;
-/// How much more a word counts that a call used, and one of a prompt.
+/// How much more the first and the last unit of a prompt are worth.
+const ENDS: f64 = 2.0;
+/// How much more the name of a file or of a place in it counts, and a word of a prompt.
 const WORKED_ON: f64 = 2.0;
 const ASKED_FOR: f64 = 1.4;
 /// How much less the next unit of one statement is worth where work was done.
-const SPREAD: f64 = 0.35;
+const SPREAD: f64 = 0.1;
 /// What begins a line of statements, about, in bytes.
 const LINE_BYTES: usize = 8;
 /// Names of places in a file that a line tells.
@@ -91,6 +95,7 @@ pub(super) struct PageWriter<'a> {
     attempts: Vec<usize>,
     /// Values that calls took, or that have a name whose values they took, and the others.
     sought: Vec<usize>,
+    used_once: Vec<usize>,
     other_values: Vec<usize>,
 }
 
@@ -122,19 +127,16 @@ impl<'a> PageWriter<'a> {
         };
         changed.sort_by_key(last);
         read.sort_by_key(last);
-        let is_worth_it = |at: &usize| is_told(&work.attempts[*at]);
-        let mut attempts: Vec<usize> = (0..work.attempts.len()).filter(is_worth_it).collect();
-        attempts.sort_by_key(|at| {
-            let attempt = &work.attempts[*at];
-            let is_open = attempt.failure.is_some() && attempt.passed.is_none();
-            (
-                !is_open,
-                attempt.failure.is_some(),
-                Reverse(position(&attempt.last)),
-            )
-        });
+        let rank = |at: &usize| attempt_rank(&work.attempts[*at]);
+        let mut attempts: Vec<usize> = (0..work.attempts.len())
+            .filter(|at| rank(at).is_some())
+            .collect();
+        attempts.sort_by_key(|at| (rank(at), Reverse(position(&work.attempts[*at].last))));
         let is_sought = |at: &usize| record.values.is_sought(&record.values.facts[*at]);
-        let (sought, other_values) = by_worth(&record.values).into_iter().partition(is_sought);
+        let is_used = |at: &usize| record.values.facts[*at].uses > 0;
+        let (sought, rest): (Vec<_>, Vec<_>) =
+            by_worth(&record.values).into_iter().partition(is_sought);
+        let (used_once, other_values) = rest.into_iter().partition(is_used);
         Self {
             record,
             is_talk,
@@ -146,6 +148,7 @@ impl<'a> PageWriter<'a> {
             read,
             attempts,
             sought,
+            used_once,
             other_values,
         }
     }
@@ -157,7 +160,8 @@ impl<'a> PageWriter<'a> {
         filling.header(headers);
         if most < SMALL && !self.is_talk {
             self.task(&mut filling, most);
-            filling.values(&self.sought);
+            filling.values(&self.sought, usize::MAX);
+            filling.values(&self.used_once, usize::MAX);
         }
         self.plan(&mut filling, most / share::PLAN);
         for at in 0..self.record.carried.len() {
@@ -170,7 +174,8 @@ impl<'a> PageWriter<'a> {
         self.last_report(&mut filling, most / share::LAST);
         let stated = filling.room() * (100 - values_share(most)) / 100;
         self.said(&mut filling, stated);
-        filling.values(&self.sought);
+        filling.values(&self.sought, usize::MAX);
+        filling.values(&self.used_once, most / share::USED_ONCE);
         // Whatever still fits.
         self.said(&mut filling, usize::MAX);
         self.prompt_rest(&mut filling, usize::MAX);
@@ -185,7 +190,8 @@ impl<'a> PageWriter<'a> {
         for at in &self.read {
             filling.file_read(*at, &mut left);
         }
-        filling.values(&self.other_values);
+        filling.values(&self.used_once, usize::MAX);
+        filling.values(&self.other_values, usize::MAX);
         filling.written()
     }
 
@@ -253,10 +259,16 @@ impl<'a> PageWriter<'a> {
 
     fn files(&self, filling: &mut Filling<'a>, most: usize) {
         let mut left = most.min(filling.room());
-        for spots in [SPOTS, 0] {
-            for at in &self.changed {
-                filling.file(*at, spots, &mut left);
-            }
+        // As much of each as lets all of them in.
+        let bytes = |spots: usize| -> usize {
+            let line = |at: &usize| filling.file_bytes(*at, spots);
+            self.changed.iter().map(line).sum()
+        };
+        let spots = [SPOTS, SPOTS / 2, 0]
+            .into_iter()
+            .find(|spots| bytes(*spots) <= left);
+        for at in &self.changed {
+            filling.file(*at, spots.unwrap_or(0), &mut left);
         }
     }
 
@@ -296,10 +308,19 @@ fn values_share(most: usize) -> usize {
     VALUES + below * (MOST_VALUES - VALUES) / (LARGE - SMALL)
 }
 
-/// Whether an attempt is worth a line: it failed, or it builds, tests or runs something and tells how that
-/// went or was done again.
-fn is_told(attempt: &Attempt) -> bool {
-    attempt.failure.is_some() || (attempt.runs && (attempt.result.is_some() || attempt.times > 1))
+/// Returns how much an attempt is worth a line, best first; `None`: not at all. What failed and is still open
+/// comes first, then what builds, tests or runs here and how that went, then what failed once. A command that
+/// only looks and found nothing is no failure of the work.
+fn attempt_rank(attempt: &Attempt) -> Option<u8> {
+    let only_looks = attempt.is_command && !attempt.runs;
+    match (&attempt.failure, &attempt.passed) {
+        (Some(_), None) if only_looks => Some(3),
+        (Some(_), None) => Some(0),
+        (Some(_), Some(_)) if only_looks => None,
+        (Some(_), Some(_)) => Some(2),
+        (None, _) if attempt.runs && (attempt.result.is_some() || attempt.times > 1) => Some(1),
+        (None, _) => None,
+    }
 }
 
 fn prompt_order(record: &Record, prompts: &[usize], most: usize) -> Vec<UnitRef> {
@@ -307,10 +328,12 @@ fn prompt_order(record: &Record, prompts: &[usize], most: usize) -> Vec<UnitRef>
     let mut refs = Vec::new();
     for (line, at) in prompts.iter().enumerate() {
         let age = (prompts.len() - line) as f64 / prompts.len() as f64;
-        for (unit, text) in record.statements[*at].units.units.iter().enumerate() {
+        let units = &record.statements[*at].units.units;
+        for (unit, text) in units.iter().enumerate() {
             let raw = if text.is_raw { RAW } else { 1.0 };
-            // How a prompt begins is mostly what it asks for.
-            let place = if unit == 0 { 2.0 } else { 1.0 };
+            // What a person asks for stands before or behind what they paste.
+            let is_end = unit == 0 || unit + 1 == units.len();
+            let place = if is_end { ENDS } else { 1.0 };
             selector.add(
                 line,
                 &text.text,
@@ -364,8 +387,13 @@ fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<UnitRef> {
             }
         }
     }
-    for fact in record.values.facts.iter().filter(|fact| fact.uses > 0) {
-        selector.boost(&fact.value, WORKED_ON);
+    let work = record.activity.work();
+    for file in &work.files {
+        let name = file.path.rsplit(['/', '\\']).next();
+        selector.boost(name.unwrap_or_default(), WORKED_ON);
+        for spot in file.events.iter().flat_map(|event| &event.spots) {
+            selector.boost(spot, WORKED_ON);
+        }
     }
     let order = selector.order(LINE_BYTES, most, if is_talk { 0.0 } else { SPREAD });
     order.into_iter().map(|at| refs[at]).collect()

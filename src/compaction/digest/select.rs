@@ -20,7 +20,7 @@ const NAME: f64 = 1.6;
 /// The power of the bytes that the gain is divided by: below 1, longer units are not shunned.
 const PER_BYTE: f64 = 0.8;
 /// A unit of fewer terms than this says little by itself.
-const ENOUGH_TERMS: f64 = 3.0;
+const ENOUGH_TERMS: f64 = 5.0;
 /// What a unit costs beside its bytes.
 const OVERHEAD: f64 = 4.0;
 

@@ -132,15 +132,18 @@ impl Ledger {
         self.facts.iter().any(|fact| fact.uses > 0)
     }
 
-    /// Whether a call or a person gave a value, it is a field of a result, or a call took another one of the
-    /// same name.
+    /// Whether it is likely that somebody asks for a value again: a person gave it, it is a field of a result,
+    /// calls took it more than once or it names one thing, or calls take values of its name again and again.
     pub(crate) fn is_sought(&self, fact: &Fact) -> bool {
-        let labels = fact.labels.iter().map(|(at, ..)| &self.labels[*at]);
-        fact.uses > 0
-            || fact.source >= FactSource::Field
-            || labels
-                .into_iter()
-                .any(|label| label.used > 0 || label.taken > 0)
+        let mut labels = fact.labels.iter().map(|(at, ..)| &self.labels[*at]);
+        match fact.uses {
+            0 => {
+                fact.source >= FactSource::Field
+                    || labels.any(|label| label.used > 0 || label.taken > 0)
+            }
+            1 => fact.shape.names_one_thing() || labels.any(|label| label.reused + label.taken > 0),
+            _ => true,
+        }
     }
 
     /// Returns the number of places.

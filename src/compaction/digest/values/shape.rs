@@ -61,6 +61,14 @@ impl Shape {
         if any_low { Self::Word } else { Self::Capitals }
     }
 
+    /// Whether a value of this look names one thing and no other.
+    pub(crate) fn names_one_thing(self) -> bool {
+        matches!(
+            self,
+            Self::Capitals | Self::Stamp | Self::Identifier | Self::Path | Self::Address
+        )
+    }
+
     /// Returns how much values of this look are worth against each other.
     pub(crate) fn weight(self) -> f64 {
         match self {
