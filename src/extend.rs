@@ -84,5 +84,5 @@ pub mod context {
 pub mod search {
     pub use crate::search::catch_up::{Indexed, index, rebuild_index};
     pub use crate::search::query::{MAX_QUERY_WORDS, Query, parse_query};
-    pub use crate::search::stems::content_words;
+    pub use crate::words::stems::content_words;
 }

@@ -71,6 +71,7 @@ pub mod redact;
 pub mod search;
 mod store;
 pub mod tokens;
+mod words;
 
 // The front door.
 pub use api::{

@@ -3,11 +3,11 @@
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
-use super::stems::Stems;
 use super::text::message_text;
-use super::words::VERSION;
 use crate::store::index::IndexEntry;
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult, StoreWrite};
+use crate::words::VERSION;
+use crate::words::stems::Stems;
 
 /// Messages that one transaction takes in at most.
 const BATCH_MESSAGES: u32 = 256;

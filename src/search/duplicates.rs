@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::hash::BuildHasher as _;
 
 use super::text::MessageText;
-use super::words::each_word;
+use crate::words::each_word;
 
 /// Share of words that two messages have in common at least (Jaccard's index of their sets of words).
 const ALIKE: f64 = 0.9;

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::query::Query;
-use super::stems::{Stems, each_part};
 use super::text::{Field, MessageText, Piece};
-use super::words::each_word;
 use crate::store::index::Phrase;
+use crate::words::each_word;
+use crate::words::stems::{Stems, each_part};
 
 /// More places of a term are only counted: a snippet shows a few.
 const MAX_PLACES: usize = 1000;

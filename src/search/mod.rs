@@ -20,10 +20,8 @@ mod rank;
 mod recall;
 mod run;
 mod snippet;
-pub(crate) mod stems;
 mod text;
 mod visibility;
-mod words;
 
 pub(crate) use catch_up::index;
 pub use query::QueryError;

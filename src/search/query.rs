@@ -3,9 +3,9 @@
 //! The words of a query are split as those of messages are; nothing else of what was typed goes on
 //! to a backend.
 
-use super::stems::{Stems, each_part, is_stop_word};
-use super::words::{each_word, is_in_word, stands_alone, words_of};
 use crate::store::index::Phrase;
+use crate::words::stems::{Stems, each_part, is_stop_word};
+use crate::words::{each_word, is_in_word, stands_alone, words_of};
 
 /// More words make a query that was pasted by mistake.
 pub const MAX_QUERY_WORDS: usize = 256;

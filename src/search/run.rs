@@ -82,7 +82,7 @@ impl<'a> SearchRun<'a> {
             query,
             words,
             filter,
-            is_usable: state.version == Some(super::words::VERSION),
+            is_usable: state.version == Some(crate::words::VERSION),
             state,
             matcher: Matcher::new(words),
             ranking: Ranking::new(words, &vec![0; words.terms.len()], 0),

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde::de::IgnoredAny;
 
-use super::stems::{Stems, each_part};
-use super::words::{BREAK, each_word};
 use crate::model::{AgentMessage, Author, Content, Json, Message, Role, author};
 use crate::store::index::IndexEntry;
+use crate::words::stems::{Stems, each_part};
+use crate::words::{BREAK, each_word};
 
 /// What a piece of a message is; decides how much a word in it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

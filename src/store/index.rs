@@ -1,6 +1,6 @@
 //! What an index of messages is asked and told, as plain values.
 //!
-//! An index knows words, never text: `search::words` splits both what is stored and what is asked,
+//! An index knows words, never text: `words` splits both what is stored and what is asked,
 //! so that every backend finds the same. A word holds no white space.
 
 use super::rows::{LoopKey, SessionKey};

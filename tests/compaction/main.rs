@@ -1,6 +1,7 @@
 //! Compaction: plans and strategies, overlays and their undo, budgets, and what a context shows at any
 //! moment.
 
+mod activity;
 mod budget;
 mod concurrent;
 mod digest;

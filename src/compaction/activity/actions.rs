@@ -1,13 +1,16 @@
 //! What a call does: told by the shape of its arguments first, then by the tool's name.
 
+mod fields;
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::patch::{self, Change, FileChange};
+use super::patch::{self, FileChange};
 use super::plan::{self, PlanChange};
 use super::shell::{self, Runner};
 use crate::model::ToolCall;
+use fields::{is_path, of_fields};
 
 /// Bytes of what a call is about that are kept.
 const LONGEST_WHAT: usize = 400;
@@ -60,18 +63,8 @@ const PATHS: [&str; 20] = [
     "uri",
     "destination_file",
 ];
-const OLD: [&str; 9] = [
-    "old_string",
-    "oldString",
-    "old_str",
-    "oldText",
-    "old_text",
-    "search",
-    "oldStr",
-    "old_content",
-    "find",
-];
-const NEW: [&str; 14] = [
+const NEW: [&str; 15] = [
+    "new",
     "new_string",
     "newString",
     "new_str",
@@ -86,33 +79,6 @@ const NEW: [&str; 14] = [
     "code_edit",
     "insert_text",
     "text_to_insert",
-];
-const WHOLE: [&str; 9] = [
-    "content",
-    "contents",
-    "file_text",
-    "text",
-    "file_content",
-    "CodeContent",
-    "body",
-    "fileText",
-    "data",
-];
-const LINES: [&str; 14] = [
-    "offset",
-    "limit",
-    "start_line",
-    "end_line",
-    "startLine",
-    "endLine",
-    "view_range",
-    "line_number",
-    "line_start",
-    "line_end",
-    "start_line_one_indexed",
-    "should_read_entire_file",
-    "StartLine",
-    "lines",
 ];
 const COMMANDS: [&str; 8] = [
     "command",
@@ -211,6 +177,11 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action 
         true => labelled(first, &read.files[0].path),
         false => one_line(line),
     };
+    // Behind an editor's command stands text, not commands.
+    let read = match editor && first == "edit" {
+        true => shell::CommandLine::default(),
+        false => read,
+    };
     let mut key = shell::normalised(line);
     key.truncate(key.floor_char_boundary(4_096));
     Action {
@@ -233,7 +204,7 @@ fn text_of<'a>(fields: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str>
 
 fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Action {
     let has = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
-    let path = text_of(fields, &PATHS).filter(|path| is_path(path));
+    let path = path_of(fields).filter(|path| is_path(path));
     if let Some(line) = command_line(fields).filter(|line| {
         let is_line =
             line.contains(' ') || !has(&["editor", "edit", "tracker", "browser", "task", "todo"]);
@@ -316,6 +287,22 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ac
     }
 }
 
+/// Returns the path that a call names, whatever it calls it.
+fn path_of(fields: &Map<String, Value>) -> Option<&str> {
+    const OTHERS: [&str; 8] = [
+        "root", "dir", "folder", "project", "work", "cwd", "log", "base",
+    ];
+    let named = || {
+        fields.iter().find_map(|(key, value)| {
+            let key = key.to_ascii_lowercase();
+            let is_one = key.ends_with("path") || key.ends_with("file");
+            let is_other = OTHERS.iter().any(|other| key.contains(other));
+            value.as_str().filter(|_| is_one && !is_other)
+        })
+    };
+    text_of(fields, &PATHS).or_else(named)
+}
+
 fn is_editor_word(line: &str) -> bool {
     [
         "view",
@@ -372,160 +359,6 @@ fn quoted(word: &str) -> Cow<'_, str> {
         true => Cow::Borrowed(word),
         false => Cow::Owned(format!("'{}'", word.replace('\'', "'\\''"))),
     }
-}
-
-/// Reads what a call with a path does to it.
-fn of_fields(words: &[String], fields: &Map<String, Value>, path: Option<&str>) -> Vec<FileChange> {
-    let is = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
-    let told = fields.get("command").and_then(Value::as_str).unwrap_or("");
-    let seeks = is(&[
-        "grep",
-        "glob",
-        "search",
-        "list",
-        "ls",
-        "find",
-        "dir",
-        "directory",
-        "folder",
-        "mkdir",
-    ]) || fields.contains_key("pattern")
-        || fields.contains_key("query");
-    let moves = [
-        ("source", "destination"),
-        ("source_path", "destination_path"),
-        ("old_path", "new_path"),
-        ("oldPath", "newPath"),
-        ("from", "to"),
-        ("path", "new_path"),
-    ];
-    if is(&["move", "rename", "mv"])
-        && let Some((from, to)) = moves
-            .iter()
-            .find_map(|(from, to)| Some((fields.get(*from)?.as_str()?, fields.get(*to)?.as_str()?)))
-    {
-        let both = is_path(from) && is_path(to);
-        return Vec::from_iter(
-            both.then(|| FileChange::new(to, Change::MoveFrom(from.to_owned()))),
-        );
-    }
-    let reads = is(&["read", "view", "open", "cat", "show"]) || told == "view" || told == "read";
-    let Some(path) = path else {
-        return many(fields, reads && !seeks);
-    };
-    let deletes = is(&["delete", "remove", "rm", "unlink"]) || told == "delete";
-    let mut found = FileChange::new(path, Change::Edit);
-    let edits = fields
-        .get("edits")
-        .or_else(|| fields.get("replacements"))
-        .and_then(Value::as_array);
-    let old = text_of(fields, &OLD);
-    let new = text_of(fields, &NEW);
-    let blocks = text_of(fields, &["diff", "content", "edits"])
-        .filter(|text| text.contains("<<<<<<< SEARCH"));
-    let whole = WHOLE
-        .iter()
-        .any(|key| fields.get(*key).is_some_and(Value::is_string));
-    if deletes {
-        found.change = Change::Delete;
-    } else if seeks {
-        return Vec::new();
-    } else if let Some(edits) = edits {
-        for edit in edits.iter().filter_map(Value::as_object).take(50) {
-            let new = text_of(edit, &NEW).unwrap_or("");
-            patch::add_spots(
-                &mut found.spots,
-                text_of(edit, &OLD).unwrap_or(""),
-                new,
-                path,
-            );
-        }
-        let first = edits.first().and_then(Value::as_object);
-        if first.is_some_and(|edit| text_of(edit, &OLD) == Some("")) {
-            found = FileChange::new(path, Change::Create);
-        }
-    } else if told == "create" {
-        found.change = Change::Create;
-    } else if let Some(blocks) = blocks {
-        patch::add_block_spots(&mut found.spots, blocks, path);
-    } else if old == Some("") && new.is_some() && told != "insert" {
-        found.change = Change::Create;
-    } else if new.is_some() || old.is_some() && is(&["edit", "replace"]) {
-        patch::add_spots(&mut found.spots, old.unwrap_or(""), new.unwrap_or(""), path);
-    } else if reads {
-        found.change = Change::Read;
-    } else if whole && (told == "append" || is(&["append", "insert"])) {
-        found.change = Change::Edit;
-    } else if is(&["create"]) {
-        found.change = Change::Create;
-    } else if whole
-        && (is(&[
-            "write",
-            "save",
-            "put",
-            "editor",
-            "edit",
-            "update",
-            "file",
-            "overwrite",
-        ]) || told == "write")
-    {
-        found.change = Change::Write;
-    } else if LINES.iter().any(|key| fields.contains_key(*key)) && !is_shell(words) {
-        found.change = Change::Read;
-    } else if is(&["edit", "patch"]) && !told.is_empty() && told != "undo_edit" {
-        found.change = Change::Edit;
-    } else {
-        return Vec::new();
-    }
-    vec![found]
-}
-
-/// Reads a list of files that are read or edited at once.
-fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileChange> {
-    let lists = ["paths", "file_paths", "files", "filePaths", "changes"];
-    let Some(list) = lists.iter().find_map(|key| fields.get(*key)?.as_array()) else {
-        // Codex's own form: each path with what is done to it.
-        let Some(changes) = fields.get("changes").and_then(Value::as_object) else {
-            return Vec::new();
-        };
-        let change = |(path, change): (&String, &Value)| {
-            let has = |key: &str| {
-                change.get(key).is_some() || change.get("type").and_then(Value::as_str) == Some(key)
-            };
-            let change = match () {
-                () if has("add") => Change::Create,
-                () if has("delete") => Change::Delete,
-                () => Change::Edit,
-            };
-            FileChange::new(path.as_str(), change)
-        };
-        return changes
-            .iter()
-            .filter(|(path, _)| is_path(path))
-            .take(MOST_FILES)
-            .map(change)
-            .collect();
-    };
-    let path_of = |item: &Value| -> Option<String> {
-        let path = item
-            .as_str()
-            .or_else(|| text_of(item.as_object()?, &PATHS))?;
-        is_path(path).then(|| path.to_owned())
-    };
-    let paths = list
-        .iter()
-        .take(MOST_FILES)
-        .filter_map(path_of)
-        .filter(|_| reads);
-    paths
-        .map(|path| FileChange::new(path, Change::Read))
-        .collect()
-}
-
-fn is_path(path: &str) -> bool {
-    let is_url = path.contains("://") && !path.starts_with("file://");
-    !path.trim().is_empty() && path.len() <= 4_096 && !path.contains(['\n', '\r', '\0']) && !is_url
 }
 
 /// Returns the argument that says best what a call is about.

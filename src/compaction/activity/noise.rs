@@ -40,10 +40,10 @@ fn on_screen(text: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find(['\x1b', '\r', '\n']) {
         shown.push_str(&rest[..at]);
         let behind = &rest[at..];
-        rest = if behind.starts_with('\n') {
+        rest = if let Some(next) = behind.strip_prefix('\n') {
             shown.push('\n');
             line = shown.len();
-            &behind[1..]
+            next
         } else if behind.starts_with('\r') {
             let next = behind.trim_start_matches('\r');
             // A line's end, and a cursor that went back for nothing, overwrite nothing.

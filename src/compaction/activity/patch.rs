@@ -173,8 +173,12 @@ pub(super) fn add_spots(spots: &mut Vec<String>, old: &str, new: &str, path: &st
     let behind = old.iter().rev().zip(new.iter().rev());
     let behind = behind.take(shorter - before).take_while(same).count();
     let had = spots.len();
+    // Between fences stands an example, whose comments look like headings.
+    let is_fence = |line: &&&str| line.trim_start().starts_with("```");
+    let mut fenced = new[..before].iter().filter(is_fence).count() % 2 == 1;
     for line in &new[before..new.len() - behind] {
-        if let Some(spot) = declaration(line, path) {
+        fenced ^= is_fence(&line);
+        if !fenced && let Some(spot) = declaration(line, path) {
             add(spots, spot);
         }
     }
@@ -343,78 +347,4 @@ fn short(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_marked_patch_adds_changes_moves_and_deletes() {
-        let patch = "*** Begin Patch\n*** Add File: a.rs\n+fn new() {}\n*** Update File: src/b.rs\n*** Move to: src/c.rs\n@@ impl Row\n fn kept() {}\n@@\n fn near() {\n-    1\n+    2\n*** Delete File: d.rs\n*** End Patch\n*** Add File: later.rs\n";
-        let found = changes(patch);
-        let paths: Vec<&str> = found.iter().map(|file| &*file.path).collect();
-        assert_eq!(paths, ["a.rs", "src/c.rs", "d.rs"]);
-        assert_eq!(found[0].change, Change::Create);
-        assert_eq!(found[1].change, Change::MoveFrom("src/b.rs".into()));
-        assert_eq!(found[1].spots, ["fn near"]);
-        assert_eq!(found[2].change, Change::Delete);
-    }
-
-    #[test]
-    fn a_unified_diff_names_files_and_spots() {
-        let diff = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,4 @@ class Row:\n     a = 1\n+    b = 2\n+    async def load(self):\n--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+x\n--- a/old.py\t2026-01-01\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";
-        let found = changes(diff);
-        assert_eq!(
-            found[0],
-            FileChange {
-                path: "x.py".into(),
-                change: Change::Edit,
-                spots: vec!["class Row".into(), "def load".into()],
-            }
-        );
-        assert_eq!(found[1].change, Change::Create);
-        assert_eq!(
-            (&*found[2].path, &found[2].change),
-            ("old.py", &Change::Delete)
-        );
-        let moved = changes("rename from a.rs\nrename to b.rs\n--- a/a.rs\n+++ b/b.rs\n");
-        assert_eq!(
-            moved,
-            [FileChange::new("b.rs", Change::MoveFrom("a.rs".into()))]
-        );
-        assert_eq!(changes("no patch at all"), []);
-    }
-
-    #[test]
-    fn the_spot_of_an_edit_is_what_changed_or_stands_above() {
-        let spots = |old: &str, new: &str, path: &str| {
-            let mut spots = Vec::new();
-            add_spots(&mut spots, old, new, path);
-            spots
-        };
-        assert_eq!(
-            spots("fn a() {\n 1\n}", "fn a() {\n 2\n}", "x.rs"),
-            ["fn a"]
-        );
-        assert_eq!(
-            spots("", "pub(crate) async fn b() {}\nimpl Row for X {", "x.rs"),
-            ["fn b", "impl Row for X"]
-        );
-        assert_eq!(spots("x", "func (r *Row) Name() {", "x.go"), ["func Name"]);
-        assert_eq!(
-            spots("x", "export default class Row {", "x.ts"),
-            ["class Row"]
-        );
-        assert_eq!(spots("x", "## Usage\ntype of thing", "x.md"), ["## Usage"]);
-        assert_eq!(
-            spots("", "  \"scripts\": {\n    \"deep\": 1", "p.json"),
-            ["scripts"]
-        );
-        assert_eq!(
-            spots("a", "the class of things\ntype this", "x.rs"),
-            [""; 0]
-        );
-        let mut spots = Vec::new();
-        let block = "<<<<<<< SEARCH\ndef a():\n  1\n=======\ndef a():\n  2\n>>>>>>> REPLACE";
-        assert!(add_block_spots(&mut spots, block, "a.py"));
-        assert_eq!(spots, ["def a"]);
-    }
-}
+mod tests;

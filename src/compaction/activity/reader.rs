@@ -1,17 +1,19 @@
 //! Reads messages in order, and keeps what their calls did.
 
+mod attempts;
+
 use std::collections::{HashMap, VecDeque};
 
 use super::actions::{self, Action};
 use super::files::FileIndex;
 use super::outcome::{self, Outcome, outcome};
 use super::plan::PlanChange;
-use super::shell::{self, Runner};
-use super::work::{Attempt, OpenCall, Place, Plan, PlanItem, PlanState, Work};
-use crate::model::{Content, Message, ToolCall};
+use super::shell;
+use super::work::{OpenCall, Place, Plan, PlanItem, PlanState, Work};
+use crate::model::{Author, Content, Message, ToolCall};
+use attempts::AttemptKey;
 
-/// Attempts, open calls and items of a plan that are held at most.
-const MOST_ATTEMPTS: usize = 2_000;
+/// Open calls and items of a plan that are held at most.
 const MOST_OPEN: usize = 2_000;
 const MOST_ITEMS: usize = 500;
 /// Bytes of a text that are looked through for a folder at each end.
@@ -46,13 +48,6 @@ pub struct Activity {
     open_file: Option<String>,
     /// A command that stands in the text of an answer, until what comes next shows that it was run.
     written: Option<(Action, Place)>,
-}
-
-#[derive(Default)]
-struct AttemptKey {
-    key: String,
-    /// What of a failure nothing has stood for yet.
-    left: Vec<Runner>,
 }
 
 impl Activity {
@@ -129,19 +124,20 @@ impl Activity {
                     self.result(&result.tool_call_id, &whole, result.is_error, place);
                 }
             }
-            Message::User(_) => {
+            Message::User(user) => {
+                let by_harness = user.author == Some(Author::Harness);
                 for text in message.texts() {
-                    self.told(text, place);
+                    self.told(text, by_harness, place);
                 }
             }
         }
     }
 
     /// Reads what the harness says in the user's name.
-    fn told(&mut self, text: &str, place: &Place) {
+    fn told(&mut self, text: &str, by_harness: bool, place: &Place) {
         self.note_folder(text);
         if let Some((action, of)) = self.written.take()
-            && is_observation(text)
+            && (by_harness || is_observation(text))
         {
             let outcome = outcome(text, false, true, action.runs);
             self.done(action, &outcome, text, &of);
@@ -341,105 +337,6 @@ impl Activity {
             items,
             place: place.clone(),
         });
-    }
-
-    /// Notes how a call went: a command always, another call if it failed once.
-    fn attempt(
-        &mut self,
-        action: Action,
-        failure: Option<String>,
-        result: Option<String>,
-        place: &Place,
-    ) {
-        let (known, attempts) = (&mut self.known, &mut self.work.attempts);
-        let same = known
-            .iter()
-            .zip(attempts.iter())
-            .rposition(|(known, attempt)| {
-                attempt.is_command == action.is_command && known.key == action.key
-            });
-        let failed = failure.is_some();
-        let (mut key, mut attempt) = match same {
-            Some(at) => (known.remove(at), attempts.remove(at)),
-            None if !action.is_command && !failed => return,
-            None => {
-                let attempt = Attempt {
-                    what: String::new(),
-                    is_command: action.is_command,
-                    runs: false,
-                    times: 0,
-                    last: place.clone(),
-                    failure: None,
-                    passed: None,
-                    result: None,
-                };
-                (
-                    AttemptKey {
-                        key: action.key,
-                        left: Vec::new(),
-                    },
-                    attempt,
-                )
-            }
-        };
-        attempt.what = action.what;
-        attempt.runs = action.runs;
-        attempt.times = attempt.times.saturating_add(1);
-        attempt.last = place.clone();
-        attempt.result = result;
-        key.left = Vec::new();
-        if let Some(line) = failure {
-            attempt.failure = Some((place.clone(), line));
-            attempt.passed = None;
-            key.left.clone_from(&action.runners);
-        } else if attempt.failure.is_some() && attempt.passed.is_none() {
-            attempt.passed = Some(place.clone());
-        }
-        known.push(key);
-        attempts.push(attempt);
-        if !failed && !action.runners.is_empty() {
-            self.stood_for(&action.runners, place);
-        }
-        self.forget_some();
-    }
-
-    /// A wider run that passes stands for a narrower one that failed.
-    fn stood_for(&mut self, passed: &[Runner], place: &Place) {
-        for (known, attempt) in self.known.iter_mut().zip(&mut self.work.attempts) {
-            if known.left.is_empty() {
-                continue;
-            }
-            known
-                .left
-                .retain(|left| !passed.iter().any(|runner| runner.covers(left)));
-            if known.left.is_empty() {
-                attempt.passed = Some(place.clone());
-            }
-        }
-    }
-
-    /// Of too many attempts the oldest looks go first, then what passed.
-    fn forget_some(&mut self) {
-        let attempts = &mut self.work.attempts;
-        if attempts.len() <= MOST_ATTEMPTS {
-            return;
-        }
-        let mut over = attempts.len() - MOST_ATTEMPTS * 3 / 4;
-        for step in 0..3 {
-            let goes: Vec<bool> = attempts
-                .iter()
-                .map(|attempt| {
-                    let is_open = attempt.failure.is_some() && attempt.passed.is_none();
-                    let goes = over > 0 && (step == 2 || !is_open && (step == 1 || !attempt.runs));
-                    over -= usize::from(goes);
-                    goes
-                })
-                .collect();
-            let mut each = goes.iter();
-            attempts.retain(|_| each.next() == Some(&false));
-            let mut each = goes.iter();
-            self.known.retain(|_| each.next() == Some(&false));
-        }
     }
 }
 

@@ -135,3 +135,41 @@ pub struct OpenCall {
     /// When it was begun.
     pub place: Place,
 }
+
+impl Work {
+    /// Whether nothing was done.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+            && self.plan.is_none()
+            && self.attempts.is_empty()
+            && self.open.is_empty()
+    }
+
+    /// Returns what both did, one after the other: records of another loop, say.
+    #[must_use]
+    pub fn joined(mut self, later: Self) -> Self {
+        self.files.extend(later.files);
+        self.attempts.extend(later.attempts);
+        self.open.extend(later.open);
+        self.plan = later.plan.or(self.plan);
+        self
+    }
+
+    /// Calls `each` with every place.
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+        let events = self.files.iter_mut().flat_map(|file| &mut file.events);
+        events.for_each(|event| each(&mut event.place));
+        if let Some(plan) = &mut self.plan {
+            each(&mut plan.place);
+        }
+        for attempt in &mut self.attempts {
+            each(&mut attempt.last);
+            attempt
+                .failure
+                .iter_mut()
+                .for_each(|failure| each(&mut failure.0));
+            attempt.passed.iter_mut().for_each(|place| each(place));
+        }
+        self.open.iter_mut().for_each(|open| each(&mut open.place));
+    }
+}

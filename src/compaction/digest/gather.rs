@@ -1,58 +1,37 @@
-//! Reads messages and earlier digests into a [`Ledger`].
+//! Reads messages and earlier documents into a [`Record`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::fact::{FactSource, Ledger, NoteKind, Place};
-use super::line::{self, DigestLine, OPENING};
-use super::scan::{ScannedValue, scan, sentences};
-use super::shape::is_value;
+use super::read::{self, Section};
+use super::record::{Carried, Record, Speaker, Statement};
+use super::values::scan::{ScannedValue, scan};
+use super::values::{FactSource, Ledger, is_value};
+use crate::compaction::activity::noise::clean;
+use crate::compaction::activity::outcome::refusal_words;
+use crate::compaction::activity::{Activity, Place};
 use crate::compaction::{Placed, image_facts};
 use crate::model::{
-    AssistantMessage, Content, Int, Message, ToolCall, ToolResultMessage, UserMessage,
+    AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
 };
 
-/// Bytes of the task that are kept at most.
-const LONGEST_TASK: usize = 16_384;
-/// Sentences of a prompt that are kept at most; a pasted document is not an instruction.
-const MOST_SENTENCES: usize = 40;
-/// A text with more values than this is a document, not what the user says.
+/// A text with more values than this is a document, not what a person says.
 const MOST_TOLD: usize = 24;
-/// Bytes of an error that are kept at each end.
-const ERROR_END: usize = 100;
 /// So many facts are held at most, some hundred bytes each: years of work must not fill the memory.
 /// Then half of them, which no page would have room for, are forgotten.
 const MOST_FACTS: usize = 1 << 18;
+/// Bytes of statements that are held at most; then the oldest that go with calls are forgotten.
+const MOST_STATED: usize = 1 << 24;
+/// What a harness puts in is read for sentences if it is longer than this: shorter ones are notices.
+const LONG_NOTICE: usize = 2_000;
 
 /// Collects what messages hold.
 #[derive(Default)]
 pub(super) struct Gatherer {
-    pub(super) ledger: Ledger,
-    calls: HashMap<String, CallNote>,
-    /// Failures that nothing has mended yet.
-    failures: Vec<FailedCall>,
-    has_task: bool,
-    last_answer: Option<(String, Place)>,
-    /// The time of the last message.
-    pub(super) timestamp: Option<Int>,
-}
-
-struct CallNote {
-    tool: String,
-    /// The values of its arguments.
-    values: Vec<usize>,
-    /// The longest of them.
-    main: Option<usize>,
-    place: Place,
-    text: String,
-}
-
-struct FailedCall {
-    note: usize,
-    tool: String,
-    values: Vec<usize>,
+    record: Record,
+    /// Bytes of the statements held.
+    stated: usize,
 }
 
 impl Gatherer {
@@ -63,100 +42,126 @@ impl Gatherer {
                 of: of.cloned(),
                 turn: placed.turn,
             };
-            match placed.message.message() {
-                Some(inner @ Message::User(message)) => self.user(inner, message, &place),
-                Some(Message::Assistant(message)) => self.answer(message, &place),
-                Some(Message::ToolResult(message)) => self.result(message, &place),
-                None => {}
+            let Some(message) = placed.message.message() else {
+                continue;
+            };
+            self.record.activity.message(message, &place);
+            match message {
+                Message::User(user) => self.user(message, user, &place),
+                Message::Assistant(answer) => self.answer(answer, &place),
+                Message::ToolResult(result) => self.result(result, &place),
             }
-            let content = placed.message.message().map_or(&[][..], Message::content);
-            self.images(content, &place);
+            self.images(message.content(), &place);
             self.forget_some();
         }
     }
 
     fn forget_some(&mut self) {
-        if self.ledger.facts.len() <= MOST_FACTS {
-            return;
+        if self.record.values.facts.len() > MOST_FACTS {
+            self.record.values.forget(MOST_FACTS / 2);
         }
-        let places = self.ledger.forget(MOST_FACTS / 2);
-        let now = |at: usize| places.get(at).copied().flatten();
-        for call in self.calls.values_mut() {
-            call.values = call.values.iter().filter_map(|at| now(*at)).collect();
-            call.main = call.main.and_then(now);
-        }
-        for failure in &mut self.failures {
-            failure.values = failure.values.iter().filter_map(|at| now(*at)).collect();
+        if self.stated > MOST_STATED {
+            let mut excess = self.stated - MOST_STATED / 2;
+            self.record.statements.retain(|statement| {
+                let goes = excess > 0 && !statement.is_prompt() && statement.has_calls;
+                excess -= if goes {
+                    statement.text.len().min(excess)
+                } else {
+                    0
+                };
+                !goes
+            });
+            // Prompts and reports alone may be as many.
+            let mut excess = excess;
+            self.record.statements.retain(|statement| {
+                let goes = excess > 0;
+                excess -= if goes {
+                    statement.text.len().min(excess)
+                } else {
+                    0
+                };
+                !goes
+            });
+            self.stated = MOST_STATED / 2;
         }
     }
 
     /// Notes images by what they are: the originals stay in the store.
     fn images(&mut self, content: &[Content], place: &Place) {
+        let values = &mut self.record.values;
         for block in content {
             if let Content::Image(image) = block {
-                let label = self.ledger.label("image");
-                let facts = image_facts(image);
-                self.ledger.add(&facts, label, FactSource::Field, place);
+                let label = values.label("image");
+                values.add(&image_facts(image), label, FactSource::Field, place);
             }
+        }
+    }
+
+    fn state(&mut self, statement: Statement) {
+        if !statement.text.trim().is_empty() {
+            self.record.values.position(&statement.place);
+            self.stated += statement.text.len();
+            self.record.statements.push(statement);
         }
     }
 
     /// Reads a message in the user's name: a prompt, with what the harness put around it, or all the
     /// harness's.
-    fn user(&mut self, inner: &Message, message: &UserMessage, place: &Place) {
-        self.note_time(message.timestamp.as_ref());
-        self.prompt(inner, place);
-        let own: Vec<&str> = inner.prompt_texts().collect();
-        let label = self.ledger.label("harness");
-        for text in texts(&message.content) {
+    fn user(&mut self, message: &Message, user: &UserMessage, place: &Place) {
+        self.note_time(user.timestamp.as_ref());
+        let speaker = match message.author() {
+            Author::Agent => Speaker::Parent,
+            Author::Human | Author::Harness => Speaker::Human,
+        };
+        let day = day_of(user.timestamp.as_ref());
+        let own: Vec<&str> = message.prompt_texts().collect();
+        for text in &own {
+            self.prompt_values(text, place);
+            self.state(Statement::new(speaker, place.clone(), day.clone(), text));
+        }
+        let label = self.record.values.label("harness");
+        for text in texts(&user.content) {
             let around = own.iter().find_map(|own| text.split_once(own));
             let (before, after) = around.unwrap_or((text, ""));
-            self.mentions(before, label, place);
-            self.mentions(after, label, place);
+            for text in [before, after] {
+                self.mentions(text, label, place);
+                if text.len() > LONG_NOTICE {
+                    let day = day.clone();
+                    self.state(Statement::new(Speaker::Harness, place.clone(), day, text));
+                }
+            }
         }
     }
 
-    fn prompt(&mut self, message: &Message, place: &Place) {
-        let label = self.ledger.label("user");
-        for text in message.prompt_texts() {
-            // What is asked next answers what the model said last.
-            self.last_answer = None;
-            self.gather_text(text, place);
-            let ledger = &mut self.ledger;
-            let is_document = is_document(text);
-            scan(text, &mut |found| {
-                let source = match (is_document, found.quoted) {
-                    (false, true) => FactSource::ToldQuoted,
-                    (false, false) => FactSource::Told,
-                    (true, true) => FactSource::Quoted,
-                    (true, false) => FactSource::Mentioned,
-                };
-                add_found(ledger, found, label, source, place);
-            });
-        }
-    }
-
-    fn gather_text(&mut self, text: &str, place: &Place) {
-        if !self.has_task && !text.trim().is_empty() {
-            self.has_task = true;
-            let end = text.floor_char_boundary(LONGEST_TASK);
-            self.ledger.note(NoteKind::Task, &text[..end], place);
-            return;
-        }
-        let long_sentences = sentences(text).filter(|sentence| sentence.len() >= 8);
-        for sentence in long_sentences.take(MOST_SENTENCES) {
-            self.ledger.note(NoteKind::Said, sentence, place);
-        }
+    fn prompt_values(&mut self, text: &str, place: &Place) {
+        let values = &mut self.record.values;
+        let label = values.label("user");
+        let is_document = is_document(text);
+        scan(text, &mut |found| {
+            let source = match (is_document, found.quoted) {
+                (false, true) => FactSource::ToldQuoted,
+                (false, false) => FactSource::Told,
+                (true, true) => FactSource::Quoted,
+                (true, false) => FactSource::Mentioned,
+            };
+            add_found(values, found, label, source, place);
+        });
     }
 
     fn answer(&mut self, message: &AssistantMessage, place: &Place) {
         self.note_time(message.timestamp.as_ref());
-        let label = self.ledger.label("answer");
+        let label = self.record.values.label("answer");
+        let calls = message
+            .content
+            .iter()
+            .filter(|block| matches!(block, Content::ToolCall(_)));
+        let has_calls = calls.count() > 0;
+        let day = day_of(message.timestamp.as_ref());
         for text in texts(&message.content) {
             self.mentions(text, label, place);
-            if let Some(last) = text.trim().split("\n\n").last().filter(|t| !t.is_empty()) {
-                self.last_answer = Some((last.to_owned(), place.clone()));
-            }
+            let mut statement = Statement::new(Speaker::Agent, place.clone(), day.clone(), text);
+            statement.has_calls = has_calls;
+            self.state(statement);
         }
         for block in &message.content {
             if let Content::ToolCall(call) = block {
@@ -166,227 +171,165 @@ impl Gatherer {
     }
 
     fn call(&mut self, call: &ToolCall, place: &Place) {
-        let tool = self.ledger.label(&call.name);
-        let mut values = Vec::new();
+        let values = &mut self.record.values;
+        let tool = values.label(&call.name);
         if let Ok(arguments) = call.arguments.read::<Value>() {
-            let ledger = &mut self.ledger;
             leaves(&arguments, &call.name, &mut |key, text, is_key| {
-                let label = ledger.label(key);
-                if let Some(at) = ledger.add(text, label, FactSource::Used, place) {
-                    ledger.facts[at].tool = Some(tool);
-                    values.push(at);
+                let label = values.label(key);
+                if let Some(at) = values.add(text, label, FactSource::Used, place) {
+                    values.facts[at].tool = Some(tool);
                 } else if !is_key {
                     scan(text, &mut |found| {
-                        add_found(ledger, found, label, FactSource::WithinArgument, place);
+                        add_found(values, found, label, FactSource::WithinArgument, place);
                     });
                 }
             });
         }
-        let length = |at: &usize| (self.ledger.facts[*at].value.len(), std::cmp::Reverse(*at));
-        let main = values.iter().copied().max_by_key(length);
-        let open = CallNote {
-            tool: call.name.clone(),
-            values,
-            main,
-            place: place.clone(),
-            text: format!("{} {}", call.name, call.arguments.as_str()),
-        };
-        self.calls.insert(call.id.clone(), open);
     }
 
     fn result(&mut self, message: &ToolResultMessage, place: &Place) {
         self.note_time(message.timestamp.as_ref());
-        let call = self.calls.remove(&message.tool_call_id);
-        let tool = call.as_ref().map_or(&message.tool_name, |call| &call.tool);
-        let tool = if tool.is_empty() { "result" } else { tool };
-        let label = self.ledger.label(tool);
+        let tool = match &*message.tool_name {
+            "" => "result",
+            name => name,
+        };
+        let label = self.record.values.label(tool);
         for text in texts(&message.content) {
             match structured(text) {
                 Some(value) => self.fields(&value, tool, place),
-                None => self.mentions(text, label, place),
+                None => self.mentions(&clean(text), label, place),
             }
         }
-        let Some(call) = call else { return };
-        if message.is_error {
-            self.failed(call, message, place);
-        } else {
-            self.worked(&call, place);
+        // What a person says when refusing a call is a person's word; that it was a person, the format
+        // itself has to say, as a tool may answer anything.
+        if message.author == Some(Author::Human) {
+            let day = day_of(message.timestamp.as_ref());
+            for words in texts(&message.content).filter_map(refusal_words) {
+                let (place, day) = (place.clone(), day.clone());
+                self.state(Statement::new(Speaker::Human, place, day, words));
+            }
         }
     }
 
     fn fields(&mut self, value: &Value, tool: &str, place: &Place) {
-        let ledger = &mut self.ledger;
+        let values = &mut self.record.values;
         leaves(value, tool, &mut |key, text, is_key| {
-            let label = ledger.label(key);
-            let added = ledger.add(text, label, FactSource::Field, place);
+            let label = values.label(key);
+            let added = values.add(text, label, FactSource::Field, place);
             if !is_key && (added.is_none() || text.contains(' ')) {
                 scan(text, &mut |found| {
-                    add_found(ledger, found, label, FactSource::Mentioned, place);
+                    add_found(values, found, label, FactSource::Mentioned, place);
                 });
             }
         });
     }
 
     fn mentions(&mut self, text: &str, label: usize, place: &Place) {
-        let ledger = &mut self.ledger;
+        let values = &mut self.record.values;
         scan(text, &mut |found| {
             let source = if found.quoted {
                 FactSource::Quoted
             } else {
                 FactSource::Mentioned
             };
-            add_found(ledger, found, label, source, place);
-        });
-    }
-
-    fn failed(&mut self, call: CallNote, message: &ToolResultMessage, place: &Place) {
-        if let Some(main) = call.main
-            && self.ledger.facts[main].place == call.place
-        {
-            self.ledger.facts[main].failed = true;
-        }
-        let text: Vec<&str> = texts(&message.content).collect();
-        let text = ends_of(&text.join("\n"), ERROR_END);
-        if let Some(note) = self.ledger.note(NoteKind::Wrong, &text, place) {
-            self.failures.push(FailedCall {
-                note,
-                tool: call.tool,
-                values: call.values,
-            });
-        }
-    }
-
-    fn worked(&mut self, call: &CallNote, place: &Place) {
-        let Self {
-            ledger, failures, ..
-        } = self;
-        failures.retain(|failure| {
-            let is_specific = |at: &&usize| ledger.facts[**at].shape.names_one_thing();
-            let same = failure.tool == call.tool
-                && failure
-                    .values
-                    .iter()
-                    .filter(is_specific)
-                    .any(|at| call.values.contains(at));
-            if same {
-                ledger.notes[failure.note].ok_at = Some(place.clone());
-            }
-            !same
+            add_found(values, found, label, source, place);
         });
     }
 
     fn note_time(&mut self, timestamp: Option<&Int>) {
         if let Some(timestamp) = timestamp {
-            self.timestamp = Some(timestamp.clone());
+            self.record.timestamp = Some(timestamp.clone());
         }
     }
 
-    /// Reads an earlier summary; one that is no digest is text that the model wrote at `turn`.
+    /// Reads an earlier summary; one that is no document of ours is kept as it is, as written at `turn`.
     pub(super) fn summary(&mut self, of: Option<&Arc<str>>, turn: u32, text: &str) {
-        if text.starts_with(OPENING) {
-            return self.digest(of, text);
-        }
         let place = Place {
             of: of.cloned(),
             turn,
         };
-        let label = self.ledger.label("summary");
-        self.gather_text(text, &place);
-        self.mentions(text, label, &place);
-        self.forget_some();
-    }
-
-    fn digest(&mut self, of: Option<&Arc<str>>, text: &str) {
-        let mut lines = line::read(text);
-        let mut places: Vec<Place> = Vec::new();
-        for line in &mut lines {
-            let of_line: Vec<&mut Place> = match line {
-                DigestLine::Values { entries, .. } => {
-                    entries.iter_mut().map(|e| &mut e.place).collect()
-                }
-                DigestLine::Note { place, ok_at, .. } => {
-                    std::iter::once(place).chain(ok_at.as_mut()).collect()
-                }
-            };
-            for place in of_line {
-                place.of = place.of.take().or_else(|| of.cloned());
-                places.push(place.clone());
+        match read::document(text) {
+            Some(sections) => self.document(of, sections),
+            None => {
+                let label = self.record.values.label("summary");
+                self.mentions(text, label, &place);
+                // A later one stands for those before.
+                self.record
+                    .carried
+                    .retain(|carried| carried.place.of != place.of);
+                self.record.carried.push(Carried {
+                    place,
+                    text: text.trim().to_owned(),
+                });
             }
         }
-        // `L2` is before `L10`.
-        let order = |place: &Place| {
-            let name = place.of.clone();
-            (name.as_ref().map_or(0, |name| name.len()), name, place.turn)
-        };
-        places.sort_by_key(order);
-        for place in &places {
-            self.ledger.position(place);
-        }
-        lines.into_iter().for_each(|line| self.kept(line));
         self.forget_some();
     }
 
-    fn kept(&mut self, line: DigestLine) {
-        let (tool, label, entries) = match line {
-            DigestLine::Values {
-                tool,
-                label,
-                entries,
-            } => (tool, label, entries),
-            DigestLine::Note {
-                kind,
-                text,
-                place,
-                ok_at,
-            } => return self.kept_note(kind, &text, &place, ok_at),
-        };
-        let tool = tool.map(|tool| self.ledger.label(&tool));
-        let label = self.ledger.label(&label);
-        for entry in entries {
+    /// Takes what a document says; `of` is the loop of what names none.
+    fn document(&mut self, of: Option<&Arc<str>>, sections: Vec<Section>) {
+        let mut sections: Vec<Section> = sections;
+        let mut places: Vec<Place> = Vec::new();
+        for section in &mut sections {
+            section.each_place(&mut |place| {
+                place.of = place.of.take().or_else(|| of.cloned());
+                places.push(place.clone());
+            });
+        }
+        // `L2` is before `L10`.
+        places.sort_by_key(|place| {
+            let name = place.of.clone();
+            (name.as_ref().map_or(0, |name| name.len()), name, place.turn)
+        });
+        for place in &places {
+            self.record.values.position(place);
+        }
+        for section in sections {
+            match section {
+                Section::Said(statement) => self.state(statement),
+                Section::Instruction(instruction) => self.record.instructions.push(instruction),
+                Section::Carried(carried) => self.record.carried.push(carried),
+                Section::Work(work) => {
+                    let before = std::mem::take(&mut self.record.activity);
+                    self.record.activity = Activity::restore(before.into_work().joined(*work));
+                }
+                Section::Values(line) => self.kept(line),
+            }
+        }
+        // A prompt stands in the task, what was said later in another section.
+        let mut statements = std::mem::take(&mut self.record.statements);
+        statements.sort_by_key(|statement| self.record.values.position_of(&statement.place));
+        self.record.statements = statements;
+    }
+
+    fn kept(&mut self, line: super::values::line::ValueLine) {
+        let values = &mut self.record.values;
+        let tool = line.tool.map(|tool| values.label(&tool));
+        let label = values.label(&line.label);
+        for entry in line.entries {
             let source = if entry.used {
                 FactSource::KeptUsed
             } else {
                 FactSource::KeptSeen
             };
-            if let Some(at) = self.ledger.add(&entry.value, label, source, &entry.place) {
-                let fact = &mut self.ledger.facts[at];
+            if let Some(at) = values.add(&entry.value, label, source, &entry.place) {
+                let fact = &mut values.facts[at];
                 fact.tool = fact.tool.or(tool);
-                fact.failed |= entry.failed;
             }
         }
     }
 
-    fn kept_note(&mut self, kind: NoteKind, text: &str, place: &Place, ok_at: Option<Place>) {
-        let kind = match kind {
-            NoteKind::Task if self.has_task => NoteKind::Said,
-            NoteKind::Task => {
-                self.has_task = true;
-                kind
-            }
-            // What was last then is not last now.
-            NoteKind::Answer => {
-                self.last_answer = Some((text.to_owned(), place.clone()));
-                return;
-            }
-            _ => kind,
-        };
-        if let Some(at) = self.ledger.note(kind, text, place) {
-            self.ledger.notes[at].ok_at = ok_at;
-        }
+    /// Returns everything.
+    pub(super) fn finish(self) -> Record {
+        self.record
     }
+}
 
-    /// Notes what is unfinished, and returns everything.
-    pub(super) fn finish(mut self) -> (Ledger, Option<Int>) {
-        let mut open: Vec<CallNote> = self.calls.into_values().collect();
-        open.sort_by(|a, b| (&a.place, &a.text).cmp(&(&b.place, &b.text)));
-        for call in open {
-            self.ledger.note(NoteKind::Waiting, &call.text, &call.place);
-        }
-        if let Some((text, place)) = self.last_answer {
-            self.ledger.note(NoteKind::Answer, &text, &place);
-        }
-        (self.ledger, self.timestamp)
-    }
+/// Returns the day of a time in milliseconds; empty if there is none.
+fn day_of(timestamp: Option<&Int>) -> String {
+    let time = timestamp.and_then(|time| Time::from_millis(time.get()));
+    let day = time.and_then(|time| time.as_str().get(..10).map(str::to_owned));
+    day.unwrap_or_default()
 }
 
 fn texts(content: &[Content]) -> impl Iterator<Item = &str> {
@@ -447,17 +390,6 @@ fn names_a_thing(key: &str) -> bool {
     is_value(key) && key.contains(|c: char| c.is_ascii_digit()) && key.contains(char::is_alphabetic)
 }
 
-/// Returns both ends of a text, joined by an ellipsis if it is longer than they are.
-fn ends_of(text: &str, each: usize) -> String {
-    let text = text.trim();
-    if text.len() <= 2 * each {
-        return text.to_owned();
-    }
-    let head = &text[..text.floor_char_boundary(each)];
-    let tail = &text[text.ceil_char_boundary(text.len() - each)..];
-    format!("{} … {}", head.trim_end(), tail.trim_start())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -471,60 +403,40 @@ mod tests {
         }
     }
 
-    fn call(turn: u32, id: &str, path: &str) -> Placed {
-        let arguments = Json::of(&serde_json::json!({ "path": path })).unwrap();
-        let content = vec![Content::tool_call(id, "read", arguments)];
-        let answer = AssistantMessage {
-            content,
-            ..AssistantMessage::default()
-        };
-        placed(turn, Message::Assistant(answer))
-    }
-
-    fn result(turn: u32, id: &str, text: &str, is_error: bool) -> Placed {
-        let result = ToolResultMessage {
-            tool_call_id: id.into(),
-            tool_name: "read".into(),
-            content: vec![Content::text(text)],
-            is_error,
-            ..ToolResultMessage::default()
-        };
-        placed(turn, Message::ToolResult(result))
-    }
-
     #[test]
     fn of_more_facts_than_are_held_the_worst_are_forgotten() {
         let mut gatherer = Gatherer::default();
-        gatherer.messages(
-            None,
-            &[
-                call(0, "a", "src/first_one.rs"),
-                result(0, "a", "no such file", true),
-                call(0, "open", "src/second_one.rs"),
-            ],
-        );
+        let arguments = Json::of(&serde_json::json!({ "path": "src/first_one.rs" })).unwrap();
+        let answer = AssistantMessage {
+            content: vec![Content::tool_call("a", "read", arguments)],
+            ..AssistantMessage::default()
+        };
+        gatherer.messages(None, &[placed(0, Message::Assistant(answer))]);
         let mut most = 0;
         for turn in 1..60 {
             let lines = (0..6_000).map(|line| format!("src/seen_{turn}_{line}.rs\n"));
             let text: String = lines.collect();
-            gatherer.messages(None, &[result(turn, "b", &text, false)]);
-            most = most.max(gatherer.ledger.facts.len());
+            gatherer.messages(None, &[placed(turn, Message::tool_result("b", text))]);
+            most = most.max(gatherer.record.values.facts.len());
         }
         assert!((200_000..=MOST_FACTS).contains(&most), "{most}");
-        // What was noted of calls still means the same values.
-        gatherer.messages(
-            None,
-            &[
-                call(60, "c", "src/first_one.rs"),
-                result(60, "c", "fn main", false),
-            ],
-        );
-        let open = gatherer.calls["open"].main.unwrap();
-        assert_eq!(gatherer.ledger.facts[open].value, "src/second_one.rs");
-        let (ledger, _) = gatherer.finish();
-        assert!(ledger.notes[0].ok_at.is_some());
-        let has = |value: &str| ledger.facts.iter().any(|fact| fact.value == value);
+        let values = gatherer.finish().values;
+        let has = |value: &str| values.facts.iter().any(|fact| fact.value == value);
         assert!(has("src/first_one.rs") && has("src/seen_59_5999.rs"));
         assert!(!has("src/seen_1_0.rs"));
+    }
+
+    #[test]
+    fn of_more_words_than_are_held_the_oldest_are_forgotten() {
+        let mut gatherer = Gatherer::default();
+        for turn in 0..1_200 {
+            let text = format!("Part {turn} says nothing. {}", "It goes on. ".repeat(3_000));
+            gatherer.messages(None, &[placed(turn, Message::assistant(text))]);
+        }
+        assert!(gatherer.stated <= MOST_STATED);
+        let statements = gatherer.finish().statements;
+        let held: usize = statements.iter().map(|s| s.text.len()).sum();
+        assert!((MOST_STATED / 4..=MOST_STATED).contains(&held), "{held}");
+        assert_eq!(statements.last().unwrap().place.turn, 1_199);
     }
 }

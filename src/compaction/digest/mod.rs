@@ -1,29 +1,34 @@
-//! The default strategy: what an agent is likely to need again, extracted without a model.
+//! The default strategy: a document of the working state, made from the record without a model.
 //!
-//! A digest is one message: which turns it stands for and how to read them, the task, what the
-//! user said since, then values under the names that the data gives them, each with the turn it
-//! stood in last. It spends its budget on what is worth most per byte (`rank`), and can be read
-//! back (`line`): a later digest of the same loop reads the one before and only the new turns.
-//! Nothing here knows a language or a domain; names come from keys, tools and position.
+//! A document is one message in sections: the task and what a person said to hold, the plan, what was done,
+//! decided and found, the files, the commands and errors, and exact values; every line names the turns that
+//! it comes from. What is what is told from structure (roles, arguments of calls, exit states), sentences are
+//! chosen by an extractive method ([`select`]), and nothing here knows a domain. A document can be read back
+//! ([`read`]): a later one of the same loop reads the one before and only the new turns.
+//!
+//! `gather` reads messages and earlier documents into a `Record`; `page` fills a budget from it.
 
-mod fact;
+mod filling;
 mod gather;
-mod line;
+mod instructions;
+mod lines;
 mod page;
-mod rank;
-mod scan;
-mod shape;
+mod read;
+mod record;
+mod select;
+mod text;
+mod values;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use crate::compaction::activity::Place;
-
 use self::gather::Gatherer;
-use self::page::{DigestPage, PageWriter};
+use self::lines::OPENING;
+use self::page::{DocumentPage, PageWriter};
 use super::config::CompactionConfig;
 use super::slice::{LoopSlice, Placed, RollupSlice};
 use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
+pub use crate::compaction::activity::Place;
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, Turns, UserMessage,
 };
@@ -115,7 +120,7 @@ impl Digester {
     }
 
     /// Sets what the first line may say, the best first; a shorter one is taken where the budget
-    /// is small. Each must begin with `[Digest` and be one line.
+    /// is small. Each must begin with `[Working state` and be one line.
     #[must_use]
     pub fn with_headers(mut self, headers: Vec<String>) -> Self {
         self.headers = headers;
@@ -136,23 +141,24 @@ impl Digester {
 
     /// Writes the digest, whose message has at most `budget` tokens.
     pub fn finish(self, budget: u64, counter: &dyn TokenCounter) -> Digest {
-        let (ledger, timestamp) = self.gatherer.finish();
+        let record = self.gatherer.finish();
         let headers = if self.headers.is_empty() {
-            default_headers(ledger.span())
+            default_headers(record.values.span())
         } else {
             self.headers
         };
-        let page = fit(&PageWriter::new(&ledger), &headers, budget, counter);
+        let writer = PageWriter::new(&record, bytes_of(budget).saturating_mul(2));
+        let page = fit(&writer, &headers, budget, counter);
         Digest {
             text: page.text,
             places: page.places,
-            timestamp,
+            timestamp: record.timestamp,
         }
     }
 }
 
 fn name(of: Option<String>) -> Option<Arc<str>> {
-    of.map(|name| Arc::from(fact::clean_label(&name)))
+    of.map(|name| Arc::from(values::clean_label(&name)))
 }
 
 fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
@@ -162,12 +168,17 @@ fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
     };
     vec![
         format!(
-            "[Digest{of}: facts with the turn (tN) that they come from. \
-             `expand` shows whole turns]"
+            "{OPENING}{of}, made from the record; tN names the turn that a line comes from. \
+             `expand` shows whole turns, `recall` finds more]"
         ),
-        format!("[Digest{of}; expand]"),
-        "[Digest]".into(),
+        format!("{OPENING}{of}; `expand` shows whole turns]"),
+        format!("{OPENING}]"),
     ]
+}
+
+/// Returns the bytes that so many tokens have by the default counter.
+fn bytes_of(budget: u64) -> usize {
+    usize::try_from(budget.saturating_sub(4).saturating_mul(4)).unwrap_or(usize::MAX)
 }
 
 /// Makes a digest of `parts`, oldest first, whose message has at most `budget` tokens.
@@ -199,12 +210,12 @@ fn fit(
     headers: &[String],
     budget: u64,
     counter: &dyn TokenCounter,
-) -> DigestPage {
-    let tokens = |page: &DigestPage| counter.message_tokens(&message(&page.text, Role::User, None));
+) -> DocumentPage {
+    let tokens =
+        |page: &DocumentPage| counter.message_tokens(&message(&page.text, Role::User, None));
     // Exact for the default counter.
-    let mut most =
-        usize::try_from(budget.saturating_sub(4).saturating_mul(4)).unwrap_or(usize::MAX);
-    let (mut fits, mut too_large): (Option<(usize, DigestPage)>, Option<usize>) = (None, None);
+    let mut most = bytes_of(budget);
+    let (mut fits, mut too_large): (Option<(usize, DocumentPage)>, Option<usize>) = (None, None);
     for _ in 0..24 {
         let page = writer.page(headers, most);
         let spent = tokens(&page);
@@ -341,27 +352,30 @@ fn short(id: &LoopId) -> String {
 }
 
 fn rollup_headers(slice: &RollupSlice<'_>) -> Vec<String> {
-    let last = slice.loops().last().map(|id| fact::flat(id.as_str()));
+    let last = slice.loops().last().map(|id| values::flat(id.as_str()));
     let last = last.unwrap_or_default();
     vec![
-        format!("[Digest of the loops through {last}: facts with loop and turn (loop tN)]"),
-        format!("[Digest through {last}]"),
-        "[Digest]".to_owned(),
+        format!(
+            "{OPENING} of the loops through {last}, made from the record; `LOOP tN` names the loop and \
+             turn that a line comes from]"
+        ),
+        format!("{OPENING} of the loops through {last}]"),
+        format!("{OPENING}]"),
     ]
 }
 
 fn headers(slice: &LoopSlice<'_>, turns: Turns) -> Result<Vec<String>, StrategyError> {
     let (first, last, id) = (turns.first, turns.last, slice.loop_id());
-    let id = fact::flat(id.as_str());
-    let session = fact::flat(slice.session_id()?.as_str());
+    let id = values::flat(id.as_str());
+    let session = values::flat(slice.session_id()?.as_str());
     Ok(vec![
         format!(
-            "[Digest of turns {first}..{last} of loop {id}: facts with the turn (tN) that they \
-             come from. Whole turns: expand session {session}, loop {id}, turns A..B]"
+            "{OPENING} of turns {first}..{last}, made from the record; tN names the turn that a line comes \
+             from. Whole turns: expand session {session}, loop {id}, turns A..B; recall finds more]"
         ),
-        format!("[Digest of turns {first}..{last} of loop {id}; expand shows them]"),
-        format!("[Digest of turns {first}..{last}; expand]"),
-        format!("[Digest {first}..{last}]"),
+        format!("{OPENING} of turns {first}..{last} of loop {id}; expand shows them]"),
+        format!("{OPENING} of turns {first}..{last}; expand]"),
+        format!("{OPENING}, t{first}..t{last}]"),
     ])
 }
 
@@ -392,7 +406,7 @@ fn earlier_digest(
         [only] => only.message().and_then(|m| m.texts().next()),
         _ => None,
     };
-    let is_digest = |text: &&str| text.starts_with(line::OPENING);
+    let is_digest = |text: &&str| text.starts_with(OPENING);
     Ok(text
         .filter(is_digest)
         .map(|text| (covered, text.to_owned())))
@@ -414,10 +428,7 @@ mod tests {
         let [text] = &*texts(&draft) else {
             panic!("one message: {draft:?}");
         };
-        assert!(
-            text.starts_with("[Digest of turns 1..5 of loop monday"),
-            "{text}"
-        );
+        assert!(text.starts_with("[Working state of turns 1..5"), "{text}");
         assert!(text.contains("/src/part_4/mod.rs"), "{text}");
         assert!(
             !text.contains("/src/part_7/mod.rs"),

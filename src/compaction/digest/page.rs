@@ -1,31 +1,65 @@
-//! Fills a budget with lines, best first.
+//! Fills a budget: what is worth most of each section first, then whatever still fits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashSet};
 
-use super::fact::{Fact, Ledger, NoteKind, Place, shortened};
-use super::line::{LineValue, SEEN, quoted, write_note, write_values};
-use super::rank::by_worth;
+use super::filling::Filling;
+use super::instructions::is_instruction;
+use super::lines::Heading;
+use super::record::{Instruction, Record, Speaker};
+use super::select::Selector;
+use super::values::by_worth;
+use crate::compaction::activity::{Attempt, FileAct, Place};
 
-/// Shares of the budget that notes may take before values have had their turn: one part in so
-/// many for all notes of a kind. A task is only cut to it if it takes more than half.
-const SHARES: [(NoteKind, usize); 5] = [
-    (NoteKind::Task, 6),
-    (NoteKind::Said, 20),
-    (NoteKind::Wrong, 40),
-    (NoteKind::Waiting, 40),
-    (NoteKind::Answer, 40),
-];
-/// In fewer bytes, notes other than the task get only what values leave.
-const ROOMY: usize = 1_200;
-/// A note that would be shorter than this is left out.
-const SHORTEST_NOTE: usize = 24;
-/// A note of a kind that may have several is not longer than this.
-const LONGEST_NOTE: usize = 240;
-/// The names of tools are given only where they take no more than one part in so many.
-const TOOL_SHARE: usize = 16;
+/// One part in so many of the budget that a section may take before the others have had their turn.
+mod share {
+    /// Prompts; if all of them fit it, they are whole.
+    pub(super) const TASK: usize = 3;
+    /// Prompts that do not fit it, on a small page: there values are worth more than words.
+    pub(super) const TASK_OF_SMALL: usize = 8;
+    /// Prompts where people only talk: most of what is said are prompts then.
+    pub(super) const TASK_OF_TALK: usize = 6;
+    pub(super) const CARRIED: usize = 2;
+    pub(super) const INSTRUCTIONS: usize = 5;
+    pub(super) const PLAN: usize = 6;
+    pub(super) const FILES: usize = 4;
+    pub(super) const ATTEMPTS: usize = 8;
+    /// The last report of the agent.
+    pub(super) const LAST: usize = 8;
+}
 
-/// A digest of a given size.
-pub(super) struct DigestPage {
+/// On a page of fewer bytes than this values come before all but the task.
+const SMALL: usize = 2_400;
+/// Of what the sections above leave, the percentage that values get at least on a large page, and how many
+/// bytes it takes until it is that: the smaller the page, the more they get.
+const VALUES: usize = 30;
+const MOST_VALUES: usize = 90;
+const LARGE: usize = 8_000;
+/// What a unit is worth that only says what comes next.
+const ANNOUNCED: f64 = 0.4;
+/// What a unit is worth that a harness put in.
+const PUT_IN: f64 = 0.1;
+/// What a row or a line of code is worth among sentences.
+const RAW: f64 = 0.5;
+/// What a question of the agent is worth among sentences: what it found out tells more.
+const ASKED: f64 = 0.5;
+/// What the oldest unit is worth against the newest, where work was done, and the oldest prompt.
+const OLDEST: f64 = 0.5;
+const OLDEST_PROMPT: f64 = 0.8;
+/// How much more a word counts that a call used, and one of a prompt.
+const WORKED_ON: f64 = 2.0;
+const ASKED_FOR: f64 = 1.4;
+/// How much less the next unit of one statement is worth where work was done.
+const SPREAD: f64 = 0.35;
+/// What begins a line of statements, about, in bytes.
+const LINE_BYTES: usize = 8;
+/// Names of places in a file that a line tells.
+const SPOTS: usize = 4;
+/// The last prompts are shown whole before others, so many.
+const LAST_PROMPTS: usize = 3;
+
+/// A document of a given size.
+pub(super) struct DocumentPage {
     pub(super) text: String,
     /// Where what it says comes from.
     pub(super) places: BTreeSet<Place>,
@@ -33,301 +67,335 @@ pub(super) struct DigestPage {
     pub(super) is_full: bool,
 }
 
-/// Fills pages of any size from one ledger.
+/// A unit of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UnitRef {
+    pub(super) statement: usize,
+    pub(super) unit: usize,
+}
+
+/// Fills pages of any size from one record.
 pub(super) struct PageWriter<'a> {
-    ledger: &'a Ledger,
-    order: Vec<usize>,
+    record: &'a Record,
+    is_talk: bool,
+    /// Statements that are prompts.
+    prompts: Vec<usize>,
+    /// Units of prompts, and of what else was said, in the order of their worth.
+    prompt_units: Vec<UnitRef>,
+    said_units: Vec<UnitRef>,
+    /// Instructions, oldest first, with the prompt that each stands in.
+    instructions: Vec<(Option<usize>, Instruction)>,
+    /// Files that were changed, those only read, and attempts, the best first.
+    changed: Vec<usize>,
+    read: Vec<usize>,
+    attempts: Vec<usize>,
+    /// Values that calls took, or that have a name whose values they took, and the others.
+    sought: Vec<usize>,
+    other_values: Vec<usize>,
 }
 
 impl<'a> PageWriter<'a> {
-    pub(super) fn new(ledger: &'a Ledger) -> Self {
-        let order = by_worth(ledger);
-        Self { ledger, order }
-    }
-
-    /// Returns a page of at most `most` bytes that begins with the longest of `headers` (best
-    /// first) that does not take too much of it. It is empty if nothing fits below the header.
-    pub(super) fn page(&self, headers: &[String], most: usize) -> DigestPage {
-        let mut filling = Filling::new(self.ledger, most);
-        let header = filling.header(headers);
-        for (kind, parts) in SHARES {
-            match kind {
-                NoteKind::Task => filling.notes(kind, self.task_share(filling.room, parts)),
-                _ if most >= ROOMY => filling.notes(kind, most / parts),
-                _ => {}
-            }
-        }
-        filling.values(&self.order, WrittenWhere::Anywhere);
-        filling.values(&self.order, WrittenWhere::UnderItsName);
-        for (kind, _) in SHARES {
-            filling.notes(kind, usize::MAX);
-        }
-        filling.written(header)
-    }
-
-    /// Returns the bytes for the task: all that it needs if it takes no more than half of the
-    /// room, else its part, but enough to say something.
-    fn task_share(&self, room: usize, parts: usize) -> usize {
-        let tasks = self.ledger.notes.iter();
-        let Some(task) = tasks.rev().find(|note| note.kind == NoteKind::Task) else {
-            return 0;
+    /// Puts everything in order. Pages of more than `most` bytes may lack statements.
+    pub(super) fn new(record: &'a Record, most: usize) -> Self {
+        let is_talk = record.is_talk();
+        let all = record.statements.iter().enumerate();
+        let prompts: Vec<usize> = all
+            .filter(|(_, s)| s.is_prompt())
+            .map(|(at, _)| at)
+            .collect();
+        let work = record.activity.work();
+        let is_changed = |at: &usize| {
+            let mut events = work.files[*at].events.iter();
+            events.any(|event| event.act != FileAct::Read)
         };
-        let frame = note_frame(task.kind, &task.place, None);
-        if frame + task.text.len() <= room / 2 {
-            return frame + task.text.len();
-        }
-        (room / parts).max((frame + SHORTEST_NOTE).min(room / 2))
-    }
-}
-
-/// Where a value must stand already to be left out.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum WrittenWhere {
-    /// In a note or within another value.
-    Anywhere,
-    /// As a value with its label; only for values used.
-    UnderItsName,
-}
-
-struct Filling<'a> {
-    ledger: &'a Ledger,
-    most: usize,
-    room: usize,
-    /// Texts of notes by their place in the ledger.
-    notes: BTreeMap<usize, String>,
-    values: Vec<usize>,
-    listed: BTreeSet<usize>,
-    /// Labels that have a line, and whether it is among those of used values.
-    lines: BTreeMap<(Option<usize>, usize), bool>,
-    /// Everything said so far, to say nothing twice.
-    written: String,
-    tools_named: bool,
-    is_full: bool,
-}
-
-impl<'a> Filling<'a> {
-    fn new(ledger: &'a Ledger, most: usize) -> Self {
+        let (mut changed, mut read): (Vec<usize>, Vec<usize>) =
+            (0..work.files.len()).partition(is_changed);
+        // The newest first.
+        let position = |place: &Place| record.values.position_of(place);
+        let last = |at: &usize| {
+            Reverse(
+                work.files[*at]
+                    .events
+                    .last()
+                    .map(|event| position(&event.place)),
+            )
+        };
+        changed.sort_by_key(last);
+        read.sort_by_key(last);
+        let is_worth_it = |at: &usize| is_told(&work.attempts[*at]);
+        let mut attempts: Vec<usize> = (0..work.attempts.len()).filter(is_worth_it).collect();
+        attempts.sort_by_key(|at| {
+            let attempt = &work.attempts[*at];
+            let is_open = attempt.failure.is_some() && attempt.passed.is_none();
+            (
+                !is_open,
+                attempt.failure.is_some(),
+                Reverse(position(&attempt.last)),
+            )
+        });
+        let is_sought = |at: &usize| record.values.is_sought(&record.values.facts[*at]);
+        let (sought, other_values) = by_worth(&record.values).into_iter().partition(is_sought);
         Self {
-            ledger,
-            most,
-            room: most,
-            notes: BTreeMap::new(),
-            values: Vec::new(),
-            listed: BTreeSet::new(),
-            lines: BTreeMap::new(),
-            written: String::new(),
-            tools_named: tools_fit(ledger, most),
-            is_full: false,
+            record,
+            is_talk,
+            prompt_units: prompt_order(record, &prompts, most),
+            said_units: said_order(record, is_talk, most),
+            instructions: instructions(record, &prompts),
+            prompts,
+            changed,
+            read,
+            attempts,
+            sought,
+            other_values,
         }
     }
 
-    fn header(&mut self, headers: &[String]) -> Option<String> {
-        let parts = [36, 18, 3, 2];
-        let fits = |(header, parts): &(&String, usize)| header.len() < self.most / parts;
-        let (header, _) = headers.iter().zip(parts).find(fits)?;
-        self.room -= header.len() + 1;
-        Some(header.clone())
-    }
-
-    /// Adds notes of a kind, the newest first, or makes shortened ones longer.
-    fn notes(&mut self, kind: NoteKind, share: usize) {
-        let mut share = share.min(self.room);
-        let all = self.ledger.notes.iter().enumerate().rev();
-        for (at, note) in all.filter(|(_, note)| note.kind == kind) {
-            let spent = self.notes.get(&at).map_or(0, String::len);
-            let frame = note_frame(kind, &note.place, note.ok_at.as_ref());
-            let mut most = if spent > 0 {
-                spent + share.min(self.room)
-            } else {
-                share.min(self.room).saturating_sub(frame)
-            };
-            if kind != NoteKind::Task {
-                most = most.min(LONGEST_NOTE);
-            }
-            if most < SHORTEST_NOTE.min(note.text.len()) || most <= spent {
-                self.is_full |= most < note.text.len();
-                continue;
-            }
-            let Some(text) = shortened(&note.text, most) else {
-                continue;
-            };
-            let cost = text.len() + if spent > 0 { 0 } else { frame };
-            let cost = cost.saturating_sub(spent);
-            self.is_full |= text.len() < note.text.len();
-            self.room -= cost;
-            share = share.saturating_sub(cost);
-            self.written.push_str(&text);
-            self.written.push('\n');
-            self.notes.insert(at, text);
+    /// Returns a page of at most `most` bytes that begins with the longest of `headers` (best first) that
+    /// does not take too much of it. It is empty if nothing fits below the header.
+    pub(super) fn page(&self, headers: &[String], most: usize) -> DocumentPage {
+        let mut filling = Filling::new(self.record, self.is_talk, most);
+        filling.header(headers);
+        if most < SMALL && !self.is_talk {
+            self.task(&mut filling, most);
+            filling.values(&self.sought);
         }
+        self.plan(&mut filling, most / share::PLAN);
+        for at in 0..self.record.carried.len() {
+            filling.carried(at, most / share::CARRIED);
+        }
+        self.task(&mut filling, most);
+        self.standing(&mut filling, most / share::INSTRUCTIONS);
+        self.files(&mut filling, most / share::FILES);
+        self.attempts(&mut filling, most / share::ATTEMPTS);
+        self.last_report(&mut filling, most / share::LAST);
+        let stated = filling.room() * (100 - values_share(most)) / 100;
+        self.said(&mut filling, stated);
+        filling.values(&self.sought);
+        // Whatever still fits.
+        self.said(&mut filling, usize::MAX);
+        self.prompt_rest(&mut filling, usize::MAX);
+        for at in 0..self.record.carried.len() {
+            filling.carried(at, usize::MAX);
+        }
+        self.plan(&mut filling, usize::MAX);
+        self.files(&mut filling, usize::MAX);
+        self.attempts(&mut filling, usize::MAX);
+        self.standing(&mut filling, usize::MAX);
+        let mut left = filling.room();
+        for at in &self.read {
+            filling.file_read(*at, &mut left);
+        }
+        filling.values(&self.other_values);
+        filling.written()
     }
 
-    fn values(&mut self, order: &[usize], unless: WrittenWhere) {
-        // The heading is paid for before it is needed, once.
-        let is_paid = self.lines.values().any(|used| !used);
-        let heading = if is_paid { 0 } else { SEEN.len() + 1 };
-        let Some(room) = self.room.checked_sub(heading) else {
+    fn plan(&self, filling: &mut Filling<'a>, most: usize) {
+        let mut left = most.min(filling.room());
+        filling.open_calls(&mut left);
+        filling.plan(&mut left);
+    }
+
+    fn task(&self, filling: &mut Filling<'a>, most: usize) {
+        let whole = self.prompts.iter().map(|at| filling.prompt_bytes(*at));
+        let whole = whole.sum::<usize>() + Heading::Task.line().len() + 2;
+        let mut cap = (most / share::TASK).min(filling.room());
+        if whole <= cap {
+            for at in &self.prompts {
+                filling.prompt_whole(*at, &mut cap);
+            }
             return;
+        }
+        let cap = match (self.is_talk, most < SMALL) {
+            (true, _) => most / share::TASK_OF_TALK,
+            (_, true) => most / share::TASK_OF_SMALL,
+            _ => cap,
         };
-        self.room = room;
-        for at in order {
-            let fact = &self.ledger.facts[*at];
-            if self.room < fact.value.len() + 6 {
-                self.is_full = true;
-                continue;
+        let before = filling.room();
+        let spent = |filling: &Filling<'_>| before - filling.room();
+        if let Some(first) = self.prompts.first() {
+            filling.prompt_beginning(*first, cap / 3);
+        }
+        for at in self.prompts.iter().skip(1).rev().take(LAST_PROMPTS) {
+            let left = cap.saturating_sub(spent(filling));
+            filling.prompt_beginning(*at, left / 2);
+        }
+        let left = cap.saturating_sub(spent(filling));
+        self.prompt_rest(filling, left);
+    }
+
+    fn prompt_rest(&self, filling: &mut Filling<'a>, most: usize) {
+        let mut left = most.min(filling.room());
+        if !self.is_talk {
+            for unit in &self.prompt_units {
+                filling.prompt_unit(*unit, &mut left);
             }
-            let skipped = unless == WrittenWhere::UnderItsName
-                && (!fact.source.is_used() || self.listed.contains(at));
-            if !skipped {
-                self.value(*at, fact, unless);
+        }
+        for at in self.prompts.iter().rev() {
+            if !self.is_talk || filling.shows_prompt(*at) {
+                filling.prompt_whole(*at, &mut left);
             }
         }
-        if self.lines.values().all(|used| *used) {
-            self.room += heading;
+    }
+
+    /// Adds the instructions that no prompt shows, the newest first.
+    fn standing(&self, filling: &mut Filling<'a>, most: usize) {
+        let mut left = most.min(filling.room());
+        let mut left_out = 0;
+        for (at, (prompt, instruction)) in self.instructions.iter().enumerate().rev() {
+            let is_shown =
+                prompt.is_some_and(|at| filling.shows_all_of(at)) || filling.tells(instruction);
+            if !is_shown && !filling.instruction(at, instruction, &mut left) {
+                left_out += 1;
+            }
+        }
+        filling.left_out = left_out;
+    }
+
+    fn files(&self, filling: &mut Filling<'a>, most: usize) {
+        let mut left = most.min(filling.room());
+        for spots in [SPOTS, 0] {
+            for at in &self.changed {
+                filling.file(*at, spots, &mut left);
+            }
         }
     }
 
-    fn value(&mut self, at: usize, fact: &Fact, unless: WrittenWhere) {
-        let Some(value) = quoted(&fact.value) else {
-            return;
-        };
-        let line = self.line_of(fact);
-        let place = digits(fact.place.turn) + 1 + fact.place.of.as_ref().map_or(0, |n| n.len() + 1);
-        let mut cost = value.len() + place + 5 + if fact.failed { 7 } else { 0 };
-        if !self.lines.contains_key(&line) {
-            cost += self.label_of(line).len() + 1;
-        }
-        if cost > self.room {
-            self.is_full = true;
-            return;
-        }
-        if unless == WrittenWhere::Anywhere && is_written(&self.written, &fact.value) {
-            return;
-        }
-        self.room -= cost;
-        *self.lines.entry(line).or_default() |= fact.source.is_used();
-        self.written.push_str(&fact.value);
-        self.written.push('\n');
-        self.values.push(at);
-        self.listed.insert(at);
-    }
-
-    fn line_of(&self, fact: &Fact) -> (Option<usize>, usize) {
-        let label = fact.label();
-        let tool = fact.tool.filter(|_| self.tools_named);
-        (tool, label)
-    }
-
-    fn label_of(&self, (tool, label): (Option<usize>, usize)) -> String {
-        let name = &self.ledger.labels[label].name;
-        match tool {
-            Some(tool) => format!("{}:{name}", self.ledger.labels[tool].name),
-            None => name.clone(),
+    fn attempts(&self, filling: &mut Filling<'a>, most: usize) {
+        let mut left = most.min(filling.room());
+        for at in &self.attempts {
+            filling.attempt(*at, &mut left);
         }
     }
 
-    fn written(self, header: Option<String>) -> DigestPage {
-        let mut page = DigestPage {
-            text: String::new(),
-            places: BTreeSet::new(),
-            is_full: self.is_full,
-        };
-        for (at, words) in &self.notes {
-            let note = &self.ledger.notes[*at];
-            page.places.insert(note.place.clone());
-            page.places.extend(note.ok_at.clone());
-            write_note(
-                &mut page.text,
-                note.kind,
-                words,
-                &note.place,
-                note.ok_at.as_ref(),
+    fn last_report(&self, filling: &mut Filling<'a>, most: usize) {
+        let mut left = most.min(filling.room());
+        let all = self.record.statements.iter().enumerate().rev();
+        let is_report = |s: &super::record::Statement| s.speaker == Speaker::Agent && !s.has_calls;
+        let last = all
+            .clone()
+            .find(|(_, s)| is_report(s))
+            .or_else(|| all.clone().find(|(_, s)| !s.is_prompt()));
+        if let Some((statement, last)) = last {
+            for unit in 0..last.units.units.len() {
+                filling.unit(UnitRef { statement, unit }, &mut left);
+            }
+        }
+    }
+
+    fn said(&self, filling: &mut Filling<'a>, most: usize) {
+        let mut left = most.min(filling.room());
+        for unit in &self.said_units {
+            filling.unit(*unit, &mut left);
+        }
+    }
+}
+
+/// Returns the percentage of the room that values get before statements go on.
+fn values_share(most: usize) -> usize {
+    let below = LARGE.saturating_sub(most.max(SMALL));
+    VALUES + below * (MOST_VALUES - VALUES) / (LARGE - SMALL)
+}
+
+/// Whether an attempt is worth a line: it failed, or it builds, tests or runs something and tells how that
+/// went or was done again.
+fn is_told(attempt: &Attempt) -> bool {
+    attempt.failure.is_some() || (attempt.runs && (attempt.result.is_some() || attempt.times > 1))
+}
+
+fn prompt_order(record: &Record, prompts: &[usize], most: usize) -> Vec<UnitRef> {
+    let mut selector = Selector::default();
+    let mut refs = Vec::new();
+    for (line, at) in prompts.iter().enumerate() {
+        let age = (prompts.len() - line) as f64 / prompts.len() as f64;
+        for (unit, text) in record.statements[*at].units.units.iter().enumerate() {
+            let raw = if text.is_raw { RAW } else { 1.0 };
+            // How a prompt begins is mostly what it asks for.
+            let place = if unit == 0 { 2.0 } else { 1.0 };
+            selector.add(
+                line,
+                &text.text,
+                raw * place * (1.0 - (1.0 - OLDEST_PROMPT) * age),
             );
+            refs.push(UnitRef {
+                statement: *at,
+                unit,
+            });
         }
-        self.write_lines(&mut page);
-        // At least half of the lines are values, however few there are.
-        let is_tiny =
-            page.text.is_empty() || (page.text.starts_with(SEEN) && page.text.lines().count() < 3);
-        if let (Some(header), false) = (header, is_tiny) {
-            page.text.insert_str(0, &format!("{header}\n"));
-        }
-        page.text.truncate(page.text.trim_end().len());
-        page
     }
+    let order = selector.order(LINE_BYTES, most, 0.0);
+    order.into_iter().map(|at| refs[at]).collect()
+}
 
-    /// Writes the lines in the order of their best value, those with used values first.
-    fn write_lines(&self, page: &mut DigestPage) {
-        let mut order: Vec<(Option<usize>, usize)> = Vec::new();
-        let mut entries: BTreeMap<(Option<usize>, usize), Vec<&Fact>> = BTreeMap::new();
-        for at in &self.values {
-            let fact = &self.ledger.facts[*at];
-            let line = self.line_of(fact);
-            let of_line = entries.entry(line).or_default();
-            if of_line.is_empty() {
-                order.push(line);
+fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<UnitRef> {
+    let mut selector = Selector::default();
+    let mut refs = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
+    let count = record.statements.len().max(1) as f64;
+    for (at, statement) in record.statements.iter().enumerate() {
+        if statement.is_prompt() && !is_talk {
+            selector.boost(&statement.text, ASKED_FOR);
+            continue;
+        }
+        let age = (count - at as f64) / count;
+        let weight = match statement.speaker {
+            Speaker::Harness => PUT_IN,
+            Speaker::Agent if statement.has_calls => ANNOUNCED,
+            _ => 1.0,
+        };
+        let weight = weight
+            * if is_talk {
+                1.0
+            } else {
+                1.0 - (1.0 - OLDEST) * age
+            };
+        for (unit, text) in statement.units.units.iter().enumerate() {
+            if seen.insert(&text.text) {
+                let raw = if text.is_raw { RAW } else { 1.0 };
+                let asked = if !is_talk && text.text.ends_with('?') {
+                    ASKED
+                } else {
+                    1.0
+                };
+                selector.add(at, &text.text, weight * raw * asked);
+                refs.push(UnitRef {
+                    statement: at,
+                    unit,
+                });
             }
-            of_line.push(fact);
         }
-        for used in [true, false] {
-            let of_part: Vec<_> = order.iter().filter(|l| self.lines[*l] == used).collect();
-            if !used && !of_part.is_empty() {
-                page.text.push_str(SEEN);
-                page.text.push('\n');
+    }
+    for fact in record.values.facts.iter().filter(|fact| fact.uses > 0) {
+        selector.boost(&fact.value, WORKED_ON);
+    }
+    let order = selector.order(LINE_BYTES, most, if is_talk { 0.0 } else { SPREAD });
+    order.into_iter().map(|at| refs[at]).collect()
+}
+
+fn instructions(record: &Record, prompts: &[usize]) -> Vec<(Option<usize>, Instruction)> {
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut all: Vec<(Option<usize>, Instruction)> = Vec::new();
+    for kept in &record.instructions {
+        if seen.insert(kept.text.clone()) {
+            all.push((None, kept.clone()));
+        }
+    }
+    for at in prompts {
+        let statement = &record.statements[*at];
+        if statement.speaker != Speaker::Human {
+            continue;
+        }
+        for unit in statement
+            .units
+            .units
+            .iter()
+            .filter(|unit| !unit.is_raw && is_instruction(&unit.text))
+        {
+            if seen.insert(unit.text.clone()) {
+                let (place, text) = (statement.place.clone(), unit.text.clone());
+                all.push((Some(*at), Instruction { place, text }));
             }
-            for line in of_part {
-                let mut facts = entries.remove(line).unwrap_or_default();
-                facts.sort_by_key(|fact| (!fact.source.is_used(), fact.last));
-                page.places
-                    .extend(facts.iter().map(|fact| fact.place.clone()));
-                let entries: Vec<LineValue> = facts.into_iter().map(entry).collect();
-                write_values(&mut page.text, &self.label_of(*line), &entries, !used);
-            }
         }
     }
-}
-
-fn entry(fact: &Fact) -> LineValue {
-    LineValue {
-        value: fact.value.clone(),
-        place: fact.place.clone(),
-        used: fact.source.is_used(),
-        failed: fact.failed,
-    }
-}
-
-fn tools_fit(ledger: &Ledger, most: usize) -> bool {
-    let lines: BTreeSet<(usize, usize)> = ledger
-        .facts
-        .iter()
-        .filter_map(|fact| Some((fact.tool?, fact.label())))
-        .collect();
-    let bytes: usize = lines
-        .iter()
-        .map(|(tool, label)| ledger.labels[*tool].name.len() + ledger.labels[*label].name.len() + 4)
-        .sum();
-    bytes <= most / TOOL_SHARE
-}
-
-fn note_frame(kind: NoteKind, place: &Place, ok_at: Option<&Place>) -> usize {
-    let mut text = String::new();
-    write_note(&mut text, kind, "", place, ok_at);
-    text.len()
-}
-
-fn digits(turn: u32) -> usize {
-    turn.checked_ilog10().map_or(1, |log| log as usize + 1)
-}
-
-/// Whether a value stands in a text, not as a part of a longer word.
-fn is_written(written: &str, value: &str) -> bool {
-    let mut from = 0;
-    while let Some(start) = written[from..].find(value).map(|at| from + at) {
-        let end = start + value.len();
-        let joins = |c: char| c.is_alphanumeric() || c == '_';
-        if !written[..start].ends_with(joins) && !written[end..].starts_with(joins) {
-            return true;
-        }
-        from = start + value.chars().next().map_or(1, char::len_utf8);
-    }
-    false
+    all.sort_by_key(|(_, instruction)| record.values.position_of(&instruction.place));
+    all
 }

@@ -378,7 +378,7 @@ mod tests {
         let draft = strategy
             .compact(&slice, &CompactionConfig::default())
             .unwrap();
-        assert!(texts(&draft)[0].starts_with("[Digest"), "{draft:?}");
+        assert!(texts(&draft)[0].starts_with("[Working state"), "{draft:?}");
         let notes = draft.notes().unwrap();
         assert_eq!(notes.fallback.as_deref(), Some("digest"));
         assert_eq!(notes.error.as_deref(), Some("the answer is empty"));

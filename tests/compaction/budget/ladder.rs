@@ -310,6 +310,7 @@ fn a_digest_says_which_images_it_stands_for() {
     let line = texts.lines().find(|line| line.starts_with("image: "));
     let line = line.unwrap_or_else(|| panic!("{texts}")).to_owned();
     let value = line.trim_start_matches("image: ").trim_end_matches(" (t2)");
+    let value = value.trim_matches('"');
     assert!(value.starts_with("image/png, 9000 bytes, blob "), "{line}");
     let blob = value.rsplit(' ').next().unwrap();
     let stored = store.query("SELECT lower(hex(sha256)) FROM blobs").unwrap();
@@ -374,7 +375,7 @@ fn the_digest_stands_in_for_a_text_that_is_too_long() {
     assert_fits(&store, &history, &request, &report);
     let error = report.error.as_deref().unwrap();
     assert!(error.contains("the text of `verbose` has 7"), "{error}");
-    assert!(texts(&context(&history)).contains("[Digest"));
+    assert!(texts(&context(&history)).contains("[Working state"));
     let row = "SELECT strategy, error FROM v_compaction_runs";
     let row = format!("{:?}", store.query(row).unwrap().rows);
     assert!(

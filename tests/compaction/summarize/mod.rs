@@ -305,7 +305,7 @@ fn what_a_fallback_made_is_read_again_by_the_next_round() {
     );
     let prompt = &player.prompts()[0];
     assert!(
-        prompt.contains("## Previous Summary\n[Digest of turns 2..7"),
+        prompt.contains("## Previous Summary\n[Working state of turns 2..7"),
         "{prompt}"
     );
     assert!(prompt.contains("prompt 2, please") && prompt.contains("prompt 11, please"));

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::compaction::activity::patch::Change;
 use crate::model::{Content, Json};
 
 fn of(name: &str, arguments: Value) -> Action {
@@ -141,7 +142,14 @@ fn every_agents_calls_are_known() {
         change("exec_command", json!({"cmd": "rm a"})),
         is("a", Delete)
     );
-    // A tool that nobody has met.
+    // Tools that nobody has met.
+    assert_eq!(
+        change(
+            "edit_file",
+            json!({"sourceFile": "a", "old": "x", "new": "y"})
+        ),
+        is("a", Edit)
+    );
     assert_eq!(
         change(
             "frobnicate",

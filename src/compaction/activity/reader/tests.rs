@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
 
+use super::attempts::MOST_ATTEMPTS;
 use super::*;
+use crate::compaction::activity::Attempt;
 use crate::compaction::activity::FileAct;
 use crate::model::ToolResultMessage;
 

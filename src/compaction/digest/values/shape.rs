@@ -2,7 +2,7 @@
 
 /// The look of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// Letters only, in ordinary case.
     Word,
     /// Several words.
@@ -27,7 +27,7 @@ pub(super) enum Shape {
 
 impl Shape {
     /// Returns the look of `value`.
-    pub(super) fn of(value: &str) -> Self {
+    pub(crate) fn of(value: &str) -> Self {
         let digits = value.chars().any(|c| c.is_ascii_digit());
         let letters = value.chars().any(char::is_alphabetic);
         if value.contains(char::is_whitespace) {
@@ -61,16 +61,8 @@ impl Shape {
         if any_low { Self::Word } else { Self::Capitals }
     }
 
-    /// Whether two calls with the same value of this look are likely about the same thing.
-    pub(super) fn names_one_thing(self) -> bool {
-        matches!(
-            self,
-            Self::Phrase | Self::Identifier | Self::Path | Self::Address
-        )
-    }
-
     /// Returns how much values of this look are worth against each other.
-    pub(super) fn weight(self) -> f64 {
+    pub(crate) fn weight(self) -> f64 {
         match self {
             Self::Word => 0.08,
             Self::Phrase | Self::Camel => 0.5,
@@ -84,7 +76,7 @@ impl Shape {
 }
 
 /// Whether a value may be a fact: 3 to 120 characters on one line; a number has three digits.
-pub(super) fn is_value(value: &str) -> bool {
+pub(crate) fn is_value(value: &str) -> bool {
     if value.len() < 3 || value.len() > 480 || value.contains(char::is_control) {
         return false;
     }

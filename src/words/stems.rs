@@ -1,6 +1,6 @@
 //! What makes different words meet: stems, the parts of `camelCase`, and which words say nothing.
 //!
-//! Both are applied to words as [`super::words`] folds them, so no accent is left and all is in lower
+//! Both are applied to words as [`super`] folds them, so no accent is left and all is in lower
 //! case. The stems are those of the Snowball project: English for words of Latin letters, Russian for
 //! Cyrillic ones. Other words, and all that hold a digit, stay as they are.
 
@@ -8,10 +8,10 @@ use std::borrow::Cow;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-use super::words::each_word;
+use super::each_word;
 
 /// Finds the stems of words.
-pub(super) struct Stems {
+pub(crate) struct Stems {
     english: Stemmer,
     russian: Stemmer,
 }
@@ -27,7 +27,7 @@ impl Default for Stems {
 
 impl Stems {
     /// Returns the stem of a folded word. What says nothing has none: its stem would only fill the index.
-    pub(super) fn of<'w>(&self, word: &'w str) -> Cow<'w, str> {
+    pub(crate) fn of<'w>(&self, word: &'w str) -> Cow<'w, str> {
         if is_stop_word(word) {
             Cow::Borrowed(word)
         } else if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
@@ -45,7 +45,7 @@ impl Stems {
 ///
 /// `word` is as it was written. A part begins at an upper-case letter beside a lower-case one:
 /// `parseHTTPReply2x` is `parse`, `http`, `reply2x`.
-pub(super) fn each_part(word: &str, each: &mut dyn FnMut(&str)) {
+pub(crate) fn each_part(word: &str, each: &mut dyn FnMut(&str)) {
     const LONGEST: usize = 48;
     let bytes = word.as_bytes();
     if !bytes.is_ascii() || bytes.len() > LONGEST {
@@ -92,7 +92,7 @@ pub fn content_words(text: &str) -> Vec<String> {
 }
 
 /// Whether a folded word says nothing in a question: it is in most texts, whatever they are about.
-pub(super) fn is_stop_word(word: &str) -> bool {
+pub(crate) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 

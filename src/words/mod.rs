@@ -7,6 +7,8 @@
 //! follow each other, and is found within any sentence. Trigrams would not find it: they are three
 //! characters long. An emoji is a word too.
 
+pub(crate) mod stems;
+
 use std::iter::Peekable;
 use std::ops::Range;
 use std::str::CharIndices;

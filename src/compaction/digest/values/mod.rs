@@ -1,14 +1,20 @@
-//! What a history holds: values with where they come from, and notes in words.
+//! Exact values, with their names and where they come from: what an agent needs again word for word.
 
-use std::collections::{HashMap, HashSet};
+pub(crate) mod line;
+mod rank;
+pub(crate) mod scan;
+mod shape;
 
-use super::rank::best;
-use super::shape::{Shape, is_value};
+use std::collections::HashMap;
+
 pub use crate::compaction::activity::Place;
+use rank::best;
+pub(crate) use rank::by_worth;
+pub(crate) use shape::{Shape, is_value};
 
 /// How a value came into the history; the later, the more likely it is needed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FactSource {
+pub(crate) enum FactSource {
     /// In the text of a result or an answer.
     Mentioned,
     /// In quotes there.
@@ -31,7 +37,7 @@ pub(super) enum FactSource {
 
 impl FactSource {
     /// Returns how much values from here are worth against each other.
-    pub(super) fn weight(self) -> f64 {
+    pub(crate) fn weight(self) -> f64 {
         match self {
             Self::Mentioned => 0.009,
             Self::Quoted => 0.013,
@@ -45,38 +51,36 @@ impl FactSource {
     }
 
     /// Whether the user gave the value or a call used it.
-    pub(super) fn is_used(self) -> bool {
+    pub(crate) fn is_used(self) -> bool {
         self >= Self::Told
     }
 }
 
 /// A value.
 #[derive(Clone, Debug)]
-pub(super) struct Fact {
-    pub(super) value: String,
-    pub(super) shape: Shape,
-    pub(super) source: FactSource,
+pub(crate) struct Fact {
+    pub(crate) value: String,
+    pub(crate) shape: Shape,
+    pub(crate) source: FactSource,
     /// What it is called, how often, and whether a call calls it so.
-    pub(super) labels: Vec<(usize, u32, bool)>,
+    pub(crate) labels: Vec<(usize, u32, bool)>,
     /// The tool that used it last.
-    pub(super) tool: Option<usize>,
+    pub(crate) tool: Option<usize>,
     /// Where it stood last.
-    pub(super) place: Place,
+    pub(crate) place: Place,
     /// The same as a position in the history.
-    pub(super) last: u32,
+    pub(crate) last: u32,
     /// In how many turns it stood.
-    pub(super) turns: u32,
+    pub(crate) turns: u32,
     /// In how many turns a call used it.
-    pub(super) uses: u32,
+    pub(crate) uses: u32,
     /// The position of the last of these.
     used_at: Option<u32>,
-    /// Whether the call that used it there failed.
-    pub(super) failed: bool,
 }
 
 impl Fact {
     /// Returns what the value is called: as calls call it, else as it is called most often.
-    pub(super) fn label(&self) -> usize {
+    pub(crate) fn label(&self) -> usize {
         let rank = |(at, (_, count, used)): &(usize, &(usize, u32, bool))| {
             (*used, *count, std::cmp::Reverse(*at))
         };
@@ -87,78 +91,72 @@ impl Fact {
 
 /// What values are called.
 #[derive(Clone, Debug)]
-pub(super) struct Label {
-    pub(super) name: String,
+pub(crate) struct Label {
+    pub(crate) name: String,
     /// How many values of calls have it.
-    pub(super) used: u32,
+    pub(crate) used: u32,
     /// How many values have it.
-    pub(super) values: u32,
+    pub(crate) values: u32,
     /// How many of its values that were only seen a call used later.
-    pub(super) taken: u32,
+    pub(crate) taken: u32,
     /// How many values that have it were used by a call.
-    pub(super) called: u32,
+    pub(crate) called: u32,
     /// How many of these were used again in another turn.
-    pub(super) reused: u32,
+    pub(crate) reused: u32,
 }
 
-/// What a note tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum NoteKind {
-    /// What the user wants.
-    Task,
-    /// A sentence of a later prompt.
-    Said,
-    /// What a failing tool gave back.
-    Wrong,
-    /// The last words of the model.
-    Answer,
-    /// A call without a result.
-    Waiting,
-}
-
-/// Something in words.
-#[derive(Clone, Debug)]
-pub(super) struct Remark {
-    pub(super) kind: NoteKind,
-    pub(super) text: String,
-    pub(super) place: Place,
-    /// Where the same thing worked.
-    pub(super) ok_at: Option<Place>,
-}
-
-/// Everything that a digest may tell.
+/// The values of a history.
 #[derive(Default)]
-pub(super) struct Ledger {
-    pub(super) facts: Vec<Fact>,
+pub(crate) struct Ledger {
+    pub(crate) facts: Vec<Fact>,
     by_value: HashMap<String, usize>,
-    pub(super) labels: Vec<Label>,
+    pub(crate) labels: Vec<Label>,
     by_name: HashMap<String, usize>,
-    pub(super) notes: Vec<Remark>,
-    seen: HashSet<String>,
     positions: HashMap<Place, u32>,
 }
 
 impl Ledger {
     /// Returns the position of a place; one not met before is the newest.
-    pub(super) fn position(&mut self, place: &Place) -> u32 {
+    pub(crate) fn position(&mut self, place: &Place) -> u32 {
         let next = self.positions.len() as u32;
         *self.positions.entry(place.clone()).or_insert(next)
     }
 
+    /// Returns the position of a place met before, else 0.
+    pub(crate) fn position_of(&self, place: &Place) -> u32 {
+        self.positions.get(place).copied().unwrap_or_default()
+    }
+
+    /// Whether a call used a value.
+    pub(crate) fn has_used(&self) -> bool {
+        self.facts.iter().any(|fact| fact.uses > 0)
+    }
+
+    /// Whether a call or a person gave a value, it is a field of a result, or a call took another one of the
+    /// same name.
+    pub(crate) fn is_sought(&self, fact: &Fact) -> bool {
+        let labels = fact.labels.iter().map(|(at, ..)| &self.labels[*at]);
+        fact.uses > 0
+            || fact.source >= FactSource::Field
+            || labels
+                .into_iter()
+                .any(|label| label.used > 0 || label.taken > 0)
+    }
+
     /// Returns the number of places.
-    pub(super) fn length(&self) -> u32 {
+    pub(crate) fn length(&self) -> u32 {
         self.positions.len() as u32
     }
 
     /// Returns the first and last turn, if there is only one loop.
-    pub(super) fn span(&self) -> Option<(u32, u32)> {
+    pub(crate) fn span(&self) -> Option<(u32, u32)> {
         let turns = || self.positions.keys().map(|place| place.turn);
         let single = self.positions.keys().all(|place| place.of.is_none());
         single.then(|| Some((turns().min()?, turns().max()?)))?
     }
 
     /// Returns the label of that name.
-    pub(super) fn label(&mut self, name: &str) -> usize {
+    pub(crate) fn label(&mut self, name: &str) -> usize {
         let name = clean_label(name);
         if let Some(at) = self.by_name.get(&name) {
             return *at;
@@ -176,7 +174,7 @@ impl Ledger {
     }
 
     /// Notes a value that stood at `place`, and returns it. `None`: it is none.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         value: &str,
         label: usize,
@@ -195,7 +193,7 @@ impl Ledger {
         fact.source = fact.source.max(source);
         if fact.last < last {
             fact.turns += 1;
-            (fact.last, fact.place, fact.failed) = (last, place.clone(), false);
+            (fact.last, fact.place) = (last, place.clone());
         }
         self.call_it(at, label, source);
         Some(at)
@@ -237,13 +235,12 @@ impl Ledger {
             turns: 1,
             uses: 0,
             used_at: None,
-            failed: false,
         });
         self.facts.len() - 1
     }
 
     /// Forgets all facts but the `most` that are worth most. Returns where each fact stands now.
-    pub(super) fn forget(&mut self, most: usize) -> Vec<Option<usize>> {
+    pub(crate) fn forget(&mut self, most: usize) -> Vec<Option<usize>> {
         let keeps = best(self, most);
         let mut free = 0..;
         let places: Vec<Option<usize>> = keeps
@@ -272,26 +269,10 @@ impl Ledger {
             self.labels[label].values += 1;
         }
     }
-
-    /// Adds a note; words said before are not said again.
-    pub(super) fn note(&mut self, kind: NoteKind, text: &str, place: &Place) -> Option<usize> {
-        let text = flat(text);
-        if text.is_empty() || (kind == NoteKind::Said && !self.seen.insert(text.clone())) {
-            return None;
-        }
-        self.position(place);
-        self.notes.push(Remark {
-            kind,
-            text,
-            place: place.clone(),
-            ok_at: None,
-        });
-        Some(self.notes.len() - 1)
-    }
 }
 
 /// Makes a label of a key: no colon, no space, no control character, at most 40 characters.
-pub(super) fn clean_label(name: &str) -> String {
+pub(crate) fn clean_label(name: &str) -> String {
     let plain = |c: char| {
         if c.is_whitespace() || c.is_control() || matches!(c, ':' | '(' | ')') {
             '_'
@@ -308,7 +289,7 @@ pub(super) fn clean_label(name: &str) -> String {
 }
 
 /// Puts a text on one line: line ends become ` / `, other control characters spaces.
-pub(super) fn flat(text: &str) -> String {
+pub(crate) fn flat(text: &str) -> String {
     let mut flat = String::with_capacity(text.len());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if !flat.is_empty() {
@@ -320,7 +301,7 @@ pub(super) fn flat(text: &str) -> String {
 }
 
 /// Returns the beginning of a text of at most `most` bytes, with `…` where something is missing.
-pub(super) fn shortened(text: &str, most: usize) -> Option<String> {
+pub(crate) fn shortened(text: &str, most: usize) -> Option<String> {
     if text.len() <= most {
         return Some(text.to_owned());
     }

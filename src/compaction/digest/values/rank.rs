@@ -8,8 +8,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::fact::{Fact, FactSource, Label, Ledger};
-use super::shape::Shape;
+use super::{Fact, FactSource, Label, Ledger, Shape};
 
 /// Of a value that calls used: uses beyond this many do not count.
 const MOST_USES: u32 = 20;
@@ -37,14 +36,14 @@ const LINE: f64 = 2.0;
 const ENOUGH: f64 = 12.0;
 
 /// Returns the facts, those of most worth per byte first.
-pub(super) fn by_worth(ledger: &Ledger) -> Vec<usize> {
+pub(crate) fn by_worth(ledger: &Ledger) -> Vec<usize> {
     let mut worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
     thin_out(ledger, &mut worth);
     by_cost(ledger, &worth)
 }
 
 /// Says of each fact whether it is one of the `most` that are worth most per byte.
-pub(super) fn best(ledger: &Ledger, most: usize) -> Vec<bool> {
+pub(crate) fn best(ledger: &Ledger, most: usize) -> Vec<bool> {
     let worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
     let mut order: Vec<usize> = (0..worth.len()).collect();
     // Of two that are worth the same the newer one stays.

@@ -1,0 +1,223 @@
+//! The line of an output that says how it went.
+
+use super::{is_frame_line, short};
+
+/// Returns the line that says what is wrong.
+pub(super) fn decisive(head: &str, tail: &str, looks: bool, code: Option<i64>) -> String {
+    let traced = traceback(tail).or_else(|| traceback(head));
+    // What a look shows may say anything; what is wrong comes last, from the program by its name.
+    let marked = || match looks {
+        true => complaint(tail),
+        false => [head, tail].into_iter().find_map(marked),
+    };
+    let last = || {
+        let mut lines = tail.lines().rev().map(str::trim);
+        lines.find(|line| line.chars().any(char::is_alphanumeric) && !is_frame_line(line))
+    };
+    match traced
+        .or_else(|| marked().map(str::to_owned))
+        .or_else(|| last().map(str::to_owned))
+    {
+        Some(line) => short(untagged(&line)),
+        None => code.map_or("failed".to_owned(), |code| format!("exit code {code}")),
+    }
+}
+
+fn untagged(line: &str) -> &str {
+    let line = line.trim().trim_start_matches("<tool_use_error>");
+    line.trim_end_matches("</tool_use_error>")
+        .trim_end_matches("</output>")
+}
+
+/// Returns the last line of the last traceback: the first behind its frames that is not indented.
+fn traceback(text: &str) -> Option<String> {
+    let at = text.rfind("Traceback (most recent call last)")?;
+    let mut lines = text[at..].lines().skip(1);
+    let line = lines.find(|line| !line.is_empty() && !line.starts_with([' ', '\t', '|']))?;
+    Some(line.to_owned())
+}
+
+/// Returns the last line with a mark of an error that begins with the name of who says it.
+fn complaint(tail: &str) -> Option<&str> {
+    let mut lines = tail.lines().rev().map(str::trim).take(50);
+    lines.find(|line| {
+        let name = line.split(' ').next().unwrap_or("");
+        let is_name = name.len() > 1 && name.ends_with(':') && !name.starts_with(['"', '\'', '-']);
+        is_name && !is_frame_line(line) && rank(line).is_some()
+    })
+}
+
+/// Returns the first line with the strongest mark of an error.
+fn marked(text: &str) -> Option<&str> {
+    let mut best: Option<(u8, &str)> = None;
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let line = line.trim();
+        let Some(rank) = rank(line) else { continue };
+        if best.is_some_and(|(better, _)| better <= rank) || is_frame_line(line) {
+            continue;
+        }
+        // A panic tells its message on the next line.
+        let message = lines
+            .peek()
+            .filter(|next| line.contains("panicked at") && line.ends_with(':') && !next.is_empty());
+        best = Some((rank, message.map_or(line, |next| next.trim())));
+        if rank == 0 {
+            break;
+        }
+    }
+    best.map(|(_, line)| line)
+}
+
+/// Returns how strongly a line says that something is wrong; 0 is the strongest.
+fn rank(line: &str) -> Option<u8> {
+    if line.is_empty() || line.len() > 2_000 {
+        return None;
+    }
+    let lower = line.to_ascii_lowercase();
+    let counts_none = [
+        "0 error",
+        "0 fail",
+        "no error",
+        "without error",
+        "error: (none)",
+    ];
+    if counts_none.iter().any(|none| lower.contains(none)) {
+        return None;
+    }
+    let is_word_start = |at: usize| at == 0 || !lower.as_bytes()[at - 1].is_ascii_alphanumeric();
+    let errors = memchr::memmem::find_iter(lower.as_bytes(), "error");
+    let strong = errors.into_iter().any(|at| {
+        let behind = &lower[at + 5..];
+        // `error:`, `error[E0308]:`, `TypeError: `, `error TS2304:`
+        behind.starts_with(": ")
+            || behind.starts_with(":\u{a0}")
+            || behind.starts_with('[') && behind.contains("]:")
+            || is_word_start(at) && behind.starts_with(" ts") && behind.contains(':')
+            || is_word_start(at) && behind.starts_with(" in ")
+    });
+    let begins = |starts: &[&str]| starts.iter().any(|start| lower.starts_with(start));
+    if strong
+        || begins(&["fatal:", "panic:", "e   "])
+        || lower.contains("panicked at")
+        || lower.contains("exception:")
+    {
+        return Some(0);
+    }
+    let is_failed = line.contains("FAILED")
+        || begins(&["fail ", "fail:", "--- fail", "failed", "not ok ", "assert"])
+        || line.starts_with(['✗', '✖', '×', '●']);
+    if is_failed || lower.contains("assertion") {
+        return Some(1);
+    }
+    let plain = [
+        "no such file",
+        "not found",
+        "permission denied",
+        "command failed",
+        "cannot ",
+        "can't ",
+        "could not",
+        "undefined",
+        "unmatched",
+        "syntax error",
+        "invalid ",
+        "unknown ",
+        "unable to",
+        "failed to",
+    ];
+    if plain.iter().any(|mark| lower.contains(mark)) {
+        return Some(2);
+    }
+    let is_error_word = lower
+        .split(|c: char| !c.is_alphanumeric())
+        .any(|word| matches!(word, "error" | "errors" | "failed"));
+    is_error_word.then_some(3)
+}
+
+const COUNTED: [&str; 26] = [
+    "passed",
+    "passing",
+    "failed",
+    "failing",
+    "failures",
+    "failure",
+    "error",
+    "errors",
+    "warning",
+    "warnings",
+    "issue",
+    "issues",
+    "problem",
+    "problems",
+    "test",
+    "tests",
+    "skipped",
+    "examples",
+    "assertions",
+    "checks",
+    "suites",
+    "specs",
+    "vulnerabilities",
+    "pass",
+    "fail",
+    "files",
+];
+
+/// Those of them that count other things too.
+const GENERIC: [&str; 7] = [
+    "test", "tests", "files", "examples", "checks", "suites", "specs",
+];
+
+/// Returns the line nearest the end that counts what passed and what did not.
+pub(super) fn counts(tail: &str) -> Option<String> {
+    let lines = tail
+        .lines()
+        .rev()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let mut lines = lines
+        .take(40)
+        .filter(|line| line.len() <= 300 && !is_frame_line(line));
+    let line = lines.find(|line| counted(line).next().is_some())?;
+    Some(short(
+        line.trim_matches(|c: char| c == '=' || c == '-' || c == ' '),
+    ))
+}
+
+/// Returns what a line counts: `12 passed`, `pass 3`, `0 issues`.
+fn counted(line: &str) -> impl Iterator<Item = (u64, &str)> {
+    let words: Vec<&str> = line
+        .split(|c: char| !c.is_alphanumeric() && c != '.' && c != '/' && c != '_' && c != '-')
+        .map(|word| word.trim_end_matches('.'))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let known = |word: &str| {
+        COUNTED
+            .iter()
+            .find(|known| known.eq_ignore_ascii_case(word))
+            .copied()
+    };
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let Ok(number) = word.parse::<u64>() else {
+            continue;
+        };
+        let next = words.get(at + 1).and_then(|next| known(next));
+        // Bun and Node write the word first, alone on its line.
+        let before = (words.len() == 2 && at == 1)
+            .then(|| known(words[0]))
+            .flatten();
+        // Not every number of files is how a run went.
+        let is_plain = |what: &&str| !GENERIC.contains(what) || !line.contains('/');
+        if let Some(what) = next.or(before).filter(is_plain) {
+            found.push((number, what));
+        }
+    }
+    found.into_iter()
+}
+
+pub(super) fn says_failed(line: &str) -> bool {
+    let bad = ["failed", "failing", "failures", "failure", "fail"];
+    counted(line).any(|(number, what)| number > 0 && bad.contains(&what))
+}

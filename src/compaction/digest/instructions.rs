@@ -1,0 +1,220 @@
+//! Which sentences of a person are standing instructions: those that constrain what comes after them.
+//!
+//! Found by the words that constrain in a language: *never*, *always*, *must*, *do not* and their like. A
+//! question is none, nor what somebody tells of themselves or of others (*I never saw it*).
+
+use crate::words::words_of;
+
+/// Words that constrain, as [`crate::words`] folds them; several follow each other.
+const MARKS: [&str; 100] = [
+    "a partir de ahora",
+    "ab jetzt",
+    "alleen",
+    "altijd",
+    "always",
+    "apenas",
+    "asegurate",
+    "asla",
+    "assicurati",
+    "assure toi",
+    "at all times",
+    "auf keinen fall",
+    "ausschliesslich",
+    "avoid",
+    "bevorzuge",
+    "bitte nicht",
+    "certifique",
+    "darf nicht",
+    "debe",
+    "deben",
+    "desormais",
+    "deve",
+    "devem",
+    "devono",
+    "do not",
+    "doit",
+    "doivent",
+    "don t",
+    "durfen nicht",
+    "ensure",
+    "evita",
+    "evitare",
+    "evite",
+    "evitez",
+    "from now on",
+    "garanta",
+    "her zaman",
+    "immer",
+    "instead of",
+    "jamais",
+    "keinesfalls",
+    "mai",
+    "make sure",
+    "moet",
+    "musi",
+    "muss",
+    "mussen",
+    "must",
+    "must not",
+    "mutlaka",
+    "nalezy",
+    "nao use",
+    "ne pas",
+    "never",
+    "nie",
+    "niemals",
+    "nigdy",
+    "no hagas",
+    "no matter",
+    "no uses",
+    "nooit",
+    "nunca",
+    "nur noch",
+    "obligatoirement",
+    "obligatorio",
+    "only the",
+    "only use",
+    "prefer",
+    "prefiere",
+    "refrain",
+    "sadece",
+    "sempre",
+    "siempre",
+    "solo",
+    "somente",
+    "stets",
+    "stick to",
+    "toujours",
+    "tylko",
+    "unbedingt",
+    "under no circumstances",
+    "unicamente",
+    "uniquement",
+    "veille a",
+    "vermeide",
+    "vermijd",
+    "zawsze",
+    "zorg ervoor",
+    "всегда",
+    "должен",
+    "должна",
+    "должны",
+    "избегай",
+    "не делай",
+    "не используй",
+    "не надо",
+    "нельзя",
+    "никогда",
+    "обязательно",
+    "только",
+];
+
+/// Words of scripts that write no spaces, found within a text.
+const MARKS_WITHIN: [&str; 22] = [
+    "してはいけない",
+    "しないで",
+    "のみ",
+    "一律",
+    "不得",
+    "不要",
+    "不许",
+    "切勿",
+    "务必",
+    "常に",
+    "必ず",
+    "必须",
+    "总是",
+    "永远",
+    "禁止",
+    "絶対",
+    "请勿",
+    "반드시",
+    "절대",
+    "하지 마",
+    "하지마",
+    "항상",
+];
+
+/// Who stands before a mark where somebody is told of and not told to.
+const TOLD_OF: [&str; 39] = [
+    "el", "ela", "eles", "ella", "elle", "ellos", "er", "es", "eu", "he", "i", "ich", "ik", "il",
+    "ils", "io", "it", "je", "man", "noi", "nosotros", "nous", "she", "sie", "that", "there",
+    "they", "we", "which", "who", "wij", "wir", "yo", "you", "мы", "он", "она", "они", "я",
+];
+
+/// Whether a sentence of a person constrains what comes after it.
+pub(super) fn is_instruction(sentence: &str) -> bool {
+    let sentence = sentence.trim();
+    if sentence.ends_with(['?', '？', '؟']) {
+        return false;
+    }
+    if MARKS_WITHIN.iter().any(|mark| sentence.contains(mark)) {
+        return true;
+    }
+    let words = words_of(sentence);
+    // `I only want`: the mark stands behind who is told of.
+    (0..words.len()).any(|at| {
+        let is_told_of = at > 0 && TOLD_OF.contains(&&*words[at - 1]);
+        !is_told_of && begins_with_mark(&words[at..])
+    })
+}
+
+fn begins_with_mark(words: &[String]) -> bool {
+    let first = &*words[0];
+    // Marks that begin with a word stand together.
+    let from = MARKS.partition_point(|mark| *mark < first);
+    let alike = MARKS[from..]
+        .iter()
+        .take_while(|mark| mark.starts_with(first));
+    alike.into_iter().any(|mark| {
+        let mut rest = words.iter();
+        mark.split(' ')
+            .all(|word| rest.next().is_some_and(|next| next == word))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_that_constrain_are_found_in_several_languages() {
+        for text in [
+            "Never push to main.",
+            "please don't touch the schema",
+            "All dates must be in UTC.",
+            "From now on use window seats.",
+            "Bitte niemals auf main pushen.",
+            "Ne jamais supprimer de fichiers.",
+            "Nunca borres la tabla.",
+            "Никогда не удаляй файлы.",
+            "不要修改数据库。",
+            "テストは必ず実行してください。",
+        ] {
+            assert!(is_instruction(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_or_told_is_none() {
+        for text in [
+            "Why must it be so?",
+            "I don't know.",
+            "I never saw it.",
+            "It only fails on Mondays.",
+            "Add a test.",
+            "",
+            "Мы всегда так делали.",
+        ] {
+            assert!(!is_instruction(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn marks_are_in_order_and_folded() {
+        assert!(MARKS.is_sorted(), "for the search");
+        for mark in MARKS {
+            assert_eq!(words_of(mark).join(" "), mark);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Chooses sentences: an extractive summary without a model.
+//!
+//! The method is budgeted maximisation of a submodular function (Lin and Bilmes, "Multi-document
+//! Summarization via Budgeted Maximization of Submodular Functions", 2010; "A Class of Submodular Functions
+//! for Document Summarization", 2011): what a set of units is worth is the weight of the words that it
+//! covers, a word counting less each time it is covered again; units are taken greedily by what they add
+//! per byte. How much a word weighs follows Luhn ("The Automatic Creation of Literature Abstracts", 1958):
+//! most are those neither too common nor met only once.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap};
+
+use crate::words::each_word;
+use crate::words::stems::{Stems, is_stop_word};
+
+/// What a word that is covered once more still counts.
+const AGAIN: f64 = 0.2;
+/// How much more a word counts that holds a digit or a capital within a sentence: a name.
+const NAME: f64 = 1.6;
+/// The power of the bytes that the gain is divided by: below 1, longer units are not shunned.
+const PER_BYTE: f64 = 0.8;
+/// A unit of fewer terms than this says little by itself.
+const ENOUGH_TERMS: f64 = 3.0;
+/// What a unit costs beside its bytes.
+const OVERHEAD: f64 = 4.0;
+
+/// A unit that may be chosen.
+struct Candidate {
+    line: usize,
+    bytes: f64,
+    weight: f64,
+    terms: std::ops::Range<usize>,
+}
+
+/// Chooses among units of lines; the first of a line pays for its beginning.
+#[derive(Default)]
+pub(super) struct Selector {
+    stems: Stems,
+    numbers: HashMap<String, u32>,
+    /// Of each term: in how many lines it stands, and the last of these.
+    lines: Vec<(u32, usize)>,
+    is_name: Vec<bool>,
+    /// How much more each term counts than by itself.
+    boost: Vec<f64>,
+    terms: Vec<u32>,
+    candidates: Vec<Candidate>,
+    line_count: usize,
+}
+
+impl Selector {
+    /// Adds a unit of a line; lines are numbered in order. `weight` says how much it is worth against others.
+    pub(super) fn add(&mut self, line: usize, text: &str, weight: f64) {
+        self.line_count = self.line_count.max(line + 1);
+        let from = self.terms.len();
+        self.each_term(text, &mut |all, term| {
+            if all.lines[term as usize].1 != line + 1 {
+                all.lines[term as usize].0 += 1;
+                all.lines[term as usize].1 = line + 1;
+            }
+            if !all.terms[from..].contains(&term) {
+                all.terms.push(term);
+            }
+        });
+        self.candidates.push(Candidate {
+            line,
+            bytes: text.len() as f64 + OVERHEAD,
+            weight,
+            terms: from..self.terms.len(),
+        });
+    }
+
+    /// Lets the words of a text count `times` as much: the text tells what it is all about.
+    pub(super) fn boost(&mut self, text: &str, times: f64) {
+        self.each_term(text, &mut |all, term| {
+            let boost = &mut all.boost[term as usize];
+            *boost = boost.max(times);
+        });
+    }
+
+    fn each_term(&mut self, text: &str, each: &mut dyn FnMut(&mut Self, u32)) {
+        let mut found: Vec<(u32, bool)> = Vec::new();
+        let (mut alone, mut is_first) = (None::<String>, true);
+        each_word(text, &mut |word, place| {
+            let written = &text[place];
+            let is_single = crate::words::stands_alone(word);
+            // Two neighbours of a script without spaces are what a word is elsewhere.
+            let pair = match (&alone, is_single) {
+                (Some(before), true) => Some(format!("{before}{word}")),
+                _ => None,
+            };
+            alone = is_single.then(|| word.to_owned());
+            let has_digit = written.bytes().any(|byte| byte.is_ascii_digit());
+            let capital = written
+                .chars()
+                .skip(usize::from(is_first))
+                .any(char::is_uppercase)
+                || (!is_first && written.starts_with(char::is_uppercase));
+            is_first = false;
+            if let Some(pair) = pair {
+                found.push((self.number(&pair), false));
+            } else if !is_single && (word.len() > 1 || has_digit) && !is_stop_word(word) {
+                let stem = self.stems.of(word).into_owned();
+                found.push((self.number(&stem), has_digit || capital));
+            }
+        });
+        for (term, is_name) in found {
+            self.is_name[term as usize] |= is_name;
+            each(self, term);
+        }
+    }
+
+    fn number(&mut self, term: &str) -> u32 {
+        if let Some(number) = self.numbers.get(term) {
+            return *number;
+        }
+        let number = self.lines.len() as u32;
+        self.numbers.insert(term.to_owned(), number);
+        self.lines.push((0, 0));
+        self.is_name.push(false);
+        self.boost.push(1.0);
+        number
+    }
+
+    /// Returns the units in the order in which they are worth their bytes, until those are `most` bytes.
+    /// `line_bytes` is what the beginning of a line costs. With `spread` above 0, the next unit of a line is
+    /// worth less the more of it were taken: one long text does not crowd out the others.
+    pub(super) fn order(self, line_bytes: usize, most: usize, spread: f64) -> Vec<usize> {
+        let weights: Vec<f64> = (0..self.lines.len())
+            .map(|term| self.weight(term))
+            .collect();
+        let mut covered = vec![0_u32; self.lines.len()];
+        let mut taken_of = vec![0_u32; self.line_count];
+        let mut by_line: Vec<Vec<usize>> = vec![Vec::new(); self.line_count];
+        for (at, candidate) in self.candidates.iter().enumerate() {
+            by_line[candidate.line].push(at);
+        }
+        let worth = |at: usize, covered: &[u32], taken_of: &[u32]| {
+            let unit = &self.candidates[at];
+            let term = |term: &u32| {
+                weights[*term as usize] * AGAIN.powi(covered[*term as usize].min(9) as i32)
+            };
+            let gain: f64 = self.terms[unit.terms.clone()].iter().map(term).sum();
+            let taken = taken_of[unit.line];
+            let line = if taken > 0 { 0.0 } else { line_bytes as f64 };
+            let few = (unit.terms.len() as f64 / ENOUGH_TERMS).min(1.0);
+            let spread = f64::from(taken + 1).powf(-spread);
+            unit.weight * few * spread * gain / (unit.bytes + line).powf(PER_BYTE)
+        };
+        let mut offers: BinaryHeap<Offer> = (0..self.candidates.len())
+            .map(|at| Offer {
+                worth: worth(at, &covered, &taken_of),
+                at,
+            })
+            .collect();
+        let (mut order, mut spent) = (Vec::new(), 0.0);
+        let mut is_taken = vec![false; self.candidates.len()];
+        while let Some(offer) = offers.pop() {
+            let unit = &self.candidates[offer.at];
+            if is_taken[offer.at] {
+                continue;
+            }
+            let now = worth(offer.at, &covered, &taken_of);
+            if now < offer.worth * 0.999_999 && offers.peek().is_some_and(|next| now < next.worth) {
+                offers.push(Offer {
+                    worth: now,
+                    at: offer.at,
+                });
+                continue;
+            }
+            is_taken[offer.at] = true;
+            order.push(offer.at);
+            spent += unit.bytes;
+            if spent > most as f64 {
+                break;
+            }
+            for term in &self.terms[unit.terms.clone()] {
+                covered[*term as usize] += 1;
+            }
+            taken_of[unit.line] += 1;
+            if taken_of[unit.line] == 1 {
+                spent += line_bytes as f64;
+                let rest = by_line[unit.line].iter().filter(|at| !is_taken[**at]);
+                let cheaper: Vec<Offer> = rest
+                    .map(|at| Offer {
+                        worth: worth(*at, &covered, &taken_of),
+                        at: *at,
+                    })
+                    .collect();
+                offers.extend(cheaper);
+            }
+        }
+        order
+    }
+
+    fn weight(&self, term: usize) -> f64 {
+        let lines = f64::from(self.lines[term].0.max(1));
+        let all = self.line_count.max(1) as f64;
+        let rare = (1.0 + all / lines).ln();
+        let name = if self.is_name[term] { NAME } else { 1.0 };
+        self.boost[term] * name * (1.0 + lines.ln()) * rare
+    }
+}
+
+struct Offer {
+    worth: f64,
+    at: usize,
+}
+
+impl PartialEq for Offer {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Offer {}
+
+impl Ord for Offer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Of two that are worth the same, the one said first.
+        self.worth
+            .total_cmp(&other.worth)
+            .then(other.at.cmp(&self.at))
+    }
+}
+
+impl PartialOrd for Offer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}

@@ -1,0 +1,357 @@
+//! Splits what people and agents write into units that can be quoted by themselves: sentences, items of a
+//! list with what introduces them, rows of a table. Fenced code is left out: its values are kept elsewhere.
+
+/// Bytes of a unit at most; what is longer is cut.
+const LONGEST_UNIT: usize = 480;
+/// Bytes of what introduces a list at most.
+const LONGEST_LEAD: usize = 90;
+/// A fence of at most so many lines is a command or a name, not a listing.
+const SHORT_FENCE: usize = 2;
+
+/// A text as units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct UnitText {
+    /// What introduces the items of a list.
+    pub(super) leads: Vec<String>,
+    /// The units, in order.
+    pub(super) units: Vec<Unit>,
+}
+
+/// What can be quoted by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unit {
+    pub(super) text: String,
+    /// What introduces it, by its place in [`UnitText::leads`].
+    pub(super) lead: Option<usize>,
+    /// Whether it was pasted or generated, not written as a sentence: a row, a line of code.
+    pub(super) is_raw: bool,
+}
+
+/// Splits a text.
+pub(super) fn units_of(text: &str) -> UnitText {
+    let mut reader = Reader::default();
+    let mut fence: Option<Vec<&str>> = None;
+    for line in text.lines() {
+        let trimmed = line.trim();
+        if trimmed.starts_with("```") || trimmed.starts_with("~~~") {
+            match fence.take() {
+                Some(lines) => reader.fenced(&lines),
+                None => {
+                    reader.flush();
+                    fence = Some(Vec::new());
+                }
+            }
+        } else if let Some(lines) = &mut fence {
+            lines.push(trimmed);
+        } else {
+            reader.line(line, trimmed);
+        }
+    }
+    reader.fenced(&fence.unwrap_or_default());
+    reader.finish()
+}
+
+#[derive(Default)]
+struct Reader {
+    made: UnitText,
+    lead: Option<usize>,
+    /// Lines of a paragraph or of an item that goes on.
+    open: String,
+    in_item: bool,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str, trimmed: &str) {
+        if trimmed.is_empty() || is_rule(trimmed) {
+            self.flush();
+        } else if let Some(heading) = heading_of(trimmed) {
+            self.flush();
+            self.set_lead(heading);
+        } else if let Some(row) = row_of(trimmed) {
+            self.flush();
+            self.push(&row, true);
+        } else if let Some(item) = item_of(trimmed) {
+            self.flush();
+            self.in_item = true;
+            item.clone_into(&mut self.open);
+        } else {
+            let goes_on = !self.open.is_empty() && (!self.in_item || line.starts_with([' ', '\t']));
+            if !goes_on {
+                self.flush();
+            }
+            if !self.open.is_empty() {
+                self.open
+                    .push(if ends_sentence(&self.open) { '\n' } else { ' ' });
+            }
+            self.open.push_str(trimmed.trim_start_matches("> "));
+        }
+    }
+
+    fn fenced(&mut self, lines: &[&str]) {
+        self.flush();
+        if lines.len() <= SHORT_FENCE {
+            lines
+                .iter()
+                .filter(|line| !line.is_empty())
+                .for_each(|line| self.push(line, true));
+        }
+    }
+
+    fn set_lead(&mut self, text: &str) {
+        let text = plain(text);
+        let text = text.trim_end_matches([':', '：', ' ']);
+        self.lead = None;
+        if !text.is_empty() && text.len() <= LONGEST_LEAD {
+            self.lead = Some(self.made.leads.len());
+            self.made.leads.push(text.to_owned());
+        }
+    }
+
+    fn push(&mut self, text: &str, is_raw: bool) {
+        let text = shortened(&plain(text));
+        if text.chars().any(char::is_alphanumeric) {
+            let lead = self.lead;
+            self.made.units.push(Unit { text, lead, is_raw });
+        }
+    }
+
+    /// Takes what was read as a paragraph or an item. What ends with a colon introduces what follows.
+    fn flush(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        let is_item = std::mem::take(&mut self.in_item);
+        if open.is_empty() {
+            return;
+        }
+        if !is_item {
+            self.lead = None;
+        }
+        let mut all: Vec<&str> = sentences(&open).filter(|s| !s.is_empty()).collect();
+        let bare = |text: &str| text.trim_end_matches(['*', '_']).ends_with([':', '：']);
+        let lead = all.pop_if(|last| bare(last));
+        for sentence in all {
+            self.push(sentence, false);
+        }
+        if let Some(lead) = lead {
+            self.set_lead(lead);
+        }
+    }
+
+    fn finish(mut self) -> UnitText {
+        self.flush();
+        self.made
+    }
+}
+
+fn is_rule(line: &str) -> bool {
+    line.len() >= 3
+        && line
+            .chars()
+            .all(|c| matches!(c, '-' | '=' | '*' | '_' | '─' | '━'))
+}
+
+fn heading_of(line: &str) -> Option<&str> {
+    let text = line.trim_start_matches('#');
+    if text.len() < line.len() {
+        return text.strip_prefix(' ');
+    }
+    // A line in bold by itself is a heading too.
+    let inner = line.strip_prefix("**")?;
+    let inner = inner
+        .strip_suffix("**")
+        .or_else(|| inner.strip_suffix("**:"))?;
+    (!inner.contains("**")).then_some(inner)
+}
+
+fn item_of(line: &str) -> Option<&str> {
+    let bullet = line.strip_prefix(['-', '*', '•', '+', '–']);
+    let rest = bullet.or_else(|| {
+        let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        let numbered = (1..=3).contains(&(line.len() - digits.len()));
+        digits.strip_prefix(['.', ')']).filter(|_| numbered)
+    })?;
+    let rest = rest.strip_prefix(' ')?.trim_start();
+    let unboxed = ["[ ] ", "[x] ", "[X] "]
+        .iter()
+        .find_map(|mark| rest.strip_prefix(mark));
+    Some(unboxed.unwrap_or(rest)).filter(|rest| !rest.is_empty())
+}
+
+/// Returns the cells of a table's row; the line under its head has none.
+fn row_of(line: &str) -> Option<String> {
+    let inner = line.strip_prefix(['|', '│', '├', '┌', '└'])?;
+    let cells = inner
+        .split(['|', '│'])
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty());
+    Some(cells.collect::<Vec<_>>().join(" | "))
+}
+
+fn ends_sentence(text: &str) -> bool {
+    text.ends_with(['.', '!', '?', ':', '。', '！', '？', '…'])
+}
+
+/// Takes away what only formats and where links lead, and puts a text on one line.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    for word in words.filter(|word| !word.is_empty()) {
+        if !plain.is_empty() {
+            plain.push(' ');
+        }
+        match word.contains("**") {
+            true => plain.push_str(&word.replace("**", "")),
+            false => plain.push_str(word),
+        }
+    }
+    without_targets(&plain)
+}
+
+/// `[text](https://…)` becomes `text`.
+fn without_targets(text: &str) -> String {
+    let mut rest = text;
+    let mut plain = String::with_capacity(text.len());
+    while let Some(at) = rest.find("](http") {
+        let (before, after) = rest.split_at(at);
+        let (Some(open), Some(end)) = (before.rfind('['), after.find(')')) else {
+            break;
+        };
+        plain.push_str(&before[..open]);
+        plain.push_str(&before[open + 1..]);
+        rest = &after[end + 1..];
+    }
+    plain.push_str(rest);
+    plain
+}
+
+fn shortened(text: &str) -> String {
+    super::values::shortened(text, LONGEST_UNIT).unwrap_or_default()
+}
+
+/// Splits a text into sentences, of any language; a line end ends a sentence too.
+pub(super) fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| {
+        let mut rest = line;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let (sentence, after) = rest.split_at(sentence_end(rest));
+            rest = after;
+            Some(sentence.trim())
+        })
+    })
+}
+
+/// A stop ends a sentence if what follows could begin one: no lower-case letter does (`e.g. this`).
+fn sentence_end(text: &str) -> usize {
+    for (at, c) in text.char_indices() {
+        let after = at + c.len_utf8();
+        let rest = &text[after..];
+        let ends = match c {
+            '。' | '！' | '？' => true,
+            '.' | '!' | '?' => {
+                let next = rest.trim_start_matches(['"', '\'', '”', '’', ')', '*', '`']);
+                let first = next.trim_start().chars().next();
+                next.starts_with(char::is_whitespace)
+                    && !first.is_some_and(char::is_lowercase)
+                    && !is_initial(&text[..at])
+            }
+            _ => false,
+        };
+        if ends {
+            let close = rest.len()
+                - rest
+                    .trim_start_matches(['"', '\'', '”', '’', ')', '*', '`'])
+                    .len();
+            return after + close;
+        }
+    }
+    text.len()
+}
+
+/// Whether a stop behind this belongs to a single letter (`J. Doe`, `1. first`).
+fn is_initial(before: &str) -> bool {
+    let word = before
+        .rsplit(char::is_whitespace)
+        .next()
+        .unwrap_or_default();
+    word.chars().count() == 1 && word.chars().all(char::is_alphanumeric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quoted(text: &str) -> Vec<String> {
+        let all = units_of(text);
+        let lead = |unit: &Unit| {
+            unit.lead
+                .map(|at| format!("{}: ", all.leads[at]))
+                .unwrap_or_default()
+        };
+        all.units
+            .iter()
+            .map(|unit| lead(unit) + &unit.text)
+            .collect()
+    }
+
+    #[test]
+    fn sentences_end_at_stops_and_lines() {
+        let all: Vec<&str> = sentences("Use v1.2 now. Then go!\n第一。第二").collect();
+        assert_eq!(all, ["Use v1.2 now.", "Then go!", "第一。", "第二"]);
+        let all: Vec<&str> = sentences("See e.g. this. \"Go.\" J. Doe said so.").collect();
+        assert_eq!(all, ["See e.g. this.", "\"Go.\"", "J. Doe said so."]);
+    }
+
+    #[test]
+    fn items_go_with_what_introduces_them() {
+        let text = "Done. I changed **two** files:\n\n1. `a.rs`:\n   - a new key\n   - it is read\n     at once\n\n\
+            ## Left\n- tests\n\nAll is well.";
+        assert_eq!(
+            quoted(text),
+            [
+                "Done.",
+                "`a.rs`: a new key",
+                "`a.rs`: it is read at once",
+                "Left: tests",
+                "All is well."
+            ]
+        );
+    }
+
+    #[test]
+    fn listings_are_left_out_and_rows_are_rows() {
+        let text = "It reads:\n```rust\nfn a() {}\nfn b() {}\nfn c() {}\n```\nRun\n```\nmake\n```\n\
+            | a | b |\n|---|---|\n| 1 | two |\nNow I look at it:";
+        assert_eq!(quoted(text), ["Run", "make", "a | b", "1 | two"]);
+    }
+
+    #[test]
+    fn formats_and_targets_go() {
+        let text = "See [#42](https://a.example/i/42) and [b](c.md), **now**.";
+        assert_eq!(quoted(text), ["See #42 and [b](c.md), now."]);
+    }
+
+    #[test]
+    fn nothing_breaks_it() {
+        for text in [
+            "",
+            "```",
+            "|",
+            "- ",
+            "**",
+            "****",
+            "#",
+            "1.",
+            "\u{0}\u{85}",
+            "…",
+            &"x".repeat(100_000),
+        ] {
+            let all = units_of(text);
+            assert!(
+                all.units.iter().all(|unit| unit.text.len() <= LONGEST_UNIT),
+                "{text:?}"
+            );
+        }
+    }
+}
