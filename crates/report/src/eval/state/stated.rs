@@ -58,21 +58,14 @@ impl Context {
         })
     }
 
-    /// Whether a line names a command and says how it stands with it.
+    /// Whether a line names a command and says how it stands with it. An error in the line may speak of what
+    /// passed beside it: words that say outright that it is open decide.
     pub(super) fn says_failure(&self, command: &str, passed: bool) -> bool {
         const PASSED: [&str; 8] = [
             "pass", "succe", "resolved", "fixed", "mended", "works", "green", " ok",
         ];
-        const OPEN: [&str; 7] = [
-            "fail",
-            "open",
-            "error",
-            "unresolved",
-            "broken",
-            "exit",
-            "not yet",
-        ];
-        let words: &[&str] = if passed { &PASSED } else { &OPEN };
+        const FAILED: [&str; 4] = ["fail", "error", "broken", "exit"];
+        const OPEN: [&str; 3] = ["still open", "unresolved", "not yet"];
         let command = beginning(command);
         let mut lines = self
             .lines
@@ -80,8 +73,11 @@ impl Context {
             .filter(|line| line.text.contains(&command));
         lines.any(|line| {
             let rest = line.lower.replace(&command.to_lowercase(), "");
-            let says_passed = PASSED.iter().any(|word| rest.contains(word));
-            words.iter().any(|word| rest.contains(word)) && (passed || !says_passed)
+            let says = |words: &[&str]| words.iter().any(|word| rest.contains(word));
+            match passed {
+                true => says(&PASSED) && !says(&OPEN),
+                false => says(&OPEN) || (says(&FAILED) && !says(&PASSED)),
+            }
         })
     }
 
@@ -222,7 +218,8 @@ mod tests {
 
     #[test]
     fn a_failure_needs_its_outcome() {
-        let context = Context::new("`npm test` failed t5, passed t7\n`make   it` failed t8, open");
+        let text = "`npm test` failed t5, passed t7\nstill open: `make   it`: 6 passed, 1 failed";
+        let context = Context::new(text);
         assert!(context.says_failure("npm test", true));
         assert!(!context.says_failure("npm test", false));
         assert!(context.says_failure("make it", false));
