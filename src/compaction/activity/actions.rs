@@ -31,6 +31,8 @@ pub(super) struct Action {
     /// The folder that relative paths are in.
     pub(super) folder: Option<String>,
     pub(super) plan: Option<PlanChange>,
+    /// Whether it gives a sub-agent a task.
+    pub(super) delegates: bool,
     /// Whether an editor's file is changed that the call does not name.
     pub(super) edits_open_file: bool,
     /// Whether the editor goes to the file that is named.
@@ -264,6 +266,7 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ac
         &["prompt", "task", "instructions", "message", "goal"],
     )
     .filter(|_| has(&["task", "agent", "subagent", "delegate", "spawn"]) && path.is_none());
+    let delegates = task.is_some();
     let what = match task {
         Some(task) => one_line(task),
         None => labelled(name, path.or_else(|| main_argument(fields)).unwrap_or("")),
@@ -272,6 +275,7 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ac
     Action {
         key: labelled(name, path.or_else(|| main_argument(fields)).unwrap_or("")),
         what,
+        delegates,
         edits_open_file: files.is_empty()
             && path.is_none()
             && replaces

@@ -91,6 +91,17 @@ impl Activity {
         &self.work
     }
 
+    /// Whether a result that comes next for a call is the report of a sub-agent.
+    pub(crate) fn is_delegated(&self, call_id: &str) -> bool {
+        let next = self.pending.get(call_id).and_then(VecDeque::front);
+        next.is_some_and(|action| action.delegates)
+    }
+
+    /// Calls `each` with every place in what was done.
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+        self.work.each_place(each);
+    }
+
     /// Returns what was done.
     pub fn into_work(self) -> Work {
         self.work

@@ -45,11 +45,17 @@ impl Gatherer {
             let Some(message) = placed.message.message() else {
                 continue;
             };
+            let is_report = match message {
+                Message::ToolResult(result) => {
+                    self.record.activity.is_delegated(&result.tool_call_id) && !result.is_error
+                }
+                _ => false,
+            };
             self.record.activity.message(message, &place);
             match message {
                 Message::User(user) => self.user(message, user, &place),
                 Message::Assistant(answer) => self.answer(answer, &place),
-                Message::ToolResult(result) => self.result(result, &place),
+                Message::ToolResult(result) => self.result(result, is_report, &place),
             }
             self.images(message.content(), &place);
             self.forget_some();
@@ -187,8 +193,16 @@ impl Gatherer {
         }
     }
 
-    fn result(&mut self, message: &ToolResultMessage, place: &Place) {
+    /// Reads a result; `is_report`: a sub-agent wrote it.
+    fn result(&mut self, message: &ToolResultMessage, is_report: bool, place: &Place) {
         self.note_time(message.timestamp.as_ref());
+        if is_report {
+            let day = day_of(message.timestamp.as_ref());
+            for text in texts(&message.content) {
+                let (place, day) = (place.clone(), day.clone());
+                self.state(Statement::new(Speaker::SubAgent, place, day, text));
+            }
+        }
         let tool = match &*message.tool_name {
             "" => "result",
             name => name,

@@ -12,6 +12,7 @@ mod filling;
 mod gather;
 mod instructions;
 mod lines;
+mod names;
 mod page;
 mod read;
 mod record;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use self::gather::Gatherer;
 use self::lines::OPENING;
+use self::names::LoopNames;
 use self::page::{DocumentPage, PageWriter};
 use super::config::CompactionConfig;
 use super::slice::{LoopSlice, Placed, RollupSlice};
@@ -141,17 +143,28 @@ impl Digester {
 
     /// Writes the digest, whose message has at most `budget` tokens.
     pub fn finish(self, budget: u64, counter: &dyn TokenCounter) -> Digest {
-        let record = self.gatherer.finish();
+        let mut record = self.gatherer.finish();
+        let names = LoopNames::shorten(&mut record);
         let headers = if self.headers.is_empty() {
             default_headers(record.values.span())
         } else {
             self.headers
         };
         let writer = PageWriter::new(&record, bytes_of(budget).saturating_mul(2));
-        let page = fit(&writer, &headers, budget, counter);
+        let page = |most| {
+            let mut page = writer.page(&headers, most);
+            let line = names.line(&page.places);
+            page.text.push_str(&line);
+            page
+        };
+        let page = fit(&page, budget, counter);
+        let own = |mut place: Place| {
+            names.restore(&mut place);
+            place
+        };
         Digest {
             text: page.text,
-            places: page.places,
+            places: page.places.into_iter().map(own).collect(),
             timestamp: record.timestamp,
         }
     }
@@ -206,8 +219,7 @@ pub fn digest_of(
 
 /// Returns the largest page whose message is within the budget, or nearly so.
 fn fit(
-    writer: &PageWriter<'_>,
-    headers: &[String],
+    page_of: &dyn Fn(usize) -> DocumentPage,
     budget: u64,
     counter: &dyn TokenCounter,
 ) -> DocumentPage {
@@ -217,10 +229,16 @@ fn fit(
     let mut most = bytes_of(budget);
     let (mut fits, mut too_large): (Option<(usize, DocumentPage)>, Option<usize>) = (None, None);
     for _ in 0..24 {
-        let page = writer.page(headers, most);
+        let page = page_of(most);
         let spent = tokens(&page);
         if spent > budget {
             too_large = Some(most);
+            // By the default counter, this is what has to go.
+            let excess = bytes_of(spent - budget + 6);
+            if fits.is_none() && excess < most / 4 {
+                most -= excess;
+                continue;
+            }
         } else {
             let is_enough = !page.is_full || spent + budget / 100 >= budget;
             fits = Some((most, page));
@@ -235,7 +253,7 @@ fn fit(
             None => low.saturating_add(low / 8 + 16),
         };
     }
-    fits.map_or_else(|| writer.page(headers, 0), |(_, page)| page)
+    fits.map_or_else(|| page_of(0), |(_, page)| page)
 }
 
 /// Replaces turns by what an agent is likely to need of them, without a model.

@@ -24,8 +24,11 @@ mod share {
     pub(super) const PLAN: usize = 6;
     pub(super) const FILES: usize = 4;
     pub(super) const ATTEMPTS: usize = 8;
+    /// Files that were only read, and values that were only seen.
+    pub(super) const READ: usize = 16;
+    pub(super) const SEEN: usize = 16;
     /// Values that one call used, and that nobody is likely to ask for again.
-    pub(super) const USED_ONCE: usize = 16;
+    pub(super) const USED_ONCE: usize = 8;
     /// The last report of the agent.
     pub(super) const LAST: usize = 8;
 }
@@ -40,7 +43,11 @@ const LARGE: usize = 4_500;
 /// What a unit is worth that only says what comes next.
 const ANNOUNCED: f64 = 0.25;
 /// What a unit is worth that a harness put in.
-const PUT_IN: f64 = 0.1;
+const PUT_IN: f64 = 0.2;
+/// How much more it is worth if it constrains: the rules of a project, say.
+const CONSTRAINS: f64 = 2.0;
+/// What a sentence of a sub-agent's report is worth.
+const REPORTED: f64 = 0.6;
 /// What a row or a line of code is worth among sentences.
 const RAW: f64 = 0.5;
 /// What a question of the agent is worth among sentences: what it found out tells more.
@@ -176,6 +183,8 @@ impl<'a> PageWriter<'a> {
         self.said(&mut filling, stated);
         filling.values(&self.sought, usize::MAX);
         filling.values(&self.used_once, most / share::USED_ONCE);
+        self.read(&mut filling, most / share::READ);
+        filling.values(&self.other_values, most / share::SEEN);
         // Whatever still fits.
         self.said(&mut filling, usize::MAX);
         self.prompt_rest(&mut filling, usize::MAX);
@@ -186,10 +195,7 @@ impl<'a> PageWriter<'a> {
         self.files(&mut filling, usize::MAX);
         self.attempts(&mut filling, usize::MAX);
         self.standing(&mut filling, usize::MAX);
-        let mut left = filling.room();
-        for at in &self.read {
-            filling.file_read(*at, &mut left);
-        }
+        self.read(&mut filling, usize::MAX);
         filling.values(&self.used_once, usize::MAX);
         filling.values(&self.other_values, usize::MAX);
         filling.written()
@@ -269,6 +275,13 @@ impl<'a> PageWriter<'a> {
             .find(|spots| bytes(*spots) <= left);
         for at in &self.changed {
             filling.file(*at, spots.unwrap_or(0), &mut left);
+        }
+    }
+
+    fn read(&self, filling: &mut Filling<'a>, most: usize) {
+        let mut left = most.min(filling.room());
+        for at in &self.read {
+            filling.file_read(*at, &mut left);
         }
     }
 
@@ -362,6 +375,7 @@ fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<UnitRef> {
         let age = (count - at as f64) / count;
         let weight = match statement.speaker {
             Speaker::Harness => PUT_IN,
+            Speaker::SubAgent => REPORTED,
             Speaker::Agent if statement.has_calls => ANNOUNCED,
             _ => 1.0,
         };
@@ -379,7 +393,10 @@ fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<UnitRef> {
                 } else {
                     1.0
                 };
-                selector.add(at, &text.text, weight * raw * asked);
+                let constrains =
+                    statement.speaker == Speaker::Harness && is_instruction(&text.text);
+                let constrains = if constrains { CONSTRAINS } else { 1.0 };
+                selector.add(at, &text.text, weight * raw * asked * constrains);
                 refs.push(UnitRef {
                     statement: at,
                     unit,

@@ -1,6 +1,7 @@
 //! Reads a document back: what a later compaction of the same loop goes on from.
 
 use super::lines::{Heading, OPEN, OPENING, PLAN_HEAD, READ, read_named, read_plan_line};
+use super::names::LoopNames;
 use super::record::{Carried, Instruction, Speaker, Statement};
 use super::values::line::{SEEN, ValueLine, read_place, read_values};
 use crate::compaction::activity::{
@@ -85,6 +86,10 @@ pub(super) fn document(text: &str) -> Option<Vec<Section>> {
     }
     sections.extend(carried.map(Section::Carried));
     sections.push(Section::Work(Box::new(work)));
+    let names = LoopNames::read(text);
+    for section in &mut sections {
+        section.each_place(&mut |place| names.restore(place));
+    }
     Some(sections)
 }
 

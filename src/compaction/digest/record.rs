@@ -19,14 +19,17 @@ pub(super) enum Speaker {
     Agent,
     /// The program around it.
     Harness,
+    /// A sub-agent that reports.
+    SubAgent,
 }
 
 impl Speaker {
-    const NAMED: [(Self, &'static str); 4] = [
+    const NAMED: [(Self, &'static str); 5] = [
         (Self::Human, "user"),
         (Self::Parent, "parent agent"),
         (Self::Agent, "agent"),
         (Self::Harness, "harness"),
+        (Self::SubAgent, "sub-agent"),
     ];
 
     /// Returns the name that stands in a document.
@@ -111,6 +114,17 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// Calls `each` with every place.
+    pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+        self.statements.iter_mut().for_each(|s| each(&mut s.place));
+        self.instructions
+            .iter_mut()
+            .for_each(|i| each(&mut i.place));
+        self.carried.iter_mut().for_each(|c| each(&mut c.place));
+        self.activity.each_place(each);
+        self.values.each_place(each);
+    }
+
     /// Whether nobody used a tool: two people, or a person and a model, who talk.
     pub(super) fn is_talk(&self) -> bool {
         let work = self.activity.work();

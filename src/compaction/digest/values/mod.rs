@@ -6,6 +6,7 @@ pub(crate) mod scan;
 mod shape;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 pub use crate::compaction::activity::Place;
 use rank::best;
@@ -139,11 +140,37 @@ impl Ledger {
         match fact.uses {
             0 => {
                 fact.source >= FactSource::Field
-                    || labels.any(|label| label.used > 0 || label.taken > 0)
+                    || (fact.source < FactSource::WithinArgument
+                        && labels.any(|label| label.taken > 0))
             }
             1 => fact.shape.names_one_thing() || labels.any(|label| label.reused + label.taken > 0),
             _ => true,
         }
+    }
+
+    /// Calls `each` with every place.
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+        self.facts.iter_mut().for_each(|fact| each(&mut fact.place));
+        let positions = std::mem::take(&mut self.positions);
+        self.positions
+            .extend(positions.into_iter().map(|(mut place, at)| {
+                each(&mut place);
+                (place, at)
+            }));
+    }
+
+    /// Returns the names of loops in the order in which they came.
+    pub(crate) fn loops(&self) -> Vec<Arc<str>> {
+        let mut first: HashMap<&Arc<str>, u32> = HashMap::new();
+        for (place, at) in &self.positions {
+            if let Some(of) = &place.of {
+                let first = first.entry(of).or_insert(*at);
+                *first = (*first).min(*at);
+            }
+        }
+        let mut loops: Vec<(&Arc<str>, u32)> = first.into_iter().collect();
+        loops.sort_by_key(|(_, at)| *at);
+        loops.into_iter().map(|(of, _)| Arc::clone(of)).collect()
     }
 
     /// Returns the number of places.
