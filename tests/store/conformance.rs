@@ -1613,7 +1613,7 @@ fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
     let flags = |key| read(store, |read| read.flags(key)).unwrap();
     assert_eq!(flags(one), SessionFlags::default());
     let pinned = SessionFlags {
-        pinned_at: Some("then".into()),
+        protected_at: Some("then".into()),
         redacts: true,
     };
     write(store, |write| write.put_flags(one, &pinned)).unwrap();

@@ -167,7 +167,7 @@ impl Tenants {
             write.insert_append_key(row.session, &append_key(row.key, "key"))?;
             write.insert_note(row.key, &Note::Event(format!("\"{word}\"")))?;
             let flags = SessionFlags {
-                pinned_at: Some("2026-01-01T00:00:00Z".into()),
+                protected_at: Some("2026-01-01T00:00:00Z".into()),
                 ..write.flags(row.session)?
             };
             write.put_flags(row.session, &flags)
