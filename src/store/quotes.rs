@@ -124,7 +124,10 @@ fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
 /// Returns whose words a message is, as a quote says it.
 fn whose(original: &AgentMessage) -> String {
     match (original.message(), original.author()) {
-        (Some(Message::ToolResult(result)), _) => format!("result of {}", result.tool_name),
+        (Some(Message::ToolResult(result)), _) => match result.tool_name.as_str() {
+            "" => "result".to_owned(),
+            tool => format!("result of {tool}"),
+        },
         (Some(Message::Assistant(_)), _) => "assistant".to_owned(),
         (_, Author::Human) => "user".to_owned(),
         (_, author) => author.as_str().to_owned(),

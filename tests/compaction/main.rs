@@ -10,6 +10,7 @@ mod moments;
 mod overlays;
 #[cfg(feature = "phi-core")]
 mod phi;
+mod pins;
 mod prefix;
 mod replay;
 mod rollup;
