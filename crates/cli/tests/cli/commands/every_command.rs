@@ -43,9 +43,9 @@ const LINES: &[(&str, &str)] = &[
     ("demo", "demo"),
     ("archive", "archive --all"),
     ("unarchive", "unarchive work"),
-    ("pin", "pin work loop-1:0"),
+    ("pin", "pin work ask:0"),
     ("pin", "pin work"),
-    ("unpin", "unpin work loop-1:0"),
+    ("unpin", "unpin work ask:0"),
     ("protect", "protect work"),
     ("redact", "redact work --yes"),
     ("receipts", "receipts"),
@@ -299,7 +299,7 @@ fn every_view_opens_in_the_plain_shell() {
     );
     let names = views.iter().map(|row| row["name"].as_str().unwrap());
     let names: Vec<&str> = names.filter(|name| name.starts_with("v_")).collect();
-    assert_eq!(names.len(), 15);
+    assert_eq!(names.len(), 16);
     for view in names {
         let rows = asked(&database, &format!("SELECT * FROM {view}"));
         // No answer here names what a provider counted, and nothing was removed.
