@@ -252,7 +252,7 @@ impl Builder<'_> {
             let stored = message.body.filter(|body| body.role != Role::Extension);
             match (stored, quoted) {
                 (Some(stored), Some(of)) => {
-                    self.push_quote(link, &mut part, &stored, (place, of))?
+                    self.push_quote(link, &mut part, &stored, (place, of))?;
                 }
                 (Some(stored), None) => self.push_own(link, &mut part, stored, place)?,
                 (None, _) => {}

@@ -11,6 +11,9 @@ use loopstore::extend::active_blocks::View;
 use loopstore::extend::{self as store, shown_chain};
 use loopstore::*;
 
+/// A pinned message by loop and sequence, and its text.
+type PinnedText = ((String, u32), String);
+
 /// A session with branches, and what is known of it.
 struct Story {
     store: Store,
@@ -200,7 +203,7 @@ impl Story {
 
     /// Returns the texts of what is pinned, and of what is no longer pinned, as the newest block on each
     /// loop knows it: one that was written before knows nothing of it.
-    fn settled(&self, line: &SessionHandle) -> (Vec<((String, u32), String)>, Vec<String>) {
+    fn settled(&self, line: &SessionHandle) -> (Vec<PinnedText>, Vec<String>) {
         let live = line.pins().unwrap();
         let leaf = line.leaf().unwrap().unwrap();
         let loops = self.store.database();
@@ -226,7 +229,7 @@ impl Story {
                 let place = (row.loop_key, row.seq);
                 let last = later
                     .filter(|other| (other.loop_key, other.seq) == place)
-                    .last();
+                    .next_back();
                 if last.as_ref() != Some(&row) {
                     continue;
                 }

@@ -292,6 +292,7 @@ fn every_view_opens_in_the_plain_shell() {
     let stage = Stage::new();
     stage.say("compact work --max-tokens 9000");
     stage.say("context work --record");
+    stage.say("pin work ask:0");
     let database = stage.path("loopstore.db");
     let views = asked(
         &database,

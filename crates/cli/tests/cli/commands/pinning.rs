@@ -40,11 +40,7 @@ fn what_is_no_message_is_refused() {
     let stage = Stage::new();
     for (args, code, says) in [
         ("pin work nothing", 2, "expected LOOP:TURN or LOOP:TURN:SEQ"),
-        (
-            "pin work ask:x",
-            2,
-            "expected LOOP:TURN or LOOP:TURN:SEQ",
-        ),
+        ("pin work ask:x", 2, "expected LOOP:TURN or LOOP:TURN:SEQ"),
         ("pin work :1", 2, "expected LOOP:TURN or LOOP:TURN:SEQ"),
         ("pin work ask:999", 1, "has no turn 999"),
         ("pin work ask:0:999", 1, "has no message 999"),
