@@ -819,13 +819,13 @@ fn runs_come_newest_first_and_flips_in_order(store: &dyn SessionStore) {
 
 fn pins_come_in_order_and_each_is_audited(store: &dyn SessionStore) {
     let history = compacted(store);
-    let (row, session) = (history.row(0), history.session.clone());
+    let (row, session) = (history.row(0), &history.session);
     let of = PinRef::turn(row.loop_id.as_str(), 1);
     let request = PinRequest { of, leaf: None };
-    let made = pin(store, &session, &request).unwrap().messages;
+    let made = pin(store, session, &request).unwrap().messages;
     assert!(!made.is_empty());
-    unpin(store, &session, &request).unwrap();
-    pin(store, &session, &request).unwrap();
+    unpin(store, session, &request).unwrap();
+    pin(store, session, &request).unwrap();
     let rows = read(store, |read| read.pins(row.session)).unwrap();
     assert_eq!(rows.len(), 3 * made.len());
     assert!(rows.is_sorted_by(|one, next| one.tick < next.tick));
@@ -833,7 +833,7 @@ fn pins_come_in_order_and_each_is_audited(store: &dyn SessionStore) {
     let said = |pinned| made.iter().map(move |message| (message.seq, pinned));
     let all: Vec<(u32, bool)> = said(true).chain(said(false)).chain(said(true)).collect();
     assert_eq!(last, all);
-    let listed = pins(store, &session, None).unwrap().pins;
+    let listed = pins(store, session, None).unwrap().pins;
     let seqs: Vec<u32> = listed.iter().map(|pin| pin.seq).collect();
     assert_eq!(
         seqs,
@@ -846,9 +846,9 @@ fn pins_come_in_order_and_each_is_audited(store: &dyn SessionStore) {
 
 fn a_quote_is_stored_with_its_place_and_its_size(store: &dyn SessionStore) {
     let history = compacted(store);
-    let (row, session) = (history.row(0), history.session.clone());
+    let (row, session) = (history.row(0), &history.session);
     let of = PinRef::turn(row.loop_id.as_str(), 1);
-    pin(store, &session, &PinRequest { of, leaf: None }).unwrap();
+    pin(store, session, &PinRequest { of, leaf: None }).unwrap();
     let seq = read(store, |read| Ok(read.pins(row.session)?[0].seq)).unwrap();
     let request = CompactRequest {
         trigger: CompactTrigger::Force,
@@ -859,7 +859,7 @@ fn a_quote_is_stored_with_its_place_and_its_size(store: &dyn SessionStore) {
         },
         ..CompactRequest::default()
     };
-    let report = compact_session_loops(store, &session, &request).unwrap();
+    let report = compact_session_loops(store, session, &request).unwrap();
     assert_eq!(report.error, None);
     read(store, |read| {
         let block = read.blocks_of_loop(row.key)?.pop().unwrap();

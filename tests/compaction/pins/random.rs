@@ -225,11 +225,9 @@ impl Story {
                 let Some(own) = states.iter().find(|states| states.key == row.loop_key) else {
                     continue;
                 };
-                let later = read.pins(session)?.into_iter();
+                let mut later = read.pins(session)?.into_iter();
                 let place = (row.loop_key, row.seq);
-                let last = later
-                    .filter(|other| (other.loop_key, other.seq) == place)
-                    .next_back();
+                let last = later.rfind(|other| (other.loop_key, other.seq) == place);
                 if last.as_ref() != Some(&row) {
                     continue;
                 }
