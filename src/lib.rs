@@ -107,8 +107,9 @@ pub use tokens::{
 // When and how to compact, and what becomes of it.
 pub use compact::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
-    CompactionStarted, ContextTokens, Decision, FlipReport, FlipRequest, Hooks, TokenSource,
-    compact_session_loops, redo, undo,
+    CompactionStarted, ContextTokens, Decision, FlipReport, FlipRequest, Hooks, Pin, PinChange,
+    PinList, PinRef, PinReport, PinRequest, TokenSource, compact_session_loops, pin, pins, redo,
+    undo, unpin,
 };
 #[cfg(feature = "tokio")]
 pub use compaction::FutureSummarizer;

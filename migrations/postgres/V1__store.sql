@@ -57,14 +57,14 @@ CREATE TABLE session_names (
 );
 
 -- What was done, in order: a chain of digests for each session, and one for all receipts of a tenant, so
--- that a row that was taken out is missed, the newest included. A run, flip, manifest or import is written
+-- that a row that was taken out is missed, the newest included. A run, flip, pin, manifest or import is written
 -- only right after its row here.
 CREATE TABLE audit (
     -- 0: the receipts, which outlive their sessions.
     session   BIGINT NOT NULL,
     -- Counts the rows of a chain from 1, without gaps.
     audit_seq BIGINT NOT NULL,
-    kind      TEXT NOT NULL CHECK (kind IN ('run', 'flip', 'manifest', 'import', 'receipt')),
+    kind      TEXT NOT NULL CHECK (kind IN ('run', 'flip', 'pin', 'manifest', 'import', 'receipt')),
     -- The digest of the row.
     digest    BYTEA NOT NULL,
     -- The digest that it had before, when it was begun or redacted.
@@ -319,6 +319,28 @@ CREATE TABLE flips (
 CREATE INDEX flips_run ON flips (session, run, tick);
 CREATE INDEX flips_loop ON flips (session, loop, tick);
 
+-- Messages that every later compaction keeps word for word: made and taken back.
+CREATE TABLE pins (
+    session      BIGINT NOT NULL REFERENCES sessions,
+    key          BIGINT NOT NULL CHECK (key >> 23 = session),
+    kind         TEXT NOT NULL CHECK (kind IN ('pin', 'unpin')),
+    -- The message.
+    message_loop BIGINT NOT NULL,
+    seq          BIGINT NOT NULL CHECK (seq BETWEEN 0 AND 4294967295),
+    -- The point: the leaf, and its complete turns.
+    loop         BIGINT NOT NULL,
+    turns        BIGINT NOT NULL,
+    tick         BIGINT NOT NULL,
+    at           TEXT NOT NULL,
+    digest       BYTEA NOT NULL,
+    tenant       TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (session, key),
+    FOREIGN KEY (session, message_loop) REFERENCES loops (session, key),
+    FOREIGN KEY (session, loop) REFERENCES loops (session, key)
+);
+CREATE INDEX pins_message ON pins (session, message_loop, seq, tick);
+CREATE INDEX pins_loop ON pins (session, loop);
+
 CREATE TABLE blocks (
     session         BIGINT NOT NULL REFERENCES sessions,
     key             BIGINT NOT NULL CHECK (key >> 23 = session),
@@ -375,8 +397,11 @@ CREATE TABLE block_messages (
     ordinal    BIGINT NOT NULL,
     -- 1 compacted, 2 recent
     section    BIGINT NOT NULL CHECK (section IN (1, 2)),
-    -- The original that this one replaces.
+    -- The original that this one replaces, or quotes.
     replaces   BIGINT,
+    -- The loop of a pinned message that is quoted among what stands for the compacted turns; its text is
+    -- read from the original.
+    quotes     BIGINT,
     -- NULL: the original is dropped.
     role       BIGINT CHECK (role BETWEEN 0 AND 3),
     tokens     BIGINT NOT NULL,
@@ -390,8 +415,10 @@ CREATE TABLE block_messages (
     escaped    BOOLEAN NOT NULL DEFAULT FALSE,
     tenant     TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, block, ordinal),
-    FOREIGN KEY (session, block) REFERENCES blocks (session, key)
+    FOREIGN KEY (session, block) REFERENCES blocks (session, key),
+    FOREIGN KEY (session, quotes) REFERENCES loops (session, key)
 );
+CREATE INDEX block_messages_quotes ON block_messages (session, quotes) WHERE quotes IS NOT NULL;
 
 CREATE TABLE coverage (
     session     BIGINT NOT NULL,
@@ -529,7 +556,7 @@ CREATE TABLE packed_heads (
 CREATE TABLE session_flags (
     session   BIGINT PRIMARY KEY REFERENCES sessions,
     -- ISO-8601 text: since when prune leaves it alone; NULL: it does not.
-    pinned_at TEXT,
+    protected_at TEXT,
     -- Whether what is imported into it is redacted first.
     redacts   BOOLEAN NOT NULL DEFAULT FALSE,
     tenant    TEXT NOT NULL DEFAULT ''
@@ -960,6 +987,11 @@ EXECUTE FUNCTION loopstore_only_with_receipt('an undo or redo is never changed')
 CREATE TRIGGER flips_audited BEFORE INSERT ON flips FOR EACH ROW
 EXECUTE FUNCTION loopstore_audited('flip', 'an undo or redo');
 
+CREATE TRIGGER pins_stay BEFORE UPDATE OR DELETE ON pins FOR EACH ROW
+EXECUTE FUNCTION loopstore_only_with_receipt('a pin is never changed');
+CREATE TRIGGER pins_audited BEFORE INSERT ON pins FOR EACH ROW
+EXECUTE FUNCTION loopstore_audited('pin', 'a pin');
+
 -- Blocks, and what belongs to them, come while their run is open.
 CREATE FUNCTION loopstore_run_is_open() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -998,8 +1030,12 @@ BEGIN
         WHERE b.session = NEW.session AND b.key = NEW.block AND r.digest IS NULL
             AND (p.ordinal IS NOT NULL OR NEW.ordinal = 0)
             AND CASE
-                WHEN NEW."loop" <> b."loop" THEN NEW.disposition = 'rolled_up' AND b.kind = 'rollup'
-                    AND p.loop IS DISTINCT FROM b.loop
+                WHEN NEW."loop" <> b."loop" THEN b.kind = 'rollup' AND p.loop IS DISTINCT FROM b.loop
+                    AND (NEW.disposition = 'rolled_up' OR (NEW.disposition = 'kept' AND EXISTS (
+                        SELECT 1 FROM block_messages x
+                        WHERE x.session = NEW.session AND x.block = NEW.block AND x.quotes = NEW.loop
+                            AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
+                    )))
                 ELSE NEW.from_seq
                         = CASE WHEN p.loop = b.loop THEN p.to_seq + 1 ELSE NEW.from_seq END
                     AND NEW.to_seq < b.through
@@ -1009,6 +1045,11 @@ BEGIN
                         WHEN NEW.from_turn >= b.compacted_start AND NEW.to_turn <= b.compacted_end
                             THEN NEW.disposition IN ('summarised', 'dropped')
                                 OR (NEW.disposition = 'rolled_up' AND b.kind = 'rollup')
+                                OR (NEW.disposition = 'kept' AND EXISTS (
+                                    SELECT 1 FROM block_messages x
+                                    WHERE x.session = NEW.session AND x.block = NEW.block AND x.quotes = NEW.loop
+                                        AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
+                                ))
                         WHEN NEW.from_turn >= b.recent_start AND NEW.to_turn <= b.recent_end
                             THEN NEW.disposition IN ('kept', 'truncated', 'dropped')
                     END
@@ -1037,9 +1078,9 @@ EXECUTE FUNCTION loopstore_only_with_receipt('a block is never changed');
 CREATE TRIGGER blocks_no_delete BEFORE DELETE ON blocks FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('a block is never deleted');
 CREATE TRIGGER block_messages_no_update BEFORE UPDATE ON block_messages FOR EACH ROW
-WHEN ((NEW.session, NEW.block, NEW.ordinal, NEW.section, NEW.replaces, NEW.role, NEW.body_block,
-        NEW.salt, NEW.digest, NEW.head, NEW.body, NEW.escaped)
-    IS DISTINCT FROM (OLD.session, OLD.block, OLD.ordinal, OLD.section, OLD.replaces, OLD.role,
+WHEN ((NEW.session, NEW.block, NEW.ordinal, NEW.section, NEW.replaces, NEW.quotes, NEW.role,
+        NEW.body_block, NEW.salt, NEW.digest, NEW.head, NEW.body, NEW.escaped)
+    IS DISTINCT FROM (OLD.session, OLD.block, OLD.ordinal, OLD.section, OLD.replaces, OLD.quotes, OLD.role,
         OLD.body_block, OLD.salt, OLD.digest, OLD.head, OLD.body, OLD.escaped))
 EXECUTE FUNCTION loopstore_only_with_receipt('a message of a block is never changed');
 CREATE TRIGGER block_messages_no_delete BEFORE DELETE ON block_messages FOR EACH ROW
@@ -1138,7 +1179,7 @@ DECLARE
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY['store_meta', 'sessions', 'session_names', 'loops', 'turns', 'messages',
-        'blobs', 'blob_refs', 'runs', 'flips', 'blocks', 'block_messages', 'coverage', 'manifests',
+        'blobs', 'blob_refs', 'runs', 'flips', 'pins', 'blocks', 'block_messages', 'coverage', 'manifests',
         'imports', 'maintenance', 'redactions', 'leases', 'started_calls', 'append_keys', 'source_pieces',
         'packs', 'packed_heads', 'audit', 'receipt_chain', 'heads']
     LOOP
@@ -1199,7 +1240,7 @@ BEGIN
         ('sessions', NULL), ('sources', NULL), ('index_state', NULL), ('maintenance', NULL),
         ('audit', NULL), ('receipt_chain', NULL), ('heads', NULL), ('session_names', of_session), ('loops', of_session), ('turns', of_session),
         ('messages', of_session), ('blobs', of_session), ('blob_refs', of_session),
-        ('runs', of_session), ('flips', of_session), ('blocks', of_session),
+        ('runs', of_session), ('flips', of_session), ('pins', of_session), ('blocks', of_session),
         ('block_messages', of_session), ('coverage', of_session), ('manifests', of_session),
         ('imports', of_session), ('redactions', of_session), ('session_flags', of_session),
         ('leases', of_session), ('started_calls', of_session), ('append_keys', of_session),
@@ -2022,6 +2063,26 @@ FROM sessions s
     LEFT JOIN blocks base ON base.session = b.session AND base.key = b.extends
     LEFT JOIN loops base_loop ON base_loop.session = base.session AND base_loop.key = base.loop
     LEFT JOIN LATERAL loopstore_active_blocks(r.session, r.loop) active ON active.block = b.key;
+
+-- The pins of messages, as they were made and taken back: pinned is 1 or 0, author is whose words the message
+-- is, from_loop_id and from_turns say from where it was made. is_last is 1 for the newest row of a message.
+CREATE VIEW v_pins AS
+SELECT
+    s.session_id, l.loop_id, m.turn, p.seq,
+    (p.kind = 'pin')::INT AS pinned,
+    CASE m.author WHEN 0 THEN 'human' WHEN 1 THEN 'agent' WHEN 2 THEN 'harness' END AS author,
+    p.at AS created_at,
+    (NOT EXISTS (
+        SELECT 1 FROM pins n
+        WHERE n.session = p.session AND n.message_loop = p.message_loop AND n.seq = p.seq
+            AND (n.tick > p.tick OR (n.tick = p.tick AND n.key > p.key))
+    ))::INT AS is_last,
+    f.loop_id AS from_loop_id, p.turns AS from_turns
+FROM sessions s
+    JOIN pins p ON p.session = s.session
+    JOIN loops l ON l.session = p.session AND l.key = p.message_loop
+    JOIN loops f ON f.session = p.session AND f.key = p.loop
+    LEFT JOIN messages m ON m.session = p.session AND m.loop = p.message_loop AND m.seq = p.seq;
 
 -- What blocks did to what they cover. The block stands on block_loop_id; loop_id is what it covers.
 CREATE VIEW v_coverage AS

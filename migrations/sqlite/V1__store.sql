@@ -141,14 +141,14 @@ END;
 
 CREATE TABLE audit (
     -- What was done, in order: a chain of digests for each session, and one for all receipts, so that a
-    -- row that was taken out is missed, the newest included. A run, flip, manifest or import is written
-    -- only right after its row here.
+    -- row that was taken out is missed, the newest included. A run, flip, pin, manifest or import is
+    -- written only right after its row here.
 
     -- 0: the receipts, which outlive their sessions.
     session   INTEGER NOT NULL,
     -- Counts the rows of a chain from 1, without gaps.
     audit_seq INTEGER NOT NULL,
-    kind      TEXT NOT NULL CHECK (kind IN ('run', 'flip', 'manifest', 'import', 'receipt')),
+    kind      TEXT NOT NULL CHECK (kind IN ('run', 'flip', 'pin', 'manifest', 'import', 'receipt')),
     -- The digest of the row.
     digest    BLOB NOT NULL,
     -- The digest that it had before, when it was begun or redacted.
@@ -261,7 +261,7 @@ CREATE TABLE session_flags (
 
     session   INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
     -- ISO-8601 text: since when prune leaves it alone; NULL: it does not.
-    pinned_at TEXT,
+    protected_at TEXT,
     -- Whether what is imported into it is redacted first.
     redacts   INTEGER NOT NULL DEFAULT 0 CHECK (redacts IN (0, 1))
 ) STRICT;
@@ -726,6 +726,63 @@ BEGIN
     SELECT RAISE(ABORT, 'an undo or redo is never written without its row in the audit chain');
 END;
 
+-- pins --------------------------------------------------------------------------------------------
+
+CREATE TABLE pins (
+    -- Pins: messages that every later compaction keeps word for word. The last row of a message that counts
+    -- decides whether it is pinned.
+
+    key          INTEGER PRIMARY KEY,
+    session      INTEGER NOT NULL REFERENCES sessions (key),
+    kind         TEXT NOT NULL CHECK (kind IN ('pin', 'unpin')),
+    -- The message.
+    message_loop INTEGER NOT NULL REFERENCES loops (key),
+    seq          INTEGER NOT NULL CHECK (seq BETWEEN 0 AND 4294967295),
+    -- Where it was made: the leaf, and how many complete turns that had.
+    loop         INTEGER NOT NULL REFERENCES loops (key),
+    turns        INTEGER NOT NULL,
+    tick         INTEGER NOT NULL,
+    at           TEXT NOT NULL,
+    digest       BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX pins_session ON pins (session, tick);
+
+CREATE INDEX pins_message ON pins (message_loop, seq, tick);
+
+CREATE INDEX pins_loop ON pins (loop);
+
+CREATE TRIGGER pins_no_update
+BEFORE UPDATE ON pins
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a pin is never changed');
+END;
+
+CREATE TRIGGER pins_no_delete
+BEFORE DELETE ON pins
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a pin is never deleted');
+END;
+
+CREATE TRIGGER pins_no_replace
+BEFORE INSERT ON pins
+WHEN EXISTS (SELECT 1 FROM pins WHERE key = NEW.key)
+BEGIN
+    SELECT RAISE(ABORT, 'a pin is never replaced');
+END;
+
+CREATE TRIGGER pins_audited
+BEFORE INSERT ON pins
+WHEN NOT EXISTS (
+    SELECT 1 FROM sessions s JOIN audit a ON a.session = s.key AND a.audit_seq = s.audit_seq
+    WHERE s.key = NEW.session AND a.kind = 'pin' AND a.digest = NEW.digest
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a pin is never written without its row in the audit chain');
+END;
+
 -- blocks ------------------------------------------------------------------------------------------
 
 CREATE TABLE blocks (
@@ -834,8 +891,11 @@ CREATE TABLE block_messages (
     id         INTEGER PRIMARY KEY,
     -- 1 compacted, 2 recent
     section    INTEGER NOT NULL CHECK (section IN (1, 2)),
-    -- The original that this one replaces.
+    -- The original that this one replaces, or quotes.
     replaces   INTEGER,
+    -- The loop of a pinned message that is quoted among what stands for the compacted turns; its text is
+    -- read from the original.
+    quotes     INTEGER REFERENCES loops (key),
     -- NULL: the original is dropped.
     role       INTEGER CHECK (role BETWEEN 0 AND 3),
     tokens     INTEGER NOT NULL,
@@ -847,10 +907,12 @@ CREATE TABLE block_messages (
     body       TEXT
 ) STRICT;
 
+CREATE INDEX block_messages_quotes ON block_messages (quotes) WHERE quotes IS NOT NULL;
+
 CREATE TRIGGER block_messages_no_update
 BEFORE UPDATE ON block_messages
 WHEN (NEW.id IS NOT OLD.id OR NEW.section IS NOT OLD.section OR NEW.replaces IS NOT OLD.replaces
-        OR NEW.role IS NOT OLD.role OR NEW.body_block IS NOT OLD.body_block
+        OR NEW.quotes IS NOT OLD.quotes OR NEW.role IS NOT OLD.role OR NEW.body_block IS NOT OLD.body_block
         OR NEW.salt IS NOT OLD.salt OR NEW.digest IS NOT OLD.digest
         OR NEW.head IS NOT OLD.head OR NEW.body IS NOT OLD.body)
     AND NOT EXISTS (
@@ -949,8 +1011,12 @@ WHEN NOT EXISTS (
     WHERE b.key = NEW.id >> 32 AND r.digest IS NULL
         AND (p.id IS NOT NULL OR NEW.id = b.key << 32)
         AND CASE NEW.loop = b.loop
-            WHEN 0 THEN NEW.disposition = 'rolled_up' AND b.kind = 'rollup'
-                AND p.loop IS NOT b.loop
+            WHEN 0 THEN b.kind = 'rollup' AND p.loop IS NOT b.loop
+                AND (NEW.disposition = 'rolled_up' OR (NEW.disposition = 'kept' AND EXISTS (
+                    SELECT 1 FROM block_messages x
+                    WHERE x.id >= b.key << 32 AND x.id < (b.key + 1) << 32
+                        AND x.quotes = NEW.loop AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
+                )))
             ELSE NEW.from_seq = iif(p.loop = b.loop, p.to_seq + 1, NEW.from_seq)
                 AND NEW.to_seq < b.through
                 AND CASE
@@ -959,6 +1025,12 @@ WHEN NOT EXISTS (
                     WHEN NEW.from_turn >= b.compacted_start AND NEW.to_turn <= b.compacted_end
                         THEN NEW.disposition IN ('summarised', 'dropped')
                             OR (NEW.disposition = 'rolled_up' AND b.kind = 'rollup')
+                            OR (NEW.disposition = 'kept' AND EXISTS (
+                                SELECT 1 FROM block_messages x
+                                WHERE x.id >= b.key << 32 AND x.id < (b.key + 1) << 32
+                                    AND x.quotes = NEW.loop
+                                    AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
+                            ))
                     WHEN NEW.from_turn >= b.recent_start AND NEW.to_turn <= b.recent_end
                         THEN NEW.disposition IN ('kept', 'truncated', 'dropped')
                 END
@@ -2175,6 +2247,26 @@ FROM sessions s
     )) known
     CROSS JOIN blocks b ON b.key = known.value ->> 0
     CROSS JOIN loops l ON l.key = b.loop;
+
+-- The pins of messages, as they were made and taken back: pinned is 1 or 0, author is whose words the message
+-- is, from_loop_id and from_turns say from where it was made. is_last is 1 for the newest row of a message.
+CREATE VIEW v_pins AS
+SELECT
+    s.session_id, l.loop_id, m.turn, p.seq,
+    p.kind = 'pin' AS pinned,
+    CASE m.author WHEN 0 THEN 'human' WHEN 1 THEN 'agent' WHEN 2 THEN 'harness' END AS author,
+    p.at AS created_at,
+    NOT EXISTS (
+        SELECT 1 FROM pins n
+        WHERE n.message_loop = p.message_loop AND n.seq = p.seq
+            AND (n.tick > p.tick OR (n.tick = p.tick AND n.key > p.key))
+    ) AS is_last,
+    f.loop_id AS from_loop_id, p.turns AS from_turns
+FROM sessions s
+    JOIN pins p ON p.session = s.key
+    JOIN loops l ON l.key = p.message_loop
+    JOIN loops f ON f.key = p.loop
+    LEFT JOIN messages m ON m.id = (p.message_loop << 32) + p.seq;
 
 -- What blocks did to what they cover. The block stands on block_loop_id; loop_id is what it covers.
 CREATE VIEW v_coverage AS

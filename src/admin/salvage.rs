@@ -118,6 +118,7 @@ impl Lost {
             "sessions" => "session",
             "runs" => "run",
             "flips" => "flip",
+            "pins" => "pin",
             "blocks" => "block",
             "manifests" => "manifest",
             "notes" => "note",

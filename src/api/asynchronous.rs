@@ -8,7 +8,9 @@ use super::{
     Appended, AsyncRecorder, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle,
     Store, StoredBlock, TurnRef,
 };
-use crate::compact::{CompactReport, CompactRequest, CompactTrigger, FlipReport};
+use crate::compact::{
+    CompactReport, CompactRequest, CompactTrigger, FlipReport, Pin, PinRef, PinReport,
+};
 use crate::compaction::CancelFlag;
 use crate::context::{AsOf, Context};
 use crate::model::{AgentMessage, InvalidId, LoopId, LoopRecord, LoopStatus, Session, SessionId};
@@ -348,6 +350,30 @@ impl AsyncSession {
     /// As [`SessionHandle::redo`].
     pub async fn redo(&self) -> Result<FlipReport> {
         self.call(|session| session.redo()).await
+    }
+
+    /// As [`SessionHandle::pin`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::pin`].
+    pub async fn pin(&self, of: PinRef) -> Result<PinReport> {
+        self.call(move |session| session.pin(of)).await
+    }
+
+    /// As [`SessionHandle::unpin`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::unpin`].
+    pub async fn unpin(&self, of: PinRef) -> Result<PinReport> {
+        self.call(move |session| session.unpin(of)).await
+    }
+
+    /// As [`SessionHandle::pins`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::pins`].
+    pub async fn pins(&self) -> Result<Vec<Pin>> {
+        self.call(|session| session.pins()).await
     }
 
     /// As [`SessionHandle::at_loop`].

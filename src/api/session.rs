@@ -12,7 +12,8 @@ use super::prepare::{compact_to_fit, refused};
 use super::prepared::Prepared;
 use super::spec::{LoopSpec, TurnRef};
 use crate::compact::{
-    CompactReport, CompactRequest, CompactTrigger, FlipReport, FlipRequest, compact_session_loops,
+    CompactReport, CompactRequest, CompactTrigger, FlipReport, FlipRequest, Pin, PinRef, PinReport,
+    PinRequest, compact_session_loops,
 };
 use crate::compaction::CancelFlag;
 use crate::context::{
@@ -493,6 +494,39 @@ impl SessionHandle {
             leaf: Some(self.leaf_or_not_found()?),
             ..FlipRequest::default()
         })
+    }
+
+    /// Pins messages of the line: every later compaction keeps them word for word.
+    ///
+    /// # Errors
+    /// If they are not there, or the store fails.
+    pub fn pin(&self, of: PinRef) -> Result<PinReport> {
+        let request = self.pin_request(of)?;
+        Ok(crate::compact::pin(self.backend(), &self.id, &request)?)
+    }
+
+    /// Takes pins back.
+    ///
+    /// # Errors
+    /// If nothing there is pinned, or the store fails.
+    pub fn unpin(&self, of: PinRef) -> Result<PinReport> {
+        let request = self.pin_request(of)?;
+        Ok(crate::compact::unpin(self.backend(), &self.id, &request)?)
+    }
+
+    /// Returns what is pinned on the line.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such session; or if the store fails.
+    pub fn pins(&self) -> Result<Vec<Pin>> {
+        let leaf = self.leaf_or_not_found()?;
+        let list = crate::compact::pins(self.backend(), &self.id, Some(&leaf))?;
+        Ok(list.pins)
+    }
+
+    fn pin_request(&self, of: PinRef) -> Result<PinRequest> {
+        let leaf = Some(self.leaf_or_not_found()?);
+        Ok(PinRequest { of, leaf })
     }
 
     /// Returns a handle that goes on from this loop: a branch that was begun before, say.

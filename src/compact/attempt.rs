@@ -33,6 +33,7 @@ impl Planner<'_> {
             blocks.extend(attempt.block_for(*depth, kept)?);
         }
         blocks.splice(0..0, attempt.rollup(scope)?);
+        attempt.renew_quotes(&mut blocks)?;
         let cores: Vec<&BlockCore> = blocks.iter().map(|placed| &placed.block.row.core).collect();
         let (leaf, view, purpose) = (self.snapshot.leaf, View::default(), Purpose::Plan);
         let (config, window) = (&attempt.step.config, &self.request.window);
@@ -131,7 +132,8 @@ impl Attempt<'_> {
         };
         let key = self.snapshot.chain.links[depth].row.key;
         let originals = store::read(self.planner.store, |read| size_of(read, key, turns))?;
-        Ok(self.tokens_of(&summary) < originals.tokens)
+        let quotes = self.quote_tokens(key, &|pin| pin.is_hidden(key, Some(turns), false))?;
+        Ok(self.tokens_of(&summary) + quotes < originals.tokens)
     }
 
     /// Whether the active block is what the plan wants.
@@ -249,7 +251,8 @@ impl Attempt<'_> {
             false => self.draft(depth, &layout)?,
         };
         if let Some(recent) = draft.recent.take() {
-            draft.recent = Some(self.pruned(depth, recent)?);
+            let recent = self.pruned(depth, recent)?;
+            draft.recent = Some(self.with_pinned(depth, recent));
         }
         let shows_originals = draft.compacted.is_none()
             && draft.recent.as_ref().is_none_or(|r| r.replaced.is_empty());

@@ -168,7 +168,7 @@ pub(super) fn introduced_fault(
         let mut now = Vec::new();
         for link in chain(read, snapshot.leaf, View::default())? {
             now.extend(
-                shown_messages(read, &link)?
+                shown_messages(read, &link, true)?
                     .into_iter()
                     .map(|(_, shown)| shown),
             );

@@ -52,6 +52,10 @@ pub(super) fn plan_digest(
         hash.update(loop_key.0.to_le_bytes());
         hash.update(block.map_or(0, |block| block.0).to_le_bytes());
     }
+    for pin in &snapshot.pins.messages {
+        hash.update(pin.loop_key.0.to_le_bytes());
+        hash.update(pin.seq.to_le_bytes());
+    }
     for ((depth, kept), through) in outline {
         hash.update(snapshot.chain.links[*depth].row.key.0.to_le_bytes());
         hash.update([u8::from(kept.raw)]);

@@ -143,7 +143,7 @@ impl Ladder<'_> {
         let mut room = match is_first {
             true => Room {
                 available: &available,
-                rest: self.in_flight()?,
+                rest: self.besides()?,
                 limits: self.text_limits(),
                 made: None,
             },
@@ -302,12 +302,21 @@ impl Ladder<'_> {
         })?)
     }
 
+    /// Returns what neither the turns at the end nor the texts have, before it is known.
+    fn besides(&self) -> Result<Size, StrategyError> {
+        let mut rest = self.in_flight()?;
+        rest.add(self.planner.quotes_size()?);
+        Ok(rest)
+    }
+
     /// Returns the tokens that the texts of a candidate have.
     pub(super) fn texts_of(&self, candidate: &Candidate) -> TextLimits {
         let mut made = TextLimits::default();
         for placed in &candidate.blocks {
             let messages = placed.block.messages.iter();
-            let own = messages.filter(|message| message.section == Section::Compacted);
+            let own = messages.filter(|message| {
+                message.section == Section::Compacted && message.quotes.is_none()
+            });
             let tokens = own.filter_map(|message| Some(message.body.as_ref()?.tokens));
             match placed.block.row.kind {
                 BlockKind::Rollup => made.rollup += tokens.sum::<u64>(),

@@ -19,8 +19,10 @@ mod flips;
 mod guard;
 mod last_turns;
 mod outcome;
+mod pins;
 mod planner;
 mod pruning;
+mod quotes;
 mod report;
 mod request;
 mod rollup;
@@ -43,6 +45,7 @@ pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Decision, H
 pub use flips::{FlipReport, FlipRequest, redo, undo};
 use guard::guarded;
 pub use outcome::{CompactOutcome, NotNeeded};
+pub use pins::{Pin, PinChange, PinList, PinRef, PinReport, PinRequest, pin, pins, unpin};
 use planner::Planner;
 pub use report::{BlockReport, BudgetTooSmall, BudgetUnit, CompactReport, CoverageCounts};
 pub use request::{CompactRequest, CompactTrigger};

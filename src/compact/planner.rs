@@ -153,6 +153,7 @@ impl<'a> Attempt<'a> {
             extends: None,
             compacted_as: CompactedAs::Turns,
             rolled_up: Vec::new(),
+            pins: self.snapshot.pins.messages.clone(),
             tokens_before: 0,
             strategy: fallback.unwrap_or_else(|| self.strategy.name().to_owned()),
             shaping: self.shaping(),

@@ -26,8 +26,25 @@ impl CoverageCounts {
 
     pub(super) fn of(read: &dyn StoreRead, coverage: &[CoverageRow]) -> StoreResult<Self> {
         let mut counts = Self::default();
+        // Where a summary hides a turn of which a message is kept.
+        let is_quoting = |row: &CoverageRow| {
+            let of_loop = |other: &&CoverageRow| other.loop_key == row.loop_key;
+            let mut turns = coverage
+                .iter()
+                .filter(of_loop)
+                .filter(|other| *other != row);
+            turns.any(|other| match (row.turns, other.turns) {
+                (Some((from, to)), Some((first, last))) => from <= last && first <= to,
+                _ => false,
+            })
+        };
         for row in coverage {
-            counts.0[row.disposition as usize] += message_count(read, row)?;
+            let is_summary = matches!(
+                row.disposition,
+                Disposition::Summarised | Disposition::RolledUp
+            );
+            let within_turns = is_summary && is_quoting(row);
+            counts.0[row.disposition as usize] += message_count(read, row, within_turns)?;
         }
         Ok(counts)
     }

@@ -63,7 +63,9 @@ impl Attempt<'_> {
         let made = draft.compacted.as_ref();
         let made = made.map_or(0, |(_, summary)| self.tokens_of(summary));
         let shown: u64 = chain.shown[..=anchor].iter().map(|size| size.tokens).sum();
-        if made >= shown || (made > most && !is_unsaid) {
+        let own = chain.links[anchor].row.key;
+        let quotes = self.quote_tokens(own, &|pin| pin.is_hidden(own, Some(turns), true))?;
+        if made + quotes >= shown || (made > most && !is_unsaid) {
             return Ok(None);
         }
         let spec = self.rollup_spec(anchor, draft)?;
@@ -83,7 +85,7 @@ impl Attempt<'_> {
 
     fn shown(&self, link: &ChainLink) -> Result<Vec<Shown>, ReadError> {
         Ok(store::read(self.planner.store, |read| {
-            shown_messages(read, link)
+            shown_messages(read, link, false)
         })?)
     }
 
@@ -152,6 +154,9 @@ impl Attempt<'_> {
             }
             Ok(())
         })?;
+        if let Some(before) = before {
+            self.cover_anew(chain.links[anchor].row.key, before, &mut spec)?;
+        }
         Ok(spec)
     }
 
@@ -216,6 +221,7 @@ impl Attempt<'_> {
             let covered = read.block_by_key(rollup.key)?.tokens_covered;
             Ok(covered.saturating_sub(own))
         })?;
+        self.cover_anew(rollup.loop_key, rollup, &mut spec)?;
         Ok(spec)
     }
 

@@ -9,7 +9,7 @@ use crate::compaction::plan::{ChainTurn, ForeignAnswer, LoopFacts};
 use crate::compaction::says_nothing;
 use crate::context::{BuildOptions, Chain, Purpose, keys_of, settings};
 use crate::model::{Role, SessionId, Turns};
-use crate::overlay::{next_round, turn_seqs};
+use crate::overlay::{ChainPins, next_round, turn_seqs};
 use crate::store::active_blocks::{ChainLink, View};
 use crate::store::{
     self, BlockCore, BlockKey, LoopKey, Point, SessionKey, SessionStore, Size, StoreRead,
@@ -70,6 +70,8 @@ pub(super) struct Snapshot {
     pub(super) round: u32,
     /// The last user message of the chain: the place of its loop, and its sequence.
     pub(super) last_user: (usize, u32),
+    /// What is to be kept word for word.
+    pub(super) pins: ChainPins,
 }
 
 impl Snapshot {
@@ -145,6 +147,7 @@ impl Snapshot {
             anchor,
             round: next_round(read, session, leaf)?,
             last_user: last_user(read, &chain.links)?,
+            pins: ChainPins::load(read, session, leaf)?,
             chain,
         })
     }

@@ -13,8 +13,8 @@ use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
-    self, BlockCore, BlockKey, BlockKind, BlockMessage, NewBlock, Section, StoreError, StoreRead,
-    StoreResult, StoredMessage, StoredMessageRef, Turns, codec,
+    self, BlockCore, BlockKey, BlockKind, BlockMessage, LoopKey, NewBlock, Section, StoreError,
+    StoreRead, StoreResult, StoredMessage, StoredMessageRef, Turns, codec,
 };
 
 /// Reads the context of a chain and, if that is wanted, what it is made of.
@@ -96,9 +96,14 @@ pub(crate) fn originals_of(
     Ok(builder.context.messages)
 }
 
-/// Returns what one loop shows.
-pub(crate) fn shown_messages(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<Vec<Shown>> {
+/// Returns what one loop shows; with `quotes`, also the pinned messages that its block quotes.
+pub(crate) fn shown_messages(
+    read: &dyn StoreRead,
+    link: &ChainLink,
+    quotes: bool,
+) -> StoreResult<Vec<Shown>> {
     let mut builder = Builder::new(read, SessionId::generate(), link.row.loop_id.clone());
+    builder.without_quotes = !quotes;
     builder.add_loop(link)?;
     Ok(builder
         .turns
@@ -122,6 +127,8 @@ pub(super) struct Builder<'a> {
     only_outline: bool,
     /// Neither are they, and originals are not even read.
     only_parts: bool,
+    /// Pinned messages that blocks quote are left out.
+    without_quotes: bool,
 }
 
 /// What stands in the place of originals, by their sequence; `None`: nothing.
@@ -169,6 +176,7 @@ impl<'a> Builder<'a> {
             check: false,
             only_outline: false,
             only_parts: false,
+            without_quotes: false,
         }
     }
 }
@@ -233,15 +241,22 @@ impl Builder<'_> {
         };
         let mut part = self.part(link, section, turns.first);
         part.to_turn = turns.last;
-        // The summary of another tool may hold extensions, which never enter a context.
-        let stored = messages.into_iter().filter_map(|message| message.body);
-        for stored in stored.filter(|stored| stored.role != Role::Extension) {
-            let place = MessageOrigin {
-                block: Some(block.key),
-                seq: None,
-                turn: None,
-            };
-            self.push_own(link, &mut part, stored, place)?;
+        let place = MessageOrigin {
+            block: Some(block.key),
+            seq: None,
+            turn: None,
+        };
+        for message in messages {
+            let quoted = message.quoted();
+            // The summary of another tool may hold extensions, which never enter a context.
+            let stored = message.body.filter(|body| body.role != Role::Extension);
+            match (stored, quoted) {
+                (Some(stored), Some(of)) => {
+                    self.push_quote(link, &mut part, &stored, (place, of))?;
+                }
+                (Some(stored), None) => self.push_own(link, &mut part, stored, place)?,
+                (None, _) => {}
+            }
         }
         self.close(part);
         Ok(())
@@ -356,6 +371,24 @@ impl Builder<'_> {
     ) -> StoreResult<()> {
         if self.note(link, part, &stored.as_stored_ref(), place)? {
             let message = store::decode(self.read, stored)?;
+            self.context.messages.push(message);
+        }
+        Ok(())
+    }
+
+    /// Adds a pinned message as the active block quotes it.
+    fn push_quote(
+        &mut self,
+        link: &ChainLink,
+        part: &mut Part,
+        stored: &StoredMessage,
+        (place, of): (MessageOrigin, (LoopKey, u32)),
+    ) -> StoreResult<()> {
+        if self.without_quotes {
+            return Ok(());
+        }
+        if self.note(link, part, &stored.as_stored_ref(), place)? {
+            let message = store::quote(self.read, link.row.key, of)?;
             self.context.messages.push(message);
         }
         Ok(())

@@ -49,6 +49,7 @@ pub(super) fn write(
     for run in runs(read, session)? {
         lines.run(&read.run_by_key(run)?)?;
     }
+    lines.pins()?;
     for row in manifests(read, session)? {
         lines.manifest(&row)?;
     }
@@ -282,6 +283,22 @@ impl<'a> LineWriter<'a> {
         Ok(())
     }
 
+    fn pins(&mut self) -> Result<(), ExportError> {
+        for pin in self.read.pins(self.session.key)? {
+            self.line(&PinLine {
+                record: Record::Pin,
+                loop_id: self.id(pin.loop_key)?,
+                seq: pin.seq,
+                pinned: pin.pinned,
+                leaf: self.id(pin.point.loop_key)?,
+                turns: pin.point.turns,
+                tick: pin.tick,
+                at: pin.at,
+            })?;
+        }
+        Ok(())
+    }
+
     fn run_line(&self, run: &RunRow) -> StoreResult<RunLine> {
         Ok(RunLine {
             record: Record::Run,
@@ -329,6 +346,7 @@ impl<'a> LineWriter<'a> {
             line.shows.push(ShownForm {
                 recent: shown.section == Section::Recent,
                 replaces: shown.replaces,
+                quotes: shown.quotes.map(|key| self.id(key)).transpose()?,
                 salt,
                 digest,
                 message,

@@ -11,6 +11,7 @@ use crate::overlay::{BlockSpec, turn_seqs};
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
     BlockRow, CallSite, LoopKey, Section, StoreError, StoreRead, StoreResult, codec, decode,
+    shown_message,
 };
 
 /// Why a block cannot be stored.
@@ -217,11 +218,9 @@ pub fn block_form(
     };
     let (mut compacted, mut replaced) = (Vec::new(), Vec::new());
     for message in read.block_messages(row.key)? {
-        let shown = match message.body {
-            Some(body) => Some(decode(read, body)?),
-            None => None,
-        };
-        match (message.section, message.replaces) {
+        let (section, replaces) = (message.section, message.replaces);
+        let shown = shown_message(read, row.loop_key, message)?;
+        match (section, replaces) {
             (Section::Recent, Some(seq)) => replaced.push((seq, shown)),
             _ => compacted.extend(shown),
         }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::compaction::{Recent, Summary};
 use crate::model::{AgentMessage, Content, Json, Role, Turns};
-use crate::overlay::{BlockSpec, ChainSnapshot, rolled_up, turn_seqs};
+use crate::overlay::{BlockSpec, ChainSnapshot, quotes_of, rolled_up, turn_seqs};
 use crate::store::append::size_through;
 use crate::store::{
     BlockCore, BlockKind, MessageRow, NewBlock, Section, StoreRead, StoreResult, decode,
@@ -278,6 +278,7 @@ impl ImportedCompaction<'_> {
             spec.tokens_before = self.tokens_before(at)?;
         }
         let (summary, replaced) = self.messages_of(block, link.end_seq)?;
+        spec.pins = quotes_of(self.read, &self.read.block_messages(block.key)?)?;
         if let Some(turns) = block.layout.compacted {
             // Turns before a summary can only be shown as they are.
             spec.draft.first = block.layout.first;
@@ -303,7 +304,8 @@ impl ImportedCompaction<'_> {
         end: u32,
     ) -> StoreResult<(Vec<AgentMessage>, Vec<Replacement>)> {
         let (mut summary, mut replaced) = (Vec::new(), Vec::new());
-        for message in self.read.block_messages(block.key)? {
+        let own = self.read.block_messages(block.key)?.into_iter();
+        for message in own.filter(|message| message.quotes.is_none()) {
             let body = message.body.map(|body| decode(self.read, body));
             let body = body.transpose()?;
             match (message.section, message.replaces) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
 use super::coverage::{OwnCoverage, dispositions};
+use super::pins::{PinnedMessage, cover_with_quotes, split_by_quotes};
 use super::ranges::{size_of, through, turn_seqs};
 use crate::compaction::{Draft, Recent, Summary};
 use crate::model::{AgentMessage, Role, Size, Turns};
@@ -12,6 +13,7 @@ use crate::store::append::size_through;
 use crate::store::{
     Blob, BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition,
     LoopKey, NewBlock, RunKey, Section, StoreError, StoreRead, StoreResult, StoredMessage, codec,
+    quote_body,
 };
 use crate::tokens::TokenCounter;
 
@@ -35,6 +37,8 @@ pub(crate) struct BlockSpec {
     pub(crate) compacted_as: CompactedAs,
     /// The loops before that it covers whole, each as [`super::rolled_up`] says.
     pub(crate) rolled_up: Vec<CoverageRow>,
+    /// What is pinned on the chain: of it, what the block hides is quoted behind the summary.
+    pub(crate) pins: Vec<PinnedMessage>,
     /// Tokens of all loops before that it stands for.
     pub(crate) tokens_before: u64,
     pub(crate) strategy: String,
@@ -58,6 +62,7 @@ impl BlockSpec {
             },
             compacted_as: CompactedAs::Turns,
             rolled_up: Vec::new(),
+            pins: Vec::new(),
             tokens_before: 0,
             strategy: strategy.to_owned(),
             shaping: String::new(),
@@ -72,7 +77,7 @@ impl BlockSpec {
     /// # Errors
     /// If a replaced message is not in its section, or the store fails.
     pub(crate) fn build(
-        self,
+        mut self,
         read: &dyn StoreRead,
         link: &ChainLink,
         counter: &dyn TokenCounter,
@@ -80,6 +85,9 @@ impl BlockSpec {
         let loop_key = link.row.key;
         let layout = self.draft.layout();
         let through = through(read, link, layout.end())?;
+        let is_rollup = self.kind == BlockKind::Rollup;
+        self.pins
+            .retain(|pin| pin.is_hidden(loop_key, layout.compacted, is_rollup));
         let mut sections = Sections {
             read,
             counter,
@@ -93,6 +101,7 @@ impl BlockSpec {
             messages: Vec::new(),
             blobs: Vec::new(),
             coverage: OwnCoverage::new(loop_key),
+            quotes: &self.pins,
         };
         if let Some(turns) = self.draft.first {
             sections.keep(turns)?;
@@ -122,7 +131,10 @@ impl BlockSpec {
             created_at: self.created_at,
             extra: self.extra,
         };
-        let mut coverage = self.rolled_up;
+        let mut coverage = Vec::with_capacity(self.rolled_up.len() + 3);
+        for row in self.rolled_up {
+            coverage.extend(split_by_quotes(read, row, &self.pins)?);
+        }
         coverage.extend(sections.coverage.finish(through));
         Ok(NewBlock {
             row,
@@ -145,6 +157,8 @@ struct Sections<'a> {
     messages: Vec<BlockMessage>,
     blobs: Vec<Blob>,
     coverage: OwnCoverage,
+    /// The pinned messages that the summary hides.
+    quotes: &'a [PinnedMessage],
 }
 
 impl Sections<'_> {
@@ -161,6 +175,21 @@ impl Sections<'_> {
         for message in summary.messages {
             self.push(Section::Compacted, None, Some(message))?;
         }
+        for pin in self.quotes {
+            let body = quote_body(self.read, self.counter, self.loop_key, pin.place())?;
+            self.size.add(shown_size(&body));
+            self.messages.push(BlockMessage {
+                section: Section::Compacted,
+                replaces: Some(pin.seq),
+                quotes: Some(pin.loop_key),
+                body: Some(body),
+            });
+        }
+        let is_quoted = |turns: Turns| {
+            let here = |pin: &PinnedMessage| (turns.first..=turns.last).contains(&pin.turn);
+            let own = |pin: &&PinnedMessage| pin.loop_key == self.loop_key;
+            self.quotes.iter().filter(own).any(here)
+        };
         let ranges = match by {
             CompactedAs::Turns => dispositions(turns, &summary.turns),
             CompactedAs::RolledUp => vec![(turns, Disposition::RolledUp)],
@@ -170,6 +199,16 @@ impl Sections<'_> {
             if disposition == Disposition::RolledUp && turns == self.all {
                 // As a loop that is covered from another one: with the notes before its first turn.
                 seqs.start = 0;
+            }
+            if is_quoted(turns) {
+                let row = CoverageRow {
+                    loop_key: self.loop_key,
+                    seqs: seqs.end.checked_sub(1).map(|last| (seqs.start, last)),
+                    turns: Some((turns.first, turns.last)),
+                    disposition,
+                };
+                cover_with_quotes(self.read, &mut self.coverage, &row, self.quotes)?;
+                continue;
             }
             self.coverage.add(turns, &seqs, disposition);
         }
@@ -238,6 +277,7 @@ impl Sections<'_> {
         self.messages.push(BlockMessage {
             section,
             replaces,
+            quotes: None,
             body,
         });
         Ok(())

@@ -97,12 +97,17 @@ pub(super) fn dispositions(turns: Turns, summarised: &BTreeSet<u32>) -> Vec<(Tur
     runs
 }
 
-/// Returns how many messages a range covers; extensions do not count.
-pub(crate) fn message_count(read: &dyn StoreRead, row: &CoverageRow) -> StoreResult<u64> {
+/// Returns how many messages a range covers; extensions do not count. `within_turns` says that it may begin or
+/// end within a turn, as one does beside a quote.
+pub(crate) fn message_count(
+    read: &dyn StoreRead,
+    row: &CoverageRow,
+    within_turns: bool,
+) -> StoreResult<u64> {
     use Disposition as D;
-    match (row.disposition, row.seqs, row.turns) {
-        // Such a range may be a part of a turn.
-        (D::Kept | D::Truncated | D::Dropped, Some((first, last)), _) => {
+    let is_part = within_turns || matches!(row.disposition, D::Kept | D::Truncated | D::Dropped);
+    match (row.seqs, row.turns) {
+        (Some((first, last)), _) if is_part => {
             let (mut messages, seqs) = (0, first..last.saturating_add(1));
             read.sizes(row.loop_key, seqs, &mut |message| {
                 messages += u64::from(message.role != Role::Extension);
@@ -110,7 +115,7 @@ pub(crate) fn message_count(read: &dyn StoreRead, row: &CoverageRow) -> StoreRes
             })?;
             Ok(messages)
         }
-        (_, _, Some((first, last))) => {
+        (_, Some((first, last))) => {
             Ok(size_of(read, row.loop_key, Turns { first, last })?.messages)
         }
         _ => Ok(0),

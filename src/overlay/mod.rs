@@ -9,6 +9,7 @@
 mod block_builder;
 mod chain_snapshot;
 mod coverage;
+mod pins;
 mod ranges;
 mod run;
 mod turns;
@@ -16,6 +17,7 @@ mod turns;
 pub(crate) use block_builder::{BlockSpec, CompactedAs};
 pub(crate) use chain_snapshot::ChainSnapshot;
 pub(crate) use coverage::{message_count, rolled_up};
+pub(crate) use pins::{ChainPins, PinnedMessage, quotes_of};
 pub(crate) use ranges::{size_of, through, turn_seqs};
 pub(crate) use run::{commit, next_round};
 pub(crate) use turns::{StoreTurns, first_prompt};

@@ -127,6 +127,7 @@ impl TurnReader for StoreTurns<'_> {
         self.read(|read| {
             let shown = read.block_messages(block)?.into_iter();
             let own = shown.filter(|message| message.section == Section::Compacted);
+            let own = own.filter(|message| message.quotes.is_none());
             own.filter_map(|message| message.body)
                 .filter(|body| body.role != Role::Extension)
                 .map(|body| {

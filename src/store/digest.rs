@@ -1,4 +1,4 @@
-//! Digests of runs, flips, blocks, manifests and notes of imports, so that `verify` finds a changed bit in any of them.
+//! Digests of runs, flips, pins, blocks, manifests and notes of imports, so that `verify` finds a changed bit in any of them.
 //!
 //! Each is SHA-256 over the fields in the order of the table, each with its length. Token counts of
 //! a block are left out: they depend on the counter, and a recount rewrites them. They follow from
@@ -7,8 +7,8 @@
 use sha2::{Digest as _, Sha256};
 
 use super::rows::{
-    BlockMessage, BlockRow, CoverageRow, FlipRow, ImportNote, ManifestRow, RunRow, Section, Size,
-    Turns,
+    BlockMessage, BlockRow, CoverageRow, FlipRow, ImportNote, ManifestRow, PinRow, RunRow, Section,
+    Size, Turns,
 };
 
 pub(super) struct FieldDigest(Sha256);
@@ -110,6 +110,19 @@ pub fn flip(row: &FlipRow) -> [u8; 32] {
     fields.finish()
 }
 
+/// Returns the digest of a pin.
+pub fn pin(row: &PinRow) -> [u8; 32] {
+    let mut fields = FieldDigest::new("pin");
+    fields.number(row.loop_key.0);
+    fields.count(u64::from(row.seq));
+    fields.count(u64::from(row.pinned));
+    fields.number(row.point.loop_key.0);
+    fields.count(u64::from(row.point.turns));
+    fields.number(row.tick);
+    fields.text(&row.at);
+    fields.finish()
+}
+
 /// Returns the digest of the note of an import.
 pub fn import(row: &ImportNote) -> [u8; 32] {
     let mut fields = FieldDigest::new("import");
@@ -166,6 +179,9 @@ pub fn block(row: &BlockRow, messages: &[BlockMessage], coverage: &[CoverageRow]
     for message in messages {
         fields.count(u64::from(message.section == Section::Recent));
         fields.number(message.replaces.map_or(-1, i64::from));
+        if let Some(loop_key) = message.quotes {
+            fields.number(loop_key.0);
+        }
         fields.bytes(message.body.as_ref().map_or(&[], |body| &body.digest));
     }
     for row in coverage {

@@ -30,12 +30,14 @@ pub mod packs;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod prompt;
+mod quotes;
 mod read;
 mod reading;
 pub(crate) mod ready;
 pub mod receipt;
 pub mod recount;
 pub mod removal;
+mod rollups;
 mod rows;
 pub mod scan;
 pub mod session;
@@ -49,8 +51,10 @@ pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseGuard, LeaseRow};
 pub use listing::SessionFilter;
+pub use quotes::{quote, quote_body, shown_message};
 pub use read::{StoreRead, Visit, VisitMessageRef, VisitRunSummary};
 pub use reading::*;
+pub(crate) use rollups::added_loops;
 pub use rows::*;
 pub use write::StoreWrite;
 

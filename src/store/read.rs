@@ -221,6 +221,11 @@ pub trait StoreRead {
     /// Returns the undos and redos of a run in order.
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>>;
 
+    // Pins.
+
+    /// Returns the pins of a session in order, those that were taken back included.
+    fn pins(&self, session: SessionKey) -> StoreResult<Vec<PinRow>>;
+
     // Blocks.
 
     /// Returns the block with this key; a key without a row is damage.

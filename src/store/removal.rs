@@ -8,7 +8,9 @@
 
 use super::packs::Pack;
 use super::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
-use super::{BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, StoreWrite, StoredMessage};
+use super::{
+    BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, StoreWrite, StoredMessage,
+};
 
 /// Texts that were changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +82,14 @@ pub trait StoreRemove: StoreWrite + StoreScan {
 
     /// Notes that an owner no longer shows a blob, which goes if nothing else shows it.
     fn forget_blob(&mut self, owner: BlobOwner, name: &[u8; 32]) -> StoreResult<()>;
+
+    /// Writes the size of a quote, whose original says something else now.
+    fn resize_quote(
+        &mut self,
+        block: BlockKey,
+        ordinal: u32,
+        quote: &StoredMessage,
+    ) -> StoreResult<()>;
 
     /// Writes the sizes of a block and derives its digest anew. Refused if that did not fit before.
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()>;

@@ -38,6 +38,8 @@ key! {
     BlockKey,
     /// An undo or redo within its database.
     FlipKey,
+    /// A pin within its database.
+    PinKey,
     /// A kept file within its database.
     SourceKey,
     /// A manifest within its database.

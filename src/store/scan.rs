@@ -9,8 +9,8 @@ use super::audit::AuditChain;
 use super::error::StoreResult;
 use super::packs::PackRow;
 use super::rows::{
-    BlockKey, BlockRow, FlipKey, FlipRow, ImportNote, LoopKey, ManifestKey, ManifestRow, Redaction,
-    RunKey, RunRow, SessionKey, SourceKey, SourceRow, StoredBlob,
+    BlockKey, BlockRow, FlipKey, FlipRow, ImportNote, LoopKey, ManifestKey, ManifestRow, PinKey,
+    PinRow, Redaction, RunKey, RunRow, SessionKey, SourceKey, SourceRow, StoredBlob,
 };
 use super::{ReceiptRow, StoreRead};
 
@@ -119,6 +119,14 @@ pub trait StoreScan: StoreRead {
 
     /// Returns an undo or redo and its stored digest.
     fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])>;
+
+    // Pins.
+
+    /// Returns the keys of a session's pins in order.
+    fn pin_keys(&self, session: SessionKey) -> StoreResult<Vec<PinKey>>;
+
+    /// Returns a pin and its stored digest.
+    fn pin_and_digest(&self, key: PinKey) -> StoreResult<(PinRow, [u8; 32])>;
 
     // Blocks.
 

@@ -69,6 +69,7 @@ to_values! {
     LoopKey: key => BoundValue::Integer(Some(key.0));
     RunKey: key => BoundValue::Integer(Some(key.0));
     Option<BlockKey>: key => BoundValue::Integer(key.map(|key| key.0));
+    Option<LoopKey>: key => BoundValue::Integer(key.map(|key| key.0));
     Outcome: word => BoundValue::Text(Some(word.as_str()));
     BlockKind: word => BoundValue::Text(Some(word.as_str()));
 }

@@ -102,6 +102,11 @@ pub trait StoreWrite: StoreRead {
     /// Adds a flip.
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()>;
 
+    // Pins.
+
+    /// Adds a pin, or takes one back.
+    fn insert_pin(&mut self, session: SessionKey, row: &PinRow) -> StoreResult<()>;
+
     /// Adds what a head stands for. Refused if it is there.
     fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()>;
 

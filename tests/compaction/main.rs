@@ -11,6 +11,7 @@ mod moments;
 mod overlays;
 #[cfg(feature = "phi-core")]
 mod phi;
+mod pins;
 mod prefix;
 mod replay;
 mod rollup;

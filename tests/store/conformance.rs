@@ -18,8 +18,8 @@ use loopstore::extend::session;
 use loopstore::extend::*;
 use loopstore::model::*;
 use loopstore::{
-    CancelFlag, CompactRequest, CompactTrigger, HeuristicTokenCounter, KeepRecent, SqliteStore,
-    TokenCounter, compact_session_loops,
+    CancelFlag, CompactRequest, CompactTrigger, HeuristicTokenCounter, KeepRecent, PinRef,
+    PinRequest, SqliteStore, TokenCounter, compact_session_loops, pin, pins, unpin,
 };
 
 /// Stamps each promise onto each backend.
@@ -81,6 +81,8 @@ promises! {
     generations_come_newest_first,
     a_walk_meets_the_newest_block_of_each_loop,
     runs_come_newest_first_and_flips_in_order,
+    pins_come_in_order_and_each_is_audited,
+    a_quote_is_stored_with_its_place_and_its_size,
     marks_are_those_of_the_runs,
     the_current_loop_is_found_by_the_id_of_its_session,
     blocks_come_by_run_and_by_loop,
@@ -810,6 +812,72 @@ fn runs_come_newest_first_and_flips_in_order(store: &dyn SessionStore) {
         let redo: Vec<bool> = flips.iter().map(|flip| flip.redo).collect();
         assert_eq!(redo, [false, true, false]);
         assert!(flips.is_sorted_by_key(|flip| flip.tick));
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn pins_come_in_order_and_each_is_audited(store: &dyn SessionStore) {
+    let history = compacted(store);
+    let (row, session) = (history.row(0), &history.session);
+    let of = PinRef::turn(row.loop_id.as_str(), 1);
+    let request = PinRequest { of, leaf: None };
+    let made = pin(store, session, &request).unwrap().messages;
+    assert!(!made.is_empty());
+    unpin(store, session, &request).unwrap();
+    pin(store, session, &request).unwrap();
+    let rows = read(store, |read| read.pins(row.session)).unwrap();
+    assert_eq!(rows.len(), 3 * made.len());
+    assert!(rows.is_sorted_by(|one, next| one.tick < next.tick));
+    let last: Vec<(u32, bool)> = rows.iter().map(|row| (row.seq, row.pinned)).collect();
+    let said = |pinned| made.iter().map(move |message| (message.seq, pinned));
+    let all: Vec<(u32, bool)> = said(true).chain(said(false)).chain(said(true)).collect();
+    assert_eq!(last, all);
+    let listed = pins(store, session, None).unwrap().pins;
+    let seqs: Vec<u32> = listed.iter().map(|pin| pin.seq).collect();
+    assert_eq!(
+        seqs,
+        made.iter().map(|message| message.seq).collect::<Vec<_>>()
+    );
+    // A session of another store has none.
+    let nobody = read(store, |read| read.pins(SessionKey::default())).unwrap();
+    assert_eq!(nobody, []);
+}
+
+fn a_quote_is_stored_with_its_place_and_its_size(store: &dyn SessionStore) {
+    let history = compacted(store);
+    let (row, session) = (history.row(0), &history.session);
+    let of = PinRef::turn(row.loop_id.as_str(), 1);
+    pin(store, session, &PinRequest { of, leaf: None }).unwrap();
+    let seq = read(store, |read| Ok(read.pins(row.session)?[0].seq)).unwrap();
+    let request = CompactRequest {
+        trigger: CompactTrigger::Force,
+        config: loopstore::CompactionConfig {
+            keep_first_turns: 0,
+            keep_recent: KeepRecent::Turns(1),
+            ..loopstore::CompactionConfig::default()
+        },
+        ..CompactRequest::default()
+    };
+    let report = compact_session_loops(store, session, &request).unwrap();
+    assert_eq!(report.error, None);
+    read(store, |read| {
+        let block = read.blocks_of_loop(row.key)?.pop().unwrap();
+        let messages = read.block_messages(block.key)?;
+        let quote = messages
+            .into_iter()
+            .find(|message| message.quotes.is_some());
+        let quote = quote.unwrap();
+        assert_eq!(quote.quoted(), Some((row.key, seq)));
+        let derived = quote_body(read, &HeuristicTokenCounter, row.key, (row.key, seq))?;
+        assert_eq!(quote.body, Some(derived));
+        let kept = read.coverage(block.key)?.into_iter().any(|row| {
+            row.disposition == Disposition::Kept
+                && row
+                    .seqs
+                    .is_some_and(|(from, to)| (from..=to).contains(&seq))
+        });
+        assert!(kept);
         Ok(())
     })
     .unwrap();
@@ -1613,7 +1681,7 @@ fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
     let flags = |key| read(store, |read| read.flags(key)).unwrap();
     assert_eq!(flags(one), SessionFlags::default());
     let pinned = SessionFlags {
-        pinned_at: Some("then".into()),
+        protected_at: Some("then".into()),
         redacts: true,
     };
     write(store, |write| write.put_flags(one, &pinned)).unwrap();

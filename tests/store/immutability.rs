@@ -8,7 +8,7 @@ use crate::support::histories::{History, answer, result, user};
 use crate::support::needs;
 use crate::support::plain::open;
 use loopstore::model::Content;
-use loopstore::{BuildOptions, build_context_from_session};
+use loopstore::{BuildOptions, PinRef, PinRequest, build_context_from_session, pin};
 
 /// Runs `sql` in the `sqlite3` program; `Err` holds what it says.
 fn sqlite3(file: &Path, sql: &str) -> Result<String, String> {
@@ -50,6 +50,8 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
         }
         assert_eq!(history.compact(0, (1, 2), false)["outcome"], "committed");
         assert!(history.flip(0, false));
+        let of = PinRef::turn("loop-0", 1);
+        pin(&store, &history.session, &PinRequest { of, leaf: None }).unwrap();
         let recorded = BuildOptions {
             record: true,
             ..BuildOptions::default()
@@ -134,6 +136,8 @@ const TARGETS: &[Target] = &[
     target("turns", "id", "first_seq = 9", "id = 1 << 32"), target("turns", "id", "turn_index = 9", "id = 1 << 32"),
     target("runs", "key", "outcome = 'failed'", "key = 1"), target("runs", "key", "rowid = 9", "key = 1"),
     target("runs", "key", "error = 'x'", "key = 1"), target("runs", "key", "run_id = 'x'", "key = 1"),
+    target("pins", "key", "kind = 'unpin'", "key = 1"), target("pins", "key", "rowid = 9", "key = 1"),
+    target("pins", "key", "seq = 9", "key = 1"), target("block_messages", "id", "quotes = 1", "id = 1 << 32"),
     target("flips", "key", "kind = 'redo'", "key = 1"), target("flips", "key", "rowid = 9", "key = 1"),
     target("flips", "key", "reason = 'x'", "key = 1"),
     target("blocks", "key", "through = 1", "key = 1"), target("blocks", "key", "rowid = 9", "key = 1"),

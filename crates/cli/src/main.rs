@@ -42,6 +42,7 @@ mod output;
 mod pager;
 mod pin;
 mod progress;
+mod protect;
 mod prune;
 mod recall;
 mod receipts;
@@ -121,6 +122,8 @@ enum Command {
     History(history::Args),
     Undo(undo::Args),
     Redo(redo::Args),
+    Pin(pin::Args),
+    Unpin(pin::UnpinArgs),
     #[command(visible_alias = "find")]
     Search(search::Args),
     Recall(recall::Args),
@@ -142,8 +145,7 @@ enum Command {
     Unarchive(archive::UnarchiveArgs),
     Redact(redact::Args),
     Prune(prune::Args),
-    Pin(pin::Args),
-    Unpin(pin::UnpinArgs),
+    Protect(protect::Args),
     Erase(erase::Args),
     Receipts(receipts::Args),
     Eval(eval::Args),
@@ -433,6 +435,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Prune(args) => prune::run(app, args),
         Command::Pin(args) => pin::run(app, args),
         Command::Unpin(args) => pin::run_unpin(app, args),
+        Command::Protect(args) => protect::run(app, args),
         Command::Erase(args) => erase::run(app, args),
         Command::Receipts(args) => receipts::run(app, args),
         Command::Eval(args) => eval::run(app, args),

@@ -1,53 +1,178 @@
 //! `loopstore pin` and `loopstore unpin`
 
-use loopstore::admin::retention::set_pinned;
-use serde::Serialize;
+use loopstore::extend::{LoopRow, SessionRow};
+use loopstore::{Database, PinList, PinRef, PinReport, PinRequest};
 
 use super::error::CliError;
+use super::select::Unknown;
+use super::table::{Column, TextTable};
 use super::{App, Done, select, text};
 
-/// Protect a session from `prune`
+/// Keep a message word for word through every later compaction
+///
+/// Without LOOP:TURN, list what is pinned. A pin changes what the next compaction writes, not the contexts of
+/// before; a compacted section shows the message as a quote.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session: its id or a unique prefix.
     session: String,
+    /// The message; without SEQ, what a person or the agent wrote in the turn. LOOP is an id or a unique prefix.
+    #[arg(value_name = "LOOP:TURN[:SEQ]")]
+    message: Option<String>,
+    /// The loop whose line it holds for [default: the current one if the message is on its chain, else the
+    /// message's own].
+    #[arg(long = "loop", value_name = "LOOP")]
+    loop_id: Option<String>,
 }
 
-/// Remove the pin of a session
+/// Take a pin back: the next compaction treats the message like any other
 #[derive(clap::Args)]
 pub struct UnpinArgs {
     /// The session: its id or a unique prefix.
     session: String,
+    /// The message; without SEQ, all pinned messages of the turn. LOOP is an id or a unique prefix.
+    #[arg(value_name = "LOOP:TURN[:SEQ]")]
+    message: String,
+    /// The loop whose line it holds for [default: the current one if the message is on its chain, else the
+    /// message's own].
+    #[arg(long = "loop", value_name = "LOOP")]
+    loop_id: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Pinned<'a> {
-    session_id: &'a str,
-    pinned_at: Option<&'a str>,
-}
-
-/// Pins the session.
+/// Pins messages, or lists what is pinned.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    pin(app, &args.session, true)
+    let leaf = args.loop_id.as_deref();
+    match &args.message {
+        Some(message) => {
+            let store = app.open_to_write()?;
+            let (session, request) = request(&*store, &args.session, message, leaf)?;
+            let report = loopstore::pin(&*store, &session.session_id, &request)?;
+            print(app, &report)
+        }
+        None => list(app, &args.session, leaf),
+    }
 }
 
-/// Unpins the session.
+/// Takes pins back.
 pub fn run_unpin(app: &mut App, args: &UnpinArgs) -> Result<Done, CliError> {
-    pin(app, &args.session, false)
+    let store = app.open_to_write()?;
+    let leaf = args.loop_id.as_deref();
+    let (session, request) = request(&*store, &args.session, &args.message, leaf)?;
+    let report = loopstore::unpin(&*store, &session.session_id, &request)?;
+    print(app, &report)
 }
 
-fn pin(app: &mut App, given: &str, pinned: bool) -> Result<Done, CliError> {
-    let store = app.open_to_write()?;
-    let session = select::session(&*store, given)?.session_id;
-    let pinned_at = set_pinned(&*store, &session, pinned)?;
-    let pinned = Pinned {
-        session_id: session.as_str(),
-        pinned_at: pinned_at.as_deref(),
-    };
-    let id = text::line(session.as_str());
-    app.print(&pinned, || match pinned.pinned_at {
-        Some(at) => format!("Session {id} is pinned since {at}."),
-        None => format!("Session {id} is not pinned."),
-    })?;
+fn list(app: &mut App, session: &str, leaf: Option<&str>) -> Result<Done, CliError> {
+    let store = app.open_to_read()?;
+    let session = select::session(&*store, session)?;
+    let leaf = select::loop_id(&*store, &session, leaf)?;
+    let list = loopstore::pins(&*store, &session.session_id, leaf.as_ref())?;
+    app.print(&list, || listed(&list))?;
     Ok(Done::Well)
+}
+
+fn listed(list: &PinList) -> String {
+    if list.pins.is_empty() {
+        let id = text::line(list.session_id.as_str());
+        return format!("Nothing is pinned in session {id}.");
+    }
+    let mut table = TextTable::new(vec![
+        Column::text("message", 12),
+        Column::text("author", 6),
+        Column::number("tokens"),
+        Column::text("text", 20),
+    ]);
+    for pin in &list.pins {
+        table.row(vec![
+            address(pin.loop_id.as_str(), pin.turn, pin.seq),
+            pin.author.to_owned(),
+            text::number(pin.tokens),
+            text::line(&pin.text),
+        ]);
+    }
+    table.lines(None)
+}
+
+fn address(loop_id: &str, turn: u32, seq: u32) -> String {
+    format!("{}:{turn}:{seq}", text::line(loop_id))
+}
+
+fn print(app: &mut App, report: &PinReport) -> Result<Done, CliError> {
+    let summary = || {
+        let lines = report.messages.iter().map(|message| {
+            let place = address(message.loop_id.as_str(), message.turn, message.seq);
+            let already = if message.changed { "" } else { " already" };
+            format!("Message {place} is {}{already}.", report.outcome)
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    app.print(report, summary)?;
+    Ok(Done::Well)
+}
+
+fn request(
+    store: &dyn Database,
+    session: &str,
+    message: &str,
+    leaf: Option<&str>,
+) -> Result<(SessionRow, PinRequest), CliError> {
+    let session = select::session(store, session)?;
+    let leaf = select::loop_id(store, &session, leaf)?;
+    let of = reference(store, &session, message)?;
+    Ok((session, PinRequest { of, leaf }))
+}
+
+/// Reads `LOOP:TURN` or `LOOP:TURN:SEQ`. The id of a loop may hold colons: where both readings name one, a
+/// whole id goes before a prefix.
+fn reference(store: &dyn Database, session: &SessionRow, text: &str) -> Result<PinRef, CliError> {
+    let found = |reading: &Reading<'_>| select::loop_row(store, session, reading.loop_id);
+    let readings = (reading(text, false), reading(text, true));
+    let (reading, row) = match readings {
+        (None, None) => {
+            let expected =
+                format!("`{text}` is not a message; expected LOOP:TURN or LOOP:TURN:SEQ");
+            return Err(CliError::Usage(expected));
+        }
+        (Some(one), None) | (None, Some(one)) => {
+            let row = found(&one)?;
+            (one, row)
+        }
+        (Some(turn), Some(seq)) => either((found(&turn), turn), (found(&seq), seq))?,
+    };
+    Ok(PinRef {
+        loop_id: row.core.loop_id,
+        turn: reading.turn,
+        seq: reading.seq,
+    })
+}
+
+type Found<'a> = (Result<LoopRow, Unknown>, Reading<'a>);
+
+fn either<'a>(turn: Found<'a>, seq: Found<'a>) -> Result<(Reading<'a>, LoopRow), Unknown> {
+    match (turn, seq) {
+        ((Ok(_), _), (Ok(row), seq)) if row.loop_id.as_str() == seq.loop_id => Ok((seq, row)),
+        ((Ok(row), turn), _) => Ok((turn, row)),
+        (_, (Ok(row), seq)) => Ok((seq, row)),
+        (_, (Err(error), _)) => Err(error),
+    }
+}
+
+/// What an address may mean.
+struct Reading<'a> {
+    loop_id: &'a str,
+    turn: u32,
+    seq: Option<u32>,
+}
+
+fn reading(text: &str, with_seq: bool) -> Option<Reading<'_>> {
+    let (rest, last) = text.rsplit_once(':')?;
+    let last = last.parse().ok()?;
+    let (loop_id, turn, seq) = match with_seq {
+        false => (rest, last, None),
+        true => {
+            let (loop_id, turn) = rest.rsplit_once(':')?;
+            (loop_id, turn.parse().ok()?, Some(last))
+        }
+    };
+    (!loop_id.is_empty()).then_some(Reading { loop_id, turn, seq })
 }

@@ -15,7 +15,7 @@ const LISTED: usize = 20;
 
 /// Permanently remove old sessions, each with a receipt
 ///
-/// Keeps pinned sessions (`loopstore pin`) and those with a running loop. Sessions that started or
+/// Keeps protected sessions (`loopstore protect`) and those with a running loop. Sessions that started or
 /// continue each other are removed together or not at all.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
@@ -120,7 +120,7 @@ fn summary(report: &PruneReport) -> String {
     lines.extend(text::at_most(pruned, LISTED));
     let kept = report.kept.iter().map(|one| {
         let why = match one.why {
-            KeptWhy::Pinned => "it is pinned",
+            KeptWhy::Protected => "it is protected",
             KeptWhy::Open => {
                 "one of its loops has not ended, and it was active within the last day"
             }

@@ -12,8 +12,8 @@ use super::page::Page;
 use loopstore::export::ExportError;
 use loopstore::extend::codec::decode;
 use loopstore::extend::{
-    BlockKey, BlockMessage, BlockRow, LoopKey, LoopRow, MessageRow, Section, SessionRow, StoreRead,
-    StoreResult, StoredMessage,
+    BlockKey, BlockRow, LoopKey, LoopRow, MessageRow, Section, SessionRow, StoreRead, StoreResult,
+    StoredMessage, quote,
 };
 use loopstore::model::{AgentMessage, AssistantMessage, Author, Content, Image, Message, Usage};
 
@@ -173,15 +173,12 @@ fn write_block(
     page: &mut Page<'_>,
 ) -> Result<usize, ExportError> {
     let mut entries = Vec::new();
-    for BlockMessage {
-        section,
-        replaces,
-        body,
-    } in read.block_messages(row.key)?
-    {
-        let decoded = match body {
-            Some(body) => Some((body.tokens, without_blobs(body)?)),
-            None => None,
+    for message in read.block_messages(row.key)? {
+        let (section, replaces) = (message.section, message.replaces);
+        let decoded = match (message.quoted(), message.body) {
+            (Some(place), Some(body)) => Some((body.tokens, quote(read, row.loop_key, place)?)),
+            (_, Some(body)) => Some((body.tokens, without_blobs(body)?)),
+            (_, None) => None,
         };
         entries.push((section, replaces, decoded));
     }

@@ -11,8 +11,8 @@ use super::verify::Verify;
 use crate::model::Role;
 use crate::store::scan::{BlobOwner, MessagePlace};
 use crate::store::{
-    BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, LoopKey, LoopRow, Outcome, RunRow,
-    Section, Size, StoreResult, digest,
+    BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, LoopKey, LoopRow,
+    Outcome, RunRow, Section, Size, StoreResult, digest, quote_body,
 };
 
 /// A block with all that belongs to it.
@@ -29,6 +29,14 @@ impl Whole {
     /// Returns the section that a turn is in: first, compacted or recent.
     pub(super) fn section(&self, turn: u32) -> Option<usize> {
         self.row.layout.section_of(turn)
+    }
+
+    /// Whether it quotes a message of its own loop.
+    pub(super) fn quotes(&self, seq: u32) -> bool {
+        let place = (self.row.loop_key, seq);
+        self.messages
+            .iter()
+            .any(|message| message.quoted() == Some(place))
     }
 
     /// Returns the recent messages that are not shown as they are.
@@ -145,7 +153,9 @@ fn check_messages(verify: &mut Verify<'_>, scope: &Scope, block: &Whole) -> Stor
     let mut last = None;
     for (ordinal, message) in (0u32..).zip(&block.messages) {
         let place = format!("{}, message {ordinal}", block.place);
-        if let Some(body) = &message.body {
+        if let Some(of) = message.quoted() {
+            check_quote(verify, block, (message, of), &place)?;
+        } else if let Some(body) = &message.body {
             let at = MessagePlace::InBlock(block.row.key, ordinal);
             check_digest(verify, scope, body, at, &place)?;
             if body.head.is_some() {
@@ -154,6 +164,7 @@ fn check_messages(verify: &mut Verify<'_>, scope: &Scope, block: &Whole) -> Stor
         }
         let is_fit = match (message.section, message.replaces) {
             (Section::Compacted, None) => message.body.is_some() && last.is_none(),
+            (Section::Compacted, Some(_)) => message.quotes.is_some() && last.is_none(),
             (Section::Recent, Some(seq)) => last.replace(seq).is_none_or(|last| last < seq),
             _ => false,
         };
@@ -161,6 +172,39 @@ fn check_messages(verify: &mut Verify<'_>, scope: &Scope, block: &Whole) -> Stor
             let detail = "it is not in the order of its section";
             verify.found.add(ProblemKind::Block, place, detail);
         }
+    }
+    Ok(())
+}
+
+/// Checks that a quote has the size and the digest of what it quotes, and that coverage says so.
+fn check_quote(
+    verify: &mut Verify<'_>,
+    block: &Whole,
+    (message, of): (&BlockMessage, (LoopKey, u32)),
+    place: &str,
+) -> StoreResult<()> {
+    let own = block.row.loop_key;
+    let derived = quote_body(verify.scan, verify.counter, own, of);
+    let Some(derived) = verify.found.readable(place, derived)? else {
+        return Ok(());
+    };
+    if message.body.as_ref() != Some(&derived) {
+        let detail = "the quote is not of the message that it names";
+        verify.found.add(ProblemKind::Block, place, detail);
+    }
+    let covers = |row: &CoverageRow| {
+        row.loop_key == own
+            && row
+                .seqs
+                .is_some_and(|(from, to)| (from..=to).contains(&of.1))
+    };
+    let covered = block.coverage.iter().find(|row| covers(row));
+    if of.0 == own && covered.is_none_or(|row| row.disposition != Disposition::Kept) {
+        let detail = format!(
+            "message {} is quoted, and its coverage does not say so",
+            of.1
+        );
+        verify.found.add(ProblemKind::Coverage, place, detail);
     }
     Ok(())
 }

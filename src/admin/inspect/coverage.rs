@@ -8,7 +8,8 @@ use super::report::ProblemKind;
 use super::verify::Verify;
 use crate::model::Role;
 use crate::store::{
-    BlockKey, BlockKind, BlockRow, CoverageRow, Disposition, LoopKey, MessageSize, StoreResult,
+    BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, LoopKey, MessageSize,
+    StoreResult,
 };
 
 /// Recent messages that are not shown as they are: by sequence, whether something is shown.
@@ -127,7 +128,8 @@ impl<'a> Sweep<'a> {
             (Some(1), _) => match disposition {
                 D::Summarised | D::Dropped => true,
                 D::RolledUp => self.block.row.kind == BlockKind::Rollup,
-                D::Kept | D::Truncated => false,
+                D::Kept => self.block.quotes(seq),
+                D::Truncated => false,
             },
             _ => false,
         }
@@ -160,7 +162,7 @@ fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) 
         return Ok(());
     };
     let mut problems = Vec::new();
-    for row in others {
+    for row in whole_ranges(block, others) {
         let last = match above.get(&row.loop_key) {
             Some(cut) => cut.checked_sub(1),
             None => {
@@ -187,6 +189,29 @@ fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) 
         verify.found.add(kind, &block.place, detail);
     }
     Ok(())
+}
+
+/// Returns the coverage of other loops without what quotes part of it.
+fn whole_ranges(block: &Whole, others: &[CoverageRow]) -> Vec<CoverageRow> {
+    let mut ranges: Vec<CoverageRow> = Vec::new();
+    for row in others {
+        let (first, last) = row.seqs.unwrap_or((1, 0));
+        let is_quote =
+            |(key, seq): (LoopKey, u32)| key == row.loop_key && (first..=last).contains(&seq);
+        let mut quotes = block.messages.iter().filter_map(BlockMessage::quoted);
+        let mut row = *row;
+        if row.disposition == Disposition::Kept && quotes.any(is_quote) {
+            row.disposition = Disposition::RolledUp;
+        }
+        match ranges.last_mut() {
+            Some(before) if before.goes_on_with(&row) => {
+                before.seqs = before.seqs.zip(row.seqs).map(|(a, b)| (a.0, b.1));
+                before.turns = before.turns.zip(row.turns).map(|(a, b)| (a.0, b.1));
+            }
+            _ => ranges.push(row),
+        }
+    }
+    ranges
 }
 
 /// Returns the loops above that of a block, with how many of their turns belong to its chain.

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::failpoints::{self, Failpoint};
 use crate::store::{
-    BlockKey, FlipKey, LoopKey, ManifestKey, RunKey, SessionKey, SourceKey, StoreError, StoreResult,
+    BlockKey, FlipKey, LoopKey, ManifestKey, PinKey, RunKey, SessionKey, SourceKey, StoreError,
+    StoreResult,
 };
 
 /// More problems than this are only counted: a database of which every row is damaged must not
@@ -96,6 +97,8 @@ pub struct Checked {
     pub runs: u64,
     /// Undos and redos.
     pub flips: u64,
+    /// Pins, those that were taken back included.
+    pub pins: u64,
     /// Blocks.
     pub blocks: u64,
     /// Messages of blocks.
@@ -145,6 +148,7 @@ pub(crate) enum Subject {
     Message(LoopKey, u32),
     Run(RunKey),
     Flip(FlipKey),
+    Pin(PinKey),
     Block(BlockKey),
     Manifest(ManifestKey),
     Import(i64),

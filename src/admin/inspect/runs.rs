@@ -5,7 +5,7 @@ use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
 use super::verify::Verify;
 use crate::store::audit::AuditKind;
-use crate::store::{FlipKey, Outcome, Point, RunKey, RunRow, StoreResult, digest};
+use crate::store::{FlipKey, Outcome, PinKey, Point, RunKey, RunRow, StoreResult, digest};
 
 /// Checks the runs of a session, and what was undone and redone.
 pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
@@ -18,6 +18,11 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<(
     let flips = verify.found.readable(&scope.place, flips)?;
     for key in flips.into_iter().flatten() {
         check_flip(verify, scope, key)?;
+    }
+    let pins = verify.scan.pin_keys(scope.key);
+    let pins = verify.found.readable(&scope.place, pins)?;
+    for key in pins.into_iter().flatten() {
+        check_pin(verify, scope, key)?;
     }
     Ok(())
 }
@@ -102,6 +107,29 @@ fn check_blocks(verify: &mut Verify<'_>, place: &str, row: &RunRow) -> StoreResu
     if !blocks.is_empty() {
         let outcome = row.outcome.as_str();
         let detail = format!("it ended as {outcome} and has {} blocks", blocks.len());
+        verify.found.add(ProblemKind::Run, place, detail);
+    }
+    Ok(())
+}
+
+fn check_pin(verify: &mut Verify<'_>, scope: &mut Scope, key: PinKey) -> StoreResult<()> {
+    verify.found.checked.pins += 1;
+    verify.found.subject = Subject::Pin(key);
+    let place = format!("{}, pin {}", scope.place, key.0);
+    let row = verify.scan.pin_and_digest(key);
+    let Some((row, stored)) = verify.found.readable(&place, row)? else {
+        return Ok(());
+    };
+    check_row_digest(verify, &place, &stored, &digest::pin(&row));
+    audit::take(verify, &mut scope.audited, AuditKind::Pin, stored, &place);
+    scope.take_moment(verify, &place, row.tick);
+    check_point(verify, scope, &place, row.point)?;
+    let owner = verify.scan.loop_by_key(row.loop_key);
+    let Some(owner) = verify.found.readable(&place, owner)? else {
+        return Ok(());
+    };
+    if owner.session != scope.key {
+        let detail = format!("loop `{}` is not one of this session", owner.loop_id);
         verify.found.add(ProblemKind::Run, place, detail);
     }
     Ok(())

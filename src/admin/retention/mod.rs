@@ -96,40 +96,40 @@ pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
     scrub(store)
 }
 
-/// Pins a session, so that [`prune`] leaves it alone, or lets it go. Returns since when it is pinned.
+/// Protects a session, so that [`prune`] leaves it alone, or no longer. Returns since when it is protected.
 ///
 /// # Errors
 /// If there is no such session, or the store refuses.
 ///
 /// # Examples
 /// ```
-/// use loopstore::admin::retention::{KeptWhy, PruneRequest, prune, set_pinned};
+/// use loopstore::admin::retention::{KeptWhy, PruneRequest, prune, set_protected};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
 /// let chat = store.session("weather")?;
 /// chat.append([Message::user("Will it rain?")])?;
-/// set_pinned(store.database(), chat.id(), true)?;
+/// set_protected(store.database(), chat.id(), true)?;
 /// let request = PruneRequest { keep_last: Some(0), ..PruneRequest::default() };
 /// let report = prune(store.database(), &request)?;
 /// assert!(report.pruned.is_empty());
-/// assert_eq!(report.kept[0].why, KeptWhy::Pinned);
+/// assert_eq!(report.kept[0].why, KeptWhy::Protected);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn set_pinned(
+pub fn set_protected(
     store: &dyn Database,
     session: &SessionId,
-    pinned: bool,
+    protected: bool,
 ) -> StoreResult<Option<String>> {
     store::write(store, |write| {
         let row = write
             .session(session)?
             .ok_or_else(|| StoreError::NoSession(session.to_string()))?;
         let mut flags = write.flags(row.key)?;
-        if flags.pinned_at.is_some() != pinned {
-            flags.pinned_at = pinned.then(|| Time::now().as_str().to_owned());
+        if flags.protected_at.is_some() != protected {
+            flags.protected_at = protected.then(|| Time::now().as_str().to_owned());
             write.put_flags(row.key, &flags)?;
         }
-        Ok(flags.pinned_at)
+        Ok(flags.protected_at)
     })
 }

@@ -61,8 +61,8 @@ pub struct Pruned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptWhy {
-    /// It is pinned.
-    Pinned,
+    /// It is protected.
+    Protected,
     /// One of its loops is at work.
     Open,
     /// It started, was started by, goes on from or is gone on from by a session that stays.
@@ -99,7 +99,7 @@ pub struct PruneReport {
     pub leftover: Leftover,
 }
 
-/// Removes old sessions, each with a receipt. Pinned ones stay, and so do those with an open loop and
+/// Removes old sessions, each with a receipt. Protected ones stay, and so do those with an open loop and
 /// those linked with one that stays.
 ///
 /// # Errors
@@ -333,8 +333,8 @@ fn find(head: &HashMap<SessionKey, SessionKey>, mut key: SessionKey) -> SessionK
 
 /// Returns why a session stays whatever its age.
 fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>> {
-    if read.flags(row.key)?.pinned_at.is_some() {
-        return Ok(Some(KeptWhy::Pinned));
+    if read.flags(row.key)?.protected_at.is_some() {
+        return Ok(Some(KeptWhy::Protected));
     }
     let now = lease::now();
     let is_recent = last_active(read, row)? > now.saturating_sub(OPEN_FOR);

@@ -194,7 +194,7 @@ impl<'a> RedactWork<'a> {
         for row in write.loops(key)? {
             self.replace_in_loop(write, &row, open.key)?;
         }
-        self.changes.settle(write, key)?;
+        self.changes.settle(write, self.counter, key)?;
         let texts = write.change_texts(key, &mut |cell| Ok(self.redact_text(cell)))?;
         self.add_counts();
         let texts = texts.counts.into_iter();

@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 use crate::model::Role;
 use crate::store::removal::StoreRemove;
 use crate::store::{
-    BlockKey, BlockKind, BlockMessage, BlockRow, Disposition, LoopKey, MessageSize, SessionKey,
-    Size, StoreRead, StoreResult, Turns,
+    BlockKey, BlockKind, BlockMessage, BlockRow, LoopKey, MessageSize, Section, SessionKey, Size,
+    StoreRead, StoreResult, Turns, added_loops, quote_body,
 };
+use crate::tokens::TokenCounter;
 
 /// By how much a message became larger; negative: smaller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +50,7 @@ impl Changes {
     pub(super) fn settle(
         &self,
         write: &mut dyn StoreRemove,
+        counter: &dyn TokenCounter,
         session: SessionKey,
     ) -> StoreResult<()> {
         let loops = write.loops(session)?;
@@ -65,7 +67,7 @@ impl Changes {
         blocks.sort_by_key(|block| block.key);
         let mut covered = HashMap::new();
         for block in blocks {
-            self.settle_block(write, block, &mut covered)?;
+            self.settle_block(write, counter, block, &mut covered)?;
         }
         Ok(())
     }
@@ -98,6 +100,7 @@ impl Changes {
     fn settle_block(
         &self,
         write: &mut dyn StoreRemove,
+        counter: &dyn TokenCounter,
         mut block: BlockRow,
         covered: &mut HashMap<BlockKey, i64>,
     ) -> StoreResult<()> {
@@ -105,6 +108,7 @@ impl Changes {
         let own = self.in_blocks.get(&block.key).copied().unwrap_or_default();
         let (all, mut shown) = self.of_sections(write.as_read(), &block, &messages)?;
         shown.add(own);
+        shown.add(self.settle_quotes(write, counter, &block, &messages)?);
         let others = self.of_others(write.as_read(), &block, covered)?;
         let all = all.saturating_add(others);
         covered.insert(block.key, all);
@@ -120,6 +124,31 @@ impl Changes {
         write.resize_block(&block)
     }
 
+    /// Writes the sizes of a block's quotes whose originals changed, and returns by how much they did.
+    fn settle_quotes(
+        &self,
+        write: &mut dyn StoreRemove,
+        counter: &dyn TokenCounter,
+        block: &BlockRow,
+        messages: &[BlockMessage],
+    ) -> StoreResult<SizeChange> {
+        let mut all = SizeChange::default();
+        for (ordinal, message) in (0u32..).zip(messages) {
+            let (Some((key, seq)), Some(old)) = (message.quoted(), &message.body) else {
+                continue;
+            };
+            let changes = self.messages.get(&key);
+            if changes.is_none_or(|changes| !changes.contains_key(&seq)) {
+                continue;
+            }
+            let quote = quote_body(write.as_read(), counter, block.loop_key, (key, seq))?;
+            write.resize_quote(block.key, ordinal, &quote)?;
+            let (before, after) = ((old.tokens, old.bytes), (quote.tokens, quote.bytes));
+            all.add(SizeChange::between(before, after));
+        }
+        Ok(all)
+    }
+
     /// Returns the change of what a block covers of its own loop, and of the originals that it shows.
     fn of_sections(
         &self,
@@ -131,7 +160,8 @@ impl Changes {
         let Some(changes) = self.messages.get(&block.loop_key) else {
             return Ok((all, shown));
         };
-        let replaced = |seq: u32| messages.iter().any(|one| one.replaces == Some(seq));
+        let recent = || messages.iter().filter(|one| one.section == Section::Recent);
+        let replaced = |seq: u32| recent().any(|one| one.replaces == Some(seq));
         for (seq, change) in changes.range(..block.through) {
             all = all.saturating_add(change.tokens);
             let Some(turn) = turn_of(read, block.loop_key, *seq)? else {
@@ -158,14 +188,12 @@ impl Changes {
         }
         let before = block.extends.and_then(|key| covered.get(&key));
         let mut all = before.copied().unwrap_or(0);
-        for row in read.coverage(block.key)? {
-            let is_other =
-                row.disposition == Disposition::RolledUp && row.loop_key != block.loop_key;
-            if let (true, Some((from, to)), Some(changes)) =
-                (is_other, row.seqs, self.messages.get(&row.loop_key))
-            {
-                let within = changes.range(from..=to.max(from));
-                all += within.map(|(_, change)| change.tokens).sum::<i64>();
+        for (key, seq, _) in added_loops(read, block)? {
+            if let Some(changes) = self.messages.get(&key) {
+                all += changes
+                    .range(..=seq)
+                    .map(|(_, change)| change.tokens)
+                    .sum::<i64>();
             }
         }
         Ok(all)

@@ -267,6 +267,10 @@ impl SalvageMending<'_, '_> {
                     self.mender.remove(Removable::Flip(key))?;
                     self.lose("flip", &problem.place, &problem.detail);
                 }
+                Subject::Pin(key) => {
+                    self.mender.remove(Removable::Pin(key))?;
+                    self.lose("pin", &problem.place, &problem.detail);
+                }
                 _ => continue,
             }
             is_mended = true;

@@ -8,8 +8,8 @@ use crate::import::ImportError;
 use crate::import::fields::shown;
 use crate::store::scan::MessagePlace;
 use crate::store::{
-    Blob, BlockCore, BlockKey, BlockMessage, BlockRow, CoverageRow, NewBlock, RunKey, Section,
-    codec,
+    Blob, BlockCore, BlockKey, BlockMessage, BlockRow, CoverageRow, LoopKey, NewBlock, RunKey,
+    Section, codec, quote_body,
 };
 
 impl SessionTarget<'_> {
@@ -37,7 +37,7 @@ impl SessionTarget<'_> {
             blobs: Vec::new(),
         };
         for shows in &line.shows {
-            let (message, blobs) = self.shown_message(shows)?;
+            let (message, blobs) = self.shown_message(block.row.loop_key, shows)?;
             block.messages.push(message);
             block.blobs.extend(blobs);
         }
@@ -46,7 +46,7 @@ impl SessionTarget<'_> {
         }
         let key = self.write.insert_block(&block)?;
         for (ordinal, message) in (0..).zip(&block.messages) {
-            if let Some(body) = &message.body {
+            if let (Some(body), None) = (&message.body, message.quotes) {
                 let place = MessagePlace::InBlock(key, ordinal);
                 let name = (line.loop_id.clone(), Some(line.generation));
                 self.note_redacted(place, name, body)?;
@@ -78,11 +78,26 @@ impl SessionTarget<'_> {
         })
     }
 
-    fn shown_message(&self, shows: &ShownForm) -> Result<(BlockMessage, Vec<Blob>), ImportError> {
-        let (body, blobs) = match &shows.digest {
-            None => (None, Vec::new()),
-            Some(digest) => {
-                let digest = codec::unhex(digest).ok_or_else(|| wrong("a digest is malformed"))?;
+    fn shown_message(
+        &self,
+        own: LoopKey,
+        shows: &ShownForm,
+    ) -> Result<(BlockMessage, Vec<Blob>), ImportError> {
+        let unhex =
+            |digest: &String| codec::unhex(digest).ok_or_else(|| wrong("a digest is malformed"));
+        let quotes = shows.quotes.as_ref();
+        let quotes = quotes.map(|id| self.open.loop_key(id)).transpose()?;
+        let (body, blobs) = match (&shows.digest, quotes.zip(shows.replaces)) {
+            (None, None) => (None, Vec::new()),
+            (digest, Some(place)) => {
+                let body = quote_body(self.write.as_read(), self.counter, own, place)?;
+                if digest.as_ref().map(unhex).transpose()? != Some(body.digest) {
+                    return Err(wrong("a quote is not of the message that it names"));
+                }
+                (Some(body), Vec::new())
+            }
+            (Some(digest), None) => {
+                let digest = unhex(digest)?;
                 let (message, salt) = (shows.message.as_deref(), shows.salt.as_deref());
                 let (body, blobs) = body_of(message, salt, digest, self.counter)?;
                 (Some(body), blobs)
@@ -95,6 +110,7 @@ impl SessionTarget<'_> {
         let message = BlockMessage {
             section,
             replaces: shows.replaces,
+            quotes,
             body,
         };
         Ok((message, blobs))

@@ -1,7 +1,7 @@
 //! The lines: one record each, in which public ids stand for the keys of a database.
 //!
 //! A session's line comes first, then each loop with its turns, messages, notes and calls, then
-//! each run with its blocks and flips, the manifests, and the end. JSON that is stored stands in a
+//! each run with its blocks and flips, the pins, the manifests, and the end. JSON that is stored stands in a
 //! line as it is; digests that hold keys of a database are left out and made anew.
 
 use std::collections::BTreeMap;
@@ -31,6 +31,7 @@ pub(crate) enum Record {
     Run,
     Block,
     Flip,
+    Pin,
     Manifest,
     End,
 }
@@ -268,6 +269,9 @@ pub(crate) struct ShownForm {
     /// Whether it stands in `keep_recent`.
     pub(crate) recent: bool,
     pub(crate) replaces: Option<u32>,
+    /// The loop of the pinned message that it quotes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) quotes: Option<LoopId>,
     pub(crate) salt: Option<String>,
     /// Absent: the original is dropped.
     pub(crate) digest: Option<String>,
@@ -295,6 +299,22 @@ pub(crate) struct FlipLine {
     pub(crate) tick: i64,
     pub(crate) at: String,
     pub(crate) reason: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct PinLine {
+    pub(crate) record: Record,
+    /// The message.
+    #[serde(rename = "loop")]
+    pub(crate) loop_id: LoopId,
+    pub(crate) seq: u32,
+    /// Whether it is pinned afterwards.
+    pub(crate) pinned: bool,
+    /// From where it was made.
+    pub(crate) leaf: LoopId,
+    pub(crate) turns: u32,
+    pub(crate) tick: i64,
+    pub(crate) at: String,
 }
 
 #[derive(Serialize, Deserialize)]

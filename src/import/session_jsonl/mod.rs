@@ -98,6 +98,7 @@ fn take(text: &str, into: &mut Restore<'_>) -> Result<(), ImportError> {
         Record::Run => session.run(parse(text)?),
         Record::Block => session.block(parse(text)?),
         Record::Flip => session.flip(parse(text)?),
+        Record::Pin => session.pin(parse(text)?),
         Record::Manifest => session.manifest(parse(text)?),
         Record::Session | Record::End => Ok(()),
     }

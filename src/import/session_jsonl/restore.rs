@@ -1,6 +1,6 @@
 //! Sessions of a file: how each begins and ends, and whether what is stored is the same history.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use super::form::*;
 use super::loop_rows::RestoredLoop;
@@ -12,7 +12,7 @@ use crate::import::fields::shown;
 use crate::import::{ImportError, ImportReport};
 use crate::model::{LoopId, SessionId};
 use crate::store::{
-    LoopKey, Outcome, RunRow, SessionKey, SessionRow, StoreRead, StoreResult, StoreWrite,
+    LoopKey, Outcome, PinRow, RunRow, SessionKey, SessionRow, StoreRead, StoreResult, StoreWrite,
 };
 use crate::tokens::TokenCounter;
 
@@ -65,6 +65,8 @@ pub(super) struct OpenSession {
     /// The runs that are stored.
     pub(super) runs: HashMap<String, RunRow>,
     pub(super) in_run: Option<OpenRun>,
+    /// The pins that are stored and have not come yet.
+    pub(super) pins: VecDeque<PinRow>,
     pub(super) manifests: Vec<String>,
     /// What was begun last; records come in this order.
     stage: RestoreStage,
@@ -77,6 +79,7 @@ pub(super) struct OpenSession {
 pub(super) enum RestoreStage {
     Loops,
     Runs,
+    Pins,
     Manifests,
 }
 
@@ -204,6 +207,7 @@ impl OpenSession {
             loop_key: None,
             runs: HashMap::new(),
             in_run: None,
+            pins: write.pins(key)?.into(),
             manifests: Vec::new(),
             stage: RestoreStage::Loops,
             is_changed: stored.is_none(),
@@ -313,8 +317,8 @@ impl SessionTarget<'_> {
             return Ok(());
         }
         let stored = counts(self.write.as_read(), open.key)?;
-        if stored != open.seen {
-            let detail = "it has loops, runs or manifests that the file does not have";
+        if stored != open.seen || !open.pins.is_empty() {
+            let detail = "it has loops, runs, pins or manifests that the file does not have";
             return Err(open.parted(detail));
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::wrong;
 use crate::import::ImportError;
 use crate::import::fields::shown;
 use crate::store::{
-    BlockKey, FlipRow, ManifestKey, ManifestPart, ManifestRow, Point, RunKey, RunRow, codec,
+    BlockKey, FlipRow, ManifestKey, ManifestPart, ManifestRow, PinRow, Point, RunKey, RunRow, codec,
 };
 
 /// The run at hand.
@@ -125,6 +125,30 @@ impl SessionTarget<'_> {
                 Ok(())
             }
             _ => Err(self.open.parted("a run was undone or redone otherwise")),
+        }
+    }
+
+    pub(super) fn pin(&mut self, line: PinLine) -> Result<(), ImportError> {
+        self.reach(RestoreStage::Pins)?;
+        let row = PinRow {
+            loop_key: self.open.loop_key(&line.loop_id)?,
+            seq: line.seq,
+            pinned: line.pinned,
+            point: Point {
+                loop_key: self.open.loop_key(&line.leaf)?,
+                turns: line.turns,
+            },
+            tick: line.tick,
+            at: line.at,
+        };
+        match self.open.pins.pop_front() {
+            Some(stored) if stored == row => Ok(()),
+            None if self.open.grows() => {
+                self.write.insert_pin(self.open.key, &row)?;
+                self.open.is_changed = true;
+                Ok(())
+            }
+            _ => Err(self.open.parted("a message was pinned otherwise")),
         }
     }
 

@@ -63,6 +63,7 @@ pub(in crate::store) fn block_message(row: &impl Columns) -> StoreResult<BlockMe
             _ => Section::Recent,
         },
         replaces: row.get("replaces")?,
+        quotes: row.get("quotes")?,
         body: match row.get("role")? {
             None => None,
             Some(role) => Some(stored_message(row, role, Author::of_role(role), None)?),
@@ -132,7 +133,7 @@ pub(in crate::store) fn block_values(block: &NewBlock) -> StoreResult<Vec<BoundV
 
 /// The columns of a message of a block; the text comes last.
 pub(in crate::store) const BLOCK_MESSAGE_COLUMNS: &str =
-    "section, replaces, role, tokens, bytes, body_block, salt, digest, head, body";
+    "section, replaces, quotes, role, tokens, bytes, body_block, salt, digest, head, body";
 
 /// Returns the values of a message of a block but for its text.
 pub(in crate::store) fn block_message_values(
@@ -140,7 +141,7 @@ pub(in crate::store) fn block_message_values(
 ) -> StoreResult<Vec<BoundValue<'_>>> {
     let section = BoundValue::Integer(Some(section_number(message.section)));
     let mut values = vec![section];
-    values.extend(values![&message.replaces]);
+    values.extend(values![&message.replaces, &message.quotes]);
     match &message.body {
         Some(body) => {
             values.push(BoundValue::Integer(Some(role_number(body.role).into())));

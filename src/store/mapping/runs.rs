@@ -5,8 +5,8 @@ use crate::store::codec::to_json;
 use crate::store::columns::Columns;
 use crate::store::values::{BoundValue, values};
 use crate::store::{
-    BlockKey, FlipRow, LoopKey, ManifestPart, ManifestRow, Outcome, Point, RunRow, RunSummary,
-    SessionKey, StoreResult,
+    BlockKey, FlipRow, LoopKey, ManifestPart, ManifestRow, Outcome, PinRow, Point, RunRow,
+    RunSummary, SessionKey, StoreResult,
 };
 
 pub(in crate::store) fn run_row(row: &impl Columns) -> StoreResult<RunRow> {
@@ -83,6 +83,17 @@ pub(in crate::store) fn flip_row(row: &impl Columns) -> StoreResult<FlipRow> {
         tick: row.get("tick")?,
         at: row.get("at")?,
         reason: row.get("reason")?,
+    })
+}
+
+pub(in crate::store) fn pin_row(row: &impl Columns) -> StoreResult<PinRow> {
+    Ok(PinRow {
+        loop_key: row.get("message_loop")?,
+        seq: row.get("seq")?,
+        pinned: row.get::<&str>("kind")? == "pin",
+        point: point(row)?,
+        tick: row.get("tick")?,
+        at: row.get("at")?,
     })
 }
 
@@ -201,6 +212,28 @@ pub(in crate::store) fn flip_values<'a>(
         &row.tick,
         &row.at,
         &row.reason,
+    ];
+    values.extend(values![digest]);
+    Ok(values)
+}
+
+pub(in crate::store) const PIN_COLUMNS: &str =
+    "session, kind, message_loop, seq, loop, turns, tick, at, digest";
+
+pub(in crate::store) fn pin_values<'a>(
+    session: &'a SessionKey,
+    row: &'a PinRow,
+    digest: &'a [u8; 32],
+) -> StoreResult<Vec<BoundValue<'a>>> {
+    let mut values = values![
+        session,
+        if row.pinned { "pin" } else { "unpin" },
+        &row.loop_key,
+        &row.seq,
+        &row.point.loop_key,
+        &row.point.turns,
+        &row.tick,
+        &row.at,
     ];
     values.extend(values![digest]);
     Ok(values)

@@ -36,7 +36,7 @@ pub(in crate::store) fn session_activity(
 
 pub(in crate::store) fn session_flags(row: &impl Columns) -> StoreResult<SessionFlags> {
     Ok(SessionFlags {
-        pinned_at: row.get("pinned_at")?,
+        protected_at: row.get("protected_at")?,
         redacts: row.get("redacts")?,
     })
 }

@@ -21,7 +21,7 @@ pub enum Engine {
 }
 
 /// The tables that are partitioned or distributed by their session, those that others refer to first.
-pub const BY_SESSION: [&str; 28] = [
+pub const BY_SESSION: [&str; 29] = [
     "sessions",
     "audit",
     "receipt_chain",
@@ -32,6 +32,7 @@ pub const BY_SESSION: [&str; 28] = [
     "blob_refs",
     "runs",
     "flips",
+    "pins",
     "blocks",
     "block_messages",
     "coverage",

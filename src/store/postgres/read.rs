@@ -117,7 +117,7 @@ impl StoreRead for PostgresTransaction<'_> {
     }
 
     fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
-        let sql = "SELECT pinned_at, redacts FROM session_flags WHERE session = $1";
+        let sql = "SELECT protected_at, redacts FROM session_flags WHERE session = $1";
         let flags = self.first(session.0, sql, &[&session.0], session_flags)?;
         Ok(flags.unwrap_or_default())
     }
@@ -420,6 +420,13 @@ impl StoreRead for PostgresTransaction<'_> {
         self.all(session, &sql, &[&session, &run.0], flip_row)
     }
 
+    // Pins.
+
+    fn pins(&self, session: SessionKey) -> StoreResult<Vec<PinRow>> {
+        let sql = format!("SELECT {PIN_COLUMNS} FROM pins WHERE session = $1 ORDER BY tick, key");
+        self.all(session.0, &sql, &[&session.0], pin_row)
+    }
+
     // Blocks.
 
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
@@ -474,7 +481,7 @@ impl StoreRead for PostgresTransaction<'_> {
         let session = session_of(block.0);
         let sql =
             "SELECT role, tokens, bytes, body_block, salt, digest, head, body, escaped, section,
-                 replaces
+                 replaces, quotes
              FROM block_messages WHERE session = $1 AND block = $2 ORDER BY ordinal";
         self.all(session, sql, &[&session, &block.0], block_message)
     }

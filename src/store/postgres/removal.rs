@@ -20,7 +20,7 @@ use crate::store::packs::Pack;
 use crate::store::removal::*;
 use crate::store::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
 use crate::store::sqlite::content::{place_of, table_names, texts};
-use crate::store::{BlockRow, LoopKey, SessionKey, SourceKey, StoredMessage};
+use crate::store::{BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoredMessage};
 
 fn damaged(what: &str, key: i64) -> StoreError {
     StoreError::Damaged(format!("{what} {key} is not what was stored"))
@@ -356,6 +356,15 @@ impl StoreRemove for PostgresTransaction<'_> {
                  SELECT 1 FROM blob_refs WHERE session = $1 AND blob = $2
              )";
         self.run(session, sql, &[&session, &blob]).map(drop)
+    }
+
+    fn resize_quote(
+        &mut self,
+        block: BlockKey,
+        ordinal: u32,
+        quote: &StoredMessage,
+    ) -> StoreResult<()> {
+        self.update_message(MessagePlace::InBlock(block, ordinal), quote)
     }
 
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()> {

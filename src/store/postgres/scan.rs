@@ -240,6 +240,22 @@ impl StoreScan for PostgresTransaction<'_> {
         row.ok_or_else(|| missing("flip", key.0))
     }
 
+    // Pins.
+
+    fn pin_keys(&self, session: SessionKey) -> StoreResult<Vec<PinKey>> {
+        let sql = "SELECT key FROM pins WHERE session = $1 ORDER BY tick, key";
+        self.keys(sql, session.0, PinKey)
+    }
+
+    fn pin_and_digest(&self, key: PinKey) -> StoreResult<(PinRow, [u8; 32])> {
+        let session = session_of(key.0);
+        let sql = format!("SELECT {PIN_COLUMNS} FROM pins WHERE session = $1 AND key = $2");
+        let row = self.first(session, &sql, &[&session, &key.0], |row| {
+            with_digest(row, pin_row)
+        })?;
+        row.ok_or_else(|| missing("pin", key.0))
+    }
+
     // Blocks.
 
     fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>> {

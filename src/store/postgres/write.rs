@@ -287,10 +287,10 @@ impl StoreWrite for PostgresTransaction<'_> {
     fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
         self.run(
             session.0,
-            "INSERT INTO session_flags (session, pinned_at, redacts) VALUES ($1, $2, $3)
-             ON CONFLICT (session) DO UPDATE SET pinned_at = excluded.pinned_at,
+            "INSERT INTO session_flags (session, protected_at, redacts) VALUES ($1, $2, $3)
+             ON CONFLICT (session) DO UPDATE SET protected_at = excluded.protected_at,
                  redacts = excluded.redacts",
-            &[&session.0, &flags.pinned_at, &flags.redacts],
+            &[&session.0, &flags.protected_at, &flags.redacts],
         )?;
         Ok(())
     }
@@ -502,6 +502,17 @@ impl StoreWrite for PostgresTransaction<'_> {
         let mut values = flip_values(&session, row, &digest)?;
         values.push(BoundValue::Integer(Some(key)));
         self.insert(session.0, "flips", &format!("{FLIP_COLUMNS}, key"), &values)
+    }
+
+    // Pins.
+
+    fn insert_pin(&mut self, session: SessionKey, row: &PinRow) -> StoreResult<()> {
+        let digest = digest::pin(row);
+        self.write_audit(session, &AuditEntry::new(AuditKind::Pin, digest))?;
+        let key = self.next_key("pins", session.0)?;
+        let mut values = pin_values(&session, row, &digest)?;
+        values.push(BoundValue::Integer(Some(key)));
+        self.insert(session.0, "pins", &format!("{PIN_COLUMNS}, key"), &values)
     }
 
     fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()> {

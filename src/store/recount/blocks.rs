@@ -6,7 +6,9 @@ use super::{RecountState, StoreRecount, count};
 use crate::model::Role;
 use crate::store::append::size_through;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::{BlockKey, BlockKind, BlockMessage, BlockRow, Disposition, LoopKey, Turns};
+use crate::store::{
+    BlockKey, BlockKind, BlockMessage, BlockRow, LoopKey, Section, Turns, added_loops, quote_body,
+};
 use crate::tokens::TokenCounter;
 
 /// Counts the next block; returns whether there was one.
@@ -41,7 +43,10 @@ fn count_messages(
         let Some(body) = &mut message.body else {
             continue;
         };
-        body.tokens = count(body.clone(), counter)?;
+        body.tokens = match message.quotes.zip(message.replaces) {
+            Some(place) => quote_body(&*write, counter, block.loop_key, place)?.tokens,
+            None => count(body.clone(), counter)?,
+        };
         counts.push((ordinal, body.tokens));
     }
     write.put_block_message_tokens(block.key, &counts)?;
@@ -78,7 +83,7 @@ impl<'a> CoveredOriginals<'a> {
         let layout = &self.block.layout;
         let mut shown = self.tokens_of(layout.first)? + self.tokens_of(layout.recent)?;
         for message in messages {
-            if let Some(seq) = message.replaces {
+            if let (Section::Recent, Some(seq)) = (message.section, message.replaces) {
                 let original = scan(self.reader, self.block.loop_key, seq..seq.saturating_add(1))?;
                 shown = shown.saturating_sub(original);
             }
@@ -99,13 +104,9 @@ impl<'a> CoveredOriginals<'a> {
             Some(key) => self.reader.block_by_key(key)?.tokens_covered,
             None => 0,
         };
-        for row in self.reader.coverage(self.block.key)? {
-            let other =
-                row.disposition == Disposition::RolledUp && row.loop_key != self.block.loop_key;
-            if let (true, Some((_, seq)), Some((_, turn))) = (other, row.seqs, row.turns) {
-                let end = seq.saturating_add(1);
-                tokens += tokens_to(self.reader, row.loop_key, turn.saturating_add(1), end)?;
-            }
+        for (key, seq, turn) in added_loops(self.reader, self.block)? {
+            let end = seq.saturating_add(1);
+            tokens += tokens_to(self.reader, key, turn.saturating_add(1), end)?;
         }
         Ok(tokens)
     }

@@ -113,10 +113,20 @@ pub enum Section {
 pub struct BlockMessage {
     /// Where it stands.
     pub section: Section,
-    /// The original that it replaces.
+    /// The original that it replaces or quotes.
     pub replaces: Option<u32>,
+    /// The loop of the pinned message that it quotes. Its `body` has the size of the quote and the digest
+    /// of the original; what it says is read from there ([`shown_message`](crate::store::shown_message)).
+    pub quotes: Option<LoopKey>,
     /// What it says; `None`: the original is dropped.
     pub body: Option<StoredMessage>,
+}
+
+impl BlockMessage {
+    /// Returns the pinned message that it quotes, by loop and sequence.
+    pub fn quoted(&self) -> Option<(LoopKey, u32)> {
+        self.quotes.zip(self.replaces)
+    }
 }
 
 /// What happened to a message or a turn that a block covers.
@@ -174,6 +184,16 @@ pub struct CoverageRow {
     pub turns: Option<(u32, u32)>,
     /// What happened.
     pub disposition: Disposition,
+}
+
+impl CoverageRow {
+    /// Whether a further row covers what follows in the same loop, in the same way.
+    pub(crate) fn goes_on_with(&self, next: &Self) -> bool {
+        let follows = |(one, other): ((u32, u32), (u32, u32))| one.1.saturating_add(1) == other.0;
+        self.loop_key == next.loop_key
+            && self.disposition == next.disposition
+            && self.seqs.zip(next.seqs).is_some_and(follows)
+    }
 }
 
 /// A block with what belongs to it, as a run writes it.

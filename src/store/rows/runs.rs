@@ -54,7 +54,7 @@ impl Outcome {
     }
 }
 
-/// Where a run or a flip was made: a loop, and how many complete turns it had.
+/// Where a run, a flip or a pin was made: a loop, and how many complete turns it had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The leaf.
@@ -146,6 +146,23 @@ pub struct FlipRow {
     pub at: String,
     /// Why.
     pub reason: Option<String>,
+}
+
+/// A row of `pins`: a message is pinned, or no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinRow {
+    /// The loop of the message.
+    pub loop_key: LoopKey,
+    /// Its sequence.
+    pub seq: u32,
+    /// Whether it is pinned afterwards.
+    pub pinned: bool,
+    /// Where it was made.
+    pub point: Point,
+    /// When.
+    pub tick: Tick,
+    /// ISO-8601 text.
+    pub at: String,
 }
 
 /// A row of `heads`: where all chains of the database ended at a moment.

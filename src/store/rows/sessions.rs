@@ -58,7 +58,7 @@ impl From<&SessionRow> for SessionActivity {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFlags {
     /// Since when prune leaves it alone, as ISO-8601 text; `None`: it does not.
-    pub pinned_at: Option<String>,
+    pub protected_at: Option<String>,
     /// Whether what is imported into it is redacted first.
     pub redacts: bool,
 }

@@ -490,6 +490,13 @@ impl StoreRead for SqliteReader<'_> {
         )
     }
 
+    // Pins.
+
+    fn pins(&self, session: SessionKey) -> StoreResult<Vec<PinRow>> {
+        let sql = format!("SELECT {PIN_COLUMNS} FROM pins WHERE session = ?1 ORDER BY tick, key");
+        self.all(&sql, [session.0], |row| pin_row(row))
+    }
+
     // Blocks.
 
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
@@ -519,7 +526,7 @@ impl StoreRead for SqliteReader<'_> {
     fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
         let mut messages = Vec::new();
         self.in_order(
-            "SELECT section, replaces, role, tokens, bytes, body_block, salt, digest, head, body
+            "SELECT section, replaces, quotes, role, tokens, bytes, body_block, salt, digest, head, body
              FROM block_messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             [packed(block.0, 0), packed(block.0, u32::MAX)],
             &mut |row| {

@@ -411,6 +411,14 @@ impl StoreWrite for SqliteReader<'_> {
         self.insert("flips", FLIP_COLUMNS, flip_values(&session, row, &digest)?)
     }
 
+    // Pins.
+
+    fn insert_pin(&mut self, session: SessionKey, row: &PinRow) -> StoreResult<()> {
+        let digest = digest::pin(row);
+        self.write_audit(session, &AuditEntry::new(AuditKind::Pin, digest))?;
+        self.insert("pins", PIN_COLUMNS, pin_values(&session, row, &digest)?)
+    }
+
     fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()> {
         self.run(
             "INSERT INTO heads (sha256, taken_at, content) VALUES (?1, ?2, ?3)",

@@ -110,7 +110,7 @@ fn a_redaction_tells_of_a_file_that_still_holds_the_secret() {
 fn a_file_goes_when_all_its_sessions_are_pruned() {
     on_each_backend(|stage, store| {
         let ids = import(stage, store);
-        set_pinned(store, &ids[2], true).unwrap();
+        set_protected(store, &ids[2], true).unwrap();
         let request = PruneRequest {
             keep_last: Some(0),
             ..PruneRequest::default()
@@ -127,7 +127,7 @@ fn a_file_goes_when_all_its_sessions_are_pruned() {
         assert_eq!(report.files, told.files);
         assert_eq!((report.pruned.len(), report.files[0].goes), (2, false));
         assert_eq!(report.files[0].sessions, ids[2..]);
-        set_pinned(store, &ids[2], false).unwrap();
+        set_protected(store, &ids[2], false).unwrap();
         assert_eq!(prune(store, &request).unwrap().sources, 1);
         assert!(loopstore::admin::inspect::verify(store).unwrap().ok);
     });

@@ -1,6 +1,6 @@
 //! Which sessions go and which stay.
 
-use loopstore::admin::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_pinned};
+use loopstore::admin::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_protected};
 use loopstore::extend::{self as store, lease};
 use loopstore::*;
 
@@ -116,7 +116,7 @@ fn the_newest_stay_and_other_agents_are_not_counted() {
 #[test]
 fn pinned_and_driven_sessions_stay() {
     let (_stage, store) = stage();
-    set_pinned(&store, &session("oldest"), true).unwrap();
+    set_protected(&store, &session("oldest"), true).unwrap();
     let now = Time::now().millis().unwrap();
     let _held = store::write(&store, |write| {
         let owner = write.session(&session("older"))?.unwrap();
@@ -131,10 +131,13 @@ fn pinned_and_driven_sessions_stay() {
         .iter()
         .map(|one| (one.session_id.as_str(), one.why))
         .collect();
-    assert_eq!(why, [("oldest", KeptWhy::Pinned), ("older", KeptWhy::Open)]);
-    set_pinned(&store, &session("oldest"), false).unwrap();
+    assert_eq!(
+        why,
+        [("oldest", KeptWhy::Protected), ("older", KeptWhy::Open)]
+    );
+    set_protected(&store, &session("oldest"), false).unwrap();
     assert_eq!(gone(&prune(&store, &aged(30)).unwrap()), ["oldest"]);
-    assert!(set_pinned(&store, &session("nobody"), true).is_err());
+    assert!(set_protected(&store, &session("nobody"), true).is_err());
 }
 
 #[test]

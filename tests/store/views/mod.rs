@@ -9,7 +9,7 @@ mod stage;
 use stage::Stage;
 
 /// The columns that are promised, in their order. New ones may only come after them.
-const CONTRACT: [(&str, &str); 15] = [
+const CONTRACT: [(&str, &str); 16] = [
     (
         "v_sessions",
         "session_id agent_id title created_at last_active_at current_loop_id loops turns messages
@@ -56,6 +56,10 @@ const CONTRACT: [(&str, &str); 15] = [
         "v_coverage",
         "session_id block_loop_id generation loop_id from_seq to_seq from_turn to_turn
          disposition",
+    ),
+    (
+        "v_pins",
+        "session_id loop_id turn seq pinned author created_at is_last from_loop_id from_turns",
     ),
     (
         "v_context",

@@ -364,6 +364,7 @@ impl BlockOf {
         self.0.messages.push(BlockMessage {
             section,
             replaces,
+            quotes: None,
             body: text.map(stored),
         });
         self

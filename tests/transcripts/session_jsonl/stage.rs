@@ -41,6 +41,7 @@ pub fn rows(store: &SqliteStore) -> Vec<String> {
         "messages",
         "runs",
         "flips",
+        "pins",
         "blocks",
         "block_messages",
         "coverage",

@@ -207,8 +207,8 @@ fn shown(
 fn summary(read: &dyn StoreRead, block: &BlockCore) -> StoreResult<Pane> {
     let mut shown = Vec::new();
     for message in read.block_messages(block.key)? {
-        if let (Section::Compacted, Some(body)) = (message.section, message.body) {
-            shown.push(store::decode(read, body)?);
+        if message.section == Section::Compacted {
+            shown.extend(store::shown_message(read, block.loop_key, message)?);
         }
     }
     Ok(pane(shown.iter()))
@@ -219,7 +219,9 @@ fn cut(read: &dyn StoreRead, block: &BlockCore, messages: &[MessageRow]) -> Stor
     let own = read.block_messages(block.key)?;
     let mut shown = Vec::new();
     for row in messages.iter().filter(|row| is_shown(row)) {
-        let other = own.iter().find(|own| own.replaces == Some(row.seq));
+        let other = own
+            .iter()
+            .find(|own| own.section == Section::Recent && own.replaces == Some(row.seq));
         let body = match other {
             Some(other) => other.body.clone(),
             None => Some(row.body.clone()),

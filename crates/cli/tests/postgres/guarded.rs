@@ -55,6 +55,8 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
         "UPDATE runs SET outcome = 'failed'",
         "DELETE FROM runs",
         "UPDATE flips SET kind = 'redo'",
+        "UPDATE pins SET kind = 'unpin'",
+        "DELETE FROM pins",
         "DELETE FROM flips",
         "UPDATE blocks SET through = 0",
         "DELETE FROM blocks",

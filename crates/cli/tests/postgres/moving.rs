@@ -348,11 +348,11 @@ fn what_is_there_already_is_compared_without_a_write() {
         let key = write.session(&id)?.unwrap().key;
         let bytes = &mut std::io::Cursor::new(b"the transcript".repeat(200_000));
         source::keep(write, bytes, "openai-chat", "/a/b.jsonl", &[key]).unwrap();
-        let pinned_at = Some("2026-01-01T00:00:00Z".to_owned());
+        let protected_at = Some("2026-01-01T00:00:00Z".to_owned());
         write.put_flags(
             key,
             &SessionFlags {
-                pinned_at,
+                protected_at,
                 redacts: false,
             },
         )
@@ -364,7 +364,7 @@ fn what_is_there_already_is_compared_without_a_write() {
     assert_eq!((report.same, report.copied), (3, 0));
     store::read(&reading, |read| {
         let key = read.session(&id)?.unwrap().key;
-        assert!(read.flags(key)?.pinned_at.is_some());
+        assert!(read.flags(key)?.protected_at.is_some());
         assert_eq!(read.sources(key)?[0].path, "/a/b.jsonl");
         Ok(())
     })

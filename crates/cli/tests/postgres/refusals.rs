@@ -200,7 +200,7 @@ fn a_database_of_an_older_format_is_brought_up_to_date() {
     let only_reads = run("sessions");
     let says = String::from_utf8_lossy(&only_reads.stderr);
     assert!(says.contains("older loopstore (format 1, now 2)"), "{says}");
-    for line in ["pin s", "unpin s", "sessions"] {
+    for line in ["protect s", "protect s --off", "sessions"] {
         let output = run(line);
         assert!(output.status.success(), "{line}: {output:?}");
     }

@@ -4,7 +4,7 @@ use loopstore::extend::sqlite::QueryLimits;
 use loopstore::*;
 
 /// The views, and what of them differs from run to run.
-const VIEWS: [(&str, &[&str]); 15] = [
+const VIEWS: [(&str, &[&str]); 16] = [
     ("v_sessions", &["created_at", "last_active_at"]),
     ("v_loops", &["started_at", "ended_at"]),
     ("v_turns", &[]),
@@ -18,6 +18,7 @@ const VIEWS: [(&str, &[&str]); 15] = [
     ("v_compaction_events", &["run_id", "at", "payload"]),
     ("v_compaction_blocks", &["run_id", "created_at"]),
     ("v_coverage", &[]),
+    ("v_pins", &["created_at"]),
     ("v_context", &[]),
     ("v_usage", &[]),
     ("v_session_tree", &[]),

@@ -89,7 +89,7 @@ const fn table(name: &'static str, key: &'static str, of_session: &'static str) 
 }
 
 /// The tables with rows of sessions, those that others refer to last.
-pub(super) const TABLES: [ContentTable; 22] = [
+pub(super) const TABLES: [ContentTable; 23] = [
     table(
         "manifests",
         "key",
@@ -121,6 +121,7 @@ pub(super) const TABLES: [ContentTable; 22] = [
         "SELECT b.key FROM loops l JOIN blocks b ON b.loop = l.key WHERE l.session = ?1",
     ),
     table("flips", "key", "SELECT key FROM flips WHERE session = ?1"),
+    table("pins", "key", "SELECT key FROM pins WHERE session = ?1"),
     table("runs", "key", "SELECT key FROM runs WHERE session = ?1"),
     table("packs", "id", of_loops!("packs", "id")),
     table("packed_heads", "id", of_loops!("packed_heads", "id")),
@@ -162,7 +163,7 @@ const OTHERS: [&str; 12] = [
 ];
 
 /// Every column of text or bytes, and what it holds.
-pub(super) const COLUMNS: [(&str, &str, Holds); 114] = [
+pub(super) const COLUMNS: [(&str, &str, Holds); 117] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
     ("sessions", "session_id", ID),
@@ -225,6 +226,9 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 114] = [
     ("flips", "at", Word),
     ("flips", "reason", TEXT),
     ("flips", "digest", Digest),
+    ("pins", "kind", Word),
+    ("pins", "at", Word),
+    ("pins", "digest", Digest),
     ("blocks", "kind", Word),
     ("blocks", "strategy", TEXT),
     ("blocks", "shaping", JSON),
@@ -270,7 +274,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 114] = [
     ("notes", "note", META),
     ("redactions", "salt", Digest),
     ("redactions", "digest", Digest),
-    ("session_flags", "pinned_at", Word),
+    ("session_flags", "protected_at", Word),
     ("index_pages", "", Word),
     ("indexed_loops", "", Word),
     ("indexed_sessions", "", Word),

@@ -19,7 +19,7 @@ use crate::store::packs::Pack;
 use crate::store::removal::*;
 use crate::store::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
 use crate::store::{
-    BlockRow, LoopKey, SessionFlags, SessionKey, SourceKey, StoreRead, StoredMessage,
+    BlockKey, BlockRow, LoopKey, SessionFlags, SessionKey, SourceKey, StoreRead, StoredMessage,
 };
 use content::{ContentTable, TABLES, place_of};
 pub use scrub::Scrubbed;
@@ -47,7 +47,7 @@ fn damaged(what: &str, key: i64) -> StoreError {
 impl SqliteReader<'_> {
     pub(super) fn read_flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
         let flags = self.first(
-            "SELECT pinned_at, redacts FROM session_flags WHERE session = ?1",
+            "SELECT protected_at, redacts FROM session_flags WHERE session = ?1",
             [session.0],
             |row| session_flags(row),
         )?;
@@ -56,10 +56,10 @@ impl SqliteReader<'_> {
 
     pub(super) fn write_flags(&self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
         self.run(
-            "INSERT INTO session_flags (session, pinned_at, redacts) VALUES (?1, ?2, ?3)
-             ON CONFLICT (session) DO UPDATE SET pinned_at = excluded.pinned_at,
+            "INSERT INTO session_flags (session, protected_at, redacts) VALUES (?1, ?2, ?3)
+             ON CONFLICT (session) DO UPDATE SET protected_at = excluded.protected_at,
                  redacts = excluded.redacts",
-            params![session.0, flags.pinned_at, flags.redacts],
+            params![session.0, flags.protected_at, flags.redacts],
         )?;
         Ok(())
     }
@@ -317,6 +317,15 @@ impl StoreRemove for SqliteReader<'_> {
         let sql = "DELETE FROM blob_refs WHERE owner = ?1 AND blob = ?2";
         self.run(sql, [shower_of(owner), blob])?;
         self.remove_unshown(blob).map(drop)
+    }
+
+    fn resize_quote(
+        &mut self,
+        block: BlockKey,
+        ordinal: u32,
+        quote: &StoredMessage,
+    ) -> StoreResult<()> {
+        self.update_message("block_messages", packed(block.0, ordinal), quote)
     }
 
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()> {

@@ -73,6 +73,7 @@ impl Mender<'_> {
                      (SELECT key FROM loops i WHERE i.session = l.session)), 0),
                  coalesce((SELECT max(tick) FROM runs r WHERE r.session = l.session), 0),
                  coalesce((SELECT max(tick) FROM flips f WHERE f.session = l.session), 0),
+                 coalesce((SELECT max(tick) FROM pins p WHERE p.session = l.session), 0),
                  coalesce((SELECT max(tick) FROM manifests m WHERE m.session = l.session), 0)
              ) AS tick
              FROM loops l WHERE session NOT IN (SELECT key FROM sessions) GROUP BY session";
@@ -158,6 +159,7 @@ impl Mender<'_> {
             Removable::Loop(LoopKey(key)) => ("DELETE FROM loops WHERE key = ?1", key),
             Removable::Run(RunKey(key)) => ("DELETE FROM runs WHERE key = ?1", key),
             Removable::Flip(FlipKey(key)) => ("DELETE FROM flips WHERE key = ?1", key),
+            Removable::Pin(PinKey(key)) => ("DELETE FROM pins WHERE key = ?1", key),
             Removable::Manifest(ManifestKey(key)) => ("DELETE FROM manifests WHERE key = ?1", key),
             Removable::Source(SourceKey(key)) => ("DELETE FROM sources WHERE key = ?1", key),
             Removable::Blob(key) => ("DELETE FROM blobs WHERE key = ?1", key),
@@ -313,6 +315,7 @@ pub(crate) enum Removable {
     Loop(LoopKey),
     Run(RunKey),
     Flip(FlipKey),
+    Pin(PinKey),
     Manifest(ManifestKey),
     Source(SourceKey),
     Blob(i64),

@@ -43,8 +43,10 @@ const LINES: &[(&str, &str)] = &[
     ("demo", "demo"),
     ("archive", "archive --all"),
     ("unarchive", "unarchive work"),
+    ("pin", "pin work ask:0"),
     ("pin", "pin work"),
-    ("unpin", "unpin work"),
+    ("unpin", "unpin work ask:0"),
+    ("protect", "protect work"),
     ("redact", "redact work --yes"),
     ("receipts", "receipts"),
     ("prune", "prune --keep-last 100 --dry-run"),
@@ -290,6 +292,7 @@ fn every_view_opens_in_the_plain_shell() {
     let stage = Stage::new();
     stage.say("compact work --max-tokens 9000");
     stage.say("context work --record");
+    stage.say("pin work ask:0");
     let database = stage.path("loopstore.db");
     let views = asked(
         &database,
@@ -297,7 +300,7 @@ fn every_view_opens_in_the_plain_shell() {
     );
     let names = views.iter().map(|row| row["name"].as_str().unwrap());
     let names: Vec<&str> = names.filter(|name| name.starts_with("v_")).collect();
-    assert_eq!(names.len(), 15);
+    assert_eq!(names.len(), 16);
     for view in names {
         let rows = asked(&database, &format!("SELECT * FROM {view}"));
         // No answer here names what a provider counted, and nothing was removed.

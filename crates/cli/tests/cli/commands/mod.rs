@@ -18,6 +18,7 @@ mod heads;
 mod listing;
 mod measuring;
 mod overlays;
+mod pinning;
 mod provider;
 mod reading;
 mod recalling;

@@ -89,16 +89,16 @@ fn redact_and_erase_tell_what_they_did() {
 }
 
 #[test]
-fn pins_hold_and_a_dry_run_changes_nothing() {
+fn a_protected_session_stays_and_a_dry_run_changes_nothing() {
     let stage = stage();
-    assert!(json(&stage, &["pin", "other"])["pinned_at"].is_string());
+    assert!(json(&stage, &["protect", "other"])["protected_at"].is_string());
     let all = ["prune", "--keep-last", "0"];
     let told = json(&stage, &[&all[..], &["--dry-run"]].concat());
     assert_eq!(told["dry_run"], true);
     assert_eq!(told["kept"][0]["session_id"], "session-with-it", "{told}");
     assert_eq!(told["kept"][0]["why"], "open");
-    assert_eq!(told["kept"][1]["why"], "pinned");
-    assert!(json(&stage, &["unpin", "other"])["pinned_at"].is_null());
+    assert_eq!(told["kept"][1]["why"], "protected");
+    assert!(json(&stage, &["protect", "other", "--off"])["protected_at"].is_null());
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn cases() -> Vec<Case> {
         Case {
             name: "migrate",
             before: Some(old),
-            args: |_| words("pin s"),
+            args: |_| words("protect s"),
             ..Case::PLAIN
         },
         Case {

@@ -160,6 +160,8 @@ impl Tenants {
         history.append(1, vec![user(word, 9)]);
         assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
         assert!(history.flip(0, false) && history.flip(0, true));
+        let of = PinRef::turn("loop-0", 1);
+        pin(&store, &history.session, &PinRequest { of, leaf: None }).unwrap();
         let row = history.row(1);
         store::write(&store, |write| {
             let _held = lease::acquire(write, row.key, word, 600_000, 0)?;
@@ -167,7 +169,7 @@ impl Tenants {
             write.insert_append_key(row.session, &append_key(row.key, "key"))?;
             write.insert_note(row.key, &Note::Event(format!("\"{word}\"")))?;
             let flags = SessionFlags {
-                pinned_at: Some("2026-01-01T00:00:00Z".into()),
+                protected_at: Some("2026-01-01T00:00:00Z".into()),
                 ..write.flags(row.session)?
             };
             write.put_flags(row.session, &flags)

@@ -30,6 +30,7 @@ pub struct Rows {
     messages: Vec<BlockMessage>,
     coverage: Vec<CoverageRow>,
     flip: FlipRow,
+    pin: PinRow,
     manifest: ManifestRow,
     source: SourceRow,
     lease: LeaseRow,
@@ -56,6 +57,7 @@ pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
                 messages: scan.block_messages(k.block)?,
                 coverage: scan.coverage(k.block)?,
                 flip: scan.flips(k.run)?[0].clone(),
+                pin: scan.pins(k.session)?[0].clone(),
                 manifest: scan.manifest_and_digest(k.manifest)?.0,
                 source: scan.source_row(k.source)?,
                 lease: scan.lease(k.busy)?.unwrap(),
@@ -127,6 +129,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
             blobs: Vec::new(),
         });
         |w, k, r| w.insert_flip(k.session, &r.flip);
+        |w, k, r| w.insert_pin(k.session, &r.pin);
         |w, _k, r| w.insert_manifest(&ManifestRow { manifest_id: "mine".into(), ..r.manifest.clone() });
         |w, k, _r| w.insert_import(k.session, &ImportRow { format: "x".into(), path: String::new(), file_name: "x".into(), record_key: None });
         |w, k, _r| w.index(k.loop_key, 0..1, &[IndexEntry { seq: 0, words: "mine".into(), tools: Vec::new() }]);

@@ -1,0 +1,228 @@
+//! What a compaction keeps word for word: pinned messages, in the window as they are, elsewhere quoted.
+
+use std::collections::BTreeSet;
+
+use super::candidate::PlacedBlock;
+use super::planner::{Attempt, Planner};
+use crate::compaction::{Draft, Recent, StrategyError, Summary};
+use crate::model::Size;
+use crate::overlay::{BlockSpec, CompactedAs, PinnedMessage, quotes_of, rolled_up};
+use crate::store::active_blocks::{View, chain};
+use crate::store::append::size_through;
+use crate::store::{
+    self, BlockCore, BlockKey, BlockKind, BlockRow, CoverageRow, Disposition, LoopKey, Section,
+    StoreRead, StoreResult, quote_body,
+};
+
+impl Planner<'_> {
+    /// Returns what quotes of all that is pinned have.
+    pub(super) fn quotes_size(&self) -> StoreResult<Size> {
+        let leaf = self.snapshot.leaf;
+        store::read(self.store, |read| {
+            let mut size = Size::default();
+            for pin in &self.snapshot.pins.messages {
+                let body = quote_body(read, self.store.counter(), leaf, pin.place())?;
+                size.add(Size {
+                    tokens: body.tokens,
+                    bytes: body.bytes,
+                    messages: 1,
+                });
+            }
+            Ok(size)
+        })
+    }
+}
+
+impl Attempt<'_> {
+    /// Counts the quotes of some of the pinned messages on a loop.
+    pub(super) fn quote_tokens(
+        &self,
+        own: LoopKey,
+        is_quoted: &dyn Fn(&PinnedMessage) -> bool,
+    ) -> StoreResult<u64> {
+        let pins = &self.snapshot.pins.messages;
+        if pins.is_empty() {
+            return Ok(0);
+        }
+        let counter = self.planner.store.counter();
+        store::read(self.planner.store, |read| {
+            let quoted = pins.iter().filter(|pin| is_quoted(pin));
+            let tokens = quoted.map(|pin| Ok(quote_body(read, counter, own, pin.place())?.tokens));
+            tokens.sum()
+        })
+    }
+
+    /// Shows the pinned messages of the turns kept at the end as they are.
+    pub(super) fn with_pinned(&self, depth: usize, mut recent: Recent) -> Recent {
+        let own = self.snapshot.chain.links[depth].row.key;
+        let pins = &self.snapshot.pins.messages;
+        let is_pinned = |seq: u32| pins.iter().any(|pin| pin.place() == (own, seq));
+        recent.replaced.retain(|(seq, _)| !is_pinned(*seq));
+        recent
+    }
+
+    /// Writes anew, with the texts that they have, the active blocks that the plan leaves alone but that do
+    /// not keep what is pinned now.
+    pub(super) fn renew_quotes(&self, blocks: &mut Vec<PlacedBlock>) -> Result<(), StrategyError> {
+        if !self.snapshot.pins.any {
+            return Ok(());
+        }
+        let is_rollup = |placed: &&PlacedBlock| placed.block.row.kind == BlockKind::Rollup;
+        let hidden = blocks.iter().filter(is_rollup).map(|placed| placed.depth);
+        let first = hidden.max().map_or(0, |anchor| anchor + 1);
+        let links = self.snapshot.chain.links.iter().enumerate();
+        for (depth, link) in links.skip(first) {
+            if blocks.iter().any(|placed| placed.depth == depth) {
+                continue;
+            }
+            let is_here = |(key, _): &&(LoopKey, Option<BlockKey>)| *key == link.row.key;
+            let active = self.snapshot.active_blocks.iter().find(is_here);
+            if let Some(key) = active.and_then(|(_, block)| *block)
+                && let Some(spec) = self.renewed(depth, key)?
+            {
+                blocks.push(self.place(depth, spec)?);
+            }
+        }
+        blocks.sort_by_key(|placed| placed.depth);
+        Ok(())
+    }
+
+    /// Returns a block that shows what this one does, with the quotes of now; `None` if it has those.
+    fn renewed(&self, depth: usize, key: BlockKey) -> StoreResult<Option<BlockSpec>> {
+        let (row, messages, coverage, quotes) = store::read(self.planner.store, |read| {
+            let messages = read.block_messages(key)?;
+            let quotes = quotes_of(read, &messages)?;
+            Ok((
+                read.block_by_key(key)?,
+                messages,
+                read.coverage(key)?,
+                quotes,
+            ))
+        })?;
+        let (own, is_rollup) = (row.loop_key, row.kind == BlockKind::Rollup);
+        let pins = self.snapshot.pins.messages.iter();
+        let wanted = pins.filter(|pin| pin.is_hidden(own, row.layout.compacted, is_rollup));
+        let is_cut = |pin: &PinnedMessage| {
+            let is_here = |message: &store::BlockMessage| {
+                message.section == Section::Recent && message.replaces == Some(pin.seq)
+            };
+            pin.loop_key == own && messages.iter().any(is_here)
+        };
+        let keeps_recent = !self.snapshot.pins.messages.iter().any(is_cut);
+        if keeps_recent && wanted.eq(quotes.iter()) {
+            return Ok(None);
+        }
+        let mut draft = Draft {
+            first: row.layout.first,
+            ..Draft::default()
+        };
+        let mut summary = Summary {
+            turns: summarised(own, &coverage),
+            ..Summary::default()
+        };
+        let mut replaced = Vec::new();
+        store::read(self.planner.store, |read| {
+            for message in messages.into_iter().filter(|one| one.quotes.is_none()) {
+                let (section, seq) = (message.section, message.replaces);
+                let shown = store::shown_message(read, own, message)?;
+                match (section, seq) {
+                    (Section::Recent, Some(seq)) => replaced.push((seq, shown)),
+                    _ => summary.messages.extend(shown),
+                }
+            }
+            Ok(())
+        })?;
+        draft.compacted = row.layout.compacted.map(|turns| (turns, summary));
+        let recent = row.layout.recent.map(|turns| Recent { turns, replaced });
+        draft.recent = recent.map(|recent| self.with_pinned(depth, recent));
+        self.renewed_spec(&row, draft, &coverage).map(Some)
+    }
+
+    fn renewed_spec(
+        &self,
+        row: &BlockRow,
+        draft: Draft,
+        coverage: &[CoverageRow],
+    ) -> StoreResult<BlockSpec> {
+        let kind = match (row.kind, row.loop_key == self.snapshot.leaf) {
+            (BlockKind::Rollup, _) => BlockKind::Rollup,
+            (_, true) => BlockKind::Current,
+            (_, false) => BlockKind::Earlier,
+        };
+        let mut spec = self.spec(kind, draft);
+        spec.strategy.clone_from(&row.strategy);
+        spec.shaping.clone_from(&row.shaping);
+        let is_rolled_up = |one: &CoverageRow| {
+            one.loop_key == row.loop_key && one.disposition == Disposition::RolledUp
+        };
+        if coverage.iter().any(is_rolled_up) {
+            spec.compacted_as = CompactedAs::RolledUp;
+        }
+        if kind == BlockKind::Rollup {
+            spec.extends = Some(row.key);
+            let own = store::read(self.planner.store, |read| {
+                size_through(read, row.loop_key, row.layout.end())
+            })?;
+            spec.tokens_before = row.tokens_covered.saturating_sub(own.tokens);
+            self.cover_anew(row.loop_key, row, &mut spec)?;
+        }
+        Ok(spec)
+    }
+
+    /// Covers once more the loops that the rollup `before` covers otherwise: what is quoted of them is not
+    /// what it quoted.
+    pub(super) fn cover_anew(
+        &self,
+        anchor: LoopKey,
+        before: &BlockCore,
+        spec: &mut BlockSpec,
+    ) -> StoreResult<()> {
+        if !self.snapshot.pins.any {
+            return Ok(());
+        }
+        let covered: BTreeSet<LoopKey> = spec.rolled_up.iter().map(|row| row.loop_key).collect();
+        let is_above = |pin: &&PinnedMessage| pin.loop_key < anchor;
+        let pins = self.snapshot.pins.messages.iter();
+        let now: BTreeSet<PinnedMessage> = pins.filter(is_above).copied().collect();
+        store::read(self.planner.store, |read| {
+            let quotes = quotes_of(read, &read.block_messages(before.key)?)?;
+            let then: BTreeSet<PinnedMessage> = quotes.iter().filter(is_above).copied().collect();
+            let changed = now.symmetric_difference(&then).map(|pin| pin.loop_key);
+            let changed: BTreeSet<LoopKey> = changed.filter(|key| !covered.contains(key)).collect();
+            if !changed.is_empty() {
+                self.cover(read, &changed, spec)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn cover(
+        &self,
+        read: &dyn StoreRead,
+        loops: &BTreeSet<LoopKey>,
+        spec: &mut BlockSpec,
+    ) -> StoreResult<()> {
+        let raw = View {
+            raw: true,
+            ..View::default()
+        };
+        for link in chain(read, self.snapshot.leaf, raw)? {
+            if loops.contains(&link.row.key) {
+                spec.rolled_up.push(rolled_up(read, &link)?);
+            }
+        }
+        spec.rolled_up.sort_by_key(|row| row.loop_key);
+        Ok(())
+    }
+}
+
+/// Returns the turns of a block's own loop that its summary holds something of.
+fn summarised(own: LoopKey, coverage: &[CoverageRow]) -> BTreeSet<u32> {
+    let is_summarised =
+        |row: &&CoverageRow| row.loop_key == own && row.disposition == Disposition::Summarised;
+    let turns = coverage.iter().filter(is_summarised);
+    turns
+        .filter_map(|row| row.turns)
+        .flat_map(|(first, last)| first..=last)
+        .collect()
+}
