@@ -168,7 +168,7 @@ impl Work {
                 .failure
                 .iter_mut()
                 .for_each(|failure| each(&mut failure.0));
-            attempt.passed.iter_mut().for_each(|place| each(place));
+            attempt.passed.iter_mut().for_each(&mut *each);
         }
         self.open.iter_mut().for_each(|open| each(&mut open.place));
     }

@@ -68,26 +68,19 @@ impl Gatherer {
         }
         if self.stated > MOST_STATED {
             let mut excess = self.stated - MOST_STATED / 2;
-            self.record.statements.retain(|statement| {
-                let goes = excess > 0 && !statement.is_prompt() && statement.has_calls;
-                excess -= if goes {
-                    statement.text.len().min(excess)
-                } else {
-                    0
-                };
-                !goes
-            });
-            // Prompts and reports alone may be as many.
-            let mut excess = excess;
-            self.record.statements.retain(|statement| {
-                let goes = excess > 0;
-                excess -= if goes {
-                    statement.text.len().min(excess)
-                } else {
-                    0
-                };
-                !goes
-            });
+            // First what only says what comes next; prompts and reports alone may be too many, too.
+            for only_announced in [true, false] {
+                self.record.statements.retain(|statement| {
+                    let may_go = !only_announced || (statement.has_calls && !statement.is_prompt());
+                    let goes = excess > 0 && may_go;
+                    excess -= if goes {
+                        statement.text.len().min(excess)
+                    } else {
+                        0
+                    };
+                    !goes
+                });
+            }
             self.stated = MOST_STATED / 2;
         }
     }

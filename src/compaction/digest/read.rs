@@ -54,13 +54,13 @@ pub(super) fn document(text: &str) -> Option<Vec<Section>> {
         }
         match heading {
             Some(Heading::Task) => {
-                sections.extend(said(line, Speaker::Human, &mut day).map(Section::Said))
+                sections.extend(said(line, Speaker::Human, &mut day).map(Section::Said));
             }
             Some(Heading::Said) => {
-                sections.extend(said(line, Speaker::Agent, &mut day).map(Section::Said))
+                sections.extend(said(line, Speaker::Agent, &mut day).map(Section::Said));
             }
             Some(Heading::Instructions) => {
-                sections.extend(instruction(line).map(Section::Instruction))
+                sections.extend(instruction(line).map(Section::Instruction));
             }
             Some(Heading::Carried) => match line.strip_prefix(">") {
                 Some(quoted) => {

@@ -37,13 +37,13 @@ pub(crate) struct ValueLine {
 /// Returns a value so that it can be read back, in quotes if it must be; `None`: it cannot.
 pub(crate) fn quoted(value: &str) -> Option<String> {
     let opens = |(open, _): &(char, char)| value.starts_with(*open);
-    let parts = |after: &&str| value.contains(*after) || value.ends_with(',');
-    if !AFTER.iter().any(|after| parts(&after)) && !QUOTES.iter().any(opens) {
+    let parts = |after: &str| value.contains(after) || value.ends_with(',');
+    if !AFTER.iter().any(|after| parts(after)) && !QUOTES.iter().any(opens) {
         return Some(value.to_owned());
     }
     let fits = |(_, close): &&(char, char)| {
-        let ends = |after: &&str| value.contains(&format!("{close}{after}"));
-        !AFTER.iter().any(|after| ends(&after))
+        let ends = |after: &str| value.contains(&format!("{close}{after}"));
+        !AFTER.iter().any(|after| ends(after))
     };
     let (open, close) = QUOTES.iter().find(fits)?;
     Some(format!("{open}{value}{close}"))
