@@ -179,10 +179,13 @@ fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
         Some((first, last)) => format!(" of turns {first}..{last}"),
         None => String::new(),
     };
+    let turns = match span {
+        Some(_) => "tN names the turn that a line comes from",
+        None => "LN tN names the loop (see the last line) and the turn that a line comes from",
+    };
     vec![
         format!(
-            "{OPENING}{of}, made from the record; tN names the turn that a line comes from. \
-             `expand` shows whole turns, `recall` finds more]"
+            "{OPENING}{of}, made from the record; {turns}. `expand` shows whole turns, `recall` finds more]"
         ),
         format!("{OPENING}{of}; `expand` shows whole turns]"),
         format!("{OPENING}]"),
@@ -374,8 +377,8 @@ fn rollup_headers(slice: &RollupSlice<'_>) -> Vec<String> {
     let last = last.unwrap_or_default();
     vec![
         format!(
-            "{OPENING} of the loops through {last}, made from the record; `LOOP tN` names the loop and \
-             turn that a line comes from]"
+            "{OPENING} of the loops through {last}, made from the record; `LOOP tN` names the loop and turn \
+             that a line comes from, the last line its id]"
         ),
         format!("{OPENING} of the loops through {last}]"),
         format!("{OPENING}]"),
