@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::content::{ExtendedFields, content, contents, kept, list, read, stop_reason, usage};
+use crate::compaction::activity::outcome::refusal_words;
 use crate::import::authors::{of_origin, settle};
 use crate::model::{
     AgentMessage, AssistantMessage, Author, Content, Json, Message, Time, ToolResultMessage,
@@ -126,7 +127,7 @@ fn tool_result<'a, 'b>(
     tool_name: impl Fn(&str) -> Option<&'a str>,
 ) -> (ToolResultMessage, ExtendedFields<'b>) {
     let tool_call_id = block.text("tool_use_id").unwrap_or_default();
-    let result = ToolResultMessage {
+    let mut result = ToolResultMessage {
         tool_name: tool_name(&tool_call_id).unwrap_or_default().to_owned(),
         tool_call_id,
         content: contents(block.get("content")),
@@ -134,10 +135,29 @@ fn tool_result<'a, 'b>(
         timestamp: None,
         ..ToolResultMessage::default()
     };
+    if is_refusal(&result) {
+        result.author = Some(Author::Human);
+    }
     for key in ["type", "tool_use_id", "content", "is_error"] {
         block.remove(key);
     }
     (result, block)
+}
+
+/// Whether a result is what a person said when refusing a call. The harness says so in words that only tools
+/// of other servers could give as well, as all of theirs is passed on.
+fn is_refusal(result: &ToolResultMessage) -> bool {
+    let own_tool = !result.tool_name.is_empty() && !result.tool_name.starts_with("mcp__");
+    own_tool
+        && result.is_error
+        && texts_of(&result.content).any(|text| refusal_words(text).is_some())
+}
+
+fn texts_of(content: &[Content]) -> impl Iterator<Item = &str> {
+    content.iter().filter_map(|block| match block {
+        Content::Text(text) => Some(text.text.as_str()),
+        _ => None,
+    })
 }
 
 /// Joins the records of one answer.

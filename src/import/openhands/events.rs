@@ -22,7 +22,7 @@ use super::super::values::{
 use super::super::{ImportError, Sink, Source, unread};
 use super::condensed::ShownEvents;
 use crate::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Json, LoopStatus, Message, Time,
+    AgentMessage, AssistantMessage, Author, Content, Extra, Json, LoopStatus, Message, Time,
     ToolResultMessage, UserMessage,
 };
 
@@ -283,7 +283,8 @@ fn observation(kind: &str, mut fields: Fields<'_>) -> AgentMessage {
         content,
         is_error: failed || kind != "ObservationEvent",
         timestamp: millis(&fields).map(Into::into),
-        ..ToolResultMessage::default()
+        // What a person says when refusing an action.
+        author: (kind == "UserRejectObservation").then_some(Author::Human),
     };
     fields.retain(|key| {
         let own = matches!(
