@@ -107,7 +107,8 @@ fn a_digest_tells_the_task_what_was_done_and_exact_values() {
         "- t0: Rebook ticket 4WQ150 for Ms Ito. Never charge card 9911.",
         "- t3: Thanks. Use window seats from now on.",
         "## Exact values",
-        "rebook:ticket_id: 4WQ150 (t2)",
+        "- failed t1, passed t2, 2 times: `rebook 4WQ150`: date is missing",
+        "- running, no result yet: notify ito@mail.example (t3)",
     ];
     for line in expected {
         let has = digest.text.lines().any(|l| l.starts_with(line));
@@ -431,6 +432,11 @@ fn named_turns(text: &str) -> BTreeSet<u32> {
         is_values |= line == "## Exact values";
         if is_values {
             turns.extend(values_in(line).into_iter().map(|(_, turn)| turn));
+            continue;
+        }
+        if line.starts_with("- running, ") {
+            let place = line.rsplit_once(" (t").unwrap().1;
+            turns.insert(place.trim_end_matches(')').parse().unwrap());
             continue;
         }
         let head = match line.split_once(": ") {

@@ -381,8 +381,17 @@ fn main_argument(fields: &Map<String, Value>) -> Option<&str> {
         "expression",
         "id",
     ];
+    // What a call is about is what it names by its id, whatever else it says of it.
+    let by_id = || {
+        let mut ids = fields
+            .iter()
+            .filter(|(key, _)| key.to_ascii_lowercase().ends_with("id"));
+        ids.find_map(|(_, value)| value.as_str())
+    };
     let named = text_of(fields, &TELLING);
-    named.or_else(|| fields.values().find_map(Value::as_str))
+    named
+        .or_else(by_id)
+        .or_else(|| fields.values().find_map(Value::as_str))
 }
 
 fn labelled(name: &str, about: &str) -> String {

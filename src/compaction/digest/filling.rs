@@ -631,7 +631,16 @@ fn cut_by_sections(text: &str, most: usize) -> Option<String> {
     }
     let mut parts: Vec<String> = sections.iter().map(|section| quote(section)).collect();
     let first = parts.remove(0);
-    let mut left = most.checked_sub(first.len() + "> …\n".len())?;
+    let mark = "> …\n";
+    let Some(mut left) = most.checked_sub(first.len() + mark.len()) else {
+        // Not even the first section fits: as much of its beginning as does.
+        let text = first
+            .strip_prefix("> ")
+            .unwrap_or(&first)
+            .replace("\n> ", " / ");
+        let room = most.checked_sub("> \n".len())?;
+        return shortened(text.trim_end(), room).map(|text| format!("> {text}\n"));
+    };
     let mut kept = Vec::new();
     for part in parts.iter().rev() {
         if part.len() <= left {
@@ -640,5 +649,5 @@ fn cut_by_sections(text: &str, most: usize) -> Option<String> {
         }
     }
     kept.reverse();
-    Some(first + "> …\n" + &kept.concat())
+    Some(first + mark + &kept.concat())
 }
