@@ -3,6 +3,7 @@
 use crate::model::{AgentMessage, Int, Message, Turns};
 use crate::tokens::TokenCounter;
 
+use super::super::digest::without_record;
 use super::super::slice::{LoopSlice, Placed, ReadError, RollupSlice};
 
 /// Stands for a task that nobody gave.
@@ -33,7 +34,7 @@ impl Input {
         Ok(Self {
             tokens: counted.map(|m| slice.counter().message_tokens(m)).sum(),
             task: task_or_unknown(task),
-            previous: (!before.is_empty()).then(|| join(before.iter().map(text_of))),
+            previous: (!before.is_empty()).then(|| join(before.iter().map(summary_of))),
             messages,
         })
     }
@@ -46,7 +47,7 @@ impl Input {
                 tokens += slice.counter().message_tokens(&message);
                 let summarised = at == 0 && slice.extends() && turn.is_none();
                 if summarised {
-                    previous.push(text_of(&message));
+                    previous.push(summary_of(&message));
                 } else {
                     let (turn, seq) = (turn.unwrap_or_default(), 0);
                     messages.push(Placed { turn, seq, message });
@@ -106,6 +107,11 @@ fn prompt_of(message: &AgentMessage) -> Option<String> {
 
 fn text_of(message: &AgentMessage) -> String {
     join(message.message().into_iter().flat_map(Message::texts))
+}
+
+/// Returns the text of an earlier summary as a model is to read it.
+fn summary_of(message: &AgentMessage) -> String {
+    without_record(&text_of(message))
 }
 
 fn join(texts: impl Iterator<Item = impl Into<String>>) -> String {

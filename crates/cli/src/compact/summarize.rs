@@ -42,9 +42,6 @@ pub struct SummarizeArgs {
     /// The role of a summary message, user or assistant; also for the digest [default: user].
     #[arg(long, value_name = "ROLE")]
     summary_role: Option<SummaryRole>,
-    /// The first line of a summary; may be empty [default: "## Session Summary"].
-    #[arg(long, value_name = "TEXT")]
-    summary_marker: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -102,7 +99,6 @@ impl SummarizeArgs {
             ("--summary-model", self.summary_model.is_some()),
             ("--timeout", self.timeout.is_some()),
             ("--temperature", self.temperature.is_some()),
-            ("--summary-marker", self.summary_marker.is_some()),
             ("--summary-role", self.summary_role.is_some() && !is_digest),
         ];
         let mut given = given.into_iter().filter(|(_, is_given)| *is_given);

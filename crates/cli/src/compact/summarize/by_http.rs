@@ -65,7 +65,6 @@ impl SummarizeArgs {
         let usual = SummarizeOptions::default();
         SummarizeOptions {
             role: self.summary_role.unwrap_or_default(),
-            marker: self.summary_marker.clone().or(usual.marker),
             temperature: self.temperature.map_or(usual.temperature, |given| given.0),
             timeout: self.timeout.map_or(usual.timeout, Duration::from_secs),
             ..usual
