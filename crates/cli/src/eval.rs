@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
-use loopstore::SqliteStore;
 use loopstore::import::{ImportOptions, import_paths};
+use loopstore::{CommandSummarizer, SqliteStore, SummarizeCompaction};
 use loopstore_report::eval::{
-    EvalStrategy, RetentionReport, STRATEGIES, recall_svg, retention, strategy,
+    EvalStrategy, EvalSummarize, RetentionReport, STRATEGIES, recall_svg, retention, strategy,
 };
 
 use super::error::CliError;
@@ -41,6 +42,10 @@ struct Retention {
     /// A strategy to measure; may be repeated [default: all].
     #[arg(long = "strategy", value_name = "NAME", value_parser = names())]
     strategies: Vec<String>,
+    /// Also measure summaries by a model: a command, run by `sh -c`, the prompt on its stdin, its answer on
+    /// stdout. Its answers cost what they cost: one for each session and budget.
+    #[arg(long, value_name = "CMD")]
+    command: Option<String>,
     /// A budget as a share of the tokens before the cut, such as 0.2 or 20%; may be repeated.
     #[arg(
         long = "budget",
@@ -107,7 +112,22 @@ impl Retention {
         if strategies.is_empty() {
             strategies.extend(STRATEGIES.map(|strategy| strategy as &dyn EvalStrategy));
         }
+        let command = self.command.as_ref().map(CommandSummarizer::new);
+        let by_command =
+            command.map(|command| EvalSummarize::new(SummarizeCompaction::new(Arc::new(command))));
+        strategies.extend(
+            by_command
+                .iter()
+                .map(|strategy| strategy as &dyn EvalStrategy),
+        );
         let report = retention(&store, &imported.sessions, &budgets, &strategies)?;
+        let fallbacks = by_command.map_or(0, |strategy| strategy.fallbacks());
+        if fallbacks > 0 {
+            let texts = text::count(fallbacks as u64, "text");
+            note(&format!(
+                "note: the command gave no answer for {texts}; the digest stood in"
+            ));
+        }
         if report.cases == 0 {
             let sessions = text::count(imported.sessions.len() as u64, "session");
             let why = format!("{sessions} imported, and none is long enough to cut");

@@ -7,10 +7,11 @@
 //! fails, is too slow or says nothing never stops a compaction: a fallback strategy makes the text, and the
 //! run's audit row says why.
 //!
-//! To add a summariser, implement [`Summarizer`], or give a closure that returns a future to
+//! To add a summariser, implement [`Summarizer`], name a command ([`CommandSummarizer`]), or give a closure that returns a future to
 //! `FutureSummarizer` (feature `tokio`); a new option that shapes the text goes into
 //! `SummarizeOptions::shaping` too, or old blocks pass for new ones.
 
+mod command;
 #[cfg(feature = "tokio")]
 mod future;
 #[cfg(feature = "http")]
@@ -20,16 +21,19 @@ mod options;
 mod prompt;
 mod summarizer;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use serde::Serialize;
 
 use super::config::CompactionConfig;
 use super::digest::{DigestCompaction, DigestInput, Digester, digester_of, rollup_digester, short};
 use super::notes::SummaryNotes;
 use super::slice::{LoopSlice, Placed, RollupSlice};
 use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
-use crate::model::{AgentMessage, Role, Turns};
+use crate::model::{AgentMessage, LoopId, Role, Turns};
 use crate::tokens::TokenCounter;
+pub use command::CommandSummarizer;
 #[cfg(feature = "tokio")]
 pub use future::FutureSummarizer;
 use input::Input;
@@ -83,6 +87,23 @@ pub struct SummarizeCompaction {
     options: SummarizeOptions,
     cancel: CancelFlag,
     asks: bool,
+    prompts: Option<Prompts>,
+}
+
+/// Where prompts are put that nobody is asked.
+type Prompts = Arc<Mutex<Vec<SummaryPrompt>>>;
+
+/// What a summariser would be asked for a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SummaryPrompt {
+    /// The loop of the block; of a rollup the last that it stands for.
+    pub loop_id: LoopId,
+    /// The turns that the summary is to stand for; `None` for a rollup.
+    pub turns: Option<(u32, u32)>,
+    /// [`SummaryRequest::system`].
+    pub system: String,
+    /// [`SummaryRequest::prompt`].
+    pub prompt: String,
 }
 
 impl SummarizeCompaction {
@@ -94,6 +115,7 @@ impl SummarizeCompaction {
             options: SummarizeOptions::default(),
             cancel: CancelFlag::new(),
             asks: true,
+            prompts: None,
         }
     }
 
@@ -124,6 +146,36 @@ impl SummarizeCompaction {
     pub fn without_asking(mut self) -> Self {
         self.asks = false;
         self
+    }
+
+    /// Sets that the summariser is not asked, and that what it would be asked is put into `prompts`.
+    #[must_use]
+    pub fn preview(mut self, prompts: Arc<Mutex<Vec<SummaryPrompt>>>) -> Self {
+        self.prompts = Some(prompts);
+        self.without_asking()
+    }
+
+    /// Puts what the summariser would be asked where [`SummarizeCompaction::preview`] says.
+    fn note_prompt(
+        &self,
+        about: (Option<&LoopId>, Option<Turns>),
+        input: &Input,
+        room: (u64, u64),
+    ) {
+        let (Some(prompts), (Some(loop_id), turns)) = (&self.prompts, about) else {
+            return;
+        };
+        let formatted = prompt::format_messages(&input.messages, &self.options);
+        let SummaryRequest { system, prompt, .. } =
+            self.request(&CancelFlag::new(), input, &formatted.text, room);
+        let prompt = SummaryPrompt {
+            loop_id: loop_id.clone(),
+            turns: turns.map(|turns| (turns.first, turns.last)),
+            system,
+            prompt,
+        };
+        let mut prompts = prompts.lock().unwrap_or_else(PoisonError::into_inner);
+        prompts.push(prompt);
     }
 
     /// Summarises messages that belong to no store, in at most `most` tokens as `counter` counts
@@ -275,6 +327,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
         let mut notes = SummaryNotes::default();
         let most = config.max_summary_tokens;
         let usual = most.min(slice.tokens(turns)? / 2);
+        self.note_prompt((Some(slice.loop_id()), Some(turns)), &input, (usual, most));
         let made = match self.answer(slice.cancel(), &input, (usual, most), &mut notes) {
             Ok((text, formatted)) => {
                 let answer = ModelAnswer {
@@ -311,6 +364,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
         let input = Input::of_loops(slice)?;
         let mut notes = SummaryNotes::default();
         let most = config.max_rollup_tokens;
+        self.note_prompt((slice.loops().last(), None), &input, (most, most));
         let made = match self.answer(slice.cancel(), &input, (most, most), &mut notes) {
             Ok((text, _)) => {
                 let answer = ModelAnswer {

@@ -1,5 +1,7 @@
 //! Summaries by a model: chained rounds, and every way in which a model lets its caller down.
 
+#[cfg(unix)]
+mod command;
 #[cfg(feature = "http")]
 mod http;
 mod stage;
@@ -364,6 +366,28 @@ fn a_strategy_that_does_not_ask_gives_way_without_an_error() {
     assert!(player.prompts().is_empty());
     assert_eq!(report.fallback.as_deref(), Some("digest"));
     assert_eq!((report.usage, report.error), (None, None));
+}
+
+#[test]
+fn a_preview_tells_what_would_be_asked() {
+    let (stage, player) = (Stage::new(10), Player::says(ANSWER));
+    let prompts = Arc::new(Mutex::default());
+    stage.compact(by(&player).preview(Arc::clone(&prompts)));
+    assert!(player.prompts().is_empty());
+    let other = Stage::new(10);
+    other.compact(by(&player));
+    let (asked, prompts) = (player.asked.lock().unwrap(), prompts.lock().unwrap());
+    let [prompt] = &**prompts else {
+        panic!("{prompts:?}");
+    };
+    assert_eq!(
+        (&prompt.system, &prompt.prompt),
+        (&asked[0].system, &asked[0].prompt)
+    );
+    assert_eq!(
+        (prompt.loop_id.as_str(), prompt.turns),
+        ("loop", Some((2, 7)))
+    );
 }
 
 #[test]
