@@ -66,11 +66,13 @@ pub struct Args {
     /// --policy target].
     #[arg(long, value_name = "N")]
     keep_recent: Option<KeepRecent>,
-    /// The most tokens for the summary of a loop [default: 2000].
+    /// The most tokens for the summary of a loop [default: 2000 for one-liner, else a quarter of what the
+    /// context comes down to, at least 2000; then the first summary of the current loop also gets what the
+    /// kept turns leave free].
     #[arg(long, value_name = "N", value_parser = amount::tokens)]
     max_summary_tokens: Option<u64>,
     /// The most tokens for the rollup of loops before the scope; 0 leaves these loops as they are
-    /// [default: 2000].
+    /// [default: as for a summary].
     #[arg(long, value_name = "N", value_parser = amount::tokens)]
     max_rollup_tokens: Option<u64>,
     /// Lines kept of a tool output in the turns kept at the end [default: 50].
@@ -184,7 +186,9 @@ impl Args {
         prompts: &summarize::Prompts,
     ) -> Result<CompactRequest, CliError> {
         let mut settings = self.config.settings(self.settings())?;
-        let strategy = settings.strategy.take().unwrap_or_default();
+        let strategy = settings.strategy.unwrap_or_default();
+        // What a model needs stands in no settings.
+        settings.strategy = settings.strategy.filter(|s| *s != StrategyName::Summarize);
         let leaf = select::loop_id(store, session, self.loop_id.as_deref())?;
         if settings.system_tokens.is_none() {
             let recorded = system_tokens(store, &session.session_id, leaf.as_ref())?;
