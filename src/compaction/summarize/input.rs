@@ -19,6 +19,8 @@ pub(super) struct Input {
     pub(super) messages: Vec<Placed>,
     /// Tokens of all this as it stands in the store.
     pub(super) tokens: u64,
+    /// The time of the last message: a summary must not change with the time of its making.
+    pub(super) time: Option<Int>,
 }
 
 impl Input {
@@ -35,6 +37,7 @@ impl Input {
             tokens: counted.map(|m| slice.counter().message_tokens(m)).sum(),
             task: task_or_unknown(task),
             previous: (!before.is_empty()).then(|| join(before.iter().map(summary_of))),
+            time: time_of(&messages),
             messages,
         })
     }
@@ -42,15 +45,20 @@ impl Input {
     /// Reads what a rollup needs: what its loops show, and the task of the root.
     pub(super) fn of_loops(slice: &RollupSlice<'_>) -> Result<Self, ReadError> {
         let (mut previous, mut messages, mut tokens) = (Vec::new(), Vec::new(), 0);
+        let mut time = None;
         for at in 0..slice.loops().len() {
             for (turn, message) in slice.messages(at)? {
                 tokens += slice.counter().message_tokens(&message);
-                let summarised = at == 0 && slice.extends() && turn.is_none();
-                if summarised {
-                    previous.push(summary_of(&message));
-                } else {
-                    let (turn, seq) = (turn.unwrap_or_default(), 0);
-                    messages.push(Placed { turn, seq, message });
+                let inner = message.message();
+                time = inner.and_then(Message::timestamp).map(Int::from).or(time);
+                match turn {
+                    // Nobody said it, whatever its role is.
+                    None => previous.push(summary_of(&message)),
+                    Some(turn) => messages.push(Placed {
+                        turn,
+                        seq: 0,
+                        message,
+                    }),
                 }
             }
         }
@@ -59,6 +67,7 @@ impl Input {
             previous: (!previous.is_empty()).then(|| previous.join("\n")),
             messages,
             tokens,
+            time,
         })
     }
 
@@ -69,16 +78,9 @@ impl Input {
             task: task_or_unknown(shown.clone().find_map(prompt_of)),
             previous: None,
             tokens: shown.by_ref().map(|m| counter.message_tokens(m)).sum(),
+            time: time_of(messages),
             messages: messages.to_vec(),
         }
-    }
-
-    /// Returns the time of the last message: a summary must not change with the time of its making.
-    pub(super) fn timestamp(&self) -> Option<Int> {
-        let last = self.messages.iter().rev();
-        last.filter_map(|placed| placed.message.message()?.timestamp())
-            .map(Int::from)
-            .next()
     }
 }
 
@@ -94,6 +96,14 @@ fn unread(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> Vec<Turns> {
     let parts = [turns.first..known.first, known.end()..turns.end()];
     let parts: Vec<Turns> = parts.into_iter().filter_map(Turns::of).collect();
     if parts.is_empty() { vec![turns] } else { parts }
+}
+
+fn time_of(messages: &[Placed]) -> Option<Int> {
+    let mut times = messages
+        .iter()
+        .rev()
+        .filter_map(|placed| placed.message.message()?.timestamp());
+    times.next().map(Int::from)
 }
 
 fn task_or_unknown(task: Option<String>) -> String {

@@ -272,7 +272,7 @@ impl SummarizeCompaction {
             .min(most)
             .min(read.saturating_sub(1));
         let mut digest = digester.finish(room, counter);
-        digest.timestamp = input.timestamp().or(digest.timestamp);
+        digest.timestamp = input.time.clone().or(digest.timestamp);
         let role = match self.options.role {
             SummaryRole::User => Role::User,
             SummaryRole::Assistant => Role::Assistant,
