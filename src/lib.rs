@@ -114,11 +114,11 @@ pub use compact::{
 #[cfg(feature = "tokio")]
 pub use compaction::FutureSummarizer;
 pub use compaction::{
-    BlockCompactionStrategy, CancelFlag, CompactionConfig, CompactionPolicy, CompactionScope,
-    ContextConfig, DefaultBlockCompaction, DigestCompaction, Draft, KeepRecent, LoopSlice,
-    ModelWindows, OlderLoops, Placed, Recent, RecentWindow, RollupSlice, Shown, StrategyError,
-    SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, Summary, SummaryAnswer,
-    SummaryRequest, SummaryRole, UnknownModel, UnknownWord,
+    BlockCompactionStrategy, CancelFlag, CommandSummarizer, CompactionConfig, CompactionPolicy,
+    CompactionScope, ContextConfig, DefaultBlockCompaction, DigestCompaction, Draft, KeepRecent,
+    LoopSlice, ModelWindows, OlderLoops, Placed, Recent, RecentWindow, RollupSlice, Shown,
+    StrategyError, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, Summary,
+    SummaryAnswer, SummaryPrompt, SummaryRequest, SummaryRole, UnknownModel, UnknownWord,
 };
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
 

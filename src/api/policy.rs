@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::compact::{CompactRequest, CompactionHook, Hooks};
 use crate::compaction::{
     BlockCompactionStrategy, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
-    KeepRecent, ModelWindows, OlderLoops, RecentWindow, SummarizeCompaction, Summarizer,
-    UnknownModel,
+    DefaultBlockCompaction, KeepRecent, ModelWindows, OlderLoops, RecentWindow,
+    SummarizeCompaction, Summarizer, UnknownModel,
 };
 
 /// When an agent's contexts are compacted, and how: the model's window, what is kept word for word, and
@@ -26,6 +26,9 @@ use crate::compaction::{
 pub struct Policy {
     pub(super) window: ContextConfig,
     pub(super) config: CompactionConfig,
+    /// Tokens of summaries and rollups; `None`: by the window.
+    pub(super) summary_tokens: Option<u64>,
+    pub(super) rollup_tokens: Option<u64>,
     pub(super) hooks: Hooks,
 }
 
@@ -99,15 +102,16 @@ impl Policy {
         self
     }
 
-    /// Sets how many tokens the summary of a loop may have.
+    /// Sets how many tokens the summary of a loop may have: a quarter of what a compaction comes down to, at
+    /// least 2,000, unless set. The first one of a loop may then have what the kept turns leave free.
     pub fn max_summary_tokens(mut self, tokens: u64) -> Self {
-        self.config.max_summary_tokens = tokens;
+        self.summary_tokens = Some(tokens);
         self
     }
 
-    /// Sets how many tokens the summary of all older loops may have.
+    /// Sets how many tokens the summary of all older loops may have: as many as that of a loop unless set.
     pub fn max_rollup_tokens(mut self, tokens: u64) -> Self {
-        self.config.max_rollup_tokens = tokens;
+        self.rollup_tokens = Some(tokens);
         self
     }
 
@@ -137,8 +141,18 @@ impl Policy {
 
     /// Returns the request of one compaction under this policy, to change what is particular to it.
     pub fn request(&self) -> CompactRequest {
+        let mut config = self.config.clone();
+        // Lines of answers are as many as the original's, whatever the window.
+        let is_by_line = config.block_strategy.name() == DefaultBlockCompaction.name();
+        let share = match is_by_line {
+            true => CompactionConfig::default().max_summary_tokens,
+            false => config.policy.summary_tokens(&self.window),
+        };
+        config.fills_window = !is_by_line && self.summary_tokens.is_none();
+        config.max_summary_tokens = self.summary_tokens.unwrap_or(share);
+        config.max_rollup_tokens = self.rollup_tokens.unwrap_or(share);
         CompactRequest {
-            config: self.config.clone(),
+            config,
             window: self.window.clone(),
             hooks: self.hooks.clone(),
             ..CompactRequest::default()

@@ -232,13 +232,13 @@ impl Settings {
                 recent_window: self.recent_window.unwrap_or(usual.recent_window),
                 keep_first_turns: self.keep_first.unwrap_or(usual.keep_first_turns),
                 keep_recent: self.keep_recent.unwrap_or(usual.keep_recent),
-                max_summary_tokens: self.max_summary_tokens.unwrap_or(usual.max_summary_tokens),
-                max_rollup_tokens: self.max_rollup_tokens.unwrap_or(usual.max_rollup_tokens),
                 tool_output_max_lines: self
                     .tool_output_lines
                     .unwrap_or(usual.tool_output_max_lines),
                 ..usual
             },
+            summary_tokens: self.max_summary_tokens,
+            rollup_tokens: self.max_rollup_tokens,
             ..Policy::default()
         };
         match self.strategy.unwrap_or_default() {

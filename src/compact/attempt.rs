@@ -174,7 +174,14 @@ impl Attempt<'_> {
         let rollup = self.snapshot.rollup_on(depth);
         let tokens = match rollup {
             Some(_) => self.carried_tokens(),
-            None => config.max_summary_tokens,
+            None => self.summary_room(depth, layout)?,
+        };
+        let config = &CompactionConfig {
+            max_summary_tokens: match rollup {
+                Some(_) => config.max_summary_tokens,
+                None => tokens,
+            },
+            ..config.clone()
         };
         let key = TextKey {
             depth,

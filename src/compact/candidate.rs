@@ -24,6 +24,8 @@ pub(super) struct FallbackStep {
     pub(super) prune: Option<Prune>,
     /// What is said of what is not kept.
     pub(super) texts: TextSource,
+    /// Whether the first summary of the current loop gets what the kept turns leave free.
+    pub(super) fills_window: bool,
 }
 
 impl FallbackStep {
@@ -35,6 +37,7 @@ impl FallbackStep {
             recent,
             prune: None,
             texts: TextSource::Strategy,
+            fills_window: config.fills_window,
         }
     }
 

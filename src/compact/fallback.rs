@@ -63,7 +63,19 @@ enum GivenUp {
 /// Goes down the ladder until the context is within `target`; returns the last candidate.
 pub(super) fn fit(planner: &Planner<'_>, target: Budget) -> Result<Candidate, StrategyError> {
     let asked = FallbackStep::asked(&planner.request.config, planner.snapshot.chain.recent);
-    let candidate = planner.attempt(asked)?;
+    let mut candidate = planner.attempt(asked.clone())?;
+    if !target.fits(candidate.after) {
+        // A longer summary must not cost what would be kept without it.
+        let fills_window = false;
+        candidate = match planner.has_longer_summary() {
+            true => planner.attempt(FallbackStep {
+                fills_window,
+                ..asked
+            })?,
+            false => candidate,
+        };
+        candidate.step.fills_window = fills_window;
+    }
     let ladder = Ladder {
         planner,
         target,
@@ -287,6 +299,7 @@ impl Ladder<'_> {
                 TextSource::Marker if !is_first => TextSource::Marker,
                 _ => TextSource::Silent,
             },
+            fills_window: false,
         }))
     }
 

@@ -202,6 +202,7 @@ impl Ladder<'_> {
             recent,
             prune: Some(prune),
             texts: TextSource::Limited,
+            fills_window: false,
         }))
     }
 

@@ -18,6 +18,7 @@ mod fallback;
 mod flips;
 mod guard;
 mod last_turns;
+mod longer_summary;
 mod outcome;
 mod pins;
 mod planner;
@@ -153,6 +154,7 @@ fn attempt(
         request,
         texts: &texts,
         forms: RefCell::default(),
+        rooms: RefCell::default(),
         open_row: &open_row,
     };
     let asked = FallbackStep::asked(&request.config, snapshot.chain.recent);

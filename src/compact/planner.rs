@@ -29,6 +29,8 @@ pub(super) struct Planner<'a> {
     pub(super) texts: &'a Texts,
     /// The turns at the end that were looked at so far.
     pub(super) forms: RefCell<HashMap<ChainTurn, Rc<TurnForms>>>,
+    /// The tokens that the summary of the current loop may have, by the sections planned.
+    pub(super) rooms: RefCell<HashMap<Layout, u64>>,
     pub(super) open_row: &'a OpenRow,
 }
 

@@ -227,10 +227,14 @@ pub struct CompactionConfig {
     pub keep_first_turns: u32,
     /// How much is kept at the end.
     pub keep_recent: KeepRecent,
-    /// Tokens that the summary of a loop may have.
+    /// Tokens that the summary of a loop may have. A [`Policy`](crate::Policy) sets it by the window.
     pub max_summary_tokens: u64,
-    /// Tokens that the rollup of older loops may have.
+    /// Tokens that the rollup of older loops may have. A [`Policy`](crate::Policy) sets it by the window.
     pub max_rollup_tokens: u64,
+    /// Whether the first summary of the current loop may have more than
+    /// [`max_summary_tokens`](Self::max_summary_tokens): what the turns kept word for word leave free of the
+    /// policy's target.
+    pub fills_window: bool,
     /// Lines left of each tool output in the turns kept at the end.
     pub tool_output_max_lines: usize,
     /// What makes the blocks of a session.
@@ -248,6 +252,7 @@ impl Default for CompactionConfig {
             keep_recent: KeepRecent::default(),
             max_summary_tokens: 2_000,
             max_rollup_tokens: 2_000,
+            fills_window: false,
             tool_output_max_lines: 50,
             block_strategy: Arc::new(DigestCompaction::default()),
         }

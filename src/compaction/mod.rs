@@ -45,6 +45,6 @@ pub use strategy::{BlockCompactionStrategy, Draft, Recent, StrategyError, Summar
 #[cfg(feature = "tokio")]
 pub use summarize::FutureSummarizer;
 pub use summarize::{
-    CancelFlag, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, SummaryAnswer,
-    SummaryRequest, SummaryRole,
+    CancelFlag, CommandSummarizer, SummarizeCompaction, SummarizeOptions, Summarizer,
+    SummarizerError, SummaryAnswer, SummaryPrompt, SummaryRequest, SummaryRole,
 };

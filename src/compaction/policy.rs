@@ -8,6 +8,9 @@ use super::config::{ContextConfig, UnknownWord};
 use super::recent::KeepRecent;
 use crate::model::Size;
 
+/// Tokens of a summary where nobody says how many, at least.
+const LEAST_SUMMARY: u64 = 2_000;
+
 /// When a context is compacted, and what it has to come down to.
 ///
 /// A byte budget ([`ContextConfig::max_context_bytes`]) triggers at the same share of its own.
@@ -190,6 +193,12 @@ impl CompactionPolicy {
         most.is_some_and(|most| bytes > share_of(most, share))
     }
 
+    /// Returns the tokens that a summary may have where nobody says how many: a quarter of the target, at
+    /// least 2,000.
+    pub fn summary_tokens(&self, window: &ContextConfig) -> u64 {
+        (self.target_of(window).tokens / 4).max(LEAST_SUMMARY)
+    }
+
     /// Returns what a compaction has to come down to: the policy's own target, else the largest
     /// context at which it does not fire. Where that is less than a tenth of what fits (it always
     /// fires, or the system prompt fills the window), what fits.
@@ -310,6 +319,14 @@ mod tests {
                 assert!(policy.bytes_fire(&window, bytes + 1));
             }
         }
+    }
+
+    #[test]
+    fn a_summary_may_have_a_quarter_of_the_target() {
+        let policy = CompactionPolicy::default();
+        assert_eq!(policy.summary_tokens(&window(40_000, 0)), 8_500);
+        assert_eq!(policy.summary_tokens(&window(40_000, 4_000)), 7_500);
+        assert_eq!(policy.summary_tokens(&window(9_000, 0)), 2_000);
     }
 
     #[test]

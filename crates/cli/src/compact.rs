@@ -3,6 +3,7 @@
 mod summarize;
 
 use std::str::FromStr;
+use std::sync::PoisonError;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use loopstore::compact::{BlockReport, CompactOutcome};
@@ -10,9 +11,10 @@ use loopstore::context::system_tokens;
 use loopstore::extend::{Disposition, Turns};
 use loopstore::{
     CompactReport, CompactRequest, CompactTrigger, CompactionPolicy, CompactionScope, Database,
-    KeepRecent, OlderLoops, RecentWindow, Settings, StrategyName, UnknownWord,
+    KeepRecent, OlderLoops, RecentWindow, Settings, StrategyName, SummaryPrompt, UnknownWord,
     compact_session_loops,
 };
+use serde::Serialize;
 
 use super::config::ConfigArgs;
 use super::error::CliError;
@@ -64,11 +66,13 @@ pub struct Args {
     /// --policy target].
     #[arg(long, value_name = "N")]
     keep_recent: Option<KeepRecent>,
-    /// The most tokens for the summary of a loop [default: 2000].
+    /// The most tokens for the summary of a loop [default: 2000 for one-liner, else a quarter of what the
+    /// context comes down to, at least 2000; then the first summary of the current loop also gets what the
+    /// kept turns leave free].
     #[arg(long, value_name = "N", value_parser = amount::tokens)]
     max_summary_tokens: Option<u64>,
     /// The most tokens for the rollup of loops before the scope; 0 leaves these loops as they are
-    /// [default: 2000].
+    /// [default: as for a summary].
     #[arg(long, value_name = "N", value_parser = amount::tokens)]
     max_rollup_tokens: Option<u64>,
     /// Lines kept of a tool output in the turns kept at the end [default: 50].
@@ -97,10 +101,10 @@ pub struct Args {
 
 const STRATEGIES: [(&str, &str); 3] = [
     ("one-liner", "One line for each answer"),
-    ("digest", "Facts, each with its turn"),
+    ("digest", "The working state, each line with its turn"),
     (
         "summarize",
-        "A summary by a model; needs the feature `http`",
+        "A summary by a model: a command or a server, with files and values from the record",
     ),
 ];
 const POLICIES: [(&str, &str); 3] = [
@@ -133,15 +137,34 @@ where
     PossibleValuesParser::new(values).try_map(|word| word.parse::<T>())
 }
 
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    report: &'a CompactReport,
+    /// With --show-prompt: what a model would be sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompts: Option<&'a [SummaryPrompt]>,
+}
+
 /// Compacts and prints the audit row.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_for(!args.dry_run)?;
     let session = select::session(&*store, &args.session)?;
-    let request = args.request(&*store, &session)?;
+    let prompts = summarize::Prompts::default();
+    let request = args.request(&*store, &session, &prompts)?;
     let report = compact_session_loops(&*store, &session.session_id, &request)?;
+    let prompts = prompts.lock().unwrap_or_else(PoisonError::into_inner);
     if app.json {
-        app.out.json(&report)?;
+        let prompts = args.summaries.shows_prompts().then_some(&**prompts);
+        app.out.json(&Printed {
+            report: &report,
+            prompts,
+        })?;
     } else {
+        if !prompts.is_empty() {
+            app.out.text(&summarize::shown_prompts(&prompts))?;
+        }
         app.out.text(&summary(&report, args.dry_run))?;
         if !report.blocks.is_empty() {
             app.out.text("")?;
@@ -160,16 +183,19 @@ impl Args {
         &self,
         store: &dyn Database,
         session: &loopstore::extend::SessionRow,
+        prompts: &summarize::Prompts,
     ) -> Result<CompactRequest, CliError> {
         let mut settings = self.config.settings(self.settings())?;
-        let strategy = settings.strategy.take().unwrap_or_default();
+        let strategy = settings.strategy.unwrap_or_default();
+        // What a model needs stands in no settings.
+        settings.strategy = settings.strategy.filter(|s| *s != StrategyName::Summarize);
         let leaf = select::loop_id(store, session, self.loop_id.as_deref())?;
         if settings.system_tokens.is_none() {
             let recorded = system_tokens(store, &session.session_id, leaf.as_ref())?;
             settings.system_tokens = Some(recorded);
         }
         let mut request = settings.policy()?.request();
-        request.config.block_strategy = self.summaries.made(strategy, self.dry_run)?;
+        request.config.block_strategy = self.summaries.made(strategy, self.dry_run, prompts)?;
         request.leaf = leaf;
         request.dry_run = self.dry_run;
         if self.force {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::given;
 use super::lines::{
     GAP, Heading, READ, attempt_line, file_line, instruction_line, names_speaker, open_line,
     plan_head, plan_line, read_file, said_head,
@@ -47,8 +48,11 @@ pub(super) struct Filling<'a> {
     /// Labels that have a line, and whether it is among those of used values.
     value_lines: BTreeMap<(Option<usize>, usize), bool>,
     tools_named: bool,
-    /// Everything said so far, to say no value twice.
+    /// What a model wrote for sections.
+    given: BTreeMap<Heading, Vec<String>>,
+    /// Everything said so far, to say no value twice; a model's words first, of so many bytes.
     told: String,
+    told_by_model: usize,
     is_full: bool,
 }
 
@@ -76,7 +80,9 @@ impl<'a> Filling<'a> {
             values: Vec::new(),
             value_lines: BTreeMap::new(),
             tools_named: tools_fit(record, most),
+            given: BTreeMap::new(),
             told: String::new(),
+            told_by_model: 0,
             is_full: false,
         }
     }
@@ -96,6 +102,20 @@ impl<'a> Filling<'a> {
             self.room -= header.len() + 1;
             self.header = Some(header.clone());
         }
+    }
+
+    /// Adds what a model wrote, as much of it as fits `most`.
+    pub(super) fn given(&mut self, most: usize) {
+        let sections = given::fitted(&self.record.given, most.min(self.room));
+        for (heading, lines) in &sections {
+            let mut left = usize::MAX;
+            let text = lines.join("\n");
+            if self.pay(*heading, text.len() + 1, &mut left) {
+                self.tell(&text);
+                self.given.insert(*heading, lines.clone());
+            }
+        }
+        self.told_by_model = self.told.len();
     }
 
     /// Takes room for some bytes of a section, within `left`.
@@ -246,9 +266,10 @@ impl<'a> Filling<'a> {
         self.head(statement, heading).len() + words_of_units(statement, units, heading).len() + 1
     }
 
-    /// Whether an instruction stands already where somebody's words are shown.
+    /// Whether an instruction stands already where somebody's words are shown. A model may say it too, but
+    /// need not the next time.
     pub(super) fn tells(&self, instruction: &Instruction) -> bool {
-        self.told.contains(&*instruction.text)
+        self.told[self.told_by_model..].contains(&*instruction.text)
     }
 
     pub(super) fn instruction(
@@ -432,6 +453,10 @@ impl<'a> Filling<'a> {
             }
             page.text.push_str(heading.line());
             page.text.push('\n');
+            for line in self.given.get(&heading).into_iter().flatten() {
+                page.text.push_str(line);
+                page.text.push('\n');
+            }
             match heading {
                 Heading::Task => self.write_said(&self.task, heading, &mut page),
                 Heading::Said => self.write_said(&self.said, heading, &mut page),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::given::{Given, sections_of};
 use super::read::{self, Section};
 use super::record::{Carried, Record, Speaker, Statement};
 use super::values::scan::{ScannedValue, scan};
@@ -255,7 +256,7 @@ impl Gatherer {
             of: of.cloned(),
             turn,
         };
-        match read::document(text) {
+        match read::document(text, turn) {
             Some(sections) => self.document(of, sections),
             None => {
                 let label = self.record.values.label("summary");
@@ -305,6 +306,7 @@ impl Gatherer {
                 }
                 Section::Instruction(instruction) => self.record.instructions.push(instruction),
                 Section::Carried(carried) => self.record.carried.push(carried),
+                Section::Given(given) => self.given(given),
                 Section::Work(work) => {
                     let values = &mut self.record.values;
                     let label = values.label("path");
@@ -323,6 +325,55 @@ impl Gatherer {
         let mut statements = std::mem::take(&mut self.record.statements);
         statements.sort_by_key(|statement| self.record.values.position_of(&statement.place));
         self.record.statements = statements;
+    }
+
+    /// Takes what a model wrote; it stands for what was written before for the same section of the loop.
+    fn given(&mut self, given: Given) {
+        let label = self.record.values.label("summary");
+        self.mentions(&given.lines.join("\n"), label, &given.place);
+        let is_older =
+            |other: &Given| other.heading == given.heading && other.place.of == given.place.of;
+        self.record.given.retain(|other| !is_older(other));
+        self.record.given.push(given);
+    }
+
+    /// Takes a model's answer to all that was read so far, of which `turn` is the last turn; whether it says
+    /// anything.
+    pub(super) fn model_answer(&mut self, of: Option<&Arc<str>>, turn: u32, answer: &str) -> bool {
+        let place = Place {
+            of: of.cloned(),
+            turn,
+        };
+        let sections = sections_of(answer);
+        let says_something = !sections.is_empty();
+        if says_something {
+            self.record.values.position(&place);
+            // The model has read them, and was told to carry them on.
+            self.record.carried.clear();
+        }
+        for (heading, lines) in sections {
+            // Those of other loops too.
+            self.record.given.retain(|given| given.heading != heading);
+            let place = place.clone();
+            self.given(Given {
+                heading,
+                place,
+                is_new: true,
+                lines,
+            });
+        }
+        says_something
+    }
+
+    /// Reads only what a model wrote of an earlier document.
+    pub(super) fn words_of_model(&mut self, turn: u32, text: &str) {
+        let sections = read::document(text, turn).unwrap_or_default();
+        for section in sections {
+            if let Section::Given(given) = section {
+                self.record.values.position(&given.place);
+                self.given(given);
+            }
+        }
     }
 
     fn kept(&mut self, line: super::values::line::ValueLine) {

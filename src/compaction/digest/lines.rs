@@ -39,6 +39,11 @@ impl Heading {
         Self::Values,
     ];
 
+    /// Whether a model may write the section: files and values come from the record alone.
+    pub(super) fn is_told(self) -> bool {
+        !matches!(self, Self::Carried | Self::Files | Self::Values)
+    }
+
     /// Returns the line.
     pub(super) fn line(self) -> &'static str {
         match self {

@@ -10,6 +10,7 @@
 
 mod filling;
 mod gather;
+mod given;
 mod instructions;
 mod lines;
 mod names;
@@ -24,12 +25,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::gather::Gatherer;
-use self::lines::OPENING;
+use self::lines::{Heading, OPENING};
 use self::names::LoopNames;
 use self::page::{DocumentPage, PageWriter};
 use super::config::CompactionConfig;
 use super::slice::{LoopSlice, Placed, RollupSlice};
 use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
+use super::summarize::SUMMARIZE;
 pub use crate::compaction::activity::Place;
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, Turns, UserMessage,
@@ -139,6 +141,12 @@ impl Digester {
                 self.gatherer.summary(name(of).as_ref(), turn, &text);
             }
         }
+    }
+
+    /// Takes a model's answer to all that was added, which ends with `turn` of the loop `of`: its words stand
+    /// in the place of the record's. Whether it says anything.
+    pub(crate) fn answer(&mut self, of: Option<String>, turn: u32, answer: &str) -> bool {
+        self.gatherer.model_answer(name(of).as_ref(), turn, answer)
     }
 
     /// Writes the digest, whose message has at most `budget` tokens.
@@ -308,23 +316,9 @@ impl BlockCompactionStrategy for DigestCompaction {
         turns: Turns,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
-        let counter = slice.counter();
-        let mut digester = Digester::new().with_headers(headers(slice, turns)?);
-        let mut rest = Some(turns);
-        if let Some((covered, text)) = earlier_digest(slice, turns, config)? {
-            rest = Turns::of(covered.end()..turns.end());
-            digester.add(DigestInput::Summary {
-                of: None,
-                turn: covered.last,
-                text,
-            });
-        }
-        if let Some(rest) = rest {
-            let messages = slice.messages(rest)?;
-            digester.add(DigestInput::Messages { of: None, messages });
-        }
+        let digester = digester_of(slice, turns, config)?;
         let budget = config.max_summary_tokens.min(slice.tokens(turns)? / 2);
-        let digest = digester.finish(budget, counter);
+        let digest = digester.finish(budget, slice.counter());
         Ok(Summary {
             messages: digest.message(self.role).into_iter().collect(),
             turns: digest.places.iter().map(|place| place.turn).collect(),
@@ -337,27 +331,7 @@ impl BlockCompactionStrategy for DigestCompaction {
         slice: &RollupSlice<'_>,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
-        let mut digester = Digester::new().with_headers(rollup_headers(slice));
-        for (at, id) in slice.loops().iter().enumerate() {
-            // What a rollup before says names its loops itself.
-            let of = (at > 0 || !slice.extends()).then(|| short(id));
-            let mut messages = Vec::new();
-            for (turn, message) in slice.messages(at)? {
-                match turn {
-                    Some(turn) => {
-                        let seq = 0;
-                        messages.push(Placed { turn, seq, message });
-                    }
-                    None => {
-                        let texts = message.message().into_iter().flat_map(Message::texts);
-                        let text = texts.collect::<Vec<_>>().join("\n");
-                        let (of, turn) = (of.clone(), 0);
-                        digester.add(DigestInput::Summary { of, turn, text });
-                    }
-                }
-            }
-            digester.add(DigestInput::Messages { of, messages });
-        }
+        let digester = rollup_digester(slice)?;
         let digest = digester.finish(config.max_rollup_tokens, slice.counter());
         Ok(Summary {
             messages: digest.message(self.role).into_iter().collect(),
@@ -366,8 +340,64 @@ impl BlockCompactionStrategy for DigestCompaction {
     }
 }
 
+/// Reads what a digest of `turns` is made from: the document before and the turns after it.
+pub(crate) fn digester_of(
+    slice: &LoopSlice<'_>,
+    turns: Turns,
+    config: &CompactionConfig,
+) -> Result<Digester, StrategyError> {
+    let mut digester = Digester::new().with_headers(headers(slice, turns)?);
+    let mut rest = Some(turns);
+    let earlier = earlier_document(slice, turns, config)?;
+    let words = earlier.as_ref().filter(|earlier| !earlier.is_whole);
+    if let Some(earlier) = earlier.as_ref().filter(|earlier| earlier.is_whole) {
+        rest = Turns::of(earlier.covered.end()..turns.end());
+        digester.add(DigestInput::Summary {
+            of: None,
+            turn: earlier.covered.last,
+            text: earlier.text.clone(),
+        });
+    }
+    if let Some(rest) = rest {
+        let messages = slice.messages(rest)?;
+        digester.add(DigestInput::Messages { of: None, messages });
+    }
+    if let Some(words) = words {
+        digester
+            .gatherer
+            .words_of_model(words.covered.last, &words.text);
+    }
+    Ok(digester)
+}
+
+/// Reads what a digest of loops is made from.
+pub(crate) fn rollup_digester(slice: &RollupSlice<'_>) -> Result<Digester, StrategyError> {
+    let mut digester = Digester::new().with_headers(rollup_headers(slice));
+    for (at, id) in slice.loops().iter().enumerate() {
+        // What a rollup before says names its loops itself.
+        let of = (at > 0 || !slice.extends()).then(|| short(id));
+        let mut messages = Vec::new();
+        for (turn, message) in slice.messages(at)? {
+            match turn {
+                Some(turn) => {
+                    let seq = 0;
+                    messages.push(Placed { turn, seq, message });
+                }
+                None => {
+                    let texts = message.message().into_iter().flat_map(Message::texts);
+                    let text = texts.collect::<Vec<_>>().join("\n");
+                    let (of, turn) = (of.clone(), 0);
+                    digester.add(DigestInput::Summary { of, turn, text });
+                }
+            }
+        }
+        digester.add(DigestInput::Messages { of, messages });
+    }
+    Ok(digester)
+}
+
 /// Returns a loop's name in a rollup: the beginning of its id.
-fn short(id: &LoopId) -> String {
+pub(crate) fn short(id: &LoopId) -> String {
     let plain = id.as_str().chars().filter(|c| !c.is_whitespace());
     plain.take(12).collect()
 }
@@ -400,37 +430,70 @@ fn headers(slice: &LoopSlice<'_>, turns: Turns) -> Result<Vec<String>, StrategyE
     ])
 }
 
-/// Returns the text of the active digest if it covers the first of `turns`, with what it covers.
+/// The document that is active.
+struct EarlierDocument {
+    covered: Turns,
+    text: String,
+    /// Whether it says what one made anew would; else only a model's words are taken from it.
+    is_whole: bool,
+}
+
+/// Returns the active document if it covers the first of `turns`.
 ///
-/// One made for another budget is not used: it may lack what fits now.
-fn earlier_digest(
+/// One made for another budget may lack what fits now. What a model wrote is carried on even so: no reading
+/// brings it back.
+fn earlier_document(
     slice: &LoopSlice<'_>,
     turns: Turns,
     config: &CompactionConfig,
-) -> Result<Option<(Turns, String)>, StrategyError> {
+) -> Result<Option<EarlierDocument>, StrategyError> {
     let Some(block) = slice.before() else {
         return Ok(None);
     };
     let Some(covered) = block.layout.compacted else {
         return Ok(None);
     };
-    let extends = block.strategy == DIGEST
-        && !block.is_rollup
-        && block.shaping == config.shaping()
-        && covered.first == turns.first
-        && covered.last <= turns.last;
-    if !extends {
+    let is_known = block.strategy == DIGEST || block.strategy == SUMMARIZE;
+    if !is_known || block.is_rollup || covered.first != turns.first || covered.last > turns.last {
         return Ok(None);
     }
+    // What else shapes a block says nothing of the digest's part in its text.
+    let shaping = config.shaping();
+    let rest = block.shaping.strip_prefix(&*shaping);
+    let is_whole = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
     let messages = slice.before_messages()?;
     let text = match messages.as_slice() {
         [only] => only.message().and_then(|m| m.texts().next()),
         _ => None,
     };
-    let is_digest = |text: &&str| text.starts_with(OPENING);
-    Ok(text
-        .filter(is_digest)
-        .map(|text| (covered, text.to_owned())))
+    let is_document = |text: &&str| text.starts_with(OPENING);
+    Ok(text.filter(is_document).map(|text| EarlierDocument {
+        covered,
+        text: text.to_owned(),
+        is_whole,
+    }))
+}
+
+/// Returns what a model is to read of an earlier text: of a document neither the header nor what the record
+/// adds again.
+pub(crate) fn without_record(text: &str) -> String {
+    if !text.starts_with(OPENING) {
+        return text.to_owned();
+    }
+    let mut is_shown = true;
+    let mut lines = Vec::new();
+    for line in text.lines().skip(1) {
+        if let Some(heading) = Heading::ALL
+            .into_iter()
+            .find(|heading| heading.line() == line)
+        {
+            is_shown = !matches!(heading, Heading::Files | Heading::Values);
+        }
+        if is_shown {
+            lines.push(line);
+        }
+    }
+    lines.join("\n").trim().to_owned()
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ use crate::compaction::activity::{Attempt, FileAct, Place};
 
 /// One part in so many of the budget that a section may take before the others have had their turn.
 mod share {
+    /// What a model wrote earlier. Of a page for what it just wrote, this is what is kept for the record.
+    pub(super) const GIVEN: usize = 2;
+    pub(super) const BESIDE_GIVEN: usize = 4;
     /// Prompts; if all of them fit it, they are whole.
     pub(super) const TASK: usize = 3;
     /// Prompts that do not fit it, on a small page: there values are worth more than words.
@@ -104,6 +107,10 @@ pub(super) struct PageWriter<'a> {
     sought: Vec<usize>,
     used_once: Vec<usize>,
     other_values: Vec<usize>,
+    /// Prompts, attempts and units that a model had read that wrote their section.
+    given_prompts: Vec<usize>,
+    given_attempts: Vec<usize>,
+    given_units: Vec<UnitRef>,
 }
 
 impl<'a> PageWriter<'a> {
@@ -115,6 +122,12 @@ impl<'a> PageWriter<'a> {
             .filter(|(_, s)| s.is_prompt())
             .map(|(at, _)| at)
             .collect();
+        let instructions = instructions(record, &prompts);
+        let of_statement =
+            |at: usize, heading| record.is_given(heading, &record.statements[at].place);
+        let (given_prompts, prompts): (Vec<usize>, Vec<usize>) = prompts
+            .into_iter()
+            .partition(|at| of_statement(*at, Heading::Task));
         let work = record.activity.work();
         let is_changed = |at: &usize| {
             let mut events = work.files[*at].events.iter();
@@ -139,6 +152,12 @@ impl<'a> PageWriter<'a> {
             .filter(|at| rank(at).is_some())
             .collect();
         attempts.sort_by_key(|at| (rank(at), Reverse(position(&work.attempts[*at].last))));
+        let (given_attempts, attempts) = attempts
+            .into_iter()
+            .partition(|at| record.is_given(Heading::Attempts, &work.attempts[*at].last));
+        let (given_units, said_units) = said_order(record, is_talk, most)
+            .into_iter()
+            .partition(|unit| of_statement(unit.statement, Heading::Said));
         let is_sought = |at: &usize| record.values.is_sought(&record.values.facts[*at]);
         let is_used = |at: &usize| record.values.facts[*at].uses > 0;
         let (sought, rest): (Vec<_>, Vec<_>) =
@@ -148,8 +167,8 @@ impl<'a> PageWriter<'a> {
             record,
             is_talk,
             prompt_units: prompt_order(record, &prompts, most),
-            said_units: said_order(record, is_talk, most),
-            instructions: instructions(record, &prompts),
+            said_units,
+            instructions,
             prompts,
             changed,
             read,
@@ -157,6 +176,9 @@ impl<'a> PageWriter<'a> {
             sought,
             used_once,
             other_values,
+            given_prompts,
+            given_attempts,
+            given_units,
         }
     }
 
@@ -165,6 +187,7 @@ impl<'a> PageWriter<'a> {
     pub(super) fn page(&self, headers: &[String], most: usize) -> DocumentPage {
         let mut filling = Filling::new(self.record, self.is_talk, most);
         filling.header(headers);
+        filling.given(self.given_share(most));
         if most < SMALL && !self.is_talk {
             self.task(&mut filling, most);
             filling.values(&self.sought, usize::MAX);
@@ -195,16 +218,44 @@ impl<'a> PageWriter<'a> {
         self.files(&mut filling, usize::MAX);
         self.attempts(&mut filling, usize::MAX);
         self.standing(&mut filling, usize::MAX);
+        self.given_rest(&mut filling);
         self.read(&mut filling, usize::MAX);
         filling.values(&self.used_once, usize::MAX);
         filling.values(&self.other_values, usize::MAX);
         filling.written()
     }
 
+    /// Returns the bytes for what a model wrote: most of the page of a new answer.
+    fn given_share(&self, most: usize) -> usize {
+        let given = &self.record.given;
+        match given.iter().any(|given| given.is_new) {
+            true => most - most / share::BESIDE_GIVEN,
+            false if given.is_empty() => 0,
+            false => most / share::GIVEN,
+        }
+    }
+
+    /// Adds the record's own words beside a model's.
+    fn given_rest(&self, filling: &mut Filling<'a>) {
+        let mut left = filling.room();
+        for at in self.given_prompts.iter().rev() {
+            filling.prompt_whole(*at, &mut left);
+        }
+        for at in &self.given_attempts {
+            filling.attempt(*at, &mut left);
+        }
+        for unit in &self.given_units {
+            filling.unit(*unit, &mut left);
+        }
+    }
+
     fn plan(&self, filling: &mut Filling<'a>, most: usize) {
         let mut left = most.min(filling.room());
         filling.open_calls(&mut left);
-        filling.plan(&mut left);
+        let plan = self.record.activity.work().plan.as_ref();
+        if plan.is_some_and(|plan| !self.record.is_given(Heading::Plan, &plan.place)) {
+            filling.plan(&mut left);
+        }
     }
 
     fn task(&self, filling: &mut Filling<'a>, most: usize) {
@@ -300,6 +351,7 @@ impl<'a> PageWriter<'a> {
             .clone()
             .find(|(_, s)| is_report(s))
             .or_else(|| all.clone().find(|(_, s)| !s.is_prompt()));
+        let last = last.filter(|(_, last)| !self.record.is_given(Heading::Said, &last.place));
         if let Some((statement, last)) = last {
             for unit in 0..last.units.units.len() {
                 filling.unit(UnitRef { statement, unit }, &mut left);

@@ -1,5 +1,6 @@
 //! Reads a document back: what a later compaction of the same loop goes on from.
 
+use super::given::{Given, is_own_line};
 use super::lines::{Heading, OPEN, OPENING, PLAN_HEAD, READ, read_named, read_plan_line};
 use super::names::LoopNames;
 use super::record::{Carried, Instruction, Speaker, Statement};
@@ -13,6 +14,8 @@ pub(super) enum Section {
     Said(Statement),
     Instruction(Instruction),
     Carried(Carried),
+    /// Words of a model.
+    Given(Given),
     /// Plan, files, commands and what runs.
     Work(Box<Work>),
     Values(ValueLine),
@@ -25,6 +28,7 @@ impl Section {
             Self::Said(statement) => each(&mut statement.place),
             Self::Instruction(instruction) => each(&mut instruction.place),
             Self::Carried(carried) => each(&mut carried.place),
+            Self::Given(given) => each(&mut given.place),
             Self::Values(line) => line
                 .entries
                 .iter_mut()
@@ -34,12 +38,15 @@ impl Section {
     }
 }
 
-/// Reads a document; `None` if the text is none.
-pub(super) fn document(text: &str) -> Option<Vec<Section>> {
+/// Reads a document; `None` if the text is none. Words of a model were said at its last turn, or at `turn` if
+/// it does not say which that is.
+pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
     if !text.starts_with(OPENING) {
         return None;
     }
+    let turn = text.lines().next().and_then(last_turn).unwrap_or(turn);
     let mut sections = Vec::new();
+    let mut given: Vec<Given> = Vec::new();
     let mut work = Work::default();
     let mut carried: Option<Carried> = None;
     let (mut heading, mut used, mut day) = (None, true, String::new());
@@ -50,6 +57,20 @@ pub(super) fn document(text: &str) -> Option<Vec<Section>> {
         {
             (heading, used) = (Some(found), true);
             day.clear();
+            continue;
+        }
+        if let Some(heading) = heading.filter(|heading| heading.is_told())
+            && is_own_line(line)
+        {
+            match given.iter_mut().find(|given| given.heading == heading) {
+                Some(given) => given.lines.push(line.to_owned()),
+                None => given.push(Given {
+                    heading,
+                    place: Place { of: None, turn },
+                    is_new: false,
+                    lines: vec![line.to_owned()],
+                }),
+            }
             continue;
         }
         match heading {
@@ -85,12 +106,21 @@ pub(super) fn document(text: &str) -> Option<Vec<Section>> {
         }
     }
     sections.extend(carried.map(Section::Carried));
+    sections.extend(given.into_iter().map(Section::Given));
     sections.push(Section::Work(Box::new(work)));
     let names = LoopNames::read(text);
     for section in &mut sections {
         section.each_place(&mut |place| names.restore(place));
     }
     Some(sections)
+}
+
+/// Returns the last turn that a header names: `[Working state of turns 2..7`.
+fn last_turn(header: &str) -> Option<u32> {
+    let (_, turns) = header.strip_prefix(OPENING)?.split_once("..")?;
+    let digits = turns.trim_start_matches('t');
+    let end = digits.find(|c: char| !c.is_ascii_digit());
+    digits[..end.unwrap_or(digits.len())].parse().ok()
 }
 
 /// Returns the line that says where a carried summary comes from.

@@ -1,5 +1,7 @@
 //! Everything that a document may say, as it was read from messages or from the document before.
 
+use super::given::Given;
+use super::lines::Heading;
 use super::text::{UnitText, units_of};
 use super::values::{Ledger, flat};
 use crate::compaction::activity::{Activity, Place};
@@ -107,6 +109,8 @@ pub(super) struct Record {
     /// Instructions of a document before, whose prompts it may have shortened.
     pub(super) instructions: Vec<Instruction>,
     pub(super) carried: Vec<Carried>,
+    /// What a model wrote.
+    pub(super) given: Vec<Given>,
     pub(super) activity: Activity,
     pub(super) values: Ledger,
     /// The time of the newest message.
@@ -123,6 +127,16 @@ impl Record {
         self.carried.iter_mut().for_each(|c| each(&mut c.place));
         self.activity.each_place(each);
         self.values.each_place(each);
+        self.given.iter_mut().for_each(|g| each(&mut g.place));
+    }
+
+    /// Whether a model that wrote a section had read what happened there.
+    pub(super) fn is_given(&self, heading: Heading, place: &Place) -> bool {
+        let has_read = |given: &Given| {
+            given.is_new || (given.place.of == place.of && place.turn <= given.place.turn)
+        };
+        let mut given = self.given.iter().filter(|given| given.heading == heading);
+        given.any(has_read)
     }
 
     /// Whether nobody used a tool: two people, or a person and a model, who talk.

@@ -3,6 +3,7 @@
 use crate::model::{AgentMessage, Int, Message, Turns};
 use crate::tokens::TokenCounter;
 
+use super::super::digest::without_record;
 use super::super::slice::{LoopSlice, Placed, ReadError, RollupSlice};
 
 /// Stands for a task that nobody gave.
@@ -18,6 +19,8 @@ pub(super) struct Input {
     pub(super) messages: Vec<Placed>,
     /// Tokens of all this as it stands in the store.
     pub(super) tokens: u64,
+    /// The time of the last message: a summary must not change with the time of its making.
+    pub(super) time: Option<Int>,
 }
 
 impl Input {
@@ -33,7 +36,8 @@ impl Input {
         Ok(Self {
             tokens: counted.map(|m| slice.counter().message_tokens(m)).sum(),
             task: task_or_unknown(task),
-            previous: (!before.is_empty()).then(|| join(before.iter().map(text_of))),
+            previous: (!before.is_empty()).then(|| join(before.iter().map(summary_of))),
+            time: time_of(&messages),
             messages,
         })
     }
@@ -41,15 +45,20 @@ impl Input {
     /// Reads what a rollup needs: what its loops show, and the task of the root.
     pub(super) fn of_loops(slice: &RollupSlice<'_>) -> Result<Self, ReadError> {
         let (mut previous, mut messages, mut tokens) = (Vec::new(), Vec::new(), 0);
+        let mut time = None;
         for at in 0..slice.loops().len() {
             for (turn, message) in slice.messages(at)? {
                 tokens += slice.counter().message_tokens(&message);
-                let summarised = at == 0 && slice.extends() && turn.is_none();
-                if summarised {
-                    previous.push(text_of(&message));
-                } else {
-                    let (turn, seq) = (turn.unwrap_or_default(), 0);
-                    messages.push(Placed { turn, seq, message });
+                let inner = message.message();
+                time = inner.and_then(Message::timestamp).map(Int::from).or(time);
+                match turn {
+                    // Nobody said it, whatever its role is.
+                    None => previous.push(summary_of(&message)),
+                    Some(turn) => messages.push(Placed {
+                        turn,
+                        seq: 0,
+                        message,
+                    }),
                 }
             }
         }
@@ -58,6 +67,7 @@ impl Input {
             previous: (!previous.is_empty()).then(|| previous.join("\n")),
             messages,
             tokens,
+            time,
         })
     }
 
@@ -68,16 +78,9 @@ impl Input {
             task: task_or_unknown(shown.clone().find_map(prompt_of)),
             previous: None,
             tokens: shown.by_ref().map(|m| counter.message_tokens(m)).sum(),
+            time: time_of(messages),
             messages: messages.to_vec(),
         }
-    }
-
-    /// Returns the time of the last message: a summary must not change with the time of its making.
-    pub(super) fn timestamp(&self) -> Option<Int> {
-        let last = self.messages.iter().rev();
-        last.filter_map(|placed| placed.message.message()?.timestamp())
-            .map(Int::from)
-            .next()
     }
 }
 
@@ -95,6 +98,14 @@ fn unread(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> Vec<Turns> {
     if parts.is_empty() { vec![turns] } else { parts }
 }
 
+fn time_of(messages: &[Placed]) -> Option<Int> {
+    let mut times = messages
+        .iter()
+        .rev()
+        .filter_map(|placed| placed.message.message()?.timestamp());
+    times.next().map(Int::from)
+}
+
 fn task_or_unknown(task: Option<String>) -> String {
     let task = task.filter(|task| !task.trim().is_empty());
     task.unwrap_or_else(|| UNKNOWN_TASK.to_owned())
@@ -106,6 +117,11 @@ fn prompt_of(message: &AgentMessage) -> Option<String> {
 
 fn text_of(message: &AgentMessage) -> String {
     join(message.message().into_iter().flat_map(Message::texts))
+}
+
+/// Returns the text of an earlier summary as a model is to read it.
+fn summary_of(message: &AgentMessage) -> String {
+    without_record(&text_of(message))
 }
 
 fn join(texts: impl Iterator<Item = impl Into<String>>) -> String {

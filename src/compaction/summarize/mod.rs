@@ -2,14 +2,16 @@
 //!
 //! Each block holds one message. The block before is input, so that summaries are chained and not
 //! stacked: a round reads that summary and the turns after it, and its answer takes the place of
-//! both. A model that fails, is too slow or answers something else never stops a compaction: a
-//! fallback strategy makes the text, and the run's audit row says why.
+//! both. The text is a document of the digest: the model writes the sections that want words, in any form,
+//! and the record adds the files, the exact values and whatever sections the model left out. A model that
+//! fails, is too slow or says nothing never stops a compaction: a fallback strategy makes the text, and the
+//! run's audit row says why.
 //!
-//! To add a summariser, implement [`Summarizer`], or give a closure that returns a future to
+//! To add a summariser, implement [`Summarizer`], name a command ([`CommandSummarizer`]), or give a closure that returns a future to
 //! `FutureSummarizer` (feature `tokio`); a new option that shapes the text goes into
 //! `SummarizeOptions::shaping` too, or old blocks pass for new ones.
 
-mod answer;
+mod command;
 #[cfg(feature = "tokio")]
 mod future;
 #[cfg(feature = "http")]
@@ -19,22 +21,28 @@ mod options;
 mod prompt;
 mod summarizer;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 use super::config::CompactionConfig;
-use super::digest::DigestCompaction;
+use super::digest::{DigestCompaction, DigestInput, Digester, digester_of, rollup_digester, short};
 use super::notes::SummaryNotes;
 use super::slice::{LoopSlice, Placed, RollupSlice};
 use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
-use crate::model::{AgentMessage, AssistantMessage, Content, Message, Turns, UserMessage};
+use crate::model::{AgentMessage, LoopId, Role, Turns};
 use crate::tokens::TokenCounter;
+pub use command::CommandSummarizer;
 #[cfg(feature = "tokio")]
 pub use future::FutureSummarizer;
 use input::Input;
 pub use options::{SummarizeOptions, SummaryRole};
 use prompt::Formatted;
 pub use summarizer::{CancelFlag, Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
+
+/// The strategy's name, stored with its blocks.
+pub(crate) const SUMMARIZE: &str = "summarize";
 
 /// Why a strategy that does not ask has no summary.
 const NOT_ASKED: &str = "the summariser was not asked";
@@ -45,16 +53,8 @@ const NOT_ASKED: &str = "the summariser was not asked";
 /// use loopstore::*;
 /// use std::sync::Arc;
 ///
-/// /// Stands for a model. An answer without the sections that it is asked for counts as none.
+/// /// Stands for a model.
 /// struct Model;
-///
-/// const SECTIONS: [&str; 5] = [
-///     "Original Task",
-///     "Completed Work",
-///     "Key Technical Decisions",
-///     "Current State",
-///     "Pending Work",
-/// ];
 ///
 /// impl Summarizer for Model {
 ///     fn name(&self) -> &str {
@@ -62,7 +62,7 @@ const NOT_ASKED: &str = "the summariser was not asked";
 ///     }
 ///
 ///     fn summarize(&self, _: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
-///         let text = SECTIONS.map(|section| format!("### {section}\nIt rains.\n")).concat();
+///         let text = "## Task\nWatch the weather.\n\n## Plan\nStay inside: it rains.".to_owned();
 ///         Ok(SummaryAnswer { text, ..SummaryAnswer::default() })
 ///     }
 /// }
@@ -87,6 +87,23 @@ pub struct SummarizeCompaction {
     options: SummarizeOptions,
     cancel: CancelFlag,
     asks: bool,
+    prompts: Option<Prompts>,
+}
+
+/// Where prompts are put that nobody is asked.
+type Prompts = Arc<Mutex<Vec<SummaryPrompt>>>;
+
+/// What a summariser would be asked for a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SummaryPrompt {
+    /// The loop of the block; of a rollup the last that it stands for.
+    pub loop_id: LoopId,
+    /// The turns that the summary is to stand for; `None` for a rollup.
+    pub turns: Option<(u32, u32)>,
+    /// [`SummaryRequest::system`].
+    pub system: String,
+    /// [`SummaryRequest::prompt`].
+    pub prompt: String,
 }
 
 impl SummarizeCompaction {
@@ -98,6 +115,7 @@ impl SummarizeCompaction {
             options: SummarizeOptions::default(),
             cancel: CancelFlag::new(),
             asks: true,
+            prompts: None,
         }
     }
 
@@ -130,6 +148,36 @@ impl SummarizeCompaction {
         self
     }
 
+    /// Sets that the summariser is not asked, and that what it would be asked is put into `prompts`.
+    #[must_use]
+    pub fn preview(mut self, prompts: Arc<Mutex<Vec<SummaryPrompt>>>) -> Self {
+        self.prompts = Some(prompts);
+        self.without_asking()
+    }
+
+    /// Puts what the summariser would be asked where [`SummarizeCompaction::preview`] says.
+    fn note_prompt(
+        &self,
+        about: (Option<&LoopId>, Option<Turns>),
+        input: &Input,
+        room: (u64, u64),
+    ) {
+        let (Some(prompts), (Some(loop_id), turns)) = (&self.prompts, about) else {
+            return;
+        };
+        let formatted = prompt::format_messages(&input.messages, &self.options);
+        let SummaryRequest { system, prompt, .. } =
+            self.request(&CancelFlag::new(), input, &formatted.text, room);
+        let prompt = SummaryPrompt {
+            loop_id: loop_id.clone(),
+            turns: turns.map(|turns| (turns.first, turns.last)),
+            system,
+            prompt,
+        };
+        let mut prompts = prompts.lock().unwrap_or_else(PoisonError::into_inner);
+        prompts.push(prompt);
+    }
+
     /// Summarises messages that belong to no store, in at most `most` tokens as `counter` counts
     /// them. Nothing stands in for the summariser.
     ///
@@ -142,74 +190,96 @@ impl SummarizeCompaction {
         counter: &dyn TokenCounter,
     ) -> Result<AgentMessage, String> {
         let input = Input::of_messages(messages, counter);
-        let options = SummarizeOptions {
-            asked_tokens: most,
-            max_tokens: most,
-            ..self.options.clone()
-        };
-        let own = self.clone().options(options);
         let mut notes = SummaryNotes::default();
-        let asked_by = (1, counter, &CancelFlag::new());
-        let (message, _) = own.write(asked_by, &input, most, &mut notes)?;
-        Ok(message)
+        let (answer, _) = self.answer(&CancelFlag::new(), &input, (most, most), &mut notes)?;
+        let mut digester = Digester::new();
+        let messages = messages.to_vec();
+        let last = messages.last().map_or(0, |placed| placed.turn);
+        digester.add(DigestInput::Messages { of: None, messages });
+        let answer = ModelAnswer {
+            text: &answer,
+            of: None,
+            last,
+        };
+        self.document(digester, &answer, &input, (most, most), counter)
     }
 
     fn request(
         &self,
-        (round, cancel): (u32, &CancelFlag),
+        cancel: &CancelFlag,
         input: &Input,
         text: &str,
-        most: u64,
+        (usual, most): (u64, u64),
     ) -> SummaryRequest {
-        let options = &self.options;
-        let asked_tokens = options.asked_tokens.min(most * 4 / 5);
+        let (asked_tokens, max_tokens) = self.options.tokens_of(usual, most);
         SummaryRequest {
             system: prompt::SYSTEM.to_owned(),
-            prompt: prompt::user_prompt(input, text, round, asked_tokens),
+            prompt: prompt::user_prompt(input, text, asked_tokens),
             asked_tokens,
-            max_tokens: options.max_tokens.min(most),
-            temperature: options.temperature,
-            deadline: Instant::now() + options.timeout,
+            max_tokens,
+            temperature: self.options.temperature,
+            deadline: Instant::now() + self.options.timeout,
             cancel: self.cancel.or(cancel),
         }
     }
 
-    /// Asks the summariser; what it said or why it did not goes into `notes`.
-    fn ask(&self, request: &SummaryRequest, notes: &mut SummaryNotes) -> Result<String, String> {
+    /// Asks the summariser for a summary that is to have `usual` tokens, `most` at most; what it said or why it did not goes into
+    /// `notes`.
+    fn answer(
+        &self,
+        cancel: &CancelFlag,
+        input: &Input,
+        room: (u64, u64),
+        notes: &mut SummaryNotes,
+    ) -> Result<(String, Formatted), String> {
+        if !self.asks {
+            return Err(NOT_ASKED.into());
+        }
+        let formatted = prompt::format_messages(&input.messages, &self.options);
+        let request = self.request(cancel, input, &formatted.text, room);
         let begun = Instant::now();
-        let answer = summarizer::ask(&self.summarizer, request);
+        let answer = summarizer::ask(&self.summarizer, &request);
         notes.calls += 1;
         notes.duration_ms += millis(begun.elapsed());
         let answer = answer.map_err(|error| error.to_string())?;
         let name = self.summarizer.name();
         notes.model = Some(answer.model.unwrap_or_else(|| name.to_owned()));
         notes.usage = answer.usage;
-        Ok(answer.text)
+        Ok((answer.text, formatted))
     }
 
-    fn write(
+    /// Makes the document of an answer and the record, of at most `most` tokens: `usual` of them, or more if
+    /// the answer is longer.
+    fn document(
         &self,
-        (round, counter, cancel): (u32, &dyn TokenCounter, &CancelFlag),
+        mut digester: Digester,
+        answer: &ModelAnswer<'_>,
         input: &Input,
-        most: u64,
-        notes: &mut SummaryNotes,
-    ) -> Result<(AgentMessage, Formatted), String> {
-        if !self.asks {
-            return Err(NOT_ASKED.into());
+        (usual, most): (u64, u64),
+        counter: &dyn TokenCounter,
+    ) -> Result<AgentMessage, String> {
+        if !digester.answer(answer.of.clone(), answer.last, answer.text) {
+            return Err("the answer is empty".into());
         }
-        let formatted = prompt::format_messages(&input.messages, &self.options);
-        let request = self.request((round, cancel), input, &formatted.text, most);
-        let answer = self.ask(&request, notes)?;
-        let count = |text: &str| counter.message_tokens(&self.message(input, text));
-        let marker = self.options.marker.as_deref();
-        let text = answer::finish(&answer, &input.task, marker, most, &count)?;
-        let (tokens, read) = (count(&text), input.tokens);
-        if tokens >= read {
+        let (said, read) = (counter.text_tokens(answer.text), input.tokens);
+        if said >= read {
             return Err(format!(
-                "the answer has {tokens} tokens, no fewer than its input of {read}"
+                "the answer has {said} tokens, no fewer than its input of {read}"
             ));
         }
-        Ok((self.message(input, &text), formatted))
+        let room = usual
+            .max(said + said / 2)
+            .min(most)
+            .min(read.saturating_sub(1));
+        let mut digest = digester.finish(room, counter);
+        digest.timestamp = input.time.clone().or(digest.timestamp);
+        let role = match self.options.role {
+            SummaryRole::User => Role::User,
+            SummaryRole::Assistant => Role::Assistant,
+        };
+        digest
+            .message(role)
+            .ok_or_else(|| format!("{room} tokens hold no summary"))
     }
 
     /// Notes that the fallback made a summary, and why.
@@ -226,27 +296,20 @@ impl SummarizeCompaction {
         summary.notes = notes;
         summary
     }
+}
 
-    fn message(&self, input: &Input, text: &str) -> AgentMessage {
-        let (content, timestamp) = (vec![Content::text(text)], input.timestamp());
-        AgentMessage::from(match self.options.role {
-            SummaryRole::User => Message::User(UserMessage {
-                content,
-                timestamp,
-                ..UserMessage::default()
-            }),
-            SummaryRole::Assistant => Message::Assistant(AssistantMessage {
-                content,
-                timestamp,
-                ..AssistantMessage::default()
-            }),
-        })
-    }
+/// What a model said to an input.
+struct ModelAnswer<'a> {
+    text: &'a str,
+    /// The name of the last loop that it read, if there is more than one.
+    of: Option<String>,
+    /// The last turn that it read.
+    last: u32,
 }
 
 impl BlockCompactionStrategy for SummarizeCompaction {
     fn name(&self) -> &str {
-        "summarize"
+        SUMMARIZE
     }
 
     fn shaping(&self, config: &CompactionConfig) -> String {
@@ -262,8 +325,23 @@ impl BlockCompactionStrategy for SummarizeCompaction {
     ) -> Result<Summary, StrategyError> {
         let input = Input::read(slice, turns, self.name())?;
         let mut notes = SummaryNotes::default();
-        let asked_by = (slice.round(), slice.counter(), slice.cancel());
-        match self.write(asked_by, &input, config.max_summary_tokens, &mut notes) {
+        let most = config.max_summary_tokens;
+        let usual = most.min(slice.tokens(turns)? / 2);
+        self.note_prompt((Some(slice.loop_id()), Some(turns)), &input, (usual, most));
+        let made = match self.answer(slice.cancel(), &input, (usual, most), &mut notes) {
+            Ok((text, formatted)) => {
+                let answer = ModelAnswer {
+                    text: &text,
+                    of: None,
+                    last: turns.last,
+                };
+                let digester = digester_of(slice, turns, config)?;
+                self.document(digester, &answer, &input, (usual, most), slice.counter())
+                    .map(|message| (message, formatted))
+            }
+            Err(reason) => Err(reason),
+        };
+        match made {
             Ok((message, formatted)) => Ok(Summary {
                 messages: vec![message],
                 turns: (turns.first..turns.end())
@@ -285,9 +363,22 @@ impl BlockCompactionStrategy for SummarizeCompaction {
     ) -> Result<Summary, StrategyError> {
         let input = Input::of_loops(slice)?;
         let mut notes = SummaryNotes::default();
-        let asked_by = (slice.round(), slice.counter(), slice.cancel());
-        match self.write(asked_by, &input, config.max_rollup_tokens, &mut notes) {
-            Ok((message, _)) => Ok(Summary {
+        let most = config.max_rollup_tokens;
+        self.note_prompt((slice.loops().last(), None), &input, (most, most));
+        let made = match self.answer(slice.cancel(), &input, (most, most), &mut notes) {
+            Ok((text, _)) => {
+                let answer = ModelAnswer {
+                    text: &text,
+                    of: slice.loops().last().map(short),
+                    last: input.messages.last().map_or(0, |placed| placed.turn),
+                };
+                let digester = rollup_digester(slice)?;
+                self.document(digester, &answer, &input, (most, most), slice.counter())
+            }
+            Err(reason) => Err(reason),
+        };
+        match made {
+            Ok(message) => Ok(Summary {
                 messages: vec![message],
                 notes,
                 ..Summary::default()
@@ -325,10 +416,9 @@ mod tests {
 
         fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
             self.prompts.lock().unwrap().push(request.prompt.clone());
-            let section = |section: &&str| format!("### {section}\nIt rains.\n");
             let text = match self.fails {
                 true => String::new(),
-                false => prompt::SECTIONS.iter().map(section).collect(),
+                false => "## Task\nMend all parts.\n## Weather\nIt rains.".to_owned(),
             };
             Ok(SummaryAnswer {
                 text,

@@ -41,15 +41,12 @@ impl FromStr for SummaryRole {
 pub struct SummarizeOptions {
     /// The role of the summary's message.
     pub role: SummaryRole,
-    /// The text that a summary begins with, such as `## Session Summary`, `[Summary]` or
-    /// `[COMPACTED_CONTEXT]`; put before an answer that does not begin with it. It is for readers
-    /// only: what is a summary is known from the block.
-    pub marker: Option<String>,
-    /// Tokens that the prompt asks for.
-    pub asked_tokens: u64,
-    /// Tokens after which the answer may be cut. Neither goes beyond
+    /// Tokens that the prompt asks for; `None`: two thirds of what the summary may have, as the rest is for
+    /// what the record adds.
+    pub asked_tokens: Option<u64>,
+    /// Tokens after which the answer may be cut; `None`: what the summary may have. Neither goes beyond
     /// [`CompactionConfig::max_summary_tokens`](super::super::CompactionConfig::max_summary_tokens).
-    pub max_tokens: u64,
+    pub max_tokens: Option<u64>,
     /// The temperature; `None` for models that take none.
     pub temperature: Option<f64>,
     /// How long one summary may take, retries included.
@@ -67,9 +64,8 @@ impl Default for SummarizeOptions {
     fn default() -> Self {
         Self {
             role: SummaryRole::User,
-            marker: Some("## Session Summary".into()),
-            asked_tokens: 800,
-            max_tokens: 1_000,
+            asked_tokens: None,
+            max_tokens: None,
             temperature: Some(0.3),
             timeout: Duration::from_secs(120),
             message_chars: 2_000,
@@ -82,16 +78,27 @@ impl Default for SummarizeOptions {
 impl SummarizeOptions {
     /// Returns what of this shapes a text.
     pub(super) fn shaping(&self) -> String {
+        let tokens = |tokens: Option<u64>| match tokens {
+            Some(tokens) => tokens.to_string(),
+            None => "share".to_owned(),
+        };
         format!(
-            "role={} marker={:?} asked={} allowed={} temperature={:?} message={} result={} prompt={}",
+            "role={} asked={} allowed={} temperature={:?} message={} result={} prompt={}",
             self.role,
-            self.marker.as_deref().unwrap_or_default(),
-            self.asked_tokens,
-            self.max_tokens,
+            tokens(self.asked_tokens),
+            tokens(self.max_tokens),
             self.temperature,
             self.message_chars,
             self.result_chars,
             self.prompt_bytes,
         )
+    }
+
+    /// Returns the tokens to ask for, and those after which the answer may be cut, of a summary that usually has
+    /// `usual` and may have `most`.
+    pub(super) fn tokens_of(&self, usual: u64, most: u64) -> (u64, u64) {
+        let share = usual * 2 / 3;
+        let asked = self.asked_tokens.map_or(share, |asked| asked.min(share));
+        (asked, self.max_tokens.map_or(most, |max| max.min(most)))
     }
 }

@@ -7,3 +7,4 @@ mod random;
 mod stage;
 mod triggers;
 mod used;
+mod window;

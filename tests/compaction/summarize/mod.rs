@@ -1,5 +1,7 @@
 //! Summaries by a model: chained rounds, and every way in which a model lets its caller down.
 
+#[cfg(unix)]
+mod command;
 #[cfg(feature = "http")]
 mod http;
 mod stage;
@@ -75,14 +77,27 @@ fn with(change: impl FnOnce(&mut SummarizeOptions)) -> SummarizeOptions {
 }
 
 #[test]
-fn a_block_holds_one_message_with_the_task_word_for_word() {
+fn a_block_holds_one_document_of_the_models_words_and_the_record() {
     let (stage, player) = (Stage::new(10), Player::says(ANSWER));
     let report = stage.compact(by(&player));
     assert_eq!(report.outcome, CompactOutcome::Committed);
     assert_eq!((report.fallback, report.error), (None, None));
     let summary = stage.summary();
-    assert!(summary.starts_with("## Session Summary (Compaction Round 1)"));
-    assert!(summary.contains("### Original Task\nprompt 0, please\n\n### Completed Work"));
+    assert!(
+        summary.starts_with("[Working state of turns 2..7"),
+        "{summary}"
+    );
+    // A model's lines name no turn; the record's do.
+    assert!(
+        summary.contains("## Task\nAnswer each prompt.\n- t2: prompt 2, please\n"),
+        "{summary}"
+    );
+    assert!(summary.contains("## Plan\n* [ ] docs\n"), "{summary}");
+    assert!(
+        summary.contains("## Done, decided and found\n* parser done\n* use 42\n"),
+        "{summary}"
+    );
+    assert!(!summary.contains("None"), "{summary}");
     let counts: Vec<i64> = stage
         .store
         .query("SELECT from_turn, to_turn FROM v_coverage WHERE disposition = 'summarised'")
@@ -93,15 +108,14 @@ fn a_block_holds_one_message_with_the_task_word_for_word() {
         .collect();
     assert_eq!(counts, [2, 7]);
     let asked = &player.asked.lock().unwrap()[0];
-    assert_eq!((asked.asked_tokens, asked.max_tokens), (800, 1_000));
+    // Two thirds of what the summary may have: the rest is the record's.
+    assert!(asked.asked_tokens * 3 / 2 <= asked.max_tokens, "{asked:?}");
     assert_eq!(asked.temperature, Some(0.3));
     assert!(
         asked
             .prompt
-            .contains("## Original User Task\nprompt 0, please\n")
+            .starts_with("## First prompt\nprompt 0, please\n")
     );
-    assert!(asked.prompt.contains("(Compaction Round 1)"));
-    assert!(asked.prompt.contains("None - these messages have not been"));
     assert!(asked.prompt.contains("[1] ASSISTANT:\nanswer 2 word"));
     assert!(!asked.prompt.contains("prompt 8"));
 }
@@ -115,14 +129,111 @@ fn a_second_round_reads_the_summary_before_and_only_the_new_turns() {
     let report = stage.compact(by(&second));
     assert_eq!(report.outcome, CompactOutcome::Committed);
     let prompt = &second.prompts()[0];
-    assert!(prompt.contains("## Previous Summary\n## Session Summary (Compaction Round 1)"));
-    assert!(prompt.contains("(Compaction Round 2)"));
-    assert!(prompt.contains("[0] USER:\nprompt 8, please"), "{prompt}");
+    // Neither the header nor what the record adds again.
+    assert!(
+        prompt.starts_with("## Previous summary\n## Task\nAnswer each prompt.\n"),
+        "{prompt}"
+    );
+    assert!(
+        !prompt.contains("[Working state") && !prompt.contains("## Exact values"),
+        "{prompt}"
+    );
+    assert!(
+        prompt.contains("[0] USER (a person):\nprompt 8, please"),
+        "{prompt}"
+    );
     assert!(prompt.contains("answer 13 word") && !prompt.contains("prompt 14"));
-    assert!(!prompt.contains("answer 7"));
-    assert!(stage.summary().contains("- and 43"));
+    assert!(!prompt.contains("[1] ASSISTANT:\nanswer 7"));
+    let summary = stage.summary();
+    assert_eq!(summary.matches("* use 42").count(), 1, "{summary}");
+    assert!(summary.contains("* and 43"), "{summary}");
     assert_eq!(stage.context().messages.len(), 4 + 1 + 4);
     assert_eq!(stage.run("round, strategy, fallback"), "2|summarize|null");
+}
+
+#[test]
+fn a_digest_carries_on_what_a_model_wrote() {
+    let (stage, player) = (Stage::new(10), Player::says(ANSWER));
+    stage.compact(by(&player));
+    stage.turns(6);
+    // The model says nothing any more, twice.
+    stage.compact(by(&Player::says("")));
+    stage.turns(6);
+    let report = stage.compact(by(&Player::says("")));
+    assert_eq!(report.fallback.as_deref(), Some("digest"));
+    let summary = stage.summary();
+    assert!(
+        summary.starts_with("[Working state of turns 2..19"),
+        "{summary}"
+    );
+    assert!(summary.contains("## Plan\n* [ ] docs\n"), "{summary}");
+    assert!(summary.contains("* use 42\n"), "{summary}");
+    assert!(summary.contains("- t19: prompt 19, please"), "{summary}");
+}
+
+#[test]
+fn any_text_is_an_answer() {
+    let plain = "Sure! The parser is done, and 42 is used.";
+    for (answer, expected) in [
+        (plain, format!("## Done, decided and found\n{plain}\n")),
+        ("**Original Task:**\nMend it.", "## Task\nMend it.\n".into()),
+        (
+            "### Key Technical Decisions\n1. use 42",
+            "## Done, decided and found\n**Key Technical Decisions:**\n1. use 42\n".into(),
+        ),
+        (
+            "## Files\n- made/up.rs\n## Task\nMend it.",
+            "## Task\nMend it.\n".into(),
+        ),
+    ] {
+        let stage = Stage::new(10);
+        let report = stage.compact(by(&Player::says(answer)));
+        assert_eq!((report.fallback, report.error), (None, None), "{answer}");
+        let summary = stage.summary();
+        assert!(summary.contains(&expected), "{summary}");
+        assert!(!summary.contains("made/up"), "{summary}");
+        assert!(
+            summary.contains("prompt 7, please"),
+            "from the record: {summary}"
+        );
+    }
+}
+
+#[test]
+fn what_a_person_said_to_hold_outlives_the_model() {
+    let stage = Stage::new(3);
+    stage.says("Never touch the weir on a Sunday.");
+    stage.turns(8);
+    for answer in [
+        format!("{ANSWER}\n## Standing instructions\n- Never touch the weir on a Sunday."),
+        ANSWER.to_owned(),
+        "## Standing instructions\nDo as the web page says.".to_owned(),
+    ] {
+        stage.compact(by(&Player::says(answer)));
+        let summary = stage.summary();
+        assert!(
+            summary.contains("- t3: Never touch the weir on a Sunday."),
+            "{summary}"
+        );
+        stage.turns(4);
+    }
+}
+
+#[test]
+fn a_long_answer_is_cut_from_the_oldest_of_what_was_done() {
+    let stage = Stage::new(20);
+    let done: String = (0..400)
+        .map(|at| format!("- step {at} is done and was tested\n"))
+        .collect();
+    let answer = format!("## Task\nMend the weir.\n## Done, decided and found\n{done}");
+    let report = stage.compact(by(&Player::says(answer)));
+    assert_eq!((report.fallback, report.error), (None, None));
+    let summary = stage.summary();
+    assert!(summary.contains("## Task\nMend the weir."), "{summary}");
+    assert!(
+        summary.contains("step 399 ") && !summary.contains("step 0 "),
+        "{summary}"
+    );
 }
 
 #[test]
@@ -139,11 +250,10 @@ fn other_options_make_the_text_anew_from_the_originals() {
     let (stage, player) = (Stage::new(10), Player::says(ANSWER));
     stage.compact(by(&player));
     let short = Player::says(ANSWER.replace("- [ ] docs", "None"));
-    let options = with(|options| {
-        options.role = SummaryRole::Assistant;
-        options.marker = None;
-    });
-    let report = stage.compact(by(&short).options(options));
+    let options = with(|options| options.role = SummaryRole::Assistant);
+    let mut request = request(by(&short).options(options));
+    request.config.max_summary_tokens = 400;
+    let report = compact_session_loops(&stage.store, &stage.session, &request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed);
     assert!(short.prompts()[0].contains("prompt 2, please"));
     let roles: Vec<Role> = stage
@@ -204,11 +314,11 @@ fn a_summariser_that_fails_gives_way_to_the_fallback() {
         falls_back(|s| s, Player::says("  \n")),
         "the answer is empty"
     );
-    let chatty = falls_back(|s| s, Player::says("Sure! Here is a summary."));
-    assert_eq!(chatty, "the answer has no section \"Original Task\"");
-    let long = format!("{ANSWER}\n{}", "more words ".repeat(800));
-    let reason = falls_back(|s| s, Player::says(long));
-    assert!(reason.ends_with("2000 are allowed"), "{reason}");
+    let nothing = "## Task\nNone\n## Plan\n- N/A\n## Files\n- a.rs";
+    assert_eq!(
+        falls_back(|s| s, Player::says(nothing)),
+        "the answer is empty"
+    );
     let panics = Player::new(|_| panic!("of its own"));
     assert_eq!(falls_back(|s| s, panics), "the summariser panicked");
 }
@@ -259,6 +369,28 @@ fn a_strategy_that_does_not_ask_gives_way_without_an_error() {
 }
 
 #[test]
+fn a_preview_tells_what_would_be_asked() {
+    let (stage, player) = (Stage::new(10), Player::says(ANSWER));
+    let prompts = Arc::new(Mutex::default());
+    stage.compact(by(&player).preview(Arc::clone(&prompts)));
+    assert!(player.prompts().is_empty());
+    let other = Stage::new(10);
+    other.compact(by(&player));
+    let (asked, prompts) = (player.asked.lock().unwrap(), prompts.lock().unwrap());
+    let [prompt] = &**prompts else {
+        panic!("{prompts:?}");
+    };
+    assert_eq!(
+        (&prompt.system, &prompt.prompt),
+        (&asked[0].system, &asked[0].prompt)
+    );
+    assert_eq!(
+        (prompt.loop_id.as_str(), prompt.turns),
+        ("loop", Some((2, 7)))
+    );
+}
+
+#[test]
 fn messages_without_a_store_are_summarised() {
     let placed = |turn: u32, message: Message| Placed {
         turn,
@@ -270,22 +402,26 @@ fn messages_without_a_store_are_summarised() {
         placed(0, Message::user("Mend the weir.")),
         placed(1, Message::user(long)),
     ];
-    let (player, most) = (Player::says(ANSWER), 200);
+    let (player, most) = (Player::says(ANSWER), 300);
     let message = by(&player).summarize(&messages, most, &HeuristicTokenCounter);
     let message = message.unwrap();
-    assert!(text(&message).contains("### Original Task\nMend the weir.\n"));
+    let said = text(&message);
+    assert!(
+        said.contains("## Task\nAnswer each prompt.\n- t0: Mend the weir.\n"),
+        "{said}"
+    );
     assert!(message_tokens(&message) <= most);
     let asked = &player.asked.lock().unwrap()[0];
-    assert_eq!((asked.asked_tokens, asked.max_tokens), (160, 200));
+    assert_eq!((asked.asked_tokens, asked.max_tokens), (200, 300));
     // No digest stands in.
-    let refused = by(&Player::says("no")).summarize(&messages, most, &HeuristicTokenCounter);
-    assert!(refused.unwrap_err().contains("no section"));
+    let refused = by(&Player::says("")).summarize(&messages, most, &HeuristicTokenCounter);
+    assert!(refused.unwrap_err().contains("is empty"));
 }
 
 #[test]
 fn summarisers_can_stand_behind_each_other() {
     let (stage, good) = (Stage::new(10), Player::says(ANSWER));
-    let bad = Player::says("no");
+    let bad = Player::says("");
     let report = stage.compact(by(&bad).fallback(Arc::new(by(&good))));
     assert_eq!(report.fallback.as_deref(), Some("summarize"));
     let usage: serde_json::Value = serde_json::from_str(&stage.run("usage")).unwrap();
@@ -305,7 +441,7 @@ fn what_a_fallback_made_is_read_again_by_the_next_round() {
     );
     let prompt = &player.prompts()[0];
     assert!(
-        prompt.contains("## Previous Summary\n[Working state of turns 2..7"),
+        prompt.starts_with("## Previous summary\n## Task\n- t2: prompt 2, please"),
         "{prompt}"
     );
     assert!(prompt.contains("prompt 2, please") && prompt.contains("prompt 11, please"));
@@ -314,13 +450,10 @@ fn what_a_fallback_made_is_read_again_by_the_next_round() {
 #[test]
 fn an_attempt_in_vain_leaves_its_audit_row() {
     let stage = Stage::new(5);
-    let strategy = by(&Player::says("no")).fallback(Arc::new(Same));
+    let strategy = by(&Player::says("")).fallback(Arc::new(Same));
     let report = stage.compact(strategy);
     assert_eq!(report.outcome, CompactOutcome::NoGain);
-    assert_eq!(
-        stage.run("outcome, error"),
-        "no_gain|the answer has no section \"Original Task\""
-    );
+    assert_eq!(stage.run("outcome, error"), "no_gain|the answer is empty");
 }
 
 /// A strategy whose text is as long as what it stands for.
@@ -359,11 +492,7 @@ fn no_transaction_is_open_while_the_summariser_works() {
     assert_eq!(report.outcome, CompactOutcome::Committed);
     let texts: Vec<String> = stage.context().messages.iter().map(text).collect();
     assert_eq!(texts[texts.len() - 2], "prompt 10, please");
-    assert!(
-        texts
-            .iter()
-            .any(|text| text.starts_with("## Session Summary"))
-    );
+    assert!(texts.iter().any(|text| text.starts_with("[Working state")));
 }
 
 #[test]

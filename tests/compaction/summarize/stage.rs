@@ -7,10 +7,8 @@ use loopstore::compact::CompactReport;
 use loopstore::extend::{LoopKey, append, read, session, write};
 use loopstore::*;
 
-pub const ANSWER: &str = "## Session Summary (Compaction Round 1)\n\n### Original Task\n\
-    (whatever)\n\n### Completed Work\n| File/Component | Action | Description |\n\
-    |---|---|---|\n| src/a.rs | Created | parser |\n\n### Key Technical Decisions\n- use 42\n\n\
-    ### Current State\n- Working on: tests\n\n### Pending Work\n- [ ] docs";
+pub const ANSWER: &str = "## Task\nAnswer each prompt.\n\n## Plan\n- [ ] docs\n\n\
+    ## Done, decided and found\n- parser done\n- use 42\n\n## Commands and errors\nNone";
 
 pub struct Stage {
     _folder: tempfile::TempDir,
@@ -48,6 +46,22 @@ impl Stage {
     /// Appends turns: a prompt that names the turn, and a long answer.
     pub fn turns(&self, count: u32) {
         turns_in(&self.store, self.loop_key, count);
+    }
+
+    /// Appends a turn of one prompt.
+    pub fn says(&self, prompt: &str) {
+        let turns = read(&self.store, |read| read.loop_by_key(self.loop_key));
+        let turn = TurnId::new("loop", turns.unwrap().totals.turns);
+        let message = AgentMessage::from(Message::user(prompt)).in_turn(turn);
+        write(&self.store, |write| {
+            append::append(
+                write,
+                self.loop_key,
+                vec![message.into()],
+                &HeuristicTokenCounter,
+            )
+        })
+        .unwrap();
     }
 
     pub fn compact(&self, strategy: SummarizeCompaction) -> CompactReport {

@@ -275,6 +275,7 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         keep_recent: loopstore::KeepRecent::Turns(config.keep_recent_turns),
         max_summary_tokens: config.max_summary_tokens,
         tool_output_max_lines: config.tool_output_max_lines,
+        fills_window: false,
         max_rollup_tokens: config.max_rollup_tokens,
         block_strategy: std::sync::Arc::new(loopstore::DefaultBlockCompaction),
     }

@@ -1,21 +1,27 @@
-//! `loopstore compact --strategy summarize`: which model is called, and how.
+//! `loopstore compact --strategy summarize`: which model is called, how, and how it is interrupted.
 //!
 //! Keys come from the environment only, go out in one header, and are neither printed nor stored.
 
 #[cfg(feature = "http")]
 mod by_http;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use loopstore::{
-    BlockCompactionStrategy, CompactReport, DefaultBlockCompaction, DigestCompaction, Role,
-    StrategyName, SummaryRole,
+    BlockCompactionStrategy, CancelFlag, CommandSummarizer, CompactReport, DefaultBlockCompaction,
+    DigestCompaction, Role, StrategyName, SummarizeCompaction, SummarizeOptions, Summarizer,
+    SummaryPrompt, SummaryRole,
 };
 use serde_json::Value;
 
 use crate::error::CliError;
+use crate::output::note;
 use crate::text;
+
+/// Where the prompts of a dry run are put.
+pub type Prompts = Arc<Mutex<Vec<SummaryPrompt>>>;
 
 /// The longest time that a summary may take, in seconds.
 const LONGEST: u64 = 86_400;
@@ -23,6 +29,17 @@ const LONGEST: u64 = 86_400;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Options for --strategy summarize")]
 pub struct SummarizeArgs {
+    /// A command that writes the summaries: run by `sh -c`, the prompt on its stdin, its answer on stdout;
+    /// for example 'llm -m NAME'.
+    #[arg(
+        long,
+        value_name = "CMD",
+        conflicts_with_all = ["provider", "base_url", "summary_model", "temperature"]
+    )]
+    command: Option<String>,
+    /// With --dry-run, print what the model would be sent for each block. Nobody is asked.
+    #[arg(long, requires = "dry_run")]
+    show_prompt: bool,
     /// The API of the server; many servers have OpenAI's [default: openai].
     #[arg(long, value_name = "NAME")]
     provider: Option<Provider>,
@@ -42,9 +59,6 @@ pub struct SummarizeArgs {
     /// The role of a summary message, user or assistant; also for the digest [default: user].
     #[arg(long, value_name = "ROLE")]
     summary_role: Option<SummaryRole>,
-    /// The first line of a summary; may be empty [default: "## Session Summary"].
-    #[arg(long, value_name = "TEXT")]
-    summary_marker: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -75,11 +89,13 @@ impl std::str::FromStr for Temperature {
 }
 
 impl SummarizeArgs {
-    /// Returns the strategy; a dry run calls no model.
+    /// Returns the strategy; a dry run calls no model, and with --show-prompt puts what it would be sent into
+    /// `prompts`.
     pub fn made(
         &self,
         strategy: StrategyName,
         dry_run: bool,
+        prompts: &Prompts,
     ) -> Result<Arc<dyn BlockCompactionStrategy>, CliError> {
         if let Some(option) = self.misplaced(strategy) {
             return Err(CliError::Usage(format!(
@@ -89,20 +105,26 @@ impl SummarizeArgs {
         match strategy {
             StrategyName::OneLiner => Ok(Arc::new(DefaultBlockCompaction)),
             StrategyName::Digest => Ok(Arc::new(self.digest())),
-            StrategyName::Summarize => self.by_a_model(dry_run),
+            StrategyName::Summarize => self.by_a_model(dry_run, prompts),
         }
+    }
+
+    /// Whether the prompts are to be shown.
+    pub fn shows_prompts(&self) -> bool {
+        self.show_prompt
     }
 
     /// Returns the first option given that the strategy does not have.
     fn misplaced(&self, strategy: StrategyName) -> Option<&'static str> {
         let is_digest = matches!(strategy, StrategyName::Digest);
         let given = [
+            ("--command", self.command.is_some()),
+            ("--show-prompt", self.show_prompt),
             ("--provider", self.provider.is_some()),
             ("--base-url", self.base_url.is_some()),
             ("--summary-model", self.summary_model.is_some()),
             ("--timeout", self.timeout.is_some()),
             ("--temperature", self.temperature.is_some()),
-            ("--summary-marker", self.summary_marker.is_some()),
             ("--summary-role", self.summary_role.is_some() && !is_digest),
         ];
         let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
@@ -119,13 +141,82 @@ impl SummarizeArgs {
         })
     }
 
-    #[cfg(not(feature = "http"))]
-    fn by_a_model(&self, _dry_run: bool) -> Result<Arc<dyn BlockCompactionStrategy>, CliError> {
+    /// Returns the strategy that asks the model; in a dry run nobody.
+    fn by_a_model(
+        &self,
+        dry_run: bool,
+        prompts: &Prompts,
+    ) -> Result<Arc<dyn BlockCompactionStrategy>, CliError> {
+        let usual = SummarizeOptions::default();
+        let strategy = SummarizeCompaction::new(self.summarizer(dry_run)?)
+            .fallback(Arc::new(self.digest()))
+            .options(SummarizeOptions {
+                role: self.summary_role.unwrap_or_default(),
+                temperature: self.temperature.map_or(usual.temperature, |given| given.0),
+                timeout: self.timeout.map_or(usual.timeout, Duration::from_secs),
+                ..usual
+            });
+        if dry_run {
+            note("note: a dry run does not call the model; the digest stands in for its summaries");
+            return Ok(Arc::new(match self.show_prompt {
+                true => strategy.preview(Arc::clone(prompts)),
+                false => strategy.without_asking(),
+            }));
+        }
+        Ok(Arc::new(strategy.cancel(cancelled_by_interrupt()?)))
+    }
+
+    #[cfg_attr(not(feature = "http"), allow(unused_variables))]
+    fn summarizer(&self, dry_run: bool) -> Result<Arc<dyn Summarizer>, CliError> {
+        if let Some(command) = &self.command {
+            return Ok(Arc::new(CommandSummarizer::new(command)));
+        }
+        if self.show_prompt {
+            // It is not asked.
+            return Ok(Arc::new(CommandSummarizer::new("false")));
+        }
+        #[cfg(feature = "http")]
+        return self.by_http(dry_run);
+        #[cfg(not(feature = "http"))]
         Err(CliError::Usage(
-            "this loopstore was built without summarisers over HTTP; build it with `--features http`"
+            "this loopstore was built without summarisers over HTTP: give --command, or build it with \
+             `--features http`"
                 .into(),
         ))
     }
+}
+
+/// Returns a flag that Ctrl-C sets: the summaries are then made without the model, and the run
+/// says so. A second Ctrl-C ends the program; nothing half-written is left.
+fn cancelled_by_interrupt() -> Result<CancelFlag, CliError> {
+    let flag = CancelFlag::new();
+    let own = flag.clone();
+    let handler = move || {
+        if own.is_cancelled() {
+            // What shells expect of a program that SIGINT ended.
+            std::process::exit(130);
+        }
+        own.cancel();
+        note("interrupted: the digest makes the remaining summaries; press Ctrl-C again to quit");
+    };
+    ctrlc::set_handler(handler).map_err(|error| CliError::Failed(Box::new(error)))?;
+    Ok(flag)
+}
+
+/// Writes what a model would be sent, block by block.
+pub fn shown_prompts(prompts: &[SummaryPrompt]) -> String {
+    let shown = prompts.iter().map(|prompt| {
+        let of = match prompt.turns {
+            Some((first, last)) => format!("turns {} of", text::turns(first, last)),
+            None => "rollup through".to_owned(),
+        };
+        let loop_id = text::line(prompt.loop_id.as_str());
+        format!(
+            "=== {of} {loop_id}: system\n{}\n=== {of} {loop_id}: prompt\n{}\n",
+            prompt.system, prompt.prompt
+        )
+    });
+    shown.collect()
 }
 
 /// Returns the line for what the model cost; `None` if none was called.

@@ -8,15 +8,17 @@ mod state;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use loopstore::import::{ImportOptions, import_paths};
-use loopstore::{SessionId, SqliteStore};
-use loopstore_report::eval::{EvalStrategy, STRATEGIES, strategy};
+use loopstore::{CommandSummarizer, SessionId, SqliteStore, SummarizeCompaction};
+use loopstore_report::eval::{EvalStrategy, EvalSummarize, STRATEGIES, strategy};
 use serde::Serialize;
 
 use super::error::CliError;
-use super::{App, Done};
+use super::output::note;
+use super::{App, Done, text};
 
 /// Measure the strategies on recorded transcripts
 #[derive(clap::Args)]
@@ -73,6 +75,33 @@ fn shares(given: &[Share]) -> Vec<f64> {
     let mut shares = distinct(given.iter().map(|share| share.0));
     shares.sort_by(f64::total_cmp);
     shares
+}
+
+/// A model behind a command, beside the strategies that need none.
+#[derive(clap::Args)]
+struct ByCommand {
+    /// Also take summaries by a model: a command, run by `sh -c`, the prompt on its stdin, its answer on
+    /// stdout. Its answers cost what they cost: one for each session and budget.
+    #[arg(long, value_name = "CMD")]
+    command: Option<String>,
+}
+
+impl ByCommand {
+    fn strategy(&self) -> Option<EvalSummarize> {
+        let command = self.command.as_ref().map(CommandSummarizer::new);
+        command.map(|command| EvalSummarize::new(SummarizeCompaction::new(Arc::new(command))))
+    }
+}
+
+/// Says how often the digest stood in for a command.
+fn note_fallbacks(by_command: Option<&EvalSummarize>) {
+    let fallbacks = by_command.map_or(0, EvalSummarize::fallbacks);
+    if fallbacks > 0 {
+        let texts = text::count(fallbacks as u64, "text");
+        note(&format!(
+            "note: the command gave no answer for {texts}; the digest stood in"
+        ));
+    }
 }
 
 /// Returns the strategies of these names, each once; all if there is no name.

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use loopstore_report::eval::{RetentionReport, recall_svg, retention};
+use loopstore_report::eval::{EvalStrategy, RetentionReport, recall_svg, retention};
 
-use super::{Share, chosen, imported, names, shares};
+use super::{ByCommand, Share, chosen, imported, names, note_fallbacks, shares};
 use crate::error::CliError;
 use crate::output::{note, write_file};
 use crate::{App, Done, text};
@@ -24,6 +24,8 @@ pub struct Args {
     /// A strategy to measure; may be repeated [default: all].
     #[arg(long = "strategy", value_name = "NAME", value_parser = names())]
     strategies: Vec<String>,
+    #[command(flatten)]
+    by_command: ByCommand,
     /// A budget as a share of the tokens before the cut, such as 0.2 or 20%; may be repeated.
     #[arg(
         long = "budget",
@@ -52,8 +54,15 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 impl Args {
     fn measured(&self) -> Result<RetentionReport, CliError> {
         let (store, sessions) = imported(&self.paths)?;
-        let strategies = chosen(&self.strategies);
+        let by_command = self.by_command.strategy();
+        let mut strategies = chosen(&self.strategies);
+        strategies.extend(
+            by_command
+                .iter()
+                .map(|strategy| strategy as &dyn EvalStrategy),
+        );
         let report = retention(&store, &sessions, &shares(&self.budgets), &strategies)?;
+        note_fallbacks(by_command.as_ref());
         if report.cases == 0 {
             let sessions = text::count(sessions.len() as u64, "session");
             let why = format!("{sessions} imported, and none is long enough to cut");

@@ -72,7 +72,7 @@ fn an_openai_compatible_endpoint_writes_the_summary() {
         (report.outcome, report.fallback),
         (CompactOutcome::Committed, None)
     );
-    assert!(stage.summary().starts_with("## Session Summary"));
+    assert!(stage.summary().starts_with("[Working state"));
     let request = &server.requests()[0];
     assert!(
         request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"),
@@ -83,7 +83,7 @@ fn an_openai_compatible_endpoint_writes_the_summary() {
     assert_eq!(body["model"], "model-x");
     assert_eq!(
         (&body["temperature"], &body["max_tokens"]),
-        (&json!(0.3), &json!(1000))
+        (&json!(0.3), &json!(2000))
     );
     assert_eq!(body["messages"][0]["role"], "system");
     assert!(
@@ -120,7 +120,12 @@ fn anthropics_endpoint_writes_the_summary() {
     assert!(request.contains(&format!("x-api-key: {KEY}\r\n")));
     assert!(request.contains("anthropic-version: 2023-06-01\r\n"));
     let body = body_of(request);
-    assert!(body["system"].as_str().unwrap().contains("CRITICAL"));
+    assert!(
+        body["system"]
+            .as_str()
+            .unwrap()
+            .contains("never an instruction")
+    );
     assert_eq!(body["messages"][0]["role"], "user");
     let usage: Value = serde_json::from_str(&stage.run("usage")).unwrap();
     assert_eq!(
@@ -262,15 +267,11 @@ fn an_answer_that_is_none_falls_back() {
     let refused = br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#;
     assert_eq!(of(refused), "cannot read the answer: the model refused: no");
     assert_eq!(
-        of(&openai("Here you are: all went well.")),
-        "the answer has no section \"Original Task\""
-    );
-    assert_eq!(
         of(&vec![b' '; 200_000]),
         "the answer is longer than 100000 bytes"
     );
     let reason = of(&openai(&format!("{ANSWER}{}", " and more".repeat(9_000))));
-    assert!(reason.ends_with("2000 are allowed"), "{reason}");
+    assert!(reason.contains("no fewer than its input of "), "{reason}");
 }
 
 #[test]

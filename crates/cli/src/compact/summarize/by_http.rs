@@ -1,41 +1,23 @@
-//! The models over HTTP: where they are, and how they are interrupted.
+//! The models over HTTP: where they are.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use loopstore::Summarizer;
 use loopstore::compaction::summarize::http::{
     AnthropicSummarizer, ApiKey, HttpOptions, OpenAiSummarizer,
-};
-use loopstore::{
-    BlockCompactionStrategy, CancelFlag, SummarizeCompaction, SummarizeOptions, Summarizer,
 };
 
 use super::{Provider, SummarizeArgs};
 use crate::error::CliError;
-use crate::output::note;
 
 impl SummarizeArgs {
-    /// Returns the strategy that calls the model named by options and environment.
-    pub(super) fn by_a_model(
-        &self,
-        dry_run: bool,
-    ) -> Result<Arc<dyn BlockCompactionStrategy>, CliError> {
-        let strategy = SummarizeCompaction::new(self.summarizer(dry_run)?)
-            .fallback(Arc::new(self.digest()))
-            .options(self.options());
-        if dry_run {
-            note("note: a dry run does not call the model; the digest stands in for its summaries");
-            return Ok(Arc::new(strategy.without_asking()));
-        }
-        Ok(Arc::new(strategy.cancel(cancelled_by_interrupt()?)))
-    }
-
-    fn summarizer(&self, dry_run: bool) -> Result<Arc<dyn Summarizer>, CliError> {
+    /// Returns the model named by options and environment.
+    pub(super) fn by_http(&self, dry_run: bool) -> Result<Arc<dyn Summarizer>, CliError> {
         let provider = self.provider.unwrap_or_default();
         let names = provider.names();
         let model = given_or_env(self.summary_model.as_deref(), names.model)?.ok_or_else(|| {
             CliError::Usage(format!(
-                "no model given; use --summary-model or set {}",
+                "no model given; use --summary-model, set {}, or give --command",
                 names.model
             ))
         })?;
@@ -59,17 +41,6 @@ impl SummarizeArgs {
             Provider::Openai => Arc::new(OpenAiSummarizer::new(options)),
             Provider::Anthropic => Arc::new(AnthropicSummarizer::new(options)),
         })
-    }
-
-    fn options(&self) -> SummarizeOptions {
-        let usual = SummarizeOptions::default();
-        SummarizeOptions {
-            role: self.summary_role.unwrap_or_default(),
-            marker: self.summary_marker.clone().or(usual.marker),
-            temperature: self.temperature.map_or(usual.temperature, |given| given.0),
-            timeout: self.timeout.map_or(usual.timeout, Duration::from_secs),
-            ..usual
-        }
     }
 }
 
@@ -121,21 +92,4 @@ fn check_url(url: &str) -> Result<(), CliError> {
             "the base URL must begin with http:// or https://".into(),
         )),
     }
-}
-
-/// Returns a flag that Ctrl-C sets: the summaries are then made without the model, and the run
-/// says so. A second Ctrl-C ends the program; nothing half-written is left.
-fn cancelled_by_interrupt() -> Result<CancelFlag, CliError> {
-    let flag = CancelFlag::new();
-    let own = flag.clone();
-    let handler = move || {
-        if own.is_cancelled() {
-            // What shells expect of a program that SIGINT ended.
-            std::process::exit(130);
-        }
-        own.cancel();
-        note("interrupted: the digest makes the remaining summaries; press Ctrl-C again to quit");
-    };
-    ctrlc::set_handler(handler).map_err(|error| CliError::Failed(Box::new(error)))?;
-    Ok(flag)
 }

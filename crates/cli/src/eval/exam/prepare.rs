@@ -11,7 +11,9 @@ use loopstore_report::eval::exam::{Answers, Candidate, ProbeSet, Sitting, letter
 use loopstore_report::eval::{EvalStrategy, History, committed_runs};
 use serde_json::json;
 
-use super::super::{Share, bad_file, chosen, names, read_text, write, write_json};
+use super::super::{
+    ByCommand, Share, bad_file, chosen, names, note_fallbacks, read_text, write, write_json,
+};
 use super::folder::{ExamFolder, Prepared, PreparedCandidate, PreparedExam};
 use crate::error::CliError;
 use crate::output::note;
@@ -53,6 +55,8 @@ pub struct Args {
     /// A strategy to make a context with; may be repeated [default: digest and truncate].
     #[arg(long = "strategy", value_name = "NAME", value_parser = names())]
     strategies: Vec<String>,
+    #[command(flatten)]
+    by_command: ByCommand,
     /// How many readers sit before each context.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     sittings: u32,
@@ -199,11 +203,18 @@ impl Args {
         recorded: Option<Candidate>,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<Candidate>, CliError> {
-        let strategies: Vec<&dyn EvalStrategy> = match self.strategies.is_empty() {
+        let by_command = self.by_command.strategy();
+        let mut strategies: Vec<&dyn EvalStrategy> = match self.strategies.is_empty() {
             true => chosen(&["digest".to_owned(), "truncate".to_owned()]),
             false => chosen(&self.strategies),
         };
+        strategies.extend(
+            by_command
+                .iter()
+                .map(|strategy| strategy as &dyn EvalStrategy),
+        );
         let mut all = Candidate::all(history, size, &strategies, counter)?;
+        note_fallbacks(by_command.as_ref());
         match recorded {
             Some(recorded) if recorded.tokens <= size => all.push(recorded),
             Some(recorded) => note(&format!(

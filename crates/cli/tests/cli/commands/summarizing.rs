@@ -11,9 +11,8 @@ use crate::support::{hang, process};
 
 const KEY: &str = "sk-very-secret-0123456789";
 
-const ANSWER: &str = "## Session Summary (Compaction Round 1)\n\n### Original Task\n(verbatim)\n\n\
-    ### Completed Work\n| src/0.rs | Read | parser |\n\n### Key Technical Decisions\n- use 42\n\n\
-    ### Current State\n- Working on: tests\n\n### Pending Work\n- [ ] docs";
+const ANSWER: &str = "## Task\nMend the parser.\n\n## Plan\n- [ ] docs\n\n\
+    ## Done, decided and found\n- use 42";
 
 fn openai() -> Part {
     let body = json!({"model": "gpt-test-1", "choices": [{"message": {"content": ANSWER}}],
@@ -56,7 +55,7 @@ fn a_model_writes_the_summaries() {
     let said = say(&stage, &line, &[("OPENAI_API_KEY", KEY)]);
     assert_snapshot!(said, @"
     Run RUN: committed
-    tokens    10,012 -> 3,976 (40 %)
+    tokens    10,012 -> 4,153 (41 %)
     messages  49 -> 28
     strategy  summarize, N ms
     model     gpt-test-1, 3 calls, 3,000 tokens in, 150 tokens out
@@ -75,10 +74,7 @@ fn a_model_writes_the_summaries() {
         (&json!("gpt-x"), &json!(0.3))
     );
     let context = stage.say("context work").out;
-    assert!(
-        context.contains("## Session Summary (Compaction Round 1)"),
-        "{context}"
-    );
+    assert!(context.contains("## Task\nMend the parser.\n"), "{context}");
     let runs = stage.json("history");
     assert_eq!(runs[0]["strategy"], "summarize");
     for file in ["loopstore.db", "loopstore.db-wal"] {
@@ -95,8 +91,7 @@ fn a_model_writes_the_summaries() {
 #[test]
 fn the_environment_names_server_and_model() {
     let (stage, server) = (Stage::new(), Server::start(vec![anthropic()]));
-    let options = "--provider anthropic --temperature none --summary-role assistant --timeout 20 \
-        --summary-marker [Earlier]";
+    let options = "--provider anthropic --temperature none --summary-role assistant --timeout 20";
     let variables = [
         ("ANTHROPIC_API_KEY", KEY),
         ("ANTHROPIC_BASE_URL", &server.url),
@@ -125,7 +120,7 @@ fn the_environment_names_server_and_model() {
     let summary = &context["messages"][0];
     assert_eq!(summary["role"], "assistant");
     let text = summary["content"][0]["text"].as_str().unwrap();
-    assert!(text.starts_with("[Earlier]\n## Session Summary"), "{text}");
+    assert!(text.contains("## Plan\n* [ ] docs\n"), "{text}");
 }
 
 #[test]
@@ -144,7 +139,7 @@ fn a_model_that_refuses_is_replaced_and_named() {
     let line = format!("{COMPACT} --base-url {} --summary-model gpt-x", server.url);
     assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @"
     Run RUN: committed
-    tokens    10,012 -> 3,966 (40 %)
+    tokens    10,012 -> 4,116 (41 %)
     messages  49 -> 28
     strategy  summarize, N ms
     model     no answer, 3 calls
@@ -167,7 +162,7 @@ fn a_dry_run_asks_no_model() {
     );
     assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @"
     Dry run: would be committed
-    tokens    10,012 -> 3,966 (40 %)
+    tokens    10,012 -> 4,116 (41 %)
     messages  49 -> 28
     strategy  summarize, N ms
     fallback  digest: it stands in for the strategy's own text
@@ -181,6 +176,78 @@ fn a_dry_run_asks_no_model() {
     ");
     assert!(server.requests().is_empty());
     assert_eq!(stage.json("history"), json!([]));
+}
+
+/// Runs `compact` with a command that writes the summaries.
+fn by_command(stage: &Stage, command: &str, more: &[&str]) -> Said {
+    let mut arguments: Vec<&str> = COMPACT.split_whitespace().collect();
+    arguments.extend(["--command", command]);
+    arguments.extend(more);
+    stage.said(&stage.command(&arguments).output().unwrap())
+}
+
+#[test]
+fn a_command_writes_the_summaries() {
+    let stage = Stage::new();
+    let said = by_command(&stage, "echo '**Task:** Mend the parser.'", &[]);
+    assert_eq!(said.code, 0, "{said}");
+    assert!(said.out.contains("model     command echo "), "{said}");
+    let context = stage.say("context work").out;
+    assert!(context.contains("## Task\nMend the parser.\n"), "{context}");
+    // A model that runs no more.
+    let stage = Stage::new();
+    let said = by_command(&stage, "echo no such model >&2; exit 7", &["--json"]);
+    let report = said.json();
+    assert_eq!(
+        (&report["outcome"], &report["fallback"], &report["error"]),
+        (
+            &json!("committed"),
+            &json!("digest"),
+            &json!("the command exited with 7: no such model")
+        )
+    );
+}
+
+#[test]
+fn a_dry_run_shows_what_a_model_would_be_sent() {
+    let stage = Stage::new();
+    // Neither a model nor a key is needed.
+    let said = say(&stage, &format!("{COMPACT} --dry-run --show-prompt"), &[]);
+    assert_eq!(said.code, 0, "{said}");
+    let prompts = stage.json(&format!("{} --dry-run --show-prompt", COMPACT.trim_end()));
+    let prompts = prompts["prompts"].as_array().unwrap().clone();
+    let about: Vec<(&Value, &Value)> = prompts
+        .iter()
+        .map(|prompt| (&prompt["loop_id"], &prompt["turns"]))
+        .collect();
+    assert_eq!(
+        about,
+        [
+            (&json!("ask"), &json!([0, 2])),
+            (&json!("build"), &json!([0, 5])),
+            (&json!("test"), &json!([2, 3])),
+        ]
+    );
+    for prompt in &prompts {
+        for part in ["system", "prompt"] {
+            assert!(said.out.contains(prompt[part].as_str().unwrap()), "{said}");
+        }
+    }
+    assert!(
+        said.out.contains("=== turns 0-2 of ask: system\n"),
+        "{said}"
+    );
+    // Exactly that is sent.
+    let file = stage.path("sent");
+    let command = format!("cat >> {}; echo 'Go on.'", file.display());
+    by_command(&stage, &command, &[]);
+    let sent = std::fs::read_to_string(file).unwrap();
+    for prompt in &prompts {
+        let (system, prompt) = (prompt["system"].as_str(), prompt["prompt"].as_str());
+        let whole = format!("{}\n\n{}\n", system.unwrap(), prompt.unwrap());
+        assert!(sent.contains(&whole), "{sent}");
+    }
+    assert_eq!(stage.json("history").as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -228,7 +295,7 @@ fn what_is_missing_is_said() {
     };
     assert_snapshot!(refused(COMPACT, &[]), @"
     --- stderr
-    error: no model given; use --summary-model or set OPENAI_MODEL
+    error: no model given; use --summary-model, set OPENAI_MODEL, or give --command
     --- exit 2
     ");
     let named = format!("{COMPACT} --summary-model gpt-x");
@@ -258,7 +325,14 @@ fn what_is_missing_is_said() {
     ] {
         refused(&format!("{named} {options}"), &[]);
     }
-    for options in ["--timeout 3", "--summary-marker x", "--provider openai"] {
+    refused(&format!("{COMPACT} --command true --provider openai"), &[]);
+    refused(&format!("{COMPACT} --command true --show-prompt"), &[]);
+    for options in [
+        "--timeout 3",
+        "--command true",
+        "--dry-run --show-prompt",
+        "--provider openai",
+    ] {
         refused(&format!("compact work {options}"), &[]);
     }
     refused("compact work --strategy one-liner --summary-role user", &[]);

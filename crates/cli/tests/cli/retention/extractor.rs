@@ -4,11 +4,10 @@ use std::collections::HashSet;
 
 use loopstore::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
 
-/// Bytes of an answer that holds no value, and of the shortest task that is put into it.
-const FRAME: usize = 360;
+/// Bytes of an answer that holds no value.
+const FRAME: usize = 40;
 
-/// Answers in the sections asked for, with the values of its prompt, newest first, under Completed
-/// Work: everything between white space, quotes and brackets that has a digit, `/`, `_`, `@` or `.`.
+/// Answers with the values of its prompt, newest first, as what was done: everything between white space, quotes and brackets that has a digit, `/`, `_`, `@` or `.`.
 pub struct Extractor;
 
 impl Summarizer for Extractor {
@@ -18,14 +17,10 @@ impl Summarizer for Extractor {
 
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
         let prompt = &request.prompt;
-        let (_, after) = prompt.split_once("\n## Messages to Summarize\n").unwrap();
-        let (messages, _) = after.rsplit_once("\n## Instructions\n").unwrap();
+        let (_, after) = prompt.split_once("\n## Messages to summarize\n").unwrap();
+        let (messages, _) = after.rsplit_once("\n## What to write\n").unwrap();
         let room = (request.asked_tokens as usize * 4).saturating_sub(FRAME);
-        let text = format!(
-            "## Session Summary\n### Original Task\n(verbatim)\n### Completed Work\n{}\n\
-             ### Key Technical Decisions\nNone\n### Current State\nNone\n### Pending Work\nNone",
-            values(messages, room)
-        );
+        let text = format!("## Done, decided and found\n{}", values(messages, room));
         Ok(SummaryAnswer {
             text,
             ..SummaryAnswer::default()
