@@ -190,6 +190,8 @@ impl<'a> PageWriter<'a> {
         filling.given(self.given_share(most));
         if most < SMALL && !self.is_talk {
             self.task(&mut filling, most);
+            self.plan(&mut filling, most / share::PLAN);
+            self.files(&mut filling, most / share::FILES);
             filling.values(&self.sought, usize::MAX);
             filling.values(&self.used_once, usize::MAX);
         }
