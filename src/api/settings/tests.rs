@@ -58,8 +58,14 @@ fn each_key_sets_what_it_names() {
 
 #[test]
 fn an_empty_text_is_the_default_policy() {
-    let usual = RunConfig::default();
-    assert_eq!(run_config(&Settings::from_toml("").unwrap()), usual);
+    // But that summaries follow the window.
+    let by_window = RunConfig {
+        max_summary_tokens: 27_200,
+        max_rollup_tokens: 27_200,
+        shaping: "summary=27200 lines=50".into(),
+        ..RunConfig::default()
+    };
+    assert_eq!(run_config(&Settings::from_toml("").unwrap()), by_window);
     let target = run_config(&Settings::from_toml("policy = 'target'").unwrap());
     assert_eq!(target.max_context_tokens, 64_000);
     assert_eq!(target.keep_recent, "user-turns:6");

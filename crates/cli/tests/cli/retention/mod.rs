@@ -104,11 +104,10 @@ fn a_summary_keeps_to_its_budget() {
         assert!(tokens > 100 && tokens <= budget, "{tokens}, {budget}");
     }
     assert_eq!(extracted.fallbacks(), 0);
-    // Not even the sections fit.
-    extracted
-        .compact(before, 40, &HeuristicTokenCounter)
-        .unwrap();
-    assert_eq!(extracted.fallbacks(), 1);
+    // An answer that is too long is cut, however little fits.
+    let made = extracted.compact(before, 40, &HeuristicTokenCounter);
+    assert!(total_tokens(&made.unwrap()) <= 40);
+    assert_eq!(extracted.fallbacks(), 0);
 }
 
 #[test]
