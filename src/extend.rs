@@ -65,7 +65,9 @@ pub mod compaction {
     };
     pub use crate::compaction::config::RunConfig;
     pub use crate::compaction::cut::{cut_tool_result, truncate_head_tail};
-    pub use crate::compaction::digest::{DIGEST, Digest, DigestInput, Digester, digest_of};
+    pub use crate::compaction::digest::{
+        DIGEST, Digest, DigestInput, Digester, digest_of, document_work,
+    };
     pub use crate::compaction::one_liner::one_liner;
     pub use crate::compaction::policy::Budget;
     pub use crate::compaction::prune::{OutputSize, Pruned, Pruning, image_reference, output_cap};

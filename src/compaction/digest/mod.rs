@@ -33,6 +33,7 @@ use super::slice::{LoopSlice, Placed, RollupSlice};
 use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
 use super::summarize::SUMMARIZE;
 pub use crate::compaction::activity::Place;
+use crate::compaction::activity::Work;
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, Turns, UserMessage,
 };
@@ -198,6 +199,25 @@ fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
         format!("{OPENING}{of}; `expand` shows whole turns]"),
         format!("{OPENING}]"),
     ]
+}
+
+/// Returns what a document says of files, plan, commands and running calls; `None` if the text is no document.
+///
+/// ```
+/// use loopstore::extend::compaction::document_work;
+///
+/// let text = "[Working state]\n## Files\n- `src/a.rs`: created t2; edited t4, t5 (fn parse)";
+/// let work = document_work(text).unwrap();
+/// assert_eq!((work.files[0].path.as_str(), work.files[0].events.len()), ("src/a.rs", 3));
+/// assert!(document_work("All is well.").is_none());
+/// ```
+pub fn document_work(text: &str) -> Option<Work> {
+    let sections = read::document(text, 0)?;
+    let work = sections.into_iter().find_map(|section| match section {
+        read::Section::Work(work) => Some(*work),
+        _ => None,
+    });
+    Some(work.unwrap_or_default())
 }
 
 /// Returns the bytes that so many tokens have by the default counter.

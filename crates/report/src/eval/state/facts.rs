@@ -6,14 +6,13 @@ use loopstore::compaction::Placed;
 use loopstore::extend::compaction::{Activity, FileAct, FileWork, Place, PlanItem, Work};
 use loopstore::extend::search::content_words;
 
-use super::StateCounts;
 use super::stated::Context;
+use super::{StateCount, StateCounts};
 
 /// The state of the work at a cut.
 #[derive(Clone, Debug, Default)]
 pub struct StateFacts {
-    /// Each changed file by an end of its path that no other file has, and what was done to it last.
-    files: Vec<(String, FileAct)>,
+    files: Vec<ChangedFile>,
     plan: Vec<PlanItem>,
     /// Commands that failed, and whether they passed later.
     failures: Vec<(String, bool)>,
@@ -21,6 +20,16 @@ pub struct StateFacts {
     running: Vec<String>,
     /// The content words of each prompt of a person, each once.
     prompts: Vec<BTreeSet<String>>,
+}
+
+/// A file that was changed.
+#[derive(Clone, Debug)]
+struct ChangedFile {
+    path: String,
+    /// An end of its path that no other file has.
+    end: String,
+    /// What was done to it last.
+    act: FileAct,
 }
 
 impl StateFacts {
@@ -58,14 +67,38 @@ impl StateFacts {
         }
     }
 
+    /// Counts what a document claims of files, plan, failures and running calls, and how much of it is so.
+    pub fn claims_in(&self, document: Work) -> StateCount {
+        let claimed = Self::of_work(document);
+        let files = claimed.files.iter().map(|claim| {
+            let mut all = self.files.iter();
+            all.any(|file| file.path == claim.path && file.act == claim.act)
+        });
+        let items = claimed.plan.iter().map(|item| self.plan.contains(item));
+        let failures = claimed.failures.iter().map(|claim| {
+            let mut all = self.failures.iter();
+            all.any(|(what, passed)| what == &claim.0 && *passed == claim.1)
+        });
+        let running = claimed.running.iter().map(|claim| {
+            let begins = |call: &String| call.starts_with(claim.trim_end_matches('…'));
+            self.running.iter().any(begins)
+        });
+        let mut count = StateCount::default();
+        for is_so in files.chain(items).chain(failures).chain(running) {
+            count.facts += 1;
+            count.stated += usize::from(is_so);
+        }
+        count
+    }
+
     /// Counts what a context states of this.
     pub fn stated_in(&self, context: &str) -> StateCounts {
         let context = Context::new(context);
         let mut counts = StateCounts::default();
-        for (end, act) in &self.files {
-            let lines = context.lines_with_path(end);
+        for file in &self.files {
+            let lines = context.lines_with_path(&file.end);
             counts.add_fact("files", !lines.is_empty());
-            let is_stated = lines.iter().any(|line| line.says_change(act));
+            let is_stated = lines.iter().any(|line| line.says_change(&file.act));
             counts.add_fact("changes", is_stated);
         }
         for item in &self.plan {
@@ -85,12 +118,16 @@ impl StateFacts {
 }
 
 /// Returns the files that were changed, with the last thing done to each.
-fn changed(files: &[FileWork]) -> Vec<(String, FileAct)> {
+fn changed(files: &[FileWork]) -> Vec<ChangedFile> {
     let paths: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let change = |file: &FileWork| {
         let acts = file.events.iter().rev().map(|event| &event.act);
         let act = acts.into_iter().find(|act| **act != FileAct::Read)?;
-        Some((unambiguous_end(&file.path, &paths), act.clone()))
+        Some(ChangedFile {
+            path: file.path.clone(),
+            end: unambiguous_end(&file.path, &paths),
+            act: act.clone(),
+        })
     };
     files.iter().filter_map(change).collect()
 }

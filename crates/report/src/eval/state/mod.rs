@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use loopstore::compaction::StrategyError;
 use loopstore::extend::SessionStore;
+use loopstore::extend::compaction::document_work;
 use loopstore::model::SessionId;
 
 use super::{EvalStrategy, History, context_text, count, percent, share};
@@ -86,8 +87,9 @@ pub struct StateResult {
     pub tokens: u64,
     /// Counts by kind, over all cases.
     pub kinds: StateCounts,
-    /// The share of what the contexts state that is so; none where their lines cannot be read back.
-    pub truth: Option<f64>,
+    /// What the contexts claim of files, plan, failures and running calls, and how much of it is so; none
+    /// where their lines cannot be read back.
+    pub claims: Option<StateCount>,
 }
 
 /// Cuts the chain of each session's current loop as [`retention`](super::retention) does, compacts the part
@@ -108,7 +110,7 @@ pub fn state(
         budget: *budget,
         tokens: 0,
         kinds: StateCounts::default(),
-        truth: None,
+        claims: None,
     };
     let of = |strategy| budgets.iter().map(move |budget| (strategy, *budget));
     let rows: Vec<(&&dyn EvalStrategy, f64)> = strategies.iter().flat_map(of).collect();
@@ -130,7 +132,14 @@ pub fn state(
         let tokens = before.tokens(counter) as f64;
         for ((strategy, budget), result) in rows.iter().zip(&mut report.results) {
             let context = strategy.compact_chain(&before, (tokens * budget) as u64, counter)?;
-            result.kinds.add(&facts.stated_in(&context_text(&context)));
+            let text = context_text(&context);
+            result.kinds.add(&facts.stated_in(&text));
+            if let Some(work) = document_work(text.trim_end()) {
+                let claims = facts.claims_in(work);
+                let all = result.claims.get_or_insert_default();
+                all.facts += claims.facts;
+                all.stated += claims.stated;
+            }
             result.tokens += context
                 .iter()
                 .map(|m| counter.message_tokens(m))
@@ -166,7 +175,7 @@ impl StateReport {
             let cell = |recall: Option<f64>| recall.map_or_else(|| "-".to_owned(), percent);
             let kinds = STATE_KINDS.iter().map(|kind| result.kinds.of(kind));
             let recalls = kinds.map(|count| count.map(StateCount::recall));
-            for recall in recalls.chain([result.truth]) {
+            for recall in recalls.chain([result.claims.map(|claims| claims.recall())]) {
                 text.push_str(&format!("  {:>8}", cell(recall)));
             }
             text.push('\n');
