@@ -79,7 +79,7 @@ fn the_demo_tells_the_whole_story() {
 
     3. loopstore compact demo --max-tokens 64000
     Run RUN: committed
-    tokens    60,617 -> 17,947 (30 %)
+    tokens    60,617 -> 17,244 (28 %)
     messages  80 -> 28
     strategy  digest, N ms
     LOOP    BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
@@ -90,17 +90,17 @@ fn the_demo_tells_the_whole_story() {
 
     4. The context after:
     LOOP    SECTION    TURNS  MESSAGES  TOKENS
-    loop-1  compacted  0-7           1   1,998
-    loop-2  compacted  0-8           1   2,000
-    loop-3  compacted  0-8           1   2,000
+    loop-1  compacted  0-7           1   1,992
+    loop-2  compacted  0-8           1   1,992
+    loop-3  compacted  0-8           1   1,992
     loop-4  first      0-1           5   3,450
-    loop-4  compacted  2-3           1   1,910
+    loop-4  compacted  2-3           1   1,229
     loop-4  recent     4-13         19   6,589
-    all                             28  17,947
+    all                             28  17,244
 
     5. loopstore undo demo; loopstore redo demo
-    Run RUN is undone: 17,947 -> 60,617 tokens
-    Run RUN is redone: 60,617 -> 17,947 tokens
+    Run RUN is undone: 17,244 -> 60,617 tokens
+    Run RUN is redone: 60,617 -> 17,244 tokens
 
     6. All originals are still there, including those hidden from the context:
        SELECT tool_name, count(*) AS calls, sum(is_error) AS failed,

@@ -93,7 +93,7 @@ fn shows_the_figures_and_a_turn_with_what_stands_for_it(browser: &mut Browser) {
     assert!(browser.text("#runs").contains(&number(before)));
 
     // The first thing shown is a block: its text beside the originals.
-    browser.wait("document.querySelector('#seen').textContent.includes('Digest')");
+    browser.wait("document.querySelector('#seen').textContent.includes('Working state')");
     browser.wait("document.querySelector('#recorded').textContent.includes('Turn 0 of: ask')");
     // A click near the end of the ribbon shows a turn near the end of the session.
     browser.click_at("#ribbon", (0.93, 0.3));
