@@ -97,7 +97,10 @@ pub struct Args {
 
 const STRATEGIES: [(&str, &str); 3] = [
     ("one-liner", "One line for each answer"),
-    ("digest", "Facts, each with its turn"),
+    (
+        "digest",
+        "A document of the working state, each line with its turns",
+    ),
     (
         "summarize",
         "A summary by a model; needs the feature `http`",
