@@ -101,7 +101,10 @@ pub struct Args {
 
 const STRATEGIES: [(&str, &str); 3] = [
     ("one-liner", "One line for each answer"),
-    ("digest", "The working state, each line with its turn"),
+    (
+        "digest",
+        "A document of the working state, each line with its turns",
+    ),
     (
         "summarize",
         "A summary by a model: a command or a server, with files and values from the record",

@@ -1,23 +1,28 @@
 //! `loopstore demo`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use loopstore::compact::{FlipReport, FlipRequest};
-use loopstore::context::Part;
+use loopstore::context::{Part, PartSection};
 use loopstore::extend::sqlite::{Record, Stats};
 use loopstore::{
-    BuildOptions, CompactReport, CompactRequest, Context, ContextConfig, SessionId, SqliteStore,
-    build_context_from_session, compact_session_loops, redo, undo,
+    BuildOptions, CompactReport, CompactRequest, Content, Context, ContextConfig, Message,
+    SessionId, SqliteStore, build_context_from_session, compact_session_loops, redo, undo,
 };
 use serde::Serialize;
 
 use super::error::CliError;
 use super::output::width;
 use super::table::{Column, TextTable};
-use super::{App, Done, compact, demo_session, sql, text};
+use super::{App, Done, context_text, demo_session, sql, text};
 
 /// The window of the story: its session is a little too long for it.
 const WINDOW: u64 = 64_000;
+
+/// How much is shown of the context and of a document.
+const FIRST_MESSAGES: usize = 4;
+const DOCUMENT_LINES: usize = 40;
+const LINE_CHARS: usize = 88;
 
 const QUERY: &str = "SELECT tool_name, count(*) AS calls, sum(is_error) AS failed,
        max(length(result_text)) AS longest FROM v_tool_calls
@@ -46,6 +51,11 @@ struct Story {
     query: &'static str,
     rows: Vec<Record>,
     kept: Option<PathBuf>,
+    /// The first messages before, and the document of a loop after; for people.
+    #[serde(skip)]
+    begins: Vec<String>,
+    #[serde(skip)]
+    document: String,
 }
 
 /// A context without its messages.
@@ -100,11 +110,17 @@ fn play(store: &SqliteStore, args: &Args) -> Result<Story, CliError> {
         },
         ..CompactRequest::default()
     };
+    let recorded = store.stats()?;
+    let before = context()?;
+    let compaction = compact_session_loops(store, &session, &request)?;
+    let after = context()?;
     Ok(Story {
-        recorded: store.stats()?,
-        before: context()?.into(),
-        compaction: compact_session_loops(store, &session, &request)?,
-        after: context()?.into(),
+        recorded,
+        begins: first_lines(&before),
+        document: document(&after),
+        before: before.into(),
+        compaction,
+        after: after.into(),
         undo: undo(store, &session, &flip)?,
         redo: redo(store, &session, &flip)?,
         query: QUERY,
@@ -116,42 +132,147 @@ fn play(store: &SqliteStore, args: &Args) -> Result<Story, CliError> {
 
 fn summary(store: &SqliteStore, story: &Story) -> Result<String, CliError> {
     let recorded = &story.recorded;
+    let compaction = &story.compaction;
     let mut lines = vec![
+        "loopstore keeps every message of an agent, and decides which of them its model reads.".into(),
+        "This is a made-up session: an agent repairs a web shop. Indented lines are what is stored.".into(),
+        String::new(),
         format!(
-            "1. Recorded an agent at work: {}, {}, {}.",
+            "1. Recorded: {}, {}, {}.",
             text::count(recorded.loops, "loop"),
             text::count(recorded.turns, "turn"),
             text::count(recorded.messages, "message"),
         ),
+        "A session is one conversation with an agent. A loop is what one prompt sets off; a turn is".into(),
+        "one answer of the model with the results of the tools that it called.".into(),
         String::new(),
+        "2. The context before: the messages that the model reads.".into(),
         format!(
-            "2. The context before, for a window of {} tokens:",
+            "It has {} tokens, too near to the window of {} that the model can take. It begins:",
+            text::number(story.before.tokens),
             text::number(WINDOW)
         ),
-        parts(&story.before),
+    ];
+    lines.extend(story.begins.iter().map(|line| format!("   {line}")));
+    lines.extend([
         String::new(),
-        format!("3. loopstore compact demo --max-tokens {WINDOW}"),
-        compact::summary(&story.compaction, false),
-        compact::table(&story.compaction.blocks).lines(width()),
-        String::new(),
-        "4. The context after:".into(),
+        format!("3. A compaction makes room (loopstore compact demo --max-tokens {WINDOW}):"),
+        format!(
+            "{} -> {} tokens, {} -> {} messages.",
+            text::number(compaction.before.tokens),
+            text::number(compaction.after.tokens),
+            text::number(compaction.before.messages),
+            text::number(compaction.after.messages),
+        ),
+        "It lays a block over each loop: which turns are read as they are (first), with long outputs".into(),
+        "cut (recent), or as a short document in their place (compacted). No model was asked.".into(),
         parts(&story.after),
         String::new(),
-        "5. loopstore undo demo; loopstore redo demo".into(),
+        "4. What the model reads in place of loop-2 now; t3 is turn 3 of it:".into(),
+    ]);
+    lines.extend(shown_document(&story.document));
+    lines.extend([
+        String::new(),
+        "5. Undo takes a compaction back, redo lays it on again (loopstore undo demo; loopstore redo demo):".into(),
         super::undo::summary(&story.undo),
         super::undo::summary(&story.redo),
         String::new(),
-        "6. All originals are still there, including those hidden from the context:".into(),
+        "6. All originals are still there, whatever the model reads; any SQL can ask for them:".into(),
         format!("   {QUERY}"),
         sql::table(&store.query(QUERY)?).lines(width()),
-    ];
-    if let Some(path) = &story.kept {
-        lines.push(format!(
-            "\nKept: try `loopstore --db {} show demo`.",
-            path.display()
-        ));
-    }
+        String::new(),
+        "What to type next:".into(),
+    ]);
+    lines.extend(next(story.kept.as_deref()));
     Ok(lines.join("\n"))
+}
+
+fn next(kept: Option<&Path>) -> Vec<String> {
+    let mut lines = Vec::new();
+    let file = match kept {
+        Some(path) => text::quoted(&path.display().to_string()),
+        None => {
+            lines.push(
+                "   loopstore demo --keep demo.db           keep this session in a file".into(),
+            );
+            "demo.db".into()
+        }
+    };
+    lines.extend([
+        format!("   loopstore --db {file} browse            walk through it, compactions beside originals"),
+        format!("   loopstore --db {file} recall 40312      ask for what a document left out"),
+        "   loopstore import ~/.claude/projects     read sessions of your own".into(),
+    ]);
+    lines
+}
+
+/// Returns the document in lines that a screen takes.
+fn shown_document(document: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in document.lines().map(text::clean) {
+        let mut rest = &*line;
+        while !rest.is_empty() {
+            let (head, tail) = rest.split_at(end_of_line(rest));
+            lines.push(format!("   | {}", head.trim_end()));
+            rest = tail.trim_start();
+        }
+    }
+    let most = DOCUMENT_LINES.min(lines.len());
+    let more = lines.len() - most;
+    lines.truncate(most);
+    if more > 0 {
+        lines.push(format!("   … and {}", text::count(more, "line")));
+    }
+    lines
+}
+
+/// Where a line is broken: after its last blank that fits, or in a word that fills it.
+fn end_of_line(line: &str) -> usize {
+    let Some((most, _)) = line.char_indices().nth(LINE_CHARS) else {
+        return line.len();
+    };
+    line[..most]
+        .rfind(' ')
+        .filter(|end| *end > 0)
+        .unwrap_or(most)
+}
+
+/// Returns the first messages of a context, a line each.
+fn first_lines(context: &Context) -> Vec<String> {
+    let first = context.messages.iter().take(FIRST_MESSAGES);
+    let mut lines: Vec<String> = first
+        .map(|message| {
+            text::fit(
+                &text::line(&context_text::message(message).replace('\n', " ")),
+                LINE_CHARS,
+            )
+            .into_owned()
+        })
+        .collect();
+    let more = context.messages.len().saturating_sub(FIRST_MESSAGES);
+    lines.push(format!("… and {}", text::count(more, "message")));
+    lines
+}
+
+/// Returns the document that stands for the second loop.
+fn document(context: &Context) -> String {
+    let mut at = 0;
+    for part in &context.parts {
+        if part.loop_id.as_str() == "loop-2" && part.section == PartSection::Compacted {
+            break;
+        }
+        at += usize::try_from(part.messages).unwrap_or(usize::MAX);
+    }
+    let message = context
+        .messages
+        .get(at)
+        .and_then(|message| message.message());
+    let blocks = message.map_or(&[][..], Message::content);
+    let texts = blocks.iter().filter_map(|block| match block {
+        Content::Text(block) => Some(block.text.as_str()),
+        _ => None,
+    });
+    texts.collect()
 }
 
 fn parts(shown: &ShownContext) -> String {

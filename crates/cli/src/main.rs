@@ -21,6 +21,7 @@ mod context_text;
 mod copy;
 mod demo;
 mod demo_session;
+mod demo_story;
 mod diff;
 mod erase;
 mod error;

@@ -74,9 +74,67 @@ function part([kind, ...rest]) {
   return text('', rest[0]);
 }
 
+// ---- documents of a compaction
+
+const OPENING = '[Working state';
+
+// A document of the working state, section by section; every word of it stays text.
+function documentOf(content, loop) {
+  const box = el('div', {class: 'document'});
+  let list = null;
+  for (const row of clean(content).split('\n')) {
+    const item = row.startsWith('- ');
+    if (!item) list = null;
+    if (!row) continue;
+    if (row.startsWith('## ')) box.append(el('h4', {}, ...marked(row.slice(3))));
+    else if (item) {
+      if (!list) box.append(list = el('ul', {}));
+      list.append(el('li', {}, ...inline(row.slice(2), loop)));
+    } else if (row.startsWith('> ')) box.append(el('blockquote', {}, ...inline(row.slice(2), loop)));
+    else box.append(el('p', {}, ...values(row, loop)));
+  }
+  return box;
+}
+
+// A line of values: their name, then each as code.
+function values(row, loop) {
+  const named = /^([^\s:][^:]*:[^:\s]*|[^\s:]+): (.+)$/.exec(row);
+  if (!named || !/\((?:L\d+ )?t\d+/.test(row)) return inline(row, loop);
+  const parts = [el('b', {}, ...marked(named[1])), ': '];
+  for (const [at, value] of named[2].split(', ').entries()) {
+    const turns = /^(.*) (\((?:L\d+ )?t\d+.*\)?)$/.exec(value);
+    parts.push(at ? ', ' : '');
+    if (turns) parts.push(el('code', {}, ...marked(turns[1])), ' ', ...inline(turns[2], loop));
+    else parts.push(...inline(value, loop));
+  }
+  return parts;
+}
+
+// A text with `code` as code, and turns as links to those that the page has. With loops by short names (L2 t3) nothing is linked.
+function inline(row, loop) {
+  const parts = [], pattern = /`([^`]+)`|\b(L\d+ )?t(\d+)\b/g;
+  let from = 0;
+  for (const hit of row.matchAll(pattern)) {
+    const [whole, code, other, turn] = hit;
+    const known = code === undefined && !other && index.loops[loop] && Number(turn) < index.loops[loop].turns.length;
+    if (code === undefined && !known) continue;
+    parts.push(...marked(row.slice(from, hit.index)));
+    parts.push(code !== undefined ? el('code', {}, ...marked(code)) : turnLink(loop, Number(turn)));
+    from = hit.index + whole.length;
+  }
+  return [...parts, ...marked(row.slice(from))];
+}
+
+function turnLink(loop, turn) {
+  const link = el('a', {href: '#reader', title: `Show turn ${turn}`}, `t${turn}`);
+  link.addEventListener('click', event => { event.preventDefault(); showTurn(loop, turn); reveal(); });
+  return link;
+}
+
 const ROLES = {user: 'user', assistant: 'assistant', toolResult: 'result', extension: 'note'};
 
-function message(entry, isHere) {
+// With a loop it is a summary of turns of that loop.
+function message(entry, isHere, loop) {
   const head = [el('b', {}, ROLES[entry.r] || entry.r)];
   if (entry.n) head.push(entry.r === 'toolResult' ? ' of ' : ' ', el('span', {}, ...marked(line(entry.n))));
   if (entry.e || entry.x) head.push(' ', el('b', {class: 'bad'}, 'failed'));
@@ -85,7 +143,10 @@ function message(entry, isHere) {
   head.push(` · ${more.filter(Boolean).join(' · ')}`);
   const box = el('article', {class: isHere ? 'message here' : 'message'}, el('div', {class: 'head'}, ...head));
   if (entry.x) box.append(...text('bad', entry.x));
-  for (const block of entry.b) box.append(...part(block));
+  for (const block of entry.b) {
+    const isDocument = loop !== undefined && block[0] === 'text' && block[1].startsWith(OPENING);
+    box.append(...isDocument ? [documentOf(block[1], loop)] : part(block));
+  }
   return box;
 }
 
@@ -105,7 +166,7 @@ async function* standing({block, state, loop, first, last, is_block}) {
     return;
   }
   if (state === 'dropped' && !is_block) yield note('Nothing of this turn. What its block says of others:');
-  if (state !== 'truncated') for (const entry of summary) yield message(entry);
+  if (state !== 'truncated') for (const entry of summary) yield message(entry, false, index.blocks[block].loop);
   if (state !== 'truncated' && !summary.length) yield note('Nothing: the block has no summary.');
   if (replaced.length) yield note(state === 'truncated' ? 'The originals, but for these messages:' : `${count(replaced.length, 'message')} in shorter form:`);
   for (const [seq, entry] of replaced) yield entry ? message(entry) : note(`message ${seq}: dropped`);

@@ -170,7 +170,7 @@ fn a_session_in_40_columns() {
     let stage = Stage::demo((40, 12));
     insta::assert_snapshot!(stage.shown(""), @"
     agent.db › demo
-    context of loop-4: 17,947 of 60,617 tok…
+    context of loop-4: 7,763 of 62,060 toke…
     ▸ LOOPS
     ○ loop-1  8 turns, block 1  Checkout fa…
     ○ loop-2  9 turns, block 1  Fix it in s…
@@ -184,16 +184,16 @@ fn a_session_in_40_columns() {
     ");
     insta::assert_snapshot!(stage.shown("<enter>"), @"
     agent.db › demo
-    context of loop-4: 17,947 of 60,617 tok…
-    ▸ TURNS of loop-4, 22,632 tokens
-        0 =   1,684  › Make the export stre…
-        1 =   1,766  Next I use read_file o…
-        2 Σ   1,859  Next I use run_tests o…
-        3 Σ   1,961  Next I use read_file o…
-        4 ~   2,057  Next I use shell on ca…
-        5 ~   1,321  Next I use grep on min…
-        6 ~   1,422  Next I use read_file o…
-        7 ~   1,515  Next I use run_tests o…
+    context of loop-4: 7,763 of 62,060 toke…
+    ▸ TURNS of loop-4, 13,908 tokens
+        0 =     105  › Make the export stre…
+        1 =   3,983  I read the writer of r…
+        2 Σ      88  collect_rows becomes s…
+        3 Σ     217  Now the tests of the e…
+        4 ~   4,029  The batches arrive wit…
+        5 =      77  The query now sorts by…
+        6 =     192  [shell]
+        7 =      82  The index is a migrati…
     ? keys  q back  Tab other side  Enter r…
     ");
 }
@@ -203,16 +203,16 @@ fn a_session_in_80_columns() {
     let stage = Stage::demo((80, 12));
     insta::assert_snapshot!(stage.shown("<tab>"), @"
     agent.db › demo
-    context of loop-4: 17,947 of 60,617 tokens  Yen orders and the nightly export
-      LOOPS                          ▸ TURNS of loop-4, 22,632 tokens
-    ○ loop-1  8 turns, block 1  Che…     0 = kept         1,684  › Make the export …
-    ○ loop-2  9 turns, block 1  Fix…     1 = kept         1,766  Next I use read_fi…
-    ○ loop-3  9 turns, block 1  Now…     2 Σ summarised   1,859  Next I use run_tes…
-    ● loop-4  14 turns, block 1  Ma…     3 Σ summarised   1,961  Next I use read_fi…
-                                         4 ~ shortened    2,057  Next I use shell o…
-                                         5 ~ shortened    1,321  Next I use grep on…
-                                         6 ~ shortened    1,422  Next I use read_fi…
-                                         7 ~ shortened    1,515  Next I use run_tes…
+    context of loop-4: 7,763 of 62,060 tokens  Yen orders and the nightly export
+      LOOPS                          ▸ TURNS of loop-4, 13,908 tokens
+    ○ loop-1  8 turns, block 1  Che…     0 = kept           105  › Make the export …
+    ○ loop-2  9 turns, block 1  Fix…     1 = kept         3,983  I read the writer …
+    ○ loop-3  9 turns, block 1  Now…     2 Σ summarised      88  collect_rows becom…
+    ● loop-4  14 turns, block 1  Ma…     3 Σ summarised     217  Now the tests of t…
+                                         4 ~ shortened    4,029  The batches arrive…
+                                         5 = kept            77  The query now sort…
+                                         6 = kept           192  [shell]
+                                         7 = kept            82  The index is a mig…
     ? keys  q back  Tab other side  Enter read  h compactions  d diff  u undo  r re…
     ");
 }
@@ -225,15 +225,15 @@ fn a_summary_stands_beside_the_originals() {
     turn 3 of loop-4: summarised by block 1 on loop-4, a summary of turns 2-3, run …
     ▸ IN THE CONTEXT                                               AS RECORDED
     user                                                         assistant
-    [Digest of turns 2..3 of loop loop-4: facts with the turn    Next I use read_file on src/export/rows.rs to check
-    (tN) that they come from. Whole turns: expand session        finding 33.
-    demo, loop loop-4, turns A..B]                               (call call-4-3) read_file {"path":"src/export/rows.rs"}
-    Went wrong: src/export/rows.rs:0: order 44323 amount
-    4323.00 JPY / src/export/rows.rs:1: order 44340 amount       result of read_file, failed (call call-4-3)
-    4340.0 … t/rows.rs:139: order 46686 amount 6686.39 JPY /     src/export/rows.rs:0: order 44323 amount 4323.00 JPY
-    src/export/rows.… (t3)                                       src/export/rows.rs:1: order 44340 amount 4340.01 JPY
-    Last answer: Next I use read_file on src/export/rows.rs      src/export/rows.rs:2: order 44357 amount 4357.02 JPY
-    to check finding 33. (t3)                                    src/export/rows.rs:3: order 44374 amount 4374.03 JPY
+    [Working state of turns 2..3; expand]                        Now the tests of the export.
+    ## Done, decided and found                                   (call call-4-3) shell {"command":"cargo test export"}
+    - t2: collect_rows becomes stream_rows, which hands on
+    batches of 500.                                              result of shell, failed (call call-4-3)
+    - t3: Now the tests of the export.                           test amount::batch ... ok
+                                                                 test cart::batch ... ok
+    ## Files                                                     test currency::batch ... ok
+    - `src/export/rows.rs`: edited t2 (fn stream_rows)           test batch::batch ... ok
+                                                                 test row::batch ... ok
     ? keys  q back  ←→ other turn  Tab other side
     "#);
     let narrow = Stage::demo((40, 10));
@@ -242,11 +242,11 @@ fn a_summary_stands_beside_the_originals() {
     turn 3 of loop-4: summarised by block 1…
     ▸ AS RECORDED
     assistant
-    Next I use read_file on
-    src/export/rows.rs to check finding 33.
-    (call call-4-3) read_file
-    {"path":"src/export/rows.rs"}
+    Now the tests of the export.
+    (call call-4-3) shell {"command":"cargo
+    test export"}
 
+    result of shell, failed (call call-4-3)
     ? keys  q back  ←→ other turn  Tab othe…
     "#);
 }
@@ -254,7 +254,7 @@ fn a_summary_stands_beside_the_originals() {
 #[test]
 fn a_cut_output_stands_beside_the_whole_one() {
     let stage = Stage::demo((80, 12));
-    let shown = stage.shown("<enter>jjjjjj<enter><end>");
+    let shown = stage.shown("<enter>jjjj<enter><end>");
     assert!(shown.contains("shortened by block"), "{shown}");
     assert!(!shown.contains("Σ"), "{shown}");
 }
@@ -264,9 +264,8 @@ fn originals_and_context_are_compared() {
     let stage = Stage::demo((80, 12));
     insta::assert_snapshot!(stage.shown("d"), @"
     agent.db › demo › originals and context
-    from  raw: 60,617 tokens, 80 messages (turns: 40 raw)
-    to    now: 17,947 tokens, 28 messages (turns: 3 kept, 28 summarised, 9
-    truncated)
+    from  raw: 62,060 tokens, 80 messages (turns: 40 raw)
+    to    now: 7,763 tokens, 28 messages (turns: 8 kept, 28 summarised, 4 truncated)
 
     loop-1
       0-7        raw -> summarised
@@ -274,6 +273,7 @@ fn originals_and_context_are_compared() {
       0-8        raw -> summarised
     loop-3
       0-8        raw -> summarised
+    loop-4
     ? keys  q back
     ");
 }
@@ -321,9 +321,9 @@ fn sessions_and_loops_show_what_they_were_asked() {
 #[test]
 fn a_hit_is_jumped_to() {
     let stage = Stage::demo((100, 12));
-    let hits = stage.shown("sfinding 23<enter>");
-    assert!(hits.contains("loop loop-3, turn 3"), "{hits}");
-    let there = stage.shown("s\"finding 23\"<enter><enter>");
+    let hits = stage.shown("sscans the whole table<enter>");
+    assert!(hits.contains("loop loop-3, turn 6"), "{hits}");
+    let there = stage.shown("s\"scans the whole\"<enter><enter>");
     assert!(there.contains("TURNS of loop-3"), "{there}");
     let refused = stage.shown("s\"<enter>");
     assert!(refused.contains("the quote at character"), "{refused}");

@@ -94,6 +94,8 @@ fn no_text_of_the_libraries_names_a_command_or_an_option() {
     }
     let commands = commands(&Stage::empty());
     let (mut seen, mut wrong) = (0, Vec::new());
+    // What is looked for in the commands and patches of agents is not said to anybody.
+    files.retain(|file| !file.to_string_lossy().contains("src/compaction/activity/"));
     for file in files {
         for text in literals(&std::fs::read_to_string(&file).unwrap()) {
             seen += 1;

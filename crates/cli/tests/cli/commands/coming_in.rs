@@ -66,52 +66,94 @@ fn a_path_that_is_not_there_leaves_nothing_behind() {
 #[test]
 fn the_demo_tells_the_whole_story() {
     let stage = Stage::empty();
-    assert_snapshot!(stage.say("demo"), @"
-    1. Recorded an agent at work: 4 loops, 40 turns, 80 messages.
+    assert_snapshot!(stage.say("demo"), @r#"
+    loopstore keeps every message of an agent, and decides which of them its model reads.
+    This is a made-up session: an agent repairs a web shop. Indented lines are what is stored.
 
-    2. The context before, for a window of 64,000 tokens:
-    LOOP    SECTION  TURNS  MESSAGES  TOKENS
-    loop-1  raw      0-7          16  10,787
-    loop-2  raw      0-8          18  13,872
-    loop-3  raw      0-8          18  13,326
-    loop-4  raw      0-13         28  22,632
-    all                           80  60,617
+    1. Recorded: 4 loops, 40 turns, 80 messages.
+    A session is one conversation with an agent. A loop is what one prompt sets off; a turn is
+    one answer of the model with the results of the tools that it called.
 
-    3. loopstore compact demo --max-tokens 64000
-    Run RUN: committed
-    tokens    60,617 -> 17,947 (30 %)
-    messages  80 -> 28
-    strategy  digest, N ms
-    LOOP    BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
-    loop-1      1  earlier  -      0-7        -          0          0          16        0          0
-    loop-2      1  earlier  -      0-8        -          0          0          18        0          0
-    loop-3      1  earlier  -      0-8        -          0          0          18        0          0
-    loop-4      1  current  0-1    2-3        4-13      15          9           4        0          0
+    2. The context before: the messages that the model reads.
+    It has 62,060 tokens, too near to the window of 64,000 that the model can take. It begins:
+       user Checkout fails for orders in yen. Find out why; do not touch the payment gateway. 
+       assistant I look for the place where amounts become minor units. (call call-1-0) grep {…
+       result of grep (call call-1-0) src/money.rs: fn amount(currency: &Item) -> Result<Item>…
+       assistant src/money.rs converts them, so I read it. (call call-1-1) read_file {"path":"…
+       … and 76 messages
 
-    4. The context after:
+    3. A compaction makes room (loopstore compact demo --max-tokens 64000):
+    62,060 -> 7,763 tokens, 80 -> 28 messages.
+    It lays a block over each loop: which turns are read as they are (first), with long outputs
+    cut (recent), or as a short document in their place (compacted). No model was asked.
     LOOP    SECTION    TURNS  MESSAGES  TOKENS
-    loop-1  compacted  0-7           1   1,998
-    loop-2  compacted  0-8           1   2,000
-    loop-3  compacted  0-8           1   2,000
-    loop-4  first      0-1           5   3,450
-    loop-4  compacted  2-3           1   1,910
-    loop-4  recent     4-13         19   6,589
-    all                             28  17,947
+    loop-1  compacted  0-7           1     420
+    loop-2  compacted  0-8           1     432
+    loop-3  compacted  0-8           1     406
+    loop-4  first      0-1           5   4,088
+    loop-4  compacted  2-3           1     150
+    loop-4  recent     4-13         19   2,267
+    all                             28   7,763
 
-    5. loopstore undo demo; loopstore redo demo
-    Run RUN is undone: 17,947 -> 60,617 tokens
-    Run RUN is redone: 60,617 -> 17,947 tokens
+    4. What the model reads in place of loop-2 now; t3 is turn 3 of it:
+       | [Working state of turns 0..8, made from the record; tN names the turn that a line comes
+       | from. Whole turns: expand session demo, loop loop-2, turns A..B; recall finds more]
+       | ## Task
+       | - t0: Fix it in src/money.rs and keep the public API as it is. Never round an amount
+       | silently.
+       | ## Plan
+       | As of t7 ([x] done, [>] in progress, [ ] open):
+       | - [x] Give each currency its own exponent
+       | - [x] Refuse amounts that are too precise
+       | - [x] Run the tests of money
+       | ## Done, decided and found
+       | - t1: I read the file again before changing it.
+       | - t2: Each currency gets its own exponent.
+       | - t4: An amount of 4200.50 JPY is rounded down, which you ruled out. I look at the
+       | callers of parse_amount.
+       | - t5: parse_amount now refuses such an amount with AmountError::TooPrecise instead of
+       | rounding it.
+       | - t8: Fixed as commit 4f2c91a: minor units come from the table EXPONENTS, an amount
+       | with more decimal places than its currency has is refused, and all 12 tests of money
+       | pass. The public API is unchanged.
+       | ## Files
+       | - `src/money.rs`: edited t2, t5 (fn minor_unit)
+       | ## Commands and errors
+       | - failed t3, passed t6, 2 times: `cargo test money`: error:
+       | money::too_precise_is_refused: expected Err(TooPrecise), got Ok(4200)
+       | ## Exact values
+       | todo_write:status: pending, in_progress (t0), completed (t7)
+       | edit_file:old_string: fn minor_unit(self) -> u32 { 2 } (t2), Ok(whole * scale) (t5)
+       | edit_file:new_string: fn minor_unit(self) -> u32 { EXPONENTS[self as usize] } (t2),
+       | whole.checked_mul(scale).ok_or(AmountError::TooPrecise) (t5)
+       | Seen:
+       | result: FAILED (t3)
+       | test_amount: :row ... ok, :batch ... ok (t6)
+       | grep: src/order/cart.rs, src/export/rows.rs, src/gateway/client.rs (t4)
+       | test_result: FAILED. 11 passed; 1 failed (t3), ok. 12 passed; 0 failed (t6)
 
-    6. All originals are still there, including those hidden from the context:
+    5. Undo takes a compaction back, redo lays it on again (loopstore undo demo; loopstore redo demo):
+    Run RUN is undone: 7,763 -> 62,060 tokens
+    Run RUN is redone: 62,060 -> 7,763 tokens
+
+    6. All originals are still there, whatever the model reads; any SQL can ask for them:
        SELECT tool_name, count(*) AS calls, sum(is_error) AS failed,
            max(length(result_text)) AS longest FROM v_tool_calls
            GROUP BY tool_name ORDER BY calls DESC
-    tool_name  calls  failed  longest
-    read_file     14       1     7699
-    grep           9       1     7864
-    run_tests      8       0     8084
-    shell          5       0     8029
-    ");
+    tool_name   calls  failed  longest
+    shell          11       5     1700
+    read_file      11       0    16826
+    grep            5       0    11597
+    edit_file       5       0       36
+    todo_write      3       0       26
+    write_file      1       0       55
+
+    What to type next:
+       loopstore demo --keep demo.db           keep this session in a file
+       loopstore --db demo.db browse            walk through it, compactions beside originals
+       loopstore --db demo.db recall 40312      ask for what a document left out
+       loopstore import ~/.claude/projects     read sessions of your own
+    "#);
     assert_eq!(std::fs::read_dir(stage.path("")).unwrap().count(), 0);
     let story = stage.json("demo");
     assert_eq!(story["before"]["tokens"], story["undo"]["tokens_after"]);

@@ -20,7 +20,7 @@ fn a_compaction_prints_its_audit_row() {
     let stage = Stage::new();
     assert_snapshot!(stage.say(TIGHT), @"
     Run RUN: committed
-    tokens    10,012 -> 3,966 (40 %)
+    tokens    10,012 -> 4,116 (41 %)
     messages  49 -> 28
     strategy  digest, N ms
 
@@ -40,9 +40,9 @@ fn a_compaction_prints_its_audit_row() {
         "source": "estimate"
       },
       "tokens_before": 10012,
-      "tokens_after": 3966,
+      "tokens_after": 4116,
       "bytes_before": 48492,
-      "bytes_after": 20132,
+      "bytes_after": 20760,
       "messages_before": 49,
       "messages_after": 28,
       "loops_compacted": 3,
@@ -121,7 +121,7 @@ fn a_dry_run_writes_nothing() {
     let stage = Stage::new();
     assert_snapshot!(stage.say(&format!("{TIGHT} --dry-run")), @"
     Dry run: would be committed
-    tokens    10,012 -> 3,966 (40 %)
+    tokens    10,012 -> 4,116 (41 %)
     messages  49 -> 28
     strategy  digest, N ms
 
@@ -228,7 +228,7 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
     let stage = Stage::new();
     stage.say(TIGHT);
     let before = stage.json("context work");
-    assert_snapshot!(stage.say("undo work --reason too-short"), @"Run RUN is undone: 3,966 -> 10,012 tokens");
+    assert_snapshot!(stage.say("undo work --reason too-short"), @"Run RUN is undone: 4,116 -> 10,012 tokens");
     assert_eq!(stage.say("redo work --loop ask").code, 1);
     let run = stage.json("history work")[0]["run_id"]
         .as_str()
@@ -244,13 +244,13 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
       "run_id": "RUN",
       "outcome": "redone",
       "tokens_before": 10012,
-      "tokens_after": 3966
+      "tokens_after": 4116
     }
     "#);
     assert_eq!(stage.json("context work"), before);
     assert_snapshot!(stage.say("history"), @"
     RUN                   SESSION  LOOP  STARTED              TRIGGER   STRATEGY  OUTCOME    STATE   BEFORE  AFTER
-    RUN  work     test  NOW  headroom  digest    committed  active  10,012  3,966
+    RUN  work     test  NOW  headroom  digest    committed  active  10,012  4,116
 
     RUN                                   WHAT  LOOP  TURNS  WHEN                 REASON
     RUN  redo  test     14  NOW

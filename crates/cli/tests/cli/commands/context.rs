@@ -103,10 +103,10 @@ fn sections_of_a_block_have_headings() {
     let said = stage.say("context work").out;
     let headings: Vec<&str> = said.lines().filter(|line| line.starts_with("──")).collect();
     assert_snapshot!(headings.join("\n"), @"
-    ── loop ask, turns 0-2: summary (1 message, 53 tokens)
-    ── loop build, turns 0-5: summary (1 message, 81 tokens)
+    ── loop ask, turns 0-2: summary (1 message, 98 tokens)
+    ── loop build, turns 0-5: summary (1 message, 157 tokens)
     ── loop test, turns 0-1: first turns, verbatim (5 messages, 874 tokens)
-    ── loop test, turns 2-11: summary (1 message, 91 tokens)
+    ── loop test, turns 2-11: summary (1 message, 208 tokens)
     ── loop test, turns 12-13: recent turns, long outputs cut (4 messages, 584 tokens)
     ");
 }

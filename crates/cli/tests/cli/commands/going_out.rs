@@ -109,9 +109,9 @@ fn a_replay_shows_compactions_and_what_the_model_saw() {
     "ask" 0 [0,2] saw 1 messages of 9 tokens
     "ask" 1 [3,4] saw 3 messages of 446 tokens
     "ask" 2 [5,6] saw 5 messages of 883 tokens
-    compacted "ask" 344
-    "ask" 3 [7,8] saw 4 messages of 350 tokens
-    undone "ask" 344
+    compacted "ask" 376
+    "ask" 3 [7,8] saw 4 messages of 382 tokens
+    undone "ask" 376
     "ask" 4 [9,10] saw 10 messages of 1337 tokens
     "#);
     let said = stage.say("replay work --loop ask --contexts --instant");
@@ -356,9 +356,7 @@ fn a_session_is_written_to_a_file_and_comes_back() {
     let stage = Stage::new();
     stage.say("compact work --max-tokens 9000");
     let context = stage.json("context work");
-    assert_snapshot!(stage.say("export work --format phi-core -o work.json"), @r#"
-    Wrote 66.2 KiB to work.json.
-    "#);
+    assert_snapshot!(stage.say("export work --format phi-core -o work.json"), @"Wrote 66.9 KiB to work.json.");
     let written = stage.json("export work --format phi-core -o again.json");
     assert_eq!(written["file"], "again.json");
     let bytes = std::fs::read(stage.path("work.json")).unwrap();

@@ -74,7 +74,7 @@ fn a_diff_tells_turn_by_turn() {
     stage.say(TIGHT);
     assert_snapshot!(stage.say("diff work"), @"
     from  before RUN: 10,012 tokens, 49 messages (turns: 23 raw)
-    to    now: 3,966 tokens, 28 messages (turns: 2 kept, 11 summarised, 10 truncated)
+    to    now: 4,116 tokens, 28 messages (turns: 2 kept, 11 summarised, 10 truncated)
 
     ask
       0-2        raw -> summarised
@@ -86,7 +86,7 @@ fn a_diff_tells_turn_by_turn() {
       4-13       raw -> truncated
     ");
     let found = stage.json("diff work --from raw --to now");
-    assert_eq!(found["tokens"], json!([10012, 3966]));
+    assert_eq!(found["tokens"], json!([10012, 4116]));
     assert_eq!(
         found["changes"][0],
         json!({"loop_id": "ask", "from_turn": 0, "to_turn": 2, "before": "raw", "after": "summarised"})
@@ -159,7 +159,7 @@ fn a_fork_becomes_the_current_loop() {
     );
     assert_eq!(stage.say("fork work --loop test --turn -1").code, 2);
     assert_snapshot!(stage.say("fork work --loop test --turn 13 --id last"), @"Loop last continues from turn 13 of test and is now the current loop.");
-    assert_eq!(stage.json("context work")["tokens"], 3966);
+    assert_eq!(stage.json("context work")["tokens"], 4116);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_recorded_context_leaves_a_manifest() {
     ];
     assert_eq!(
         stage.run(&sql).json(),
-        json!([{"loop_id": "test", "messages": 28, "tokens": 3966},
+        json!([{"loop_id": "test", "messages": 28, "tokens": 4116},
                {"loop_id": "ask", "messages": 5, "tokens": 883}])
     );
     stage.say("undo work");

@@ -104,15 +104,15 @@ fn show_draws_the_tree_with_blocks() {
 
     ○ ask  Initial, Completed: 3 turns, 7 messages, 1,320 tokens
         “ask what is broken”
-        block 1 (earlier, active): compacted 0-2; 53 of 1,320 tokens; run RUN
+        block 1 (earlier, active): compacted 0-2; 98 of 1,320 tokens; run RUN
       │ ○ try  Branch:other, Completed: 2 turns, 5 messages, 126 tokens; after turn 0 of ask
       │     “try it”
     ○ build  Default, Completed: 6 turns, 13 messages, 2,610 tokens
         “build it”
-        block 1 (earlier, active): compacted 0-5; 81 of 2,610 tokens; run RUN
+        block 1 (earlier, active): compacted 0-5; 157 of 2,610 tokens; run RUN
     ● test  Default, Completed: 14 turns, 29 messages, 6,082 tokens
         “test it”
-        block 1 (current, active): first 0-1, compacted 2-3, recent 4-13; 3,832 of 6,082 tokens; run RUN
+        block 1 (current, active): first 0-1, compacted 2-3, recent 4-13; 3,861 of 6,082 tokens; run RUN
     ");
     let shown = stage.json("show work");
     assert_eq!(shown["session_id"], "work");

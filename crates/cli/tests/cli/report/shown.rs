@@ -93,7 +93,10 @@ fn shows_the_figures_and_a_turn_with_what_stands_for_it(browser: &mut Browser) {
     assert!(browser.text("#runs").contains(&number(before)));
 
     // The first thing shown is a block: its text beside the originals.
-    browser.wait("document.querySelector('#seen').textContent.includes('Digest')");
+    browser.wait("document.querySelector('#seen').textContent.includes('Working state')");
+    let headings = "[...document.querySelectorAll('#seen .document h4')].map(h => h.textContent)";
+    assert_eq!(browser.value(headings)[0], "Task");
+    assert!(browser.value("document.querySelectorAll('#seen .document a').length") != 0);
     browser.wait("document.querySelector('#recorded').textContent.includes('Turn 0 of: ask')");
     // A click near the end of the ribbon shows a turn near the end of the session.
     browser.click_at("#ribbon", (0.93, 0.3));
@@ -203,6 +206,13 @@ fn keeps_markup_as_text(browser: &mut Browser) {
     browser.wait("document.querySelector('#found').textContent === '4 messages'");
     let hurt = "[typeof window.hurt, document.querySelectorAll('img').length]";
     assert_eq!(browser.value(hurt), serde_json::json!(["undefined", 0]));
+    let text = r"[Working state]\n## <img src=x>\n- t0: <b>x</b> `<i>`\n> <u>q</u>\nid: <b> (t0)";
+    let mut parts = |tags: &str| {
+        let script = format!("documentOf('{text}', 0).querySelectorAll('{tags}').length");
+        browser.value(&script)
+    };
+    assert_eq!(parts("img, i, u"), 0);
+    assert_eq!(parts("h4, li, blockquote, code"), 5);
     assert!(
         !browser
             .value("document.title")
