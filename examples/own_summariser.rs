@@ -62,9 +62,6 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let report = compact_session_loops(&store, &id, &request)?;
     println!("{} -> {} tokens", report.before.tokens, report.after.tokens);
     assert!(report.after.tokens < report.before.tokens);
-    // One loop of this session is shorter than any summary.
-    let why = report.error.unwrap_or_default();
-    println!("{why}");
-    assert!(why.ends_with("no fewer than its input of 18"));
+    assert_eq!(report.error, None);
     Ok(())
 }

@@ -297,15 +297,17 @@ fn the_task_in_the_digest_of_a_recorded_session_is_a_persons_words() {
                 messages: placed,
             };
             let digest = digest_of(&mut [part].into_iter(), 8_000, &HeuristicTokenCounter);
-            for line in digest
-                .text
-                .lines()
-                .filter_map(|line| line.strip_prefix("The task: "))
-            {
-                tasks += 1;
+            let lines = digest.text.lines().skip_while(|line| *line != "## Task");
+            let task: Vec<&str> = lines
+                .skip(1)
+                .take_while(|line| line.starts_with("- "))
+                .collect();
+            tasks += usize::from(!task.is_empty());
+            for line in task {
+                let (_, words) = line.split_once(": ").unwrap();
                 let is_injected = INJECTED
                     .iter()
-                    .any(|words| line.trim_start().starts_with(words));
+                    .any(|frame| words.trim_start().starts_with(frame));
                 assert!(!is_injected, "{format}: {line}");
             }
         }

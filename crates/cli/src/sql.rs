@@ -22,8 +22,8 @@ const VIEWS: [&str; 16] = [
     "v_compaction_runs",
     "v_compaction_events",
     "v_compaction_blocks",
-    "v_coverage",
     "v_pins",
+    "v_coverage",
     "v_context",
     "v_usage",
     "v_manifests",
@@ -34,7 +34,7 @@ const VIEWS: [&str; 16] = [
 /// Query the database in SQL, read-only
 ///
 /// Made for this are the views `v_sessions`, `v_loops`, `v_turns`, `v_messages`, `v_tool_calls`, `v_chain`,
-/// `v_compaction_runs`, `v_compaction_events`, `v_compaction_blocks`, `v_coverage`, `v_pins`, `v_context`, `v_usage`,
+/// `v_compaction_runs`, `v_compaction_events`, `v_compaction_blocks`, `v_pins`, `v_coverage`, `v_context`, `v_usage`,
 /// `v_manifests`, `v_session_tree` and `v_receipts`.
 #[derive(clap::Args)]
 pub struct Args {

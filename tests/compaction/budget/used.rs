@@ -134,8 +134,10 @@ fn assert_nothing_more_fits(
         assert!(!links.is_empty());
         return;
     };
+    // A context that only just fits would be compacted again after the next turn: a step aims below.
+    let aim = target * 92 / 100;
     assert!(
-        report.after.tokens + least > target,
+        report.after.tokens + least > aim,
         "{id}: turn {turn} of {loop_id} has {least} tokens, target {target}: {report:?}"
     );
 }

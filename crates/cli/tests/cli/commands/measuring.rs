@@ -535,7 +535,7 @@ fn the_state_of_the_work_is_measured_at_every_budget() {
               "stated": 4
             }
           },
-          "truth": null
+          "claims": null
         },
         {
           "strategy": "one-liner",
@@ -563,7 +563,7 @@ fn the_state_of_the_work_is_measured_at_every_budget() {
               "stated": 4
             }
           },
-          "truth": null
+          "claims": null
         }
       ]
     }

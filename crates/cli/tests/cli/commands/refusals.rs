@@ -178,7 +178,7 @@ fn a_model_cannot_be_asked_without_http() {
     let stage = Stage::new();
     assert_snapshot!(stage.say("compact work --strategy summarize --summary-model gpt-x"), @"
     --- stderr
-    error: this loopstore was built without summarisers over HTTP; build it with `--features http`
+    error: this loopstore was built without summarisers over HTTP: give --command, or build it with `--features http`
     --- exit 2
     ");
     assert_eq!(stage.say("compact work --summary-model gpt-x").code, 2);
