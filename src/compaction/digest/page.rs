@@ -29,9 +29,9 @@ mod share {
     pub(super) const ATTEMPTS: usize = 8;
     /// Files that were only read, and values that were only seen.
     pub(super) const READ: usize = 16;
-    pub(super) const SEEN: usize = 16;
+    pub(super) const SEEN: usize = 32;
     /// Values that one call used, and that nobody is likely to ask for again.
-    pub(super) const USED_ONCE: usize = 8;
+    pub(super) const USED_ONCE: usize = 5;
     /// The last report of the agent.
     pub(super) const LAST: usize = 8;
 }
@@ -386,6 +386,7 @@ fn attempt_rank(attempt: &Attempt) -> Option<u8> {
         (Some(_), Some(_)) if only_looks => None,
         (Some(_), Some(_)) => Some(2),
         (None, _) if attempt.runs && (attempt.result.is_some() || attempt.times > 1) => Some(1),
+        (None, _) if attempt.runs => Some(2),
         (None, _) => None,
     }
 }
