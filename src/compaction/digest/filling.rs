@@ -1,6 +1,6 @@
 //! A page in the making: what stands in it so far, and how much room is left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::given;
 use super::lines::{
@@ -52,12 +52,13 @@ pub(super) struct Filling<'a> {
     given: BTreeMap<Heading, Vec<String>>,
     /// Everything said so far, to say no value twice; a model's words first, of so many bytes.
     told: String,
+    told_words: HashSet<String>,
     told_by_model: usize,
     is_full: bool,
 }
 
 impl<'a> Filling<'a> {
-    pub(super) fn new(record: &'a Record, is_talk: bool, most: usize) -> Self {
+    pub(super) fn new(record: &'a Record, is_talk: bool, tool_bytes: usize, most: usize) -> Self {
         let mut days = record
             .statements
             .iter()
@@ -79,9 +80,10 @@ impl<'a> Filling<'a> {
             left_out: 0,
             values: Vec::new(),
             value_lines: BTreeMap::new(),
-            tools_named: tools_fit(record, most),
+            tools_named: tool_bytes <= most / TOOL_SHARE,
             given: BTreeMap::new(),
             told: String::new(),
+            told_words: HashSet::new(),
             told_by_model: 0,
             is_full: false,
         }
@@ -133,6 +135,11 @@ impl<'a> Filling<'a> {
     }
 
     fn tell(&mut self, text: &str) {
+        for word in words_in(text) {
+            if !self.told_words.contains(word) {
+                self.told_words.insert(word.to_owned());
+            }
+        }
         self.told.push_str(text);
         self.told.push('\n');
     }
@@ -386,13 +393,18 @@ impl<'a> Filling<'a> {
             let fact = &self.record.values.facts[*at];
             if left < fact.value.len() + 6 {
                 self.is_full = true;
-            } else if !is_written(&self.told, &fact.value) {
+            } else if !self.is_told(&fact.value) {
                 self.value(*at, fact, &mut left);
             }
         }
         if self.value_lines.values().all(|used| *used) {
             self.room += heading;
         }
+    }
+
+    /// Whether a value stands somewhere. A value of which a word stands nowhere is not searched for.
+    fn is_told(&self, value: &str) -> bool {
+        words_in(value).all(|word| self.told_words.contains(word)) && is_written(&self.told, value)
     }
 
     fn value(&mut self, at: usize, fact: &Fact, left: &mut usize) {
@@ -601,7 +613,8 @@ fn words_of_units(statement: &Statement, units: &BTreeSet<usize>, heading: Headi
     text
 }
 
-fn tools_fit(record: &Record, most: usize) -> bool {
+/// Returns what it costs to name the tool in every line of values.
+pub(super) fn tool_bytes(record: &Record) -> usize {
     let labels = &record.values.labels;
     let lines: BTreeSet<(usize, usize)> = record
         .values
@@ -614,7 +627,13 @@ fn tools_fit(record: &Record, most: usize) -> bool {
         .iter()
         .map(|(tool, label)| name(*tool) + name(*label) + 4)
         .sum();
-    bytes <= most / TOOL_SHARE
+    bytes
+}
+
+/// Returns the words of a text as [`is_written`] parts them.
+fn words_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty())
 }
 
 /// Whether a value stands in a text, not as a part of a longer word.

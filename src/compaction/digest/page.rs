@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 
-use super::filling::Filling;
+use super::filling::{Filling, tool_bytes};
 use super::instructions::is_instruction;
 use super::lines::Heading;
 use super::record::{Instruction, Record, Speaker};
@@ -92,6 +92,8 @@ pub(super) struct UnitRef {
 pub(super) struct PageWriter<'a> {
     record: &'a Record,
     is_talk: bool,
+    /// What it costs to name the tools of values.
+    tool_bytes: usize,
     /// Statements that are prompts.
     prompts: Vec<usize>,
     /// Units of prompts, and of what else was said, in the order of their worth.
@@ -166,6 +168,7 @@ impl<'a> PageWriter<'a> {
         Self {
             record,
             is_talk,
+            tool_bytes: tool_bytes(record),
             prompt_units: prompt_order(record, &prompts, most),
             said_units,
             instructions,
@@ -185,7 +188,7 @@ impl<'a> PageWriter<'a> {
     /// Returns a page of at most `most` bytes that begins with the longest of `headers` (best first) that
     /// does not take too much of it. It is empty if nothing fits below the header.
     pub(super) fn page(&self, headers: &[String], most: usize) -> DocumentPage {
-        let mut filling = Filling::new(self.record, self.is_talk, most);
+        let mut filling = Filling::new(self.record, self.is_talk, self.tool_bytes, most);
         filling.header(headers);
         filling.given(self.given_share(most));
         if most < SMALL && !self.is_talk {
