@@ -621,7 +621,9 @@ proptest! {
             prop_assert!(second.places.iter().any(|place| place.turn <= turn));
         }
         for line in first.text.lines().skip(1).filter(|line| line.starts_with("- t")) {
-            prop_assert!(second.text.contains(line), "{}\n{}\n{}", line, first.text, second.text);
+            // With more room, words of a person may move to the task.
+            let (_, words) = line.split_once(": ").unwrap();
+            prop_assert!(second.text.contains(words), "{}\n{}\n{}", line, first.text, second.text);
         }
         let third = again(&second.text, budget * 3 + 200);
         prop_assert_eq!(values_of(&second.text).len(), values_of(&third.text).len());

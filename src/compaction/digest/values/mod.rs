@@ -136,14 +136,15 @@ impl Ledger {
     /// Whether it is likely that somebody asks for a value again: a person gave it, it is a field of a result,
     /// calls took it more than once or it names one thing, or calls take values of its name again and again.
     pub(crate) fn is_sought(&self, fact: &Fact) -> bool {
-        let mut labels = fact.labels.iter().map(|(at, ..)| &self.labels[*at]);
+        let labels = fact.labels.iter().map(|(at, ..)| &self.labels[*at]);
         match fact.uses {
-            0 => {
-                fact.source >= FactSource::Field
-                    || (fact.source < FactSource::WithinArgument
-                        && labels.any(|label| label.taken > 0))
+            0 => fact.source >= FactSource::Field,
+            1 => {
+                fact.shape.names_one_thing()
+                    || labels
+                        .into_iter()
+                        .any(|label| label.reused + label.taken > 0)
             }
-            1 => fact.shape.names_one_thing() || labels.any(|label| label.reused + label.taken > 0),
             _ => true,
         }
     }
