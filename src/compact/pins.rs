@@ -130,7 +130,7 @@ const MOST_TEXT: usize = 100;
 /// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
 /// chat.append([Message::user("How is the weather?"), Message::assistant("The code is 7-11.")])?;
 /// chat.append((0..40).map(report))?;
-/// chat.pin(PinRef::message("loop-1", 1, 1))?;
+/// chat.pin(PinRef::message("loop-1", 0, 1))?;
 /// # let trigger = CompactTrigger::Force;
 /// # let keep_first_turns = 0;
 /// # let config = CompactionConfig { keep_first_turns, ..CompactionConfig::default() };
