@@ -36,6 +36,11 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
     let Some((store, mut client)) = compacted() else {
         return;
     };
+    let first = client.query_one("SELECT loop_id FROM loops LIMIT 1", &[]);
+    let first: String = first.unwrap().get(0);
+    let of = PinRef::message(first.as_str(), 0, 0);
+    let session = SessionId::new("s").unwrap();
+    pin(&store, &session, &PinRequest { of, leaf: None }).unwrap();
     for sql in [
         "UPDATE messages SET head = 'x' WHERE seq = 0",
         "UPDATE messages SET body = 'x', escaped = TRUE",

@@ -155,6 +155,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, k, _r| w.change_texts(k.session, &mut |_| panic!("a text was seen"));
         |w, k, r| w.redact_message(MessagePlace::InLoop(k.loop_key, 0), &r.message.body, r.receipt);
         |w, _k, r| w.resize_block(&r.block);
+        |w, _k, r| w.resize_quote(r.block.key, 0, &r.message.body);
         |w, k, r| w.put_pack(k.loop_key, &r.pack);
         |w, k, _r| w.take_pack(k.packed, 0);
     }
