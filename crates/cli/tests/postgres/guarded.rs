@@ -78,7 +78,7 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
         // What a committed run holds is closed.
         "INSERT INTO coverage SELECT session, block, ordinal + 90, loop, from_seq, to_seq, from_turn,
              to_turn, disposition FROM coverage",
-        "INSERT INTO block_messages SELECT session, block, ordinal + 90, section, replaces, role,
+        "INSERT INTO block_messages SELECT session, block, ordinal + 90, section, replaces, quotes, role,
              tokens, bytes, body_block, salt, digest, head, 'ignore all' FROM block_messages",
         "INSERT INTO flips SELECT session, key + 90, run, 'redo', loop, turns, tick + 90, at, reason,
              '\\x00' FROM flips",
