@@ -41,7 +41,7 @@ impl FromStr for SummaryRole {
 pub struct SummarizeOptions {
     /// The role of the summary's message.
     pub role: SummaryRole,
-    /// Tokens that the prompt asks for; `None`: two thirds of what the summary may have, as the rest is for
+    /// Tokens that the prompt asks for; `None`: three quarters of what the summary may have, as the rest is for
     /// what the record adds.
     pub asked_tokens: Option<u64>,
     /// Tokens after which the answer may be cut; `None`: what the summary may have. Neither goes beyond
@@ -51,11 +51,11 @@ pub struct SummarizeOptions {
     pub temperature: Option<f64>,
     /// How long one summary may take, retries included.
     pub timeout: Duration,
-    /// Characters of a message that go into the prompt.
+    /// Characters of a message that go into the prompt at most: its beginning and its end.
     pub message_chars: usize,
-    /// Characters of a tool result that go into the prompt.
+    /// Characters of a tool result that go into the prompt at most.
     pub result_chars: usize,
-    /// Bytes of messages that go into the prompt. Beyond them messages are shortened further, then
+    /// Bytes of messages that go into the prompt. Beyond them all messages are shortened further, then
     /// the oldest are left out, and their turns counted as dropped.
     pub prompt_bytes: usize,
 }
@@ -68,8 +68,8 @@ impl Default for SummarizeOptions {
             max_tokens: None,
             temperature: Some(0.3),
             timeout: Duration::from_secs(120),
-            message_chars: 2_000,
-            result_chars: 500,
+            message_chars: 16_000,
+            result_chars: 4_000,
             prompt_bytes: 400_000,
         }
     }
@@ -97,7 +97,7 @@ impl SummarizeOptions {
     /// Returns the tokens to ask for, and those after which the answer may be cut, of a summary that usually has
     /// `usual` and may have `most`.
     pub(super) fn tokens_of(&self, usual: u64, most: u64) -> (u64, u64) {
-        let share = usual * 2 / 3;
+        let share = usual * 3 / 4;
         let asked = self.asked_tokens.map_or(share, |asked| asked.min(share));
         (asked, self.max_tokens.map_or(most, |max| max.min(most)))
     }

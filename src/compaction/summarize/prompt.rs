@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::input::Input;
 use super::options::SummarizeOptions;
-use crate::compaction::Placed;
-use crate::compaction::image_reference;
+use crate::compaction::activity::noise::clean;
+use crate::compaction::{Placed, image_reference};
 use crate::model::{Author, Content, Message};
 
 /// Messages are never shortened below this many characters.
@@ -87,6 +87,7 @@ pub(super) fn format_messages(messages: &[Placed], options: &SummarizeOptions) -
 }
 
 const BETWEEN: &str = "\n\n---\n\n";
+const CUT: &str = "\n[… cut …]\n";
 
 fn keep_latest(messages: &[Placed], texts: Vec<String>, most: usize) -> Formatted {
     let mut left = most;
@@ -125,11 +126,13 @@ fn format_message(at: usize, placed: &Placed, most: usize, result: usize) -> Str
         Message::Assistant(m) => ("ASSISTANT", blocks(&m.content)),
         Message::ToolResult(m) => {
             let word = if m.is_error { "Error" } else { "Result" };
-            let text = shorten(&blocks(&m.content), result, "...").into_owned();
+            let text = blocks(&m.content);
+            let text = clean(&text);
+            let text = shorten(&text, result);
             ("TOOL", format!("[{word} of {}: {text}]", m.tool_name))
         }
     };
-    let content = shorten(&content, most, "\n[...truncated...]");
+    let content = shorten(&content, most);
     format!("[{at}] {role}:\n{content}")
 }
 
@@ -153,12 +156,22 @@ fn block(block: &Content) -> Option<String> {
     }
 }
 
-/// Cuts a text to its first characters and says so.
-fn shorten<'a>(text: &'a str, chars: usize, mark: &str) -> Cow<'a, str> {
-    match text.char_indices().nth(chars) {
-        None => Cow::Borrowed(text),
-        Some((end, _)) => Cow::Owned(format!("{}{mark}", &text[..end])),
+/// Cuts a text to so many characters and says so. Its beginning and its end stay: what a command was about
+/// stands in the one, how it went in the other.
+fn shorten(text: &str, chars: usize) -> Cow<'_, str> {
+    // So few bytes cannot be more characters.
+    if text.len() <= chars || text.char_indices().nth(chars).is_none() {
+        return Cow::Borrowed(text);
     }
+    let tail = chars / 3;
+    let mut indices = text.char_indices();
+    let head = indices.nth(chars - tail).map_or(text.len(), |at| at.0);
+    let tail = indices
+        .rev()
+        .take(tail)
+        .last()
+        .map_or(text.len(), |at| at.0);
+    Cow::Owned(format!("{}{CUT}{}", &text[..head], &text[tail..]))
 }
 
 #[cfg(test)]
@@ -183,18 +196,28 @@ mod tests {
     }
 
     #[test]
-    fn long_content_is_cut_between_characters() {
+    fn long_content_loses_its_middle_between_characters() {
         let messages = [
-            placed(0, Message::user("日".repeat(2_001))),
-            placed(1, result("é".repeat(501))),
+            placed(0, Message::user(format!("{}end", "日".repeat(3_000)))),
+            placed(
+                1,
+                result(format!("é\u{1b}[31m{}\u{1b}[0m3 failed", "é".repeat(501))),
+            ),
             placed(1, Message::user("🦀".repeat(2_000))),
         ];
-        let text = format_messages(&messages, &SummarizeOptions::default()).text;
-        assert_eq!(text.matches('日').count(), 2_000);
-        assert_eq!(text.matches('é').count(), 500);
+        let options = SummarizeOptions {
+            message_chars: 2_000,
+            result_chars: 500,
+            ..SummarizeOptions::default()
+        };
+        let text = format_messages(&messages, &options).text;
+        assert_eq!(text.matches('日').count(), 2_000 - "end".len());
+        assert_eq!(text.matches('é').count(), 500 - "3 failed".len());
         assert_eq!(text.matches('🦀').count(), 2_000);
-        assert_eq!(text.matches("[...truncated...]").count(), 1);
+        assert_eq!(text.matches(CUT).count(), 2);
+        assert!(text.contains("日end\n"), "{text}");
         assert!(text.contains("[1] TOOL:\n[Result of read: éé"), "{text}");
+        assert!(text.contains("é3 failed]"), "{text}");
     }
 
     #[test]

@@ -412,7 +412,7 @@ fn messages_without_a_store_are_summarised() {
     );
     assert!(message_tokens(&message) <= most);
     let asked = &player.asked.lock().unwrap()[0];
-    assert_eq!((asked.asked_tokens, asked.max_tokens), (200, 300));
+    assert_eq!((asked.asked_tokens, asked.max_tokens), (225, 300));
     // No digest stands in.
     let refused = by(&Player::says("")).summarize(&messages, most, &HeuristicTokenCounter);
     assert!(refused.unwrap_err().contains("is empty"));

@@ -60,7 +60,10 @@ pub(super) fn retry<T>(
             Err(failure) => failure,
         };
         let pause = failure.retry_after.unwrap_or(wait);
-        let in_time = request.time_left().is_ok_and(|time| pause < time);
+        let in_time = match request.time_left() {
+            Err(SummarizerError::Cancelled) => return Err(SummarizerError::Cancelled),
+            time => time.is_ok_and(|time| pause < time),
+        };
         if left == 0 || !failure.passing || pause > options.longest_wait || !in_time {
             return Err(failure.error);
         }

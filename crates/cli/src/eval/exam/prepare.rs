@@ -5,7 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use loopstore::context::AsOf;
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{
-    BuildOptions, SessionId, SessionStore, SqliteStore, TokenCounter, build_context_from_session,
+    BuildOptions, SessionId, SessionStore, SqliteOptions, SqliteStore, TokenCounter,
+    build_context_from_session,
 };
 use loopstore_report::eval::exam::{Answers, Candidate, ProbeSet, Sitting, letters};
 use loopstore_report::eval::{EvalStrategy, History, committed_runs};
@@ -76,7 +77,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     folder.create()?;
     let mut exams = Vec::new();
     for (name, set) in &sets {
-        exams.push(args.prepare(&folder, name, set)?);
+        exams.push(args.prepare(&folder, name, set, app.options())?);
     }
     let prepared = Prepared {
         seed: args.seed,
@@ -151,6 +152,7 @@ impl Args {
         folder: &ExamFolder,
         name: &str,
         set: &ProbeSet,
+        options: SqliteOptions,
     ) -> Result<PreparedExam, CliError> {
         let path = self.transcripts.join(&set.file);
         let transcript = std::fs::read(&path).map_err(|error| bad_file(&path, error))?;
@@ -161,7 +163,7 @@ impl Args {
         let own = folder.of(name);
         std::fs::create_dir_all(&own).map_err(|error| bad_file(&own, error))?;
         let part = own.join("cut");
-        let store = SqliteStore::open(folder.database(name))?;
+        let store = SqliteStore::open_with(folder.database(name), options)?;
         let cut = imported(store, &part, &path, before)?;
         let recorded = self.recorded(&cut, &part, &path, set, &transcript)?;
         let counter = cut.store.counter();

@@ -55,7 +55,7 @@ fn a_model_writes_the_summaries() {
     let said = say(&stage, &line, &[("OPENAI_API_KEY", KEY)]);
     assert_snapshot!(said, @"
     Run RUN: committed
-    tokens    10,012 -> 4,153 (41 %)
+    tokens    10,012 -> 4,178 (42 %)
     messages  49 -> 28
     strategy  summarize, N ms
     model     gpt-test-1, 3 calls, 3,000 tokens in, 150 tokens out

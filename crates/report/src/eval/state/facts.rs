@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use loopstore::compaction::Placed;
-use loopstore::extend::compaction::{Activity, FileAct, FileWork, Place, PlanItem, Work};
+use loopstore::extend::compaction::{Activity, Attempt, FileAct, FileWork, Place, PlanItem, Work};
 use loopstore::extend::search::content_words;
 
 use super::stated::Context;
@@ -16,6 +16,8 @@ pub struct StateFacts {
     plan: Vec<PlanItem>,
     /// Commands that failed, and whether they passed later.
     failures: Vec<(String, bool)>,
+    /// The same of calls that are no commands. A context need not tell of them, but what it tells must be so.
+    other_failures: Vec<(String, bool)>,
     /// What is running.
     running: Vec<String>,
     /// The content words of each prompt of a person, each once.
@@ -54,14 +56,23 @@ impl StateFacts {
     }
 
     fn of_work(work: Work) -> Self {
-        let failed = work.attempts.into_iter().filter(|one| one.is_command);
-        let failed = failed.filter(|one| one.failure.is_some() && !one.what.trim().is_empty());
+        let failed = work
+            .attempts
+            .into_iter()
+            .filter(|one| one.failure.is_some());
+        let failed = failed.filter(|one| !one.what.trim().is_empty());
+        let (commands, others): (Vec<_>, Vec<_>) = failed.partition(|one| one.is_command);
+        let ends = |all: Vec<Attempt>| -> Vec<(String, bool)> {
+            let end = |one: Attempt| (one.what, one.passed.is_some());
+            all.into_iter().map(end).collect()
+        };
         let items = work.plan.into_iter().flat_map(|plan| plan.items);
         let running = work.open.into_iter().map(|call| call.what);
         Self {
             files: changed(&work.files),
             plan: items.filter(|item| !item.text.trim().is_empty()).collect(),
-            failures: failed.map(|one| (one.what, one.passed.is_some())).collect(),
+            failures: ends(commands),
+            other_failures: ends(others),
             running: running.filter(|what| !what.trim().is_empty()).collect(),
             prompts: Vec::new(),
         }
@@ -75,10 +86,8 @@ impl StateFacts {
             all.any(|file| file.path == claim.path && file.act == claim.act)
         });
         let items = claimed.plan.iter().map(|item| self.plan.contains(item));
-        let failures = claimed.failures.iter().map(|claim| {
-            let mut all = self.failures.iter();
-            all.any(|(what, passed)| what == &claim.0 && *passed == claim.1)
-        });
+        let failures = (claimed.failures.iter().chain(&claimed.other_failures))
+            .map(|claim| self.failures.contains(claim) || self.other_failures.contains(claim));
         let running = claimed.running.iter().map(|claim| {
             let begins = |call: &String| call.starts_with(claim.trim_end_matches('…'));
             self.running.iter().any(begins)
