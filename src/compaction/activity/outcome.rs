@@ -69,7 +69,13 @@ pub(super) fn outcome(text: &str, is_error: bool, is_command: bool, runs: bool) 
     // A pipe hides the exit of what it begins with.
     failed |= result.as_deref().is_some_and(says_failed);
     let looks = is_command && !runs;
-    let failure = failed.then(|| decisive(&clean(ends.head), &tail, looks, code));
+    let line = match failed {
+        true => decisive(&clean(ends.head), &tail, looks),
+        false => None,
+    };
+    // So a search says that it found nothing, and a comparison that there is a difference.
+    failed &= line.is_some() || !looks || code != Some(1);
+    let failure = failed.then(|| line.unwrap_or_else(|| exit_line(code)));
     Outcome {
         failed,
         failure,
@@ -77,6 +83,10 @@ pub(super) fn outcome(text: &str, is_error: bool, is_command: bool, runs: bool) 
         background,
         ended: code.is_some(),
     }
+}
+
+fn exit_line(code: Option<i64>) -> String {
+    code.map_or("failed".to_owned(), |code| format!("exit code {code}"))
 }
 
 /// Reads an output that is JSON with its exit code beside it.

@@ -1,26 +1,25 @@
 //! The line of an output that says how it went.
 
+use std::borrow::Cow;
+
 use super::{is_frame_line, short};
 
-/// Returns the line that says what is wrong.
-pub(super) fn decisive(head: &str, tail: &str, looks: bool, code: Option<i64>) -> String {
+/// Returns the line that says what is wrong, if anything was printed.
+pub(super) fn decisive(head: &str, tail: &str, looks: bool) -> Option<String> {
     let traced = traceback(tail).or_else(|| traceback(head));
     // What a look shows may say anything; what is wrong comes last, from the program by its name.
     let marked = || match looks {
-        true => complaint(tail),
+        true => complaint(tail).map(Cow::Borrowed),
         false => [head, tail].into_iter().find_map(marked),
     };
     let last = || {
         let mut lines = tail.lines().rev().map(str::trim);
         lines.find(|line| line.chars().any(char::is_alphanumeric) && !is_frame_line(line))
     };
-    match traced
-        .or_else(|| marked().map(str::to_owned))
-        .or_else(|| last().map(str::to_owned))
-    {
-        Some(line) => short(untagged(&line)),
-        None => code.map_or("failed".to_owned(), |code| format!("exit code {code}")),
-    }
+    let line = traced
+        .or_else(marked)
+        .or_else(|| last().map(Cow::Borrowed))?;
+    Some(short(untagged(&line)))
 }
 
 fn untagged(line: &str) -> &str {
@@ -30,11 +29,11 @@ fn untagged(line: &str) -> &str {
 }
 
 /// Returns the last line of the last traceback: the first behind its frames that is not indented.
-fn traceback(text: &str) -> Option<String> {
+fn traceback(text: &str) -> Option<Cow<'_, str>> {
     let at = text.rfind("Traceback (most recent call last)")?;
     let mut lines = text[at..].lines().skip(1);
     let line = lines.find(|line| !line.is_empty() && !line.starts_with([' ', '\t', '|']))?;
-    Some(line.to_owned())
+    Some(Cow::Borrowed(line))
 }
 
 /// Returns the last line with a mark of an error that begins with the name of who says it.
@@ -47,26 +46,46 @@ fn complaint(tail: &str) -> Option<&str> {
     })
 }
 
-/// Returns the first line with the strongest mark of an error.
-fn marked(text: &str) -> Option<&str> {
-    let mut best: Option<(u8, &str)> = None;
-    let mut lines = text.lines().peekable();
+/// Returns the first line with the strongest mark of an error, and where in a source it is.
+fn marked(text: &str) -> Option<Cow<'_, str>> {
+    let mut best: Option<(u8, Cow<'_, str>)> = None;
+    let mut lines = text.lines().map(str::trim).peekable();
     while let Some(line) = lines.next() {
-        let line = line.trim();
         let Some(rank) = rank(line) else { continue };
-        if best.is_some_and(|(better, _)| better <= rank) || is_frame_line(line) {
+        if best.as_ref().is_some_and(|(better, _)| *better <= rank) || is_frame_line(line) {
             continue;
         }
-        // A panic tells its message on the next line.
-        let message = lines
-            .peek()
-            .filter(|next| line.contains("panicked at") && line.ends_with(':') && !next.is_empty());
-        best = Some((rank, message.map_or(line, |next| next.trim())));
+        let next = lines.peek().copied().unwrap_or_default();
+        let line = if line.contains("panicked at") && line.ends_with(':') && !next.is_empty() {
+            // A panic tells its message on the next line.
+            Cow::Borrowed(next)
+        } else if let Some(place) = next.strip_prefix("--> ") {
+            Cow::Owned(format!("{line} ({place})"))
+        } else {
+            Cow::Borrowed(line)
+        };
+        best = Some((rank, line));
         if rank == 0 {
             break;
         }
     }
     best.map(|(_, line)| line)
+}
+
+/// Whether a line is about a place in a source: `a.go:81:15: …`, `src/a.ts(3,4): …`.
+fn is_located(line: &str) -> bool {
+    let name = |c: char| c.is_alphanumeric() || "/._-@+~\\".contains(c);
+    let Some(end) = line.find(|c| !name(c)) else {
+        return false;
+    };
+    let (path, rest) = line.split_at(end);
+    let has_ending = path.rsplit_once('.').is_some_and(|(before, ending)| {
+        !before.is_empty() && ending.starts_with(|c: char| c.is_alphabetic())
+    });
+    let rest = rest.strip_prefix([':', '(']).unwrap_or_default();
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let behind = &rest[digits..];
+    has_ending && digits > 0 && behind.starts_with([':', ',', ')']) && behind.contains(": ")
 }
 
 /// Returns how strongly a line says that something is wrong; 0 is the strongest.
@@ -104,10 +123,11 @@ fn rank(line: &str) -> Option<u8> {
     {
         return Some(0);
     }
+    let is_remark = || lower.contains("warning") || lower.contains("note:");
     let is_failed = line.contains("FAILED")
         || begins(&["fail ", "fail:", "--- fail", "failed", "not ok ", "assert"])
         || line.starts_with(['✗', '✖', '×', '●']);
-    if is_failed || lower.contains("assertion") {
+    if is_failed || lower.contains("assertion") || is_located(line) && !is_remark() {
         return Some(1);
     }
     let plain = [

@@ -80,9 +80,9 @@ fn the_decisive_line_is_found() {
     let line = |text: &str| outcome(text, true, true, true).failure.unwrap();
     assert_eq!(
         line(
-            "Exit code 101\n   Compiling a\nwarning: x\nerror[E0308]: mismatched types\n --> a.rs:1\nerror: could not compile"
+            "Exit code 101\n   Compiling a\nwarning: x\nerror[E0308]: mismatched types\n --> a.rs:1:2\nerror: could not compile"
         ),
-        "error[E0308]: mismatched types"
+        "error[E0308]: mismatched types (a.rs:1:2)"
     );
     assert_eq!(
         line("Traceback (most recent call last):\n  File \"a.py\", line 1\n    x\nKeyError: 'a'\n"),
@@ -97,6 +97,16 @@ fn the_decisive_line_is_found() {
         "a.ts(1,2): error TS2304: Cannot find name 'x'."
     );
     assert_eq!(
+        line(
+            "[lint] $ lint ./...\n[lint] ERROR task failed\n\nlog/a_test.go:81:15: string `x` has 3 occurrences, make it a constant\n1 issues:\n"
+        ),
+        "log/a_test.go:81:15: string `x` has 3 occurrences, make it a constant"
+    );
+    assert_eq!(
+        line("a.c:1:2: warning: unused\nat 12:30: x\nNo space\ntask failed"),
+        "task failed"
+    );
+    assert_eq!(
         line("Chunk ID: 1\nProcess exited with code 1\nOutput:\n"),
         "exit code 1"
     );
@@ -106,6 +116,15 @@ fn the_decisive_line_is_found() {
     );
     assert_eq!(line("first\nlast one\n\n"), "last one");
     assert!(line(&"é".repeat(1 << 20)).len() <= LONGEST_LINE);
+}
+
+#[test]
+fn a_look_that_finds_nothing_has_not_failed() {
+    let look =
+        |text: &str, code: u8| outcome(&format!("Exit code {code}\n{text}"), true, true, false);
+    assert!(!look("", 1).failed);
+    assert!(look("", 2).failed && look("rg: a: No such file or directory", 1).failed);
+    assert!(command("Exit code 1\n").failed);
 }
 
 #[test]
