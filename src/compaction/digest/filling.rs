@@ -1,5 +1,8 @@
 //! A page in the making: what stands in it so far, and how much room is left.
 
+mod values;
+mod written;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::given;
@@ -7,12 +10,13 @@ use super::lines::{
     GAP, Heading, READ, attempt_line, file_line, instruction_line, names_speaker, open_line,
     plan_head, plan_line, read_file, said_head,
 };
-use super::page::{DocumentPage, UnitRef};
+use super::page::UnitRef;
 use super::read::carried_line;
 use super::record::{Instruction, Record, Statement};
-use super::values::line::{LineValue, SEEN, quoted, write_values};
-use super::values::{Fact, shortened};
+use super::values::shortened;
 use crate::compaction::activity::{Place, PlanState, Work};
+pub(super) use values::tool_bytes;
+use values::words_in;
 
 /// The names of tools are given only where they take no more than one part in so many.
 const TOOL_SHARE: usize = 16;
@@ -376,204 +380,6 @@ impl<'a> Filling<'a> {
             self.is_full = true;
         }
     }
-
-    // Values.
-
-    /// Adds values that stand nowhere yet, the best first.
-    pub(super) fn values(&mut self, order: &[usize], most: usize) {
-        // The heading is paid for before it is needed, once.
-        let is_paid = self.value_lines.values().any(|used| !used);
-        let heading = if is_paid { 0 } else { SEEN.len() + 1 };
-        let Some(room) = self.room.checked_sub(heading) else {
-            return;
-        };
-        self.room = room;
-        let mut left = most.min(room);
-        for at in order {
-            let fact = &self.record.values.facts[*at];
-            if left < fact.value.len() + 6 {
-                self.is_full = true;
-            } else if !self.is_told(&fact.value) {
-                self.value(*at, fact, &mut left);
-            }
-        }
-        if self.value_lines.values().all(|used| *used) {
-            self.room += heading;
-        }
-    }
-
-    /// Whether a value stands somewhere. A value of which a word stands nowhere is not searched for.
-    fn is_told(&self, value: &str) -> bool {
-        words_in(value).all(|word| self.told_words.contains(word)) && is_written(&self.told, value)
-    }
-
-    fn value(&mut self, at: usize, fact: &Fact, left: &mut usize) {
-        let Some(value) = quoted(&fact.value) else {
-            return;
-        };
-        let line = self.line_of(fact);
-        let shares = |at: &&usize| {
-            let other = &self.record.values.facts[**at];
-            other.place == fact.place
-                && self.line_of(other) == line
-                && other.source.is_used() == fact.source.is_used()
-        };
-        let place = match self.values.iter().rev().take(64).find(shares) {
-            Some(_) => 0,
-            None => fact.place.to_string().len() + 3,
-        };
-        let mut cost = value.len() + place + 2;
-        if !self.value_lines.contains_key(&line) {
-            cost += self.label_of(line).len() + 2;
-        }
-        if !self.pay(Heading::Values, cost, left) {
-            return;
-        }
-        *self.value_lines.entry(line).or_default() |= fact.source.is_used();
-        let told = fact.value.clone();
-        self.tell(&told);
-        self.values.push(at);
-    }
-
-    fn line_of(&self, fact: &Fact) -> (Option<usize>, usize) {
-        (fact.tool.filter(|_| self.tools_named), fact.label())
-    }
-
-    fn label_of(&self, (tool, label): (Option<usize>, usize)) -> String {
-        let labels = &self.record.values.labels;
-        let name = &labels[label].name;
-        match tool {
-            Some(tool) => format!("{}:{name}", labels[tool].name),
-            None => name.clone(),
-        }
-    }
-
-    // The page.
-
-    pub(super) fn written(self) -> DocumentPage {
-        let mut page = DocumentPage {
-            text: String::new(),
-            places: BTreeSet::new(),
-            is_full: self.is_full,
-        };
-        for heading in Heading::ALL {
-            if !self.headings.contains(&heading) {
-                continue;
-            }
-            if !page.text.is_empty() {
-                page.text.push('\n');
-            }
-            page.text.push_str(heading.line());
-            page.text.push('\n');
-            for line in self.given.get(&heading).into_iter().flatten() {
-                page.text.push_str(line);
-                page.text.push('\n');
-            }
-            match heading {
-                Heading::Task => self.write_said(&self.task, heading, &mut page),
-                Heading::Said => self.write_said(&self.said, heading, &mut page),
-                Heading::Values => self.write_values(&mut page),
-                _ => {}
-            }
-            for ((_, _), (line, places)) in self.lines.range((heading, 0)..=(heading, usize::MAX)) {
-                page.text.push_str(line);
-                page.places.extend(places.iter().cloned());
-            }
-            match heading {
-                Heading::Files => self.write_read(&mut page),
-                Heading::Instructions if self.left_out > 0 => {
-                    page.text
-                        .push_str(&format!("({} older ones are left out)\n", self.left_out));
-                }
-                _ => {}
-            }
-        }
-        let is_tiny = page.text.lines().count() < 3;
-        if let (Some(header), false) = (&self.header, is_tiny) {
-            page.text.insert_str(0, &format!("{header}\n"));
-        }
-        page.text.truncate(page.text.trim_end().len());
-        page
-    }
-
-    fn write_said(
-        &self,
-        shown: &BTreeMap<usize, Shown>,
-        heading: Heading,
-        page: &mut DocumentPage,
-    ) {
-        let mut day = "";
-        for (at, shown) in shown {
-            let statement = &self.record.statements[*at];
-            let names = names_speaker(statement.speaker, heading, self.is_talk);
-            let is_new = self.shows_days && !statement.day.is_empty() && statement.day != day;
-            day = &statement.day;
-            page.text.push_str(&said_head(statement, is_new, names));
-            match shown {
-                Shown::Whole => page.text.push_str(&statement.text),
-                Shown::Units(units) => page
-                    .text
-                    .push_str(&words_of_units(statement, units, heading)),
-            }
-            page.text.push('\n');
-            page.places.insert(statement.place.clone());
-        }
-    }
-
-    fn write_read(&self, page: &mut DocumentPage) {
-        if self.read.is_empty() {
-            return;
-        }
-        let all: Vec<&str> = self.read.values().map(|text| &**text).collect();
-        page.text.push_str(&format!("{READ}{}\n", all.join(", ")));
-        let files = self.read.keys().map(|at| &self.work().files[*at]);
-        page.places.extend(
-            files
-                .filter_map(|file| file.events.last())
-                .map(|event| event.place.clone()),
-        );
-    }
-
-    /// Writes the lines in the order of their best value, those with used values first.
-    fn write_values(&self, page: &mut DocumentPage) {
-        let mut order: Vec<(Option<usize>, usize)> = Vec::new();
-        let mut entries: BTreeMap<(Option<usize>, usize), Vec<&Fact>> = BTreeMap::new();
-        for at in &self.values {
-            let fact = &self.record.values.facts[*at];
-            let line = self.line_of(fact);
-            let of_line = entries.entry(line).or_default();
-            if of_line.is_empty() {
-                order.push(line);
-            }
-            of_line.push(fact);
-        }
-        for used in [true, false] {
-            let of_part: Vec<_> = order
-                .iter()
-                .filter(|l| self.value_lines[*l] == used)
-                .collect();
-            if !used && !of_part.is_empty() {
-                page.text.push_str(SEEN);
-                page.text.push('\n');
-            }
-            for line in of_part {
-                let mut facts = entries.remove(line).unwrap_or_default();
-                facts.sort_by_key(|fact| (!fact.source.is_used(), fact.last));
-                page.places
-                    .extend(facts.iter().map(|fact| fact.place.clone()));
-                let entries: Vec<LineValue> = facts.into_iter().map(entry).collect();
-                write_values(&mut page.text, &self.label_of(*line), &entries, !used);
-            }
-        }
-    }
-}
-
-fn entry(fact: &Fact) -> LineValue {
-    LineValue {
-        value: fact.value.clone(),
-        place: fact.place.clone(),
-        used: fact.source.is_used(),
-    }
 }
 
 /// Returns the chosen units of a statement as they stand in a line. In the task, where a person's words
@@ -611,43 +417,6 @@ fn words_of_units(statement: &Statement, units: &BTreeSet<usize>, heading: Headi
         text.push_str(GAP.trim_end());
     }
     text
-}
-
-/// Returns what it costs to name the tool in every line of values.
-pub(super) fn tool_bytes(record: &Record) -> usize {
-    let labels = &record.values.labels;
-    let lines: BTreeSet<(usize, usize)> = record
-        .values
-        .facts
-        .iter()
-        .filter_map(|fact| Some((fact.tool?, fact.label())))
-        .collect();
-    let name = |at: usize| labels[at].name.len();
-    let bytes: usize = lines
-        .iter()
-        .map(|(tool, label)| name(*tool) + name(*label) + 4)
-        .sum();
-    bytes
-}
-
-/// Returns the words of a text as [`is_written`] parts them.
-fn words_in(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-    words.filter(|word| !word.is_empty())
-}
-
-/// Whether a value stands in a text, not as a part of a longer word.
-fn is_written(written: &str, value: &str) -> bool {
-    let mut from = 0;
-    while let Some(start) = written[from..].find(value).map(|at| from + at) {
-        let end = start + value.len();
-        let joins = |c: char| c.is_alphanumeric() || c == '_';
-        if !written[..start].ends_with(joins) && !written[end..].starts_with(joins) {
-            return true;
-        }
-        from = start + value.chars().next().map_or(1, char::len_utf8);
-    }
-    false
 }
 
 /// Returns a text as quoted lines, whole or without some of its sections: the first stays, then of the rest

@@ -1,0 +1,117 @@
+//! Values that stand nowhere yet, in lines of their names.
+
+use std::collections::BTreeSet;
+
+use super::super::lines::Heading;
+use super::super::record::Record;
+use super::super::values::Fact;
+use super::super::values::line::{SEEN, quoted};
+use super::Filling;
+
+impl Filling<'_> {
+    /// Adds values that stand nowhere yet, the best first.
+    pub(in super::super) fn values(&mut self, order: &[usize], most: usize) {
+        // The heading is paid for before it is needed, once.
+        let is_paid = self.value_lines.values().any(|used| !used);
+        let heading = if is_paid { 0 } else { SEEN.len() + 1 };
+        let Some(room) = self.room.checked_sub(heading) else {
+            return;
+        };
+        self.room = room;
+        let mut left = most.min(room);
+        for at in order {
+            let fact = &self.record.values.facts[*at];
+            if left < fact.value.len() + 6 {
+                self.is_full = true;
+            } else if !self.is_told(&fact.value) {
+                self.value(*at, fact, &mut left);
+            }
+        }
+        if self.value_lines.values().all(|used| *used) {
+            self.room += heading;
+        }
+    }
+
+    /// Whether a value stands somewhere. A value of which a word stands nowhere is not searched for.
+    fn is_told(&self, value: &str) -> bool {
+        words_in(value).all(|word| self.told_words.contains(word)) && is_written(&self.told, value)
+    }
+
+    fn value(&mut self, at: usize, fact: &Fact, left: &mut usize) {
+        let Some(value) = quoted(&fact.value) else {
+            return;
+        };
+        let line = self.line_of(fact);
+        let shares = |at: &&usize| {
+            let other = &self.record.values.facts[**at];
+            other.place == fact.place
+                && self.line_of(other) == line
+                && other.source.is_used() == fact.source.is_used()
+        };
+        let place = match self.values.iter().rev().take(64).find(shares) {
+            Some(_) => 0,
+            None => fact.place.to_string().len() + 3,
+        };
+        let mut cost = value.len() + place + 2;
+        if !self.value_lines.contains_key(&line) {
+            cost += self.label_of(line).len() + 2;
+        }
+        if !self.pay(Heading::Values, cost, left) {
+            return;
+        }
+        *self.value_lines.entry(line).or_default() |= fact.source.is_used();
+        let told = fact.value.clone();
+        self.tell(&told);
+        self.values.push(at);
+    }
+
+    pub(super) fn line_of(&self, fact: &Fact) -> (Option<usize>, usize) {
+        (fact.tool.filter(|_| self.tools_named), fact.label())
+    }
+
+    pub(super) fn label_of(&self, (tool, label): (Option<usize>, usize)) -> String {
+        let labels = &self.record.values.labels;
+        let name = &labels[label].name;
+        match tool {
+            Some(tool) => format!("{}:{name}", labels[tool].name),
+            None => name.clone(),
+        }
+    }
+}
+
+/// Returns what it costs to name the tool in every line of values.
+pub(in super::super) fn tool_bytes(record: &Record) -> usize {
+    let labels = &record.values.labels;
+    let lines: BTreeSet<(usize, usize)> = record
+        .values
+        .facts
+        .iter()
+        .filter_map(|fact| Some((fact.tool?, fact.label())))
+        .collect();
+    let name = |at: usize| labels[at].name.len();
+    let bytes: usize = lines
+        .iter()
+        .map(|(tool, label)| name(*tool) + name(*label) + 4)
+        .sum();
+    bytes
+}
+
+/// Returns the words of a text as [`is_written`] parts them.
+pub(super) fn words_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty())
+}
+
+/// Whether a value stands in a text, not as a part of a longer word.
+fn is_written(written: &str, value: &str) -> bool {
+    let mut from = 0;
+    while let Some(start) = written[from..].find(value).map(|at| from + at) {
+        let end = start + value.len();
+        let joins = |c: char| c.is_alphanumeric() || c == '_';
+        if !written[..start].ends_with(joins) && !written[end..].starts_with(joins) {
+            return true;
+        }
+        from = start + value.chars().next().map_or(1, char::len_utf8);
+    }
+    false
+}
