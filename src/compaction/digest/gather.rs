@@ -252,25 +252,31 @@ impl Gatherer {
 
     /// Reads an earlier summary; one that is no document of ours is kept as it is, as written at `turn`.
     pub(super) fn summary(&mut self, of: Option<&Arc<str>>, turn: u32, text: &str) {
+        match read::document(text, turn) {
+            Some(sections) => {
+                self.document(of, sections);
+                self.forget_some();
+            }
+            None => self.foreign_summary(of, turn, text),
+        }
+    }
+
+    /// Keeps a summary that another wrote, at `turn`, as it is.
+    pub(super) fn foreign_summary(&mut self, of: Option<&Arc<str>>, turn: u32, text: &str) {
         let place = Place {
             of: of.cloned(),
             turn,
         };
-        match read::document(text, turn) {
-            Some(sections) => self.document(of, sections),
-            None => {
-                let label = self.record.values.label("summary");
-                self.mentions(text, label, &place);
-                // A later one stands for those before.
-                self.record
-                    .carried
-                    .retain(|carried| carried.place.of != place.of);
-                self.record.carried.push(Carried {
-                    place,
-                    text: text.trim().to_owned(),
-                });
-            }
-        }
+        let label = self.record.values.label("summary");
+        self.mentions(text, label, &place);
+        // A later one stands for those before.
+        self.record
+            .carried
+            .retain(|carried| carried.place.of != place.of);
+        self.record.carried.push(Carried {
+            place,
+            text: text.trim().to_owned(),
+        });
         self.forget_some();
     }
 
