@@ -2,10 +2,12 @@
 
 use serde_json::value::RawValue;
 
+use crate::import::authors::{around, mark_injected};
 use crate::import::fields::{Fields, list, some};
 use crate::import::values::{
     arguments, call, contents, count, millis_of, object_in, other, user, with_source,
 };
+use crate::model::author::own_words;
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Thinking, Time,
     ToolResultMessage, Usage,
@@ -37,7 +39,7 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
     let timestamp = millis_of(time.as_ref());
     match fields.text("type").as_deref() {
         Some("user") => {
-            let content = contents(fields.get("content"), part)?;
+            let content = prompt(contents(fields.get("content"), part)?);
             fields.take("content");
             fields.take("type");
             let source = fields.to_json().ok();
@@ -49,6 +51,37 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
         Some("gemini" | "model" | "assistant") => answer(fields, timestamp),
         _ => Ok(GeminiRecord::Extension),
     }
+}
+
+/// What stands before the files that a prompt names, whose text is added behind it.
+const FILES: &str = "--- Content from referenced files ---";
+
+/// Tells the words of a prompt from the files behind them.
+fn prompt(content: Vec<Content>) -> Vec<Content> {
+    let mut told = Vec::new();
+    let mut is_behind = false;
+    for mut block in content {
+        let found = match &block {
+            Content::Text(text) if !is_behind => {
+                let own = own_words(&text.text);
+                let at = text.text[own.clone()].find(FILES).map(|at| own.start + at);
+                let is_line = |at: &usize| *at == 0 || text.text[..*at].ends_with('\n');
+                at.filter(is_line).map(|at| around(text, 0..at))
+            }
+            _ => None,
+        };
+        is_behind |= found.is_some();
+        match found {
+            Some(blocks) => told.extend(blocks),
+            None => {
+                if is_behind {
+                    mark_injected(&mut block);
+                }
+                told.push(block);
+            }
+        }
+    }
+    told
 }
 
 fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<GeminiRecord, String> {
