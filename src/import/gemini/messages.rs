@@ -1,5 +1,7 @@
 //! From the records of Gemini CLI to messages.
 
+use std::ops::Range;
+
 use serde_json::value::RawValue;
 
 use crate::import::authors::{around, mark_injected};
@@ -39,7 +41,8 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
     let timestamp = millis_of(time.as_ref());
     match fields.text("type").as_deref() {
         Some("user") => {
-            let content = prompt(contents(fields.get("content"), part)?);
+            let shown = contents(fields.get("displayContent"), part)?;
+            let content = prompt(contents(fields.get("content"), part)?, &shown);
             fields.take("content");
             fields.take("type");
             let source = fields.to_json().ok();
@@ -56,25 +59,30 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
 /// What stands before the files that a prompt names, whose text is added behind it.
 const FILES: &str = "--- Content from referenced files ---";
 
-/// Tells the words of a prompt from the files behind them.
-fn prompt(content: Vec<Content>) -> Vec<Content> {
+/// Tells the words of a prompt from what was added to it. `shown`: what the person saw of it.
+fn prompt(content: Vec<Content>, shown: &[Content]) -> Vec<Content> {
+    let text_of = |block: &Content| match block {
+        Content::Text(text) => Some(text.text.clone()),
+        _ => None,
+    };
+    let shown = shown.iter().find_map(text_of).filter(|shown| {
+        let holds = |block: &Content| text_of(block).is_some_and(|text| text.contains(shown));
+        !shown.trim().is_empty() && content.iter().any(holds)
+    });
+    let shown = shown.as_deref();
+    let own_of = |block: &Content| match block {
+        Content::Text(text) => typed(&text.text, shown),
+        _ => None,
+    };
+    let Some(at) = content.iter().position(|block| own_of(block).is_some()) else {
+        return content;
+    };
     let mut told = Vec::new();
-    let mut is_behind = false;
-    for mut block in content {
-        let found = match &block {
-            Content::Text(text) if !is_behind => {
-                let own = own_words(&text.text);
-                let at = text.text[own.clone()].find(FILES).map(|at| own.start + at);
-                let is_line = |at: &usize| *at == 0 || text.text[..*at].ends_with('\n');
-                at.filter(is_line).map(|at| around(text, 0..at))
-            }
-            _ => None,
-        };
-        is_behind |= found.is_some();
-        match found {
-            Some(blocks) => told.extend(blocks),
-            None => {
-                if is_behind {
+    for (nth, mut block) in content.into_iter().enumerate() {
+        match (own_of(&block).filter(|_| nth == at), &block) {
+            (Some(own), Content::Text(text)) => told.extend(around(text, own)),
+            _ => {
+                if nth > at || shown.is_some() {
                     mark_injected(&mut block);
                 }
                 told.push(block);
@@ -82,6 +90,16 @@ fn prompt(content: Vec<Content>) -> Vec<Content> {
         }
     }
     told
+}
+
+/// Returns the person's words in a text beside which something was added.
+fn typed(text: &str, shown: Option<&str>) -> Option<Range<usize>> {
+    if let Some(shown) = shown {
+        return text.find(shown).map(|at| at..at + shown.len());
+    }
+    let own = own_words(text);
+    let at = own.start + text[own].find(FILES)?;
+    (at == 0 || text[..at].ends_with('\n')).then_some(0..at)
 }
 
 fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<GeminiRecord, String> {

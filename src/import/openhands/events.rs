@@ -277,14 +277,17 @@ fn observation(kind: &str, mut fields: Fields<'_>) -> AgentMessage {
     let failed = seen
         .get("is_error")
         .is_some_and(|value| value.get() == "true");
+    let by_hook = fields
+        .text("rejection_source")
+        .is_some_and(|source| source != "user");
     let result = ToolResultMessage {
         tool_call_id: fields.text("tool_call_id").unwrap_or_default(),
         tool_name: fields.text("tool_name").unwrap_or_default(),
         content,
         is_error: failed || kind != "ObservationEvent",
         timestamp: millis(&fields).map(Into::into),
-        // What a person says when refusing an action.
-        author: (kind == "UserRejectObservation").then_some(Author::Human),
+        // What a person says when refusing an action; a hook may refuse one, too.
+        author: (kind == "UserRejectObservation" && !by_hook).then_some(Author::Human),
     };
     fields.retain(|key| {
         let own = matches!(

@@ -279,10 +279,6 @@ fn only_humans_give_tasks_and_instructions_in_any_format() {
                     if !is_child && !(documents.iter().any(keeps) && again.iter().any(keeps)) {
                         found.push(format!("{name}: the instruction is lost"));
                     }
-                    if std::env::var("SHOW").is_ok_and(|show| name.starts_with(&show)) {
-                        println!("### {name} {is_child}");
-                        documents.iter().for_each(|text| println!("{text}\n-----"));
-                    }
                 }
             }
             assert!(roots > 0, "{format}: {:?}", report);

@@ -50,6 +50,11 @@ pub fn gemini(at: At) -> Vec<Written> {
         "user",
         json!({"content": format!("{SECOND}\n--- Content from referenced files ---\nContent from @quay/c.txt:\n{}\n--- End of content ---", at("tool-third-file"))}),
     );
+    add(
+        "user",
+        json!({"content": [{"text": at("harness-before")}, {"text": format!("And order BY78.\n{}", at("tool-expanded"))}],
+            "displayContent": [{"text": "And order BY78."}]}),
+    );
     add("gemini", json!({"content": "Order BY77 is found."}));
     let document = |id: &str, kind: &str, messages: &[Value]| {
         json!({"sessionId": id, "projectHash": "x", "kind": kind, "startTime": "2026-05-01T05:00:00.000Z",

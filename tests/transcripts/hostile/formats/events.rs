@@ -240,6 +240,13 @@ pub fn openhands(at: At) -> Vec<Written> {
         "agent",
         json!({"tool_name": "terminal", "tool_call_id": "c3", "error": at("tool-agent-error")}),
     );
+    add("ActionEvent", "agent", call("c4", "terminal", json!({})));
+    add(
+        "UserRejectObservation",
+        "environment",
+        json!({"tool_name": "terminal", "tool_call_id": "c4", "action_id": "o8",
+            "rejection_reason": at("harness-rejection"), "rejection_source": "hook"}),
+    );
     add(
         "MessageEvent",
         "environment",
