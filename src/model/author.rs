@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::content::{Content, Text};
 use super::json::Json;
-use super::message::{Message, Role};
+use super::message::{Message, Role, ToolResultMessage};
 
 /// Whose words a message is.
 ///
@@ -332,12 +332,25 @@ impl Message {
     /// Returns the texts of [`Message::prompt_text`], block by block.
     pub(crate) fn prompt_texts(&self) -> impl Iterator<Item = &str> {
         let is_prompt = self.is_prompt();
-        let own = self.content().iter().filter_map(|block| match block {
-            Content::Text(text) if !is_injected(text) => Some(without_frames(&text.text)),
-            _ => None,
-        });
+        let own = own_texts(self.content()).map(without_frames);
         own.filter(move |text| is_prompt && !text.is_empty())
     }
+}
+
+impl ToolResultMessage {
+    /// Returns what a person says in place of a tool, with what the harness puts before it in the same text.
+    pub(crate) fn texts_of_person(&self) -> impl Iterator<Item = &str> {
+        let is_persons = self.author == Some(Author::Human);
+        own_texts(&self.content).filter(move |_| is_persons)
+    }
+}
+
+/// Returns the texts that no harness put into a message of another.
+fn own_texts(content: &[Content]) -> impl Iterator<Item = &str> {
+    content.iter().filter_map(|block| match block {
+        Content::Text(text) if !is_injected(text) => Some(text.text.as_str()),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

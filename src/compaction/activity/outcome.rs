@@ -27,13 +27,13 @@ pub(super) struct Outcome {
     pub(super) ended: bool,
 }
 
-/// Reads an error that says the call was refused. `by_person`: the format says that a person did; else what
+/// Reads an error that says the call was refused. `words`: what a person said, if the format tells; else what
 /// the error says more is quoted as any other's.
-pub(super) fn refused(text: &str, by_person: bool) -> Option<Outcome> {
-    let line = match refusal(text)?.words {
-        Some(words) if by_person => format!("refused: {}", words.lines().next().unwrap_or(words)),
-        Some(_) => return None,
-        None => "refused".to_owned(),
+pub(super) fn refused(text: &str, words: Option<&str>) -> Option<Outcome> {
+    let line = match (words, refusal(text)?.words) {
+        (Some(words), _) => format!("refused: {}", words.lines().next().unwrap_or(words)),
+        (None, Some(_)) => return None,
+        (None, None) => "refused".to_owned(),
     };
     Some(Outcome {
         failed: true,

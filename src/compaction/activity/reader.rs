@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::actions::{self, Action};
 use super::files::FileIndex;
-use super::outcome::{self, Outcome, outcome, refused};
+use super::outcome::{self, Outcome, outcome, refusal_words, refused};
 use super::plan::PlanChange;
 use super::shell;
 use super::work::{OpenCall, Place, Plan, PlanItem, PlanState, Work};
@@ -231,10 +231,8 @@ impl Activity {
             self.pending.remove(id);
         }
         let Some(action) = action else { return };
-        let refused = match is_error {
-            true => refused(text, of.author == Some(Author::Human)),
-            false => None,
-        };
+        let words = of.texts_of_person().find_map(refusal_words);
+        let refused = is_error.then(|| refused(text, words)).flatten();
         let outcome =
             refused.unwrap_or_else(|| outcome(text, is_error, action.is_command, action.runs));
         if let Some(name) = outcome.background.clone().filter(|_| !outcome.failed) {

@@ -210,12 +210,9 @@ impl Gatherer {
         }
         // What a person says when refusing a call is a person's word; that it was a person, the format
         // itself has to say, as a tool may answer anything.
-        if message.author == Some(Author::Human) {
-            let day = day_of(message.timestamp.as_ref());
-            for words in texts(&message.content).filter_map(refusal_words) {
-                let (place, day) = (place.clone(), day.clone());
-                self.state(Statement::new(Speaker::Human, place, day, words));
-            }
+        for words in message.texts_of_person().filter_map(refusal_words) {
+            let (place, day) = (place.clone(), day_of(message.timestamp.as_ref()));
+            self.state(Statement::new(Speaker::Human, place, day, words));
         }
     }
 

@@ -273,7 +273,9 @@ fn observation(kind: &str, mut fields: Fields<'_>) -> AgentMessage {
         _ => seen.text("output").filter(|_| content.is_empty()),
     };
     content.extend(text_of.map(Content::text));
-    content.extend(parts(fields.take("extended_content")));
+    let mut added = parts(fields.take("extended_content"));
+    added.iter_mut().for_each(mark_injected);
+    content.extend(added);
     let failed = seen
         .get("is_error")
         .is_some_and(|value| value.get() == "true");

@@ -8,7 +8,7 @@ use loopstore::extend::compaction::{DigestInput, digest_of, document_work};
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{
     CompactRequest, CompactionConfig, CompactionPolicy, CompactionScope, HeuristicTokenCounter,
-    KeepRecent, Message, Role, SessionHandle, Store,
+    KeepRecent, Message, Placed, Role, SessionHandle, Store,
 };
 
 use formats::{FORMATS, INSTRUCTION, write};
@@ -184,6 +184,22 @@ fn compacted(session: &SessionHandle, nth: usize) -> Vec<String> {
     ours.map(str::to_owned).collect()
 }
 
+/// A document of all that a session holds, with room for it.
+fn whole(session: &SessionHandle) -> String {
+    let loops = session.load_whole().unwrap().loops.into_iter();
+    let messages = loops.flat_map(|record| record.messages);
+    let place = |(turn, message)| Placed {
+        turn,
+        seq: turn,
+        message,
+    };
+    let part = DigestInput::Messages {
+        of: None,
+        messages: (0..).zip(messages).map(place).collect(),
+    };
+    digest_of(&mut [part].into_iter(), 60_000, &HeuristicTokenCounter).text
+}
+
 /// A document that reads another, with room for all of it.
 fn read_again(text: &str) -> String {
     let part = DigestInput::Summary {
@@ -264,6 +280,9 @@ fn only_humans_give_tasks_and_instructions_in_any_format() {
                 let session = store.session(id.as_str()).unwrap();
                 let is_child = is_child(&session);
                 roots += usize::from(!is_child);
+                let name = format!("{format}, {attempt}, {id}, whole");
+                let whole = faults(&whole(&session));
+                found.extend(whole.iter().map(|fault| format!("{name}: {fault}")));
                 for nth in 0..2 {
                     let documents = compacted(&session, nth);
                     let again: Vec<String> =

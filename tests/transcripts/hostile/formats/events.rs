@@ -102,9 +102,25 @@ pub fn codex(at: At) -> Vec<Written> {
         output("c1", json!(at("tool-child-output") + &idle() + &idle())),
         answer(at("agent-child-text")),
     ];
+    // An older version without events: what is all frame is no prompt.
+    let old = [
+        line(
+            "session_meta",
+            json!({"id": "harbour-3", "cwd": "/quay", "cli_version": "0.50.0"}),
+        ),
+        framed("user_instructions", "tool-old-instructions"),
+        framed("environment_context", "harness-old-environment"),
+        user(first()),
+        answer(at("agent-old-text") + &idle()),
+        framed("user_shell_command", "tool-old-shell"),
+        answer("Order BY70 is found.".into()),
+        user(SECOND.into()),
+        answer("Order BY77 is found.".into()),
+    ];
     vec![
         ("rollout-1.jsonl", jsonl(&lines)),
         ("rollout-2.jsonl", jsonl(&child)),
+        ("rollout-3.jsonl", jsonl(&old)),
     ]
 }
 
@@ -246,6 +262,13 @@ pub fn openhands(at: At) -> Vec<Written> {
         "environment",
         json!({"tool_name": "terminal", "tool_call_id": "c4", "action_id": "o8",
             "rejection_reason": at("harness-rejection"), "rejection_source": "hook"}),
+    );
+    add("ActionEvent", "agent", call("c5", "terminal", json!({})));
+    add(
+        "UserRejectObservation",
+        "environment",
+        json!({"tool_name": "terminal", "tool_call_id": "c5", "action_id": "o10", "rejection_reason": "Not tonight.",
+            "extended_content": texts(at("harness-beside-rejection"))}),
     );
     add(
         "MessageEvent",
