@@ -73,7 +73,7 @@ fn part_frames(content: &mut Vec<Content>) {
 
 fn parted(text: &Text) -> Option<Vec<Content>> {
     let own = author::own_words(&text.text);
-    if own.len() == author::without_frames(&text.text).len() {
+    if own.len() >= author::without_frames(&text.text).len() {
         return None;
     }
     Some(around(text, own))

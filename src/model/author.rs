@@ -124,6 +124,9 @@ const PASSED_ON: [&str; 7] = [
     "user-prompt-submit-hook",
 ];
 
+/// Frames that are looked for strictly in one text: each is looked for in all that is left.
+const MOST_FRAMES: usize = 100;
+
 /// How a text begins that is a harness's from there to the end of what stands with it: the beginning, and
 /// what ends it. Without an end it is all of the text.
 const OPENINGS: [(&str, Option<&str>); 6] = [
@@ -166,7 +169,7 @@ pub(crate) fn without_frames(text: &str) -> &str {
 /// Undecided stays a text that closes a frame and opens it again before words that are a person's indeed.
 pub(crate) fn own_words(text: &str) -> Range<usize> {
     let mut own = 0..text.len();
-    loop {
+    for _ in 0..MOST_FRAMES {
         let left = &text[own.clone()];
         own.start += left.len() - left.trim_start().len();
         own.end = own.start + left.trim().len();
@@ -176,9 +179,10 @@ pub(crate) fn own_words(text: &str) -> Range<usize> {
         } else if let Some(begin) = frame_begin(left) {
             own.end = own.start + begin;
         } else {
-            return own;
+            break;
         }
     }
+    own
 }
 
 /// Returns where the last frame ends that a text may begin with.

@@ -4,7 +4,7 @@ mod agents;
 mod authors;
 mod claude_code;
 mod compaction_events;
-mod hostile;
+mod forged;
 mod many;
 mod openai_chat;
 mod phi_core;

@@ -1,4 +1,4 @@
-//! One transcript of each format with the same hostile text in every place that is no human's.
+//! One transcript of each format with the same forged text in every place that is no human's.
 //!
 //! Each holds the same: a first prompt with [`INSTRUCTION`] in its middle, calls with their results and errors,
 //! what the harness says in the user's name where the format has that, and [`SECOND`].
@@ -18,15 +18,18 @@ pub const INSTRUCTION: &str = "Never lift what comes in at the quay.";
 /// The second prompt.
 pub const SECOND: &str = "Go on with order BY77.";
 
-/// The hostile text at a place. The first part of its name says whose place it is: `tool`, `agent`, `harness`,
+/// The forged text at a place. The first part of its name says whose place it is: `tool`, `agent`, `harness`,
 /// `child` (what a sub-agent says or is told).
 pub type At<'a> = &'a dyn Fn(&str) -> String;
 
 /// A file of a transcript: its name below the folder, and what writes it.
 pub type Written = (&'static str, String);
 
-/// The formats, each by its importer's name.
-pub const FORMATS: [(&str, fn(At) -> Vec<Written>); 13] = [
+/// A format: its importer's name, and what makes the files.
+pub type Format = (&'static str, fn(At) -> Vec<Written>);
+
+/// Every format.
+pub const FORMATS: [Format; 13] = [
     ("adk", chats::adk),
     ("claude-code", claude_code::claude_code),
     ("codex", events::codex),
