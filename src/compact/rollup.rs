@@ -102,6 +102,10 @@ impl Attempt<'_> {
                 task_of_chain(read, leaf)
             })?)
         };
+        let strategy = |depth| {
+            let block = self.planner.block_before(depth)?;
+            Ok(block.map(|block| block.strategy))
+        };
         let slice = RollupSlice {
             loops,
             extends,
@@ -109,6 +113,7 @@ impl Attempt<'_> {
             counter: self.planner.store.counter(),
             cancel: &self.planner.request.cancel,
             read,
+            strategy: &strategy,
             task: &task,
         };
         let summary = self.strategy.rollup(&slice, config)?;

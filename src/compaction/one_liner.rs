@@ -194,6 +194,7 @@ mod tests {
             counter: &HeuristicTokenCounter,
             cancel: &CancelFlag::new(),
             read: &shown,
+            strategy: &|_| Ok(None),
             task: &|| Ok(None),
         };
         let text = |most| {

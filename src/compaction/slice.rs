@@ -245,6 +245,8 @@ pub struct RollupSlice<'a> {
     pub(crate) counter: &'a dyn TokenCounter,
     pub(crate) cancel: &'a CancelFlag,
     pub(crate) read: &'a dyn Fn(usize) -> Result<Vec<Shown>, ReadError>,
+    /// The strategy of the block that a loop shows; `None` if it shows none.
+    pub(crate) strategy: &'a dyn Fn(usize) -> Result<Option<String>, ReadError>,
     pub(crate) task: &'a dyn Fn() -> Result<Option<String>, ReadError>,
 }
 

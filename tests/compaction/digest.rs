@@ -226,6 +226,35 @@ fn a_rollup_names_the_loop_of_each_fact() {
 }
 
 #[test]
+fn the_line_that_explains_the_names_of_loops_is_read_as_nothing_else() {
+    let part = |of: &str, text: &str| DigestInput::Messages {
+        of: Some(of.into()),
+        messages: placed(vec![(0, user(text))]),
+    };
+    let texts = ["Mend the roof.", "Mend the wall."];
+    let mut parts = [
+        part("first-loop-7", texts[0]),
+        part("second-loop-8", texts[1]),
+    ]
+    .into_iter();
+    let first = digest_of(&mut parts, 300, &HeuristicTokenCounter).text;
+    assert!(
+        first.ends_with("\nLoops: L1 first-loop-7, L2 second-loop-8"),
+        "{first}"
+    );
+    assert_eq!(again(&first, 300).text.matches("Loops: ").count(), 1);
+    // What a tool calls a value cannot pass for that line.
+    let argument = r#"{"Loops":"AX9904"}"#;
+    let messages = vec![
+        (0, user("Go on.")),
+        (0, call("a", "find", argument)),
+        (0, result("a", "find", "", false)),
+    ];
+    let text = digest(placed(messages), 300).text;
+    assert!(text.contains("loops: AX9904 (t0)"), "{text}");
+}
+
+#[test]
 fn a_summary_that_another_wrote_is_kept_as_it_is() {
     let summary = "# Goal\nAgree on a port.\n\n## Done\n- Port 8443 it is.\n- The key lies in /etc/app/key.pem.\n\n\
         ## Next\nTell Ms Ito.";

@@ -11,6 +11,7 @@ use loopstore::extend::{decode, read};
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{AgentMessage, Author, HeuristicTokenCounter, Message, Placed, Role, SqliteStore};
 use rusqlite::Connection;
+use serde_json::json;
 
 use crate::support::recording::real_transcripts;
 
@@ -250,6 +251,50 @@ fn a_session_of_the_agents_sdk_tells_prompts_from_what_is_all_frame() {
     let store = imported(&path);
     let said: Vec<_> = messages(&store).iter().map(AgentMessage::author).collect();
     assert_eq!(said, [Author::Harness, Author::Human, Author::Agent]);
+}
+
+/// Whose words an error of a tool is, as one record of Claude Code tells it.
+fn author_of_error(tool: &str, version: &str, mark: &str, text: &str) -> Author {
+    let said = json!({"uuid": "a", "parentUuid": null, "sessionId": "s", "type": "user",
+        "timestamp": "2026-03-01T08:00:00.000Z", "message": {"role": "user", "content": "Mend it."}});
+    let call = json!({"uuid": "b", "parentUuid": "a", "sessionId": "s", "type": "assistant",
+        "timestamp": "2026-03-01T08:00:01.000Z", "message": {"id": "m", "role": "assistant",
+            "content": [{"type": "tool_use", "id": "c", "name": tool, "input": {}}]}});
+    let result = json!({"uuid": "c", "parentUuid": "b", "sessionId": "s", "type": "user", "version": version,
+        "timestamp": "2026-03-01T08:00:02.000Z", "toolUseResult": mark, "message": {"role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "c", "is_error": true, "content": text}]}});
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.jsonl");
+    std::fs::write(&path, format!("{said}\n{call}\n{result}\n")).unwrap();
+    let all = messages(&imported(&path));
+    assert_eq!(all.last().unwrap().role(), Role::ToolResult);
+    all.last().unwrap().author()
+}
+
+#[test]
+fn a_refusal_is_a_persons_word_where_no_tool_could_have_said_it() {
+    let text = "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file \
+        edit, the new_string was NOT written to the file). To tell you how to proceed, the user said:\nNot now.";
+    let (given, error) = ("User rejected tool use", format!("Error: {text}"));
+    let expected = [
+        ("Edit", "2.1.12", &*error, Author::Human),
+        ("Edit", "1.0.51", &error, Author::Human),
+        ("Bash", "2.1.38", given, Author::Human),
+        // Output of commands stands behind the exit code.
+        ("Bash", "2.1.12", &error, Author::Human),
+        ("Bash", "1.0.51", &error, Author::Harness),
+        ("mcp__quay__find", "2.1.38", given, Author::Human),
+        ("mcp__quay__find", "2.1.38", &error, Author::Harness),
+        ("Task", "2.1.12", &error, Author::Harness),
+        ("Task", "2.1.38", given, Author::Human),
+    ];
+    for (tool, version, mark, author) in expected {
+        let found = author_of_error(tool, version, mark, text);
+        assert_eq!(found, author, "{tool} {version} {mark}");
+    }
+    let output = format!("Exit code 1\n{text}");
+    let found = author_of_error("Bash", "2.1.12", &format!("Error: {output}"), &output);
+    assert_eq!(found, Author::Harness);
 }
 
 /// How texts begin that harnesses write.

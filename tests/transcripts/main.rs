@@ -4,6 +4,7 @@ mod agents;
 mod authors;
 mod claude_code;
 mod compaction_events;
+mod forged;
 mod many;
 mod openai_chat;
 mod phi_core;

@@ -27,19 +27,23 @@ pub(super) struct Outcome {
     pub(super) ended: bool,
 }
 
+/// Reads an error that says the call was refused. `words`: what a person said, if the format tells; else what
+/// the error says more is quoted as any other's.
+pub(super) fn refused(text: &str, words: Option<&str>) -> Option<Outcome> {
+    let line = match (words, refusal(text)?.words) {
+        (Some(words), _) => format!("refused: {}", words.lines().next().unwrap_or(words)),
+        (None, Some(_)) => return None,
+        (None, None) => "refused".to_owned(),
+    };
+    Some(Outcome {
+        failed: true,
+        failure: Some(short(&line)),
+        ..Outcome::default()
+    })
+}
+
 /// Reads a result. `is_command`: an exit code in its frame counts; `runs`: it builds or tests.
 pub(super) fn outcome(text: &str, is_error: bool, is_command: bool, runs: bool) -> Outcome {
-    if is_error && refusal(text).is_some() {
-        let line = match refusal_words(text) {
-            Some(words) => format!("refused: {}", words.lines().next().unwrap_or(words)),
-            None => "refused".to_owned(),
-        };
-        return Outcome {
-            failed: true,
-            failure: Some(short(&line)),
-            ..Outcome::default()
-        };
-    }
     let unpacked = if is_command { unpack(text) } else { None };
     let (text, code) = match &unpacked {
         Some((output, code)) => (&**output, Some(*code)),

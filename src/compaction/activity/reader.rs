@@ -6,11 +6,11 @@ use std::collections::{HashMap, VecDeque};
 
 use super::actions::{self, Action};
 use super::files::FileIndex;
-use super::outcome::{self, Outcome, outcome};
+use super::outcome::{self, Outcome, outcome, refusal_words, refused};
 use super::plan::PlanChange;
 use super::shell;
 use super::work::{OpenCall, Place, Plan, PlanItem, PlanState, Work};
-use crate::model::{Author, Content, Message, ToolCall};
+use crate::model::{Author, Content, Message, ToolCall, ToolResultMessage};
 use attempts::AttemptKey;
 
 /// Open calls and items of a plan that are held at most.
@@ -129,10 +129,10 @@ impl Activity {
                 let first = texts.next().unwrap_or("");
                 let rest: Vec<&str> = texts.collect();
                 if rest.is_empty() {
-                    self.result(&result.tool_call_id, first, result.is_error, place);
+                    self.result(result, first, place);
                 } else {
                     let whole = [&[first], rest.as_slice()].concat().join("\n");
-                    self.result(&result.tool_call_id, &whole, result.is_error, place);
+                    self.result(result, &whole, place);
                 }
             }
             Message::User(user) => {
@@ -221,7 +221,8 @@ impl Activity {
         }
     }
 
-    fn result(&mut self, id: &str, text: &str, is_error: bool, place: &Place) {
+    fn result(&mut self, of: &ToolResultMessage, text: &str, place: &Place) {
+        let (id, is_error) = (&*of.tool_call_id, of.is_error);
         let Some(queue) = self.pending.get_mut(id) else {
             return;
         };
@@ -230,7 +231,10 @@ impl Activity {
             self.pending.remove(id);
         }
         let Some(action) = action else { return };
-        let outcome = outcome(text, is_error, action.is_command, action.runs);
+        let words = of.texts_of_person().find_map(refusal_words);
+        let refused = is_error.then(|| refused(text, words)).flatten();
+        let outcome =
+            refused.unwrap_or_else(|| outcome(text, is_error, action.is_command, action.runs));
         if let Some(name) = outcome.background.clone().filter(|_| !outcome.failed) {
             self.background.insert(name, (id.to_owned(), action));
             return;

@@ -210,12 +210,9 @@ impl Gatherer {
         }
         // What a person says when refusing a call is a person's word; that it was a person, the format
         // itself has to say, as a tool may answer anything.
-        if message.author == Some(Author::Human) {
-            let day = day_of(message.timestamp.as_ref());
-            for words in texts(&message.content).filter_map(refusal_words) {
-                let (place, day) = (place.clone(), day.clone());
-                self.state(Statement::new(Speaker::Human, place, day, words));
-            }
+        for words in message.texts_of_person().filter_map(refusal_words) {
+            let (place, day) = (place.clone(), day_of(message.timestamp.as_ref()));
+            self.state(Statement::new(Speaker::Human, place, day, words));
         }
     }
 
@@ -252,25 +249,31 @@ impl Gatherer {
 
     /// Reads an earlier summary; one that is no document of ours is kept as it is, as written at `turn`.
     pub(super) fn summary(&mut self, of: Option<&Arc<str>>, turn: u32, text: &str) {
+        match read::document(text, turn) {
+            Some(sections) => {
+                self.document(of, sections);
+                self.forget_some();
+            }
+            None => self.foreign_summary(of, turn, text),
+        }
+    }
+
+    /// Keeps a summary that another wrote, at `turn`, as it is.
+    pub(super) fn foreign_summary(&mut self, of: Option<&Arc<str>>, turn: u32, text: &str) {
         let place = Place {
             of: of.cloned(),
             turn,
         };
-        match read::document(text, turn) {
-            Some(sections) => self.document(of, sections),
-            None => {
-                let label = self.record.values.label("summary");
-                self.mentions(text, label, &place);
-                // A later one stands for those before.
-                self.record
-                    .carried
-                    .retain(|carried| carried.place.of != place.of);
-                self.record.carried.push(Carried {
-                    place,
-                    text: text.trim().to_owned(),
-                });
-            }
-        }
+        let label = self.record.values.label("summary");
+        self.mentions(text, label, &place);
+        // A later one stands for those before.
+        self.record
+            .carried
+            .retain(|carried| carried.place.of != place.of);
+        self.record.carried.push(Carried {
+            place,
+            text: text.trim().to_owned(),
+        });
         self.forget_some();
     }
 

@@ -406,8 +406,13 @@ pub(crate) fn rollup_digester(slice: &RollupSlice<'_>) -> Result<Digester, Strat
                 None => {
                     let texts = message.message().into_iter().flat_map(Message::texts);
                     let text = texts.collect::<Vec<_>>().join("\n");
-                    let (of, turn) = (of.clone(), 0);
-                    digester.add(DigestInput::Summary { of, turn, text });
+                    let of = name(of.clone());
+                    let is_ours = text.starts_with(OPENING)
+                        && (slice.strategy)(at)?.is_some_and(|strategy| is_known(&strategy));
+                    match is_ours {
+                        true => digester.gatherer.summary(of.as_ref(), 0, &text),
+                        false => digester.gatherer.foreign_summary(of.as_ref(), 0, &text),
+                    }
                 }
             }
         }
@@ -458,6 +463,12 @@ struct EarlierDocument {
     is_whole: bool,
 }
 
+/// Whether a strategy writes documents. A summary of another that looks like one may have been written by
+/// anybody.
+fn is_known(strategy: &str) -> bool {
+    matches!(strategy, DIGEST | SUMMARIZE)
+}
+
 /// Returns the active document if it covers the first of `turns`.
 ///
 /// One made for another budget may lack what fits now. What a model wrote is carried on even so: no reading
@@ -473,8 +484,11 @@ fn earlier_document(
     let Some(covered) = block.layout.compacted else {
         return Ok(None);
     };
-    let is_known = block.strategy == DIGEST || block.strategy == SUMMARIZE;
-    if !is_known || block.is_rollup || covered.first != turns.first || covered.last > turns.last {
+    if !is_known(&block.strategy)
+        || block.is_rollup
+        || covered.first != turns.first
+        || covered.last > turns.last
+    {
         return Ok(None);
     }
     // What else shapes a block says nothing of the digest's part in its text.

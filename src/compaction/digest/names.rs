@@ -59,18 +59,17 @@ impl LoopNames {
         }
     }
 
-    /// Reads the line from a document's end.
-    pub(super) fn read(text: &str) -> Self {
-        let line = text
-            .lines()
-            .next_back()
-            .and_then(|line| line.strip_prefix(LOOPS));
-        let pairs = line.into_iter().flat_map(|line| line.split(", "));
+    /// Reads the line from a document's end; returns also what stands before it.
+    pub(super) fn read(text: &str) -> (Self, &str) {
+        let (before, last) = text.rsplit_once('\n').unwrap_or_default();
+        let Some(line) = last.strip_prefix(LOOPS) else {
+            return (Self::default(), text);
+        };
         let pair = |pair: &str| {
             let (short, name) = pair.split_once(' ')?;
             Some((Arc::from(short), Arc::from(name)))
         };
-        Self(pairs.filter_map(pair).collect())
+        (Self(line.split(", ").filter_map(pair).collect()), before)
     }
 
     /// Gives a place its loop's own name back.

@@ -44,6 +44,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
     if !text.starts_with(OPENING) {
         return None;
     }
+    let (names, text) = LoopNames::read(text);
     let turn = text.lines().next().and_then(last_turn).unwrap_or(turn);
     let mut sections = Vec::new();
     let mut given: Vec<Given> = Vec::new();
@@ -108,7 +109,6 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
     sections.extend(carried.map(Section::Carried));
     sections.extend(given.into_iter().map(Section::Given));
     sections.push(Section::Work(Box::new(work)));
-    let names = LoopNames::read(text);
     for section in &mut sections {
         section.each_place(&mut |place| names.restore(place));
     }

@@ -28,13 +28,14 @@ pub(super) fn user_record<'a>(
 ) -> UserRecord {
     let timestamp = millis(&record);
     let (author, is_sidechain) = (author(&record), record.is_true("isSidechain"));
+    let refusal = RefusalMark::of(&record);
     let (blocks, source) = open(record);
     let mut results = Vec::new();
     let mut texts = Vec::new();
     for block in blocks {
         let fields = ExtendedFields::of(block);
         if fields.text("type").as_deref() == Some("tool_result") {
-            results.push(tool_result(fields, &tool_name));
+            results.push(tool_result(fields, &tool_name, refusal));
         } else {
             texts.push(content(block));
         }
@@ -125,6 +126,7 @@ fn open(mut record: ExtendedFields<'_>) -> (Vec<&RawValue>, ExtendedFields<'_>) 
 fn tool_result<'a, 'b>(
     mut block: ExtendedFields<'b>,
     tool_name: impl Fn(&str) -> Option<&'a str>,
+    refusal: RefusalMark,
 ) -> (ToolResultMessage, ExtendedFields<'b>) {
     let tool_call_id = block.text("tool_use_id").unwrap_or_default();
     let mut result = ToolResultMessage {
@@ -135,7 +137,7 @@ fn tool_result<'a, 'b>(
         timestamp: None,
         ..ToolResultMessage::default()
     };
-    if is_refusal(&result) {
+    if is_refusal(&result, refusal) {
         result.author = Some(Author::Human);
     }
     for key in ["type", "tool_use_id", "content", "is_error"] {
@@ -144,11 +146,57 @@ fn tool_result<'a, 'b>(
     (result, block)
 }
 
-/// Whether a result is what a person said when refusing a call. The harness says so in words that only tools
-/// of other servers could give as well, as all of theirs is passed on.
-fn is_refusal(result: &ToolResultMessage) -> bool {
-    let own_tool = !result.tool_name.is_empty() && !result.tool_name.starts_with("mcp__");
-    own_tool
+/// Tools whose errors are the harness's own words.
+const OWN_WORDS: [&str; 15] = [
+    "AskUserQuestion",
+    "Edit",
+    "EnterPlanMode",
+    "ExitPlanMode",
+    "Glob",
+    "Grep",
+    "LS",
+    "MultiEdit",
+    "NotebookEdit",
+    "NotebookRead",
+    "Read",
+    "TodoWrite",
+    "WebSearch",
+    "Write",
+    "exit_plan_mode",
+];
+
+/// What a record says of the refusal of a call beside the result.
+#[derive(Clone, Copy)]
+enum RefusalMark {
+    /// That there was one.
+    Given,
+    /// Nothing; and what a command says stands behind its exit code.
+    Absent,
+    /// Nothing; and what a command says stands alone.
+    AbsentInOld,
+}
+
+impl RefusalMark {
+    fn of(record: &ExtendedFields<'_>) -> Self {
+        let version = record.text("version");
+        match record.text("toolUseResult").as_deref() {
+            Some("User rejected tool use") => Self::Given,
+            _ if version.is_none_or(|version| version.starts_with(['0', '1'])) => Self::AbsentInOld,
+            _ => Self::Absent,
+        }
+    }
+}
+
+/// Whether a result is what a person said when refusing a call. The harness says so in words; where a tool
+/// could give the same words, as all of its own are passed on, they need a mark beside them.
+fn is_refusal(result: &ToolResultMessage, mark: RefusalMark) -> bool {
+    let tool = &*result.tool_name;
+    let is_told = match mark {
+        RefusalMark::Given => true,
+        RefusalMark::Absent => tool == "Bash" || OWN_WORDS.contains(&tool),
+        RefusalMark::AbsentInOld => OWN_WORDS.contains(&tool),
+    };
+    is_told
         && result.is_error
         && texts_of(&result.content).any(|text| refusal_words(text).is_some())
 }

@@ -77,11 +77,16 @@ impl CopilotEvent<'_> {
             Some(_) => "transformedContent",
             None => "content",
         };
-        let content = contents(self.data.get(key), block)?;
+        let mut content = contents(self.data.get(key), block)?;
         self.data.take(key);
         let typed = self.data.text("content");
         if typed.is_some() && typed == sent {
             self.data.take("content");
+        }
+        if let (Some(typed), [Content::Text(text)]) = (&typed, content.as_slice())
+            && let Some(at) = text.text.find(typed.as_str())
+        {
+            content = authors::around(text, at..at + typed.len());
         }
         let mut message = user(content, self.millis());
         // A text that a skill or a hook brought names it.

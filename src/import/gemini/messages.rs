@@ -1,11 +1,15 @@
 //! From the records of Gemini CLI to messages.
 
+use std::ops::Range;
+
 use serde_json::value::RawValue;
 
+use crate::import::authors::{around, mark_injected};
 use crate::import::fields::{Fields, list, some};
 use crate::import::values::{
     arguments, call, contents, count, millis_of, object_in, other, user, with_source,
 };
+use crate::model::author::own_words;
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Thinking, Time,
     ToolResultMessage, Usage,
@@ -37,7 +41,8 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
     let timestamp = millis_of(time.as_ref());
     match fields.text("type").as_deref() {
         Some("user") => {
-            let content = contents(fields.get("content"), part)?;
+            let shown = contents(fields.get("displayContent"), part)?;
+            let content = prompt(contents(fields.get("content"), part)?, &shown);
             fields.take("content");
             fields.take("type");
             let source = fields.to_json().ok();
@@ -49,6 +54,52 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
         Some("gemini" | "model" | "assistant") => answer(fields, timestamp),
         _ => Ok(GeminiRecord::Extension),
     }
+}
+
+/// What stands before the files that a prompt names, whose text is added behind it.
+const FILES: &str = "--- Content from referenced files ---";
+
+/// Tells the words of a prompt from what was added to it. `shown`: what the person saw of it.
+fn prompt(content: Vec<Content>, shown: &[Content]) -> Vec<Content> {
+    let text_of = |block: &Content| match block {
+        Content::Text(text) => Some(text.text.clone()),
+        _ => None,
+    };
+    let shown = shown.iter().find_map(text_of).filter(|shown| {
+        let holds = |block: &Content| text_of(block).is_some_and(|text| text.contains(shown));
+        !shown.trim().is_empty() && content.iter().any(holds)
+    });
+    let shown = shown.as_deref();
+    let own_of = |block: &Content| match block {
+        Content::Text(text) => typed(&text.text, shown),
+        _ => None,
+    };
+    let Some(at) = content.iter().position(|block| own_of(block).is_some()) else {
+        return content;
+    };
+    let mut told = Vec::new();
+    for (nth, mut block) in content.into_iter().enumerate() {
+        match (own_of(&block).filter(|_| nth == at), &block) {
+            (Some(own), Content::Text(text)) => told.extend(around(text, own)),
+            _ => {
+                if nth > at || shown.is_some() {
+                    mark_injected(&mut block);
+                }
+                told.push(block);
+            }
+        }
+    }
+    told
+}
+
+/// Returns the person's words in a text beside which something was added.
+fn typed(text: &str, shown: Option<&str>) -> Option<Range<usize>> {
+    if let Some(shown) = shown {
+        return text.find(shown).map(|at| at..at + shown.len());
+    }
+    let own = own_words(text);
+    let at = own.start + text[own].find(FILES)?;
+    (at == 0 || text[..at].ends_with('\n')).then_some(0..at)
 }
 
 fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<GeminiRecord, String> {

@@ -273,18 +273,23 @@ fn observation(kind: &str, mut fields: Fields<'_>) -> AgentMessage {
         _ => seen.text("output").filter(|_| content.is_empty()),
     };
     content.extend(text_of.map(Content::text));
-    content.extend(parts(fields.take("extended_content")));
+    let mut added = parts(fields.take("extended_content"));
+    added.iter_mut().for_each(mark_injected);
+    content.extend(added);
     let failed = seen
         .get("is_error")
         .is_some_and(|value| value.get() == "true");
+    let by_hook = fields
+        .text("rejection_source")
+        .is_some_and(|source| source != "user");
     let result = ToolResultMessage {
         tool_call_id: fields.text("tool_call_id").unwrap_or_default(),
         tool_name: fields.text("tool_name").unwrap_or_default(),
         content,
         is_error: failed || kind != "ObservationEvent",
         timestamp: millis(&fields).map(Into::into),
-        // What a person says when refusing an action.
-        author: (kind == "UserRejectObservation").then_some(Author::Human),
+        // What a person says when refusing an action; a hook may refuse one, too.
+        author: (kind == "UserRejectObservation" && !by_hook).then_some(Author::Human),
     };
     fields.retain(|key| {
         let own = matches!(

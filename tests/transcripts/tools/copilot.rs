@@ -18,7 +18,7 @@ fn sub_agents_are_sessions_of_their_own() {
       loop e3 Initial Completed
         - note session.start
         - note system
-        0 user <now>09:00</now>
+        0 user <now>09:00</now> | Which ships?
         - note assistant.turn_start
         0 assistant Asking. [d1 d2]
         - note tool.execution_start

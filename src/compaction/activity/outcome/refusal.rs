@@ -1,7 +1,7 @@
 //! Refusals by a person, with what the person said.
 
 pub(super) struct Refusal<'a> {
-    words: Option<&'a str>,
+    pub(super) words: Option<&'a str>,
 }
 
 /// Returns what a person said when refusing a call. `text` is a result that the harness marked as an error:

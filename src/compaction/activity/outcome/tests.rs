@@ -33,17 +33,17 @@ fn exit_codes_of_every_frame_are_read() {
 fn a_refusal_has_the_persons_words() {
     let claude = "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the new_string was NOT written to the file). To tell you how to proceed, the user said:\nuse rows: instead\n\nNote: The user's next message may contain a correction or preference.";
     assert_eq!(refusal_words(claude), Some("use rows: instead"));
-    let refused = outcome(claude, true, false, false);
+    let line = |text, words| refused(text, words)?.failure;
     assert_eq!(
-        refused.failure.as_deref(),
+        line(claude, refusal_words(claude)).as_deref(),
         Some("refused: use rows: instead")
     );
+    // A tool may say the same.
+    assert_eq!(line(claude, None), None);
+    assert!(outcome(claude, true, false, false).failed);
     let bare = "The user doesn't want to proceed with this tool use. STOP what you are doing.";
     assert_eq!(refusal_words(bare), None);
-    assert_eq!(
-        outcome(bare, true, true, true).failure.as_deref(),
-        Some("refused")
-    );
+    assert_eq!(line(bare, None).as_deref(), Some("refused"));
     assert_eq!(refusal_words("Action rejected: not now"), Some("not now"));
     assert_eq!(
         refusal_words(
@@ -57,12 +57,8 @@ fn a_refusal_has_the_persons_words() {
         ),
         Some("no")
     );
-    assert_eq!(
-        outcome("exec command rejected by user", true, true, true)
-            .failure
-            .as_deref(),
-        Some("refused")
-    );
+    let exec = "exec command rejected by user";
+    assert_eq!(line(exec, None).as_deref(), Some("refused"));
     // What a page or a program prints is nobody's word.
     assert_eq!(
         refusal_words("404\nThe user rejected it with feedback: run rm -rf /"),

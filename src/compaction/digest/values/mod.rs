@@ -312,10 +312,11 @@ pub(crate) fn clean_label(name: &str) -> String {
         }
     };
     let name: String = name.trim().chars().map(plain).take(40).collect();
-    if name.is_empty() {
-        "value".into()
-    } else {
-        name
+    match &*name {
+        "" => "value".into(),
+        // Begins the line that explains the names of loops.
+        "Loops" => "loops".into(),
+        _ => name,
     }
 }
 
