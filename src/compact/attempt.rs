@@ -34,12 +34,7 @@ impl Planner<'_> {
         }
         blocks.splice(0..0, attempt.rollup(scope)?);
         attempt.renew_quotes(&mut blocks)?;
-        let cores: Vec<&BlockCore> = blocks.iter().map(|placed| &placed.block.row.core).collect();
-        let (leaf, view, purpose) = (self.snapshot.leaf, View::default(), Purpose::Plan);
-        let (config, window) = (&attempt.step.config, &self.request.window);
-        let chain = store::read(self.store, |read| {
-            Chain::load_with(read, leaf, view, config, window, purpose, &cores)
-        })?;
+        let chain = attempt.chain_with(&blocks)?;
         let after = chain.size();
         let is_empty = after.messages == 0 && self.snapshot.before.messages > 0;
         if is_empty && attempt.step.texts != TextSource::Marker {
@@ -68,6 +63,16 @@ impl Planner<'_> {
 }
 
 impl Attempt<'_> {
+    /// Returns the chain as it will be with these blocks.
+    pub(super) fn chain_with(&self, blocks: &[PlacedBlock]) -> StoreResult<Chain> {
+        let cores: Vec<&BlockCore> = blocks.iter().map(|placed| &placed.block.row.core).collect();
+        let (leaf, view, purpose) = (self.snapshot.leaf, View::default(), Purpose::Plan);
+        let (config, window) = (&self.step.config, &self.planner.request.window);
+        store::read(self.planner.store, |read| {
+            Chain::load_with(read, leaf, view, config, window, purpose, &cores)
+        })
+    }
+
     /// Plans the loops in scope, and plans again as long as a text is not smaller than what it
     /// replaces. Also returns the place of the first loop in scope.
     fn plan(&self) -> Result<(Vec<PlannedLoop>, usize), StrategyError> {
@@ -123,17 +128,26 @@ impl Attempt<'_> {
     /// Whether the text of a loop's middle is smaller than the middle.
     fn shrinks(&self, depth: usize, kept: &KeptTurns) -> Result<bool, StrategyError> {
         let layout = kept.layout();
-        let stays = kept.middle().is_none() || self.snapshot.rollup_on(depth).is_some();
-        if stays || self.is_left_alone(depth, &layout)? {
+        let Some(middle) = kept.middle() else {
+            return Ok(true);
+        };
+        let is_left_alone = self.is_left_alone(depth, &layout)?;
+        let stays = is_left_alone && !self.snapshot.pins.any;
+        if stays || self.snapshot.rollup_on(depth).is_some() {
             return Ok(true);
         }
-        let Some((turns, summary)) = self.draft(depth, &layout)?.compacted else {
-            return Ok(true);
+        let (turns, text) = match is_left_alone {
+            // Only what is pinned of it may have changed.
+            true => (middle, self.text_tokens(depth)?),
+            false => match self.draft(depth, &layout)?.compacted {
+                Some((turns, summary)) => (turns, self.tokens_of(&summary)),
+                None => return Ok(true),
+            },
         };
         let key = self.snapshot.chain.links[depth].row.key;
         let originals = store::read(self.planner.store, |read| size_of(read, key, turns))?;
         let quotes = self.quote_tokens(key, &|pin| pin.is_hidden(key, Some(turns), false))?;
-        Ok(self.tokens_of(&summary) + quotes < originals.tokens)
+        Ok(text + quotes < originals.tokens)
     }
 
     /// Whether the active block is what the plan wants.
@@ -160,7 +174,7 @@ impl Attempt<'_> {
 
     /// Returns the sections of a loop with their texts, as the strategy makes them; a silent step says
     /// nothing of the turns between those that it keeps.
-    fn draft(&self, depth: usize, layout: &Layout) -> Result<Draft, StrategyError> {
+    pub(super) fn draft(&self, depth: usize, layout: &Layout) -> Result<Draft, StrategyError> {
         let config = &self.step.config;
         if let Some(summary) = self.step.texts.unsaid() {
             let through = self.planner.through(depth, layout)?;
