@@ -27,12 +27,12 @@ impl Planner<'_> {
     pub(super) fn attempt(&self, step: FallbackStep) -> Result<Candidate, StrategyError> {
         self.check_wanted()?;
         let attempt = Attempt::new(self, step);
-        let (planned, scope) = attempt.plan()?;
+        let (planned, rollup) = attempt.plan()?;
         let mut blocks = Vec::new();
         for (depth, kept) in &planned {
             blocks.extend(attempt.block_for(*depth, kept)?);
         }
-        blocks.splice(0..0, attempt.rollup(scope)?);
+        blocks.splice(0..0, rollup);
         attempt.renew_quotes(&mut blocks)?;
         let chain = attempt.chain_with(&blocks)?;
         let after = chain.size();
@@ -73,10 +73,25 @@ impl Attempt<'_> {
         })
     }
 
-    /// Plans the loops in scope, and plans again as long as a text is not smaller than what it
-    /// replaces. Also returns the place of the first loop in scope.
-    fn plan(&self) -> Result<(Vec<PlannedLoop>, usize), StrategyError> {
-        let (mut plan, base) = (self.new_plan(), self.snapshot.base);
+    /// Plans the loops in scope. Also returns the rollup of those before, if that is smaller than they are: if
+    /// not, they stay, and a call of theirs must keep its result.
+    fn plan(&self) -> Result<(Vec<PlannedLoop>, Option<PlacedBlock>), StrategyError> {
+        let (planned, scope) = self.settled(self.new_plan())?;
+        let rollup = self.rollup(scope)?;
+        let config = &self.step.config;
+        let is_wanted = config.older_loops == OlderLoops::Rollup && config.max_rollup_tokens > 0;
+        let older = &self.snapshot.facts[..scope - self.snapshot.base];
+        if rollup.is_some() || !is_wanted || older.iter().all(|facts| facts.turns == 0) {
+            return Ok((planned, rollup));
+        }
+        let (planned, _) = self.settled(self.new_plan().keeping_older())?;
+        Ok((planned, None))
+    }
+
+    /// Settles a plan anew as long as a text is not smaller than what it replaces. Also returns the place of the
+    /// first loop in scope.
+    fn settled(&self, mut plan: Plan<'_>) -> Result<(Vec<PlannedLoop>, usize), StrategyError> {
+        let base = self.snapshot.base;
         loop {
             let planned = self.settle(&mut plan)?;
             let mut is_settled = true;

@@ -8,7 +8,6 @@ use crate::compaction::{Draft, Recent, StrategyError, Summary};
 use crate::model::Size;
 use crate::overlay::{BlockSpec, CompactedAs, PinnedMessage, quotes_of, rolled_up};
 use crate::store::active_blocks::{View, chain};
-use crate::store::append::size_through;
 use crate::store::{
     self, BlockCore, BlockKey, BlockKind, BlockRow, CoverageRow, Disposition, LoopKey, Section,
     StoreRead, StoreResult, quote_body,
@@ -198,10 +197,9 @@ impl Attempt<'_> {
                 spec.compacted_as = CompactedAs::RolledUp;
             }
             spec.extends = Some(row.key);
-            let own = store::read(self.planner.store, |read| {
-                size_through(read, row.loop_key, row.layout.end())
+            spec.tokens_before = store::read(self.planner.store, |read| {
+                store::tokens_of_others(read, row)
             })?;
-            spec.tokens_before = row.tokens_covered.saturating_sub(own.tokens);
             self.cover_anew(row.loop_key, row, &mut spec)?;
         }
         Ok(spec)

@@ -13,13 +13,18 @@ use super::types::*;
 /// Returns what a compaction of a leaf would write. "`--force` plans as if nothing were in force."
 pub fn plan(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> RefPlan {
     let s = &seen(s, config);
-    let (kept, first_in_scope) = settle(s, leaf, config, force);
+    let ground = if force { originals(s) } else { s.clone() };
+    let (mut kept, mut first_in_scope) = settle(s, leaf, config, force, false);
+    let rollup = rollup(&ground, leaf, config, &kept[..first_in_scope]);
+    let older = &kept[base(&ground, leaf)..first_in_scope];
+    if rollup.is_none() && older.iter().any(|k| k.turns > 0) {
+        // The loops before the scope stay, with the calls in them.
+        (kept, first_in_scope) = settle(s, leaf, config, force, true);
+    }
     let generation =
         |k: &RefKept| in_force(s, leaf, k.loop_ix).map(|(_, b)| (k.loop_ix, b.generation));
     let in_force = kept.iter().filter_map(generation).collect();
     let layout = kept[first_in_scope..].to_vec();
-    let ground = if force { originals(s) } else { s.clone() };
-    let rollup = rollup(&ground, leaf, config, &kept[..first_in_scope]);
     let blocks = layout
         .iter()
         .filter_map(|k| block_for(s, leaf, config, force, k));
@@ -83,12 +88,19 @@ fn rollup(
 
 /// Grows what the window keeps until no pair is parted and every replacement is smaller than what
 /// it replaces; returns that and the place of the first loop in scope.
-fn settle(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> (Vec<RefKept>, usize) {
+fn settle(
+    s: &RefSession,
+    leaf: usize,
+    config: &RefConfig,
+    force: bool,
+    keeps_older: bool,
+) -> (Vec<RefKept>, usize) {
     let ground = if force { originals(s) } else { s.clone() };
     let mut kept = window(&ground, leaf, config);
     loop {
         let scope = when_compacting(&ground, leaf, config, &kept);
-        let grew = grow_for_a_pair(s, leaf, config, &mut kept, scope, base(&ground, leaf));
+        let base = base(&ground, leaf);
+        let grew = grow_for_a_pair(s, leaf, config, &mut kept, scope, base, keeps_older);
         if !grew && !keep_what_does_not_shrink(s, leaf, config, &mut kept[scope..]) {
             return (kept, scope);
         }
