@@ -276,15 +276,8 @@ impl Ladder<'_> {
         let prune = match is_first {
             true => hardest_pruning(&turns, false),
             false => {
-                let rest = self.rest_of(from, &turns);
-                let within = |budget| mildest_pruning(&turns, left_of(budget, rest), false);
-                let mut size = rest;
-                size.add(size_of_turns(&turns, Some(within(self.aim))));
-                // A small image may have fewer bytes than what stands for it, so the hardest need not be the least.
-                match self.aim.fits(size) {
-                    true => within(self.aim),
-                    false => within(self.target),
-                }
+                let room = left_of(self.aim, self.rest_of(from, &turns));
+                mildest_pruning(&turns, room, false)
             }
         };
         if !is_first && from.step.prune == Some(prune) {
