@@ -295,8 +295,13 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Does one random thing.
+    /// Does one random thing. Pins come besides: what they draw does not change what a seed does otherwise.
     pub fn step(&mut self, random: &mut Random) {
+        let mut aside = Random::new(random.0);
+        if aside.one_in(6) {
+            let from = aside.below(self.loops as u64) as usize;
+            self.random_pin(&mut aside, from);
+        }
         let any = random.below(self.loops as u64) as usize;
         let at = if random.one_in(3) {
             any
@@ -304,7 +309,7 @@ impl<'a> History<'a> {
             self.loops - 1
         };
         let turns = self.row(at).totals.turns;
-        match random.below(16) {
+        match random.below(14) {
             0..=6 => {
                 // Now and then the last turn goes on.
                 let turn = if random.one_in(8) {
@@ -334,7 +339,6 @@ impl<'a> History<'a> {
             12 => {
                 self.flip(at, false);
             }
-            13 | 14 => self.random_pin(random, at),
             _ => {
                 self.flip(at, true);
             }
