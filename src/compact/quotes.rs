@@ -77,8 +77,11 @@ impl Attempt<'_> {
     /// Writes anew, with the texts that they have, the blocks that stay active in the context but do not keep
     /// what is pinned now.
     pub(super) fn renew_quotes(&self, blocks: &mut Vec<PlacedBlock>) -> Result<(), StrategyError> {
+        if !self.snapshot.pins.any {
+            return Ok(());
+        }
         // What gets shorter may bring another loop into the scope.
-        while self.snapshot.pins.any {
+        loop {
             let after = self.chain_with(blocks)?;
             let mut renewed = Vec::new();
             for link in after.links.iter().skip(after.start) {
@@ -93,12 +96,11 @@ impl Attempt<'_> {
                 }
             }
             if renewed.is_empty() {
-                break;
+                return Ok(());
             }
             blocks.extend(renewed);
             blocks.sort_by_key(|placed| placed.depth);
         }
-        Ok(())
     }
 
     /// Returns a block that shows what this one does, with the quotes of now; `None` if it has those.
