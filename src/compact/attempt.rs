@@ -27,19 +27,14 @@ impl Planner<'_> {
     pub(super) fn attempt(&self, step: FallbackStep) -> Result<Candidate, StrategyError> {
         self.check_wanted()?;
         let attempt = Attempt::new(self, step);
-        let (planned, scope) = attempt.plan()?;
+        let (planned, rollup) = attempt.plan()?;
         let mut blocks = Vec::new();
         for (depth, kept) in &planned {
             blocks.extend(attempt.block_for(*depth, kept)?);
         }
-        blocks.splice(0..0, attempt.rollup(scope)?);
+        blocks.splice(0..0, rollup);
         attempt.renew_quotes(&mut blocks)?;
-        let cores: Vec<&BlockCore> = blocks.iter().map(|placed| &placed.block.row.core).collect();
-        let (leaf, view, purpose) = (self.snapshot.leaf, View::default(), Purpose::Plan);
-        let (config, window) = (&attempt.step.config, &self.request.window);
-        let chain = store::read(self.store, |read| {
-            Chain::load_with(read, leaf, view, config, window, purpose, &cores)
-        })?;
+        let chain = attempt.chain_with(&blocks)?;
         let after = chain.size();
         let is_empty = after.messages == 0 && self.snapshot.before.messages > 0;
         if is_empty && attempt.step.texts != TextSource::Marker {
@@ -68,10 +63,35 @@ impl Planner<'_> {
 }
 
 impl Attempt<'_> {
-    /// Plans the loops in scope, and plans again as long as a text is not smaller than what it
-    /// replaces. Also returns the place of the first loop in scope.
-    fn plan(&self) -> Result<(Vec<PlannedLoop>, usize), StrategyError> {
-        let (mut plan, base) = (self.new_plan(), self.snapshot.base);
+    /// Returns the chain as it will be with these blocks.
+    pub(super) fn chain_with(&self, blocks: &[PlacedBlock]) -> StoreResult<Chain> {
+        let cores: Vec<&BlockCore> = blocks.iter().map(|placed| &placed.block.row.core).collect();
+        let (leaf, view, purpose) = (self.snapshot.leaf, View::default(), Purpose::Plan);
+        let (config, window) = (&self.step.config, &self.planner.request.window);
+        store::read(self.planner.store, |read| {
+            Chain::load_with(read, leaf, view, config, window, purpose, &cores)
+        })
+    }
+
+    /// Plans the loops in scope. Also returns the rollup of those before, if that is smaller than they are: if
+    /// not, they stay, and a call of theirs must keep its result.
+    fn plan(&self) -> Result<(Vec<PlannedLoop>, Option<PlacedBlock>), StrategyError> {
+        let (planned, scope) = self.settled(self.new_plan())?;
+        let rollup = self.rollup(scope)?;
+        let config = &self.step.config;
+        let is_wanted = config.older_loops == OlderLoops::Rollup && config.max_rollup_tokens > 0;
+        let older = &self.snapshot.facts[..scope - self.snapshot.base];
+        if rollup.is_some() || !is_wanted || older.iter().all(|facts| facts.turns == 0) {
+            return Ok((planned, rollup));
+        }
+        let (planned, _) = self.settled(self.new_plan().keeping_older())?;
+        Ok((planned, None))
+    }
+
+    /// Settles a plan anew as long as a text is not smaller than what it replaces. Also returns the place of the
+    /// first loop in scope.
+    fn settled(&self, mut plan: Plan<'_>) -> Result<(Vec<PlannedLoop>, usize), StrategyError> {
+        let base = self.snapshot.base;
         loop {
             let planned = self.settle(&mut plan)?;
             let mut is_settled = true;
@@ -123,17 +143,26 @@ impl Attempt<'_> {
     /// Whether the text of a loop's middle is smaller than the middle.
     fn shrinks(&self, depth: usize, kept: &KeptTurns) -> Result<bool, StrategyError> {
         let layout = kept.layout();
-        let stays = kept.middle().is_none() || self.snapshot.rollup_on(depth).is_some();
-        if stays || self.is_left_alone(depth, &layout)? {
+        let Some(middle) = kept.middle() else {
+            return Ok(true);
+        };
+        let is_left_alone = self.is_left_alone(depth, &layout)?;
+        let stays = is_left_alone && !self.snapshot.pins.any;
+        if stays || self.snapshot.rollup_on(depth).is_some() {
             return Ok(true);
         }
-        let Some((turns, summary)) = self.draft(depth, &layout)?.compacted else {
-            return Ok(true);
+        let (turns, text) = match is_left_alone {
+            // Only what is pinned of it may have changed.
+            true => (middle, self.text_tokens(depth)?),
+            false => match self.draft(depth, &layout)?.compacted {
+                Some((turns, summary)) => (turns, self.tokens_of(&summary)),
+                None => return Ok(true),
+            },
         };
         let key = self.snapshot.chain.links[depth].row.key;
         let originals = store::read(self.planner.store, |read| size_of(read, key, turns))?;
         let quotes = self.quote_tokens(key, &|pin| pin.is_hidden(key, Some(turns), false))?;
-        Ok(self.tokens_of(&summary) + quotes < originals.tokens)
+        Ok(text + quotes < originals.tokens)
     }
 
     /// Whether the active block is what the plan wants.
@@ -160,7 +189,7 @@ impl Attempt<'_> {
 
     /// Returns the sections of a loop with their texts, as the strategy makes them; a silent step says
     /// nothing of the turns between those that it keeps.
-    fn draft(&self, depth: usize, layout: &Layout) -> Result<Draft, StrategyError> {
+    pub(super) fn draft(&self, depth: usize, layout: &Layout) -> Result<Draft, StrategyError> {
         let config = &self.step.config;
         if let Some(summary) = self.step.texts.unsaid() {
             let through = self.planner.through(depth, layout)?;

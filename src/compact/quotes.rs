@@ -8,7 +8,6 @@ use crate::compaction::{Draft, Recent, StrategyError, Summary};
 use crate::model::Size;
 use crate::overlay::{BlockSpec, CompactedAs, PinnedMessage, quotes_of, rolled_up};
 use crate::store::active_blocks::{View, chain};
-use crate::store::append::size_through;
 use crate::store::{
     self, BlockCore, BlockKey, BlockKind, BlockRow, CoverageRow, Disposition, LoopKey, Section,
     StoreRead, StoreResult, quote_body,
@@ -61,34 +60,51 @@ impl Attempt<'_> {
         recent
     }
 
-    /// Writes anew, with the texts that they have, the active blocks that the plan leaves alone but that do
-    /// not keep what is pinned now.
+    /// Counts the tokens of the text of the active block on a loop, without its quotes.
+    pub(super) fn text_tokens(&self, depth: usize) -> StoreResult<u64> {
+        let Some(block) = &self.snapshot.chain.links[depth].block else {
+            return Ok(0);
+        };
+        let own = store::read(self.planner.store, |read| read.block_messages(block.key))?;
+        let text = own
+            .iter()
+            .filter(|message| message.section == Section::Compacted && message.quotes.is_none());
+        Ok(text
+            .filter_map(|message| Some(message.body.as_ref()?.tokens))
+            .sum())
+    }
+
+    /// Writes anew, with the texts that they have, the blocks that stay active in the context but do not keep
+    /// what is pinned now.
     pub(super) fn renew_quotes(&self, blocks: &mut Vec<PlacedBlock>) -> Result<(), StrategyError> {
         if !self.snapshot.pins.any {
             return Ok(());
         }
-        let is_rollup = |placed: &&PlacedBlock| placed.block.row.kind == BlockKind::Rollup;
-        let hidden = blocks.iter().filter(is_rollup).map(|placed| placed.depth);
-        let first = hidden.max().map_or(0, |anchor| anchor + 1);
-        let links = self.snapshot.chain.links.iter().enumerate();
-        for (depth, link) in links.skip(first) {
-            if blocks.iter().any(|placed| placed.depth == depth) {
-                continue;
+        // What gets shorter may bring another loop into the scope.
+        loop {
+            let after = self.chain_with(blocks)?;
+            let mut renewed = Vec::new();
+            for link in after.links.iter().skip(after.start) {
+                let mut links = self.snapshot.chain.links.iter();
+                let depth = links.position(|known| known.row.key == link.row.key);
+                let is_fresh = |depth: &usize| blocks.iter().any(|placed| placed.depth == *depth);
+                if let Some(block) = &link.block
+                    && let Some(depth) = depth.filter(|depth| !is_fresh(depth))
+                    && let Some(spec) = self.renewed(depth, block.key)?
+                {
+                    renewed.push(self.place(depth, spec)?);
+                }
             }
-            let is_here = |(key, _): &&(LoopKey, Option<BlockKey>)| *key == link.row.key;
-            let active = self.snapshot.active_blocks.iter().find(is_here);
-            if let Some(key) = active.and_then(|(_, block)| *block)
-                && let Some(spec) = self.renewed(depth, key)?
-            {
-                blocks.push(self.place(depth, spec)?);
+            if renewed.is_empty() {
+                return Ok(());
             }
+            blocks.extend(renewed);
+            blocks.sort_by_key(|placed| placed.depth);
         }
-        blocks.sort_by_key(|placed| placed.depth);
-        Ok(())
     }
 
     /// Returns a block that shows what this one does, with the quotes of now; `None` if it has those.
-    fn renewed(&self, depth: usize, key: BlockKey) -> StoreResult<Option<BlockSpec>> {
+    fn renewed(&self, depth: usize, key: BlockKey) -> Result<Option<BlockSpec>, StrategyError> {
         let (row, messages, coverage, quotes) = store::read(self.planner.store, |read| {
             let messages = read.block_messages(key)?;
             let quotes = quotes_of(read, &messages)?;
@@ -102,6 +118,7 @@ impl Attempt<'_> {
         let (own, is_rollup) = (row.loop_key, row.kind == BlockKind::Rollup);
         let pins = self.snapshot.pins.messages.iter();
         let wanted = pins.filter(|pin| pin.is_hidden(own, row.layout.compacted, is_rollup));
+        let wanted: Vec<PinnedMessage> = wanted.copied().collect();
         let is_cut = |pin: &PinnedMessage| {
             let is_here = |message: &store::BlockMessage| {
                 message.section == Section::Recent && message.replaces == Some(pin.seq)
@@ -109,8 +126,15 @@ impl Attempt<'_> {
             pin.loop_key == own && messages.iter().any(is_here)
         };
         let keeps_recent = !self.snapshot.pins.messages.iter().any(is_cut);
-        if keeps_recent && wanted.eq(quotes.iter()) {
+        if keeps_recent && wanted == quotes {
             return Ok(None);
+        }
+        let told = told_turns(own, &coverage);
+        let is_untold = |quote: &PinnedMessage| {
+            quote.loop_key == own && !told.contains(&quote.turn) && !wanted.contains(quote)
+        };
+        if !is_rollup && quotes.iter().any(is_untold) {
+            return self.made_anew(depth, &row).map(Some);
         }
         let mut draft = Draft {
             first: row.layout.first,
@@ -135,7 +159,23 @@ impl Attempt<'_> {
         draft.compacted = row.layout.compacted.map(|turns| (turns, summary));
         let recent = row.layout.recent.map(|turns| Recent { turns, replaced });
         draft.recent = recent.map(|recent| self.with_pinned(depth, recent));
-        self.renewed_spec(&row, draft, &coverage).map(Some)
+        Ok(Some(self.renewed_spec(&row, draft, &coverage)?))
+    }
+
+    /// Returns a block with the sections of this one and texts that the strategy makes anew. Coverage says of
+    /// a turn of which every message is quoted that it is kept, not whether the text holds something of it as
+    /// well: once it is no longer quoted, only the strategy can tell.
+    fn made_anew(&self, depth: usize, row: &BlockRow) -> Result<BlockSpec, StrategyError> {
+        let mut draft = self.draft(depth, &row.layout)?;
+        if let Some(recent) = draft.recent.take() {
+            let recent = self.pruned(depth, recent)?;
+            draft.recent = Some(self.with_pinned(depth, recent));
+        }
+        let kind = match row.loop_key == self.snapshot.leaf {
+            true => BlockKind::Current,
+            false => BlockKind::Earlier,
+        };
+        Ok(self.spec(kind, draft))
     }
 
     fn renewed_spec(
@@ -152,18 +192,16 @@ impl Attempt<'_> {
         let mut spec = self.spec(kind, draft);
         spec.strategy.clone_from(&row.strategy);
         spec.shaping.clone_from(&row.shaping);
-        let is_rolled_up = |one: &CoverageRow| {
-            one.loop_key == row.loop_key && one.disposition == Disposition::RolledUp
-        };
-        if coverage.iter().any(is_rolled_up) {
-            spec.compacted_as = CompactedAs::RolledUp;
-        }
         if kind == BlockKind::Rollup {
+            let told = told_turns(row.loop_key, coverage);
+            let is_compacted = |turn: &u32| row.layout.section_of(*turn) == Some(1);
+            if !told.iter().any(is_compacted) {
+                spec.compacted_as = CompactedAs::RolledUp;
+            }
             spec.extends = Some(row.key);
-            let own = store::read(self.planner.store, |read| {
-                size_through(read, row.loop_key, row.layout.end())
+            spec.tokens_before = store::read(self.planner.store, |read| {
+                store::tokens_of_others(read, row)
             })?;
-            spec.tokens_before = row.tokens_covered.saturating_sub(own.tokens);
             self.cover_anew(row.loop_key, row, &mut spec)?;
         }
         Ok(spec)
@@ -218,10 +256,18 @@ impl Attempt<'_> {
 
 /// Returns the turns of a block's own loop that its summary holds something of.
 fn summarised(own: LoopKey, coverage: &[CoverageRow]) -> BTreeSet<u32> {
-    let is_summarised =
-        |row: &&CoverageRow| row.loop_key == own && row.disposition == Disposition::Summarised;
-    let turns = coverage.iter().filter(is_summarised);
-    turns
+    turns_that_are(own, coverage, &[Disposition::Summarised])
+}
+
+/// Returns the turns of a block's own loop of which coverage says whether its summary holds something of them.
+fn told_turns(own: LoopKey, coverage: &[CoverageRow]) -> BTreeSet<u32> {
+    let told = [Disposition::Summarised, Disposition::Dropped];
+    turns_that_are(own, coverage, &told)
+}
+
+fn turns_that_are(own: LoopKey, coverage: &[CoverageRow], are: &[Disposition]) -> BTreeSet<u32> {
+    let rows = coverage.iter().filter(|row| row.loop_key == own);
+    rows.filter(|row| are.contains(&row.disposition))
         .filter_map(|row| row.turns)
         .flat_map(|(first, last)| first..=last)
         .collect()

@@ -139,12 +139,12 @@ impl Attempt<'_> {
                 Ok::<_, store::StoreError>(size_through(read, link.row.key, link.turns)?.tokens)
             };
             if let Some(before) = before {
-                spec.tokens_before = read.block_by_key(before.key)?.tokens_covered;
-                if anchor < base {
+                let before = read.block_by_key(before.key)?;
+                spec.tokens_before = match anchor < base {
                     // It takes the place of that rollup on the same loop.
-                    let own = tokens(&chain.links[anchor])?;
-                    spec.tokens_before = spec.tokens_before.saturating_sub(own);
-                }
+                    true => store::tokens_of_others(read, &before)?,
+                    false => before.tokens_covered,
+                };
             }
             for depth in base..anchor {
                 spec.tokens_before += tokens(&chain.links[depth])?;
@@ -222,9 +222,7 @@ impl Attempt<'_> {
         spec.kind = BlockKind::Rollup;
         spec.extends = Some(rollup.key);
         spec.tokens_before = store::read(self.planner.store, |read| {
-            let own = size_through(read, rollup.loop_key, rollup.layout.end())?.tokens;
-            let covered = read.block_by_key(rollup.key)?.tokens_covered;
-            Ok(covered.saturating_sub(own))
+            store::tokens_of_others(read, &read.block_by_key(rollup.key)?)
         })?;
         self.cover_anew(rollup.loop_key, rollup, &mut spec)?;
         Ok(spec)

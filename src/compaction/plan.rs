@@ -111,6 +111,8 @@ pub struct Plan<'a> {
     scope: usize,
     /// Turns that must not be parted though no call says so: a turn, and the one that it goes on from.
     joined: Vec<(ChainTurn, ChainTurn)>,
+    /// No rollup is made of the loops before the scope: they stay as they are.
+    keeps_older: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -130,7 +132,15 @@ impl<'a> Plan<'a> {
             kept,
             scope: facts.len().saturating_sub(1),
             joined: Vec::new(),
+            keeps_older: config.max_rollup_tokens == 0,
         }
+    }
+
+    /// The same plan where a rollup of the loops before the scope would not be smaller than they are.
+    #[must_use]
+    pub fn keeping_older(mut self) -> Self {
+        self.keeps_older = true;
+        self
     }
 
     /// Notes that a turn of a loop goes on from the one before it: no boundary may part them.
@@ -251,7 +261,7 @@ impl<'a> Plan<'a> {
         }
         match self.config.older_loops {
             OlderLoops::Skip => false,
-            OlderLoops::Rollup if self.config.max_rollup_tokens > 0 => false,
+            OlderLoops::Rollup if !self.keeps_older => false,
             OlderLoops::Rollup => !is_hidden(&self.facts[spot.depth], spot.turn),
         }
     }

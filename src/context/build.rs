@@ -387,6 +387,9 @@ impl Builder<'_> {
         if self.without_quotes {
             return Ok(());
         }
+        if self.check {
+            store::check_quoted(self.read, of, &stored.digest)?;
+        }
         if self.note(link, part, &stored.as_stored_ref(), place)? {
             let message = store::quote(self.read, link.row.key, of)?;
             self.context.messages.push(message);

@@ -10,8 +10,8 @@ use crate::context::{BuildOptions, Chain, Purpose, settings};
 use crate::model::{LoopId, Role};
 use crate::store::active_blocks::{ChainLink, View};
 use crate::store::{
-    BlockCore, BlockKey, CoverageRow, Disposition, LoopKey, LoopRow, RunKey, SessionKey,
-    SessionRow, StoreRead, StoreResult,
+    BlockCore, BlockKey, BlockMessage, CoverageRow, Disposition, LoopKey, LoopRow, RunKey,
+    SessionKey, SessionRow, StoreRead, StoreResult,
 };
 
 /// What became of a message in a context.
@@ -40,6 +40,8 @@ pub(super) struct Sights {
     /// By leaf.
     outlooks: HashMap<LoopKey, Outlook>,
     coverage: HashMap<BlockKey, Vec<CoverageRow>>,
+    /// The pinned messages that a rollup quotes.
+    quotes: HashMap<BlockKey, HashSet<(LoopKey, u32)>>,
     runs: HashMap<RunKey, String>,
 }
 
@@ -102,11 +104,23 @@ impl Sights {
             if spot.turn.is_some_and(|turn| turn >= *cut) {
                 return Ok(None);
             }
-            let rollup = outlook.rollup.clone();
-            let cover = |rollup| self.cover(read, &rollup, Disposition::RolledUp);
+            let Some(rollup) = outlook.rollup.clone() else {
+                return Ok(Some(Sight {
+                    hidden: true,
+                    by: None,
+                }));
+            };
+            let quotes = entry(&mut self.quotes, rollup.key, || {
+                let messages = read.block_messages(rollup.key)?;
+                Ok(messages.iter().filter_map(BlockMessage::quoted).collect())
+            })?;
+            let disposition = match quotes.contains(&(spot.loop_key, spot.seq)) {
+                true => Disposition::Kept,
+                false => Disposition::RolledUp,
+            };
             return Ok(Some(Sight {
-                hidden: true,
-                by: rollup.map(cover).transpose()?,
+                hidden: disposition != Disposition::Kept,
+                by: Some(self.cover(read, &rollup, disposition)?),
             }));
         }
         let link = outlook.links.get(&spot.loop_key);

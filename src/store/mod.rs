@@ -51,10 +51,11 @@ pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseGuard, LeaseRow};
 pub use listing::SessionFilter;
+pub(crate) use quotes::check_quoted;
 pub use quotes::{quote, quote_body, shown_message};
 pub use read::{StoreRead, Visit, VisitMessageRef, VisitRunSummary};
 pub use reading::*;
-pub(crate) use rollups::added_loops;
+pub(crate) use rollups::{added_loops, tokens_of_others, tokens_to};
 pub use rows::*;
 pub use write::StoreWrite;
 

@@ -65,18 +65,44 @@ pub fn shown_message(
     body.map(|body| super::decode(read, body)).transpose()
 }
 
-fn quoted(
+/// Compares a message that a block quotes with its digest, and with that which the block holds of it.
+///
+/// # Errors
+/// If the message is not there or not what they say, or the store fails.
+pub(crate) fn check_quoted(
     read: &(impl StoreRead + ?Sized),
-    block_loop: LoopKey,
     (loop_key, seq): (LoopKey, u32),
-) -> StoreResult<(AgentMessage, [u8; 32])> {
+    digest: &[u8; 32],
+) -> StoreResult<()> {
+    let (_, body) = original(read, (loop_key, seq))?;
+    if body.digest == *digest && codec::fits_digest(&body.as_stored_ref()) {
+        return Ok(());
+    }
+    let id = read.loop_by_key(loop_key)?.core.loop_id;
+    Err(StoreError::Damaged(format!(
+        "message {seq} of loop {id} is not what its digest says"
+    )))
+}
+
+/// Returns the turn of a message, and what is stored of it.
+fn original(
+    read: &(impl StoreRead + ?Sized),
+    (loop_key, seq): (LoopKey, u32),
+) -> StoreResult<(u32, StoredMessage)> {
     let mut found = None;
     read.messages(loop_key, seq..seq.saturating_add(1), &mut |row| {
         found = Some((row.turn.unwrap_or_default(), row.body));
         Ok(ControlFlow::Break(()))
     })?;
-    let missing = || StoreError::Damaged(format!("the pinned message {seq} is missing"));
-    let (turn, body) = found.ok_or_else(missing)?;
+    found.ok_or_else(|| StoreError::Damaged(format!("the pinned message {seq} is missing")))
+}
+
+fn quoted(
+    read: &(impl StoreRead + ?Sized),
+    block_loop: LoopKey,
+    (loop_key, seq): (LoopKey, u32),
+) -> StoreResult<(AgentMessage, [u8; 32])> {
+    let (turn, body) = original(read, (loop_key, seq))?;
     let digest = body.digest;
     let place = if loop_key == block_loop {
         format!("t{turn}")

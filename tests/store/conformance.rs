@@ -52,7 +52,10 @@ macro_rules! promises {
     };
 }
 
+mod quoted;
 mod titles;
+
+use quoted::what_a_block_quotes_is_not_told_as_hidden;
 
 promises! {
     a_read_shows_one_moment,
@@ -83,6 +86,7 @@ promises! {
     runs_come_newest_first_and_flips_in_order,
     pins_come_in_order_and_each_is_audited,
     a_quote_is_stored_with_its_place_and_its_size,
+    what_a_block_quotes_is_not_told_as_hidden,
     marks_are_those_of_the_runs,
     the_current_loop_is_found_by_the_id_of_its_session,
     blocks_come_by_run_and_by_loop,

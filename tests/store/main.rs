@@ -16,6 +16,7 @@ mod immutability;
 mod loaded;
 mod migrations;
 mod model;
+mod pins;
 mod recalling;
 mod recorder;
 mod recount;

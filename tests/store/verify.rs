@@ -10,8 +10,13 @@ use loopstore::admin::inspect::{Problem, ProblemKind as Kind, VerifyReport, veri
 use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::admin::salvage::salvage;
 use loopstore::context::AsOf;
+use loopstore::export::export;
 use loopstore::model::{AgentMessage, Content, Json};
-use loopstore::{BuildOptions, OpenError, SessionId, SqliteStore, build_context_from_session};
+use loopstore::search::{SearchQuery, search};
+use loopstore::{
+    BuildOptions, CompactRequest, CompactTrigger, OpenError, PinRef, PinRequest, SessionId,
+    SqliteStore, build_context_from_session, compact_session_loops, pin, pins, unpin,
+};
 
 #[test]
 fn random_histories_verify_clean() {
@@ -55,6 +60,7 @@ impl Stage {
         for session in ["s", "t"] {
             tell(&store, session);
         }
+        tell_pinned(&store, "p");
         let report = verify(&store).unwrap();
         assert!(report.ok, "{:#?}", report.problems);
         drop(store);
@@ -125,6 +131,37 @@ fn tell(store: &SqliteStore, session: &str) {
     build_context_from_session(store, &history.session, &recorded).unwrap();
     history.start_loop(Some(0), Some(2));
     history.append(2, vec![user(&long("a fork"), 0), answer("yes", &[], 0)]);
+}
+
+/// A session with pins, one of them taken back, a quote in a block and two in a rollup.
+fn tell_pinned(store: &SqliteStore, session: &str) {
+    let mut history = History::new(store, session);
+    for at in 0..5 {
+        if at > 0 {
+            history.start_loop(Some(at - 1), None);
+        }
+        for turn in 0..4 {
+            let name = format!("{at} {turn}");
+            let messages = vec![
+                user(&long(&name), turn),
+                answer(&long("working"), &[], turn),
+            ];
+            history.append(at, messages);
+        }
+        if [0, 1, 3].contains(&at) {
+            assert!(history.pin(at, PinRef::message(loop_id(at).as_str(), 1, 2)));
+        }
+    }
+    let of = PinRef::message(loop_id(4).as_str(), 3, 6);
+    assert!(history.pin(4, of.clone()));
+    let leaf = Some(loop_id(4));
+    unpin(store, &history.session, &PinRequest { of, leaf }).unwrap();
+    assert_eq!(history.compact(4, (0, 1), false)["outcome"], "committed");
+    let quotes = "SELECT count(*) AS n FROM block_messages WHERE quotes IS NOT NULL";
+    assert_eq!(
+        store.query_with(quotes, &[]).unwrap().records()[0].number("n"),
+        Some(3)
+    );
 }
 
 /// Runs `sql` while the triggers are away and the checks off.
@@ -256,6 +293,45 @@ const DAMAGES: &[(&str, Kind, &str)] = &[
     ("UPDATE flips SET kind = 'redo' WHERE key = 1", Kind::Digest, "session s, flip 1"),
     ("UPDATE flips SET run = 3 WHERE key = 1", Kind::Run, "session s, flip 1"),
     ("UPDATE flips SET tick = 1 WHERE key = 1", Kind::Tick, "session s, flip 1"),
+    // Session p has pins 1 to 5, the last of which takes the fourth back; quotes stand in the rollup on loop-1 and in
+    // the block on loop-3.
+    ("UPDATE pins SET seq = seq + 1 WHERE key = 1", Kind::Digest, "session p, pin 1"),
+    ("UPDATE pins SET seq = 4294967295 WHERE key = 1", Kind::Digest, "session p, pin 1"),
+    ("UPDATE pins SET kind = 'unpin' WHERE key = 1", Kind::Digest, "session p, pin 1"),
+    ("UPDATE pins SET kind = 'pin' WHERE key = 5", Kind::Digest, "session p, pin 5"),
+    ("UPDATE pins SET kind = 'odd' WHERE key = 1", Kind::Digest, "session p, pin 1"),
+    ("UPDATE pins SET at = '' WHERE key = 1", Kind::Digest, "session p, pin 1"),
+    ("UPDATE pins SET digest = randomblob(32) WHERE key = 1", Kind::Audit, "session p, pin 1"),
+    ("UPDATE pins SET digest = x'00' WHERE key = 1", Kind::Unreadable, "session p, pin 1"),
+    ("UPDATE pins SET message_loop = 1 WHERE key = 1", Kind::Run, "session p, pin 1"),
+    ("UPDATE pins SET message_loop = 99 WHERE key = 1", Kind::Unreadable, "session p, pin 1"),
+    ("UPDATE pins SET loop = 1 WHERE key = 1", Kind::Run, "session p, pin 1"),
+    ("UPDATE pins SET turns = 99 WHERE key = 1", Kind::Run, "session p, pin 1"),
+    ("UPDATE pins SET tick = 1 WHERE key = 1", Kind::Tick, "session p, pin 1"),
+    ("UPDATE pins SET session = 1 WHERE key = 1", Kind::Run, "session s, pin 1"),
+    ("UPDATE pins SET session = 99 WHERE key = 1", Kind::Sqlite, "database"),
+    ("DELETE FROM pins WHERE key = 1", Kind::Audit, "session p"),
+    ("DELETE FROM pins WHERE key = 5", Kind::Audit, "session p"),
+    ("INSERT INTO pins SELECT 9, session, kind, message_loop, seq + 2, loop, turns, tick, at, digest FROM pins WHERE key = 1", Kind::Digest, "session p, pin 9"),
+    ("INSERT INTO pins SELECT 9, session, kind, message_loop, seq, loop, turns, tick, at, digest FROM pins WHERE key = 1", Kind::Audit, "session p, pin 9"),
+    ("UPDATE block_messages SET quotes = NULL WHERE quotes = (SELECT key FROM loops WHERE session = 3 AND loop_id = 'loop-3')", Kind::Block, "session p, loop loop-3, block 1, message 4"),
+    ("UPDATE block_messages SET quotes = 1 WHERE quotes = (SELECT key FROM loops WHERE session = 3 AND loop_id = 'loop-3')", Kind::Block, "session p, loop loop-3, block 1, message 4"),
+    ("UPDATE block_messages SET quotes = 1 WHERE quotes = (SELECT key FROM loops WHERE session = 3 AND loop_id = 'loop-0')", Kind::Coverage, "session p, loop loop-1, block 1"),
+    ("UPDATE block_messages SET quotes = 99 WHERE quotes IS NOT NULL", Kind::Unreadable, "session p, loop loop-3, block 1, message 4"),
+    ("UPDATE block_messages SET replaces = replaces + 1 WHERE quotes IS NOT NULL", Kind::Block, "session p, loop loop-3, block 1, message 4"),
+    ("UPDATE block_messages SET replaces = replaces + 1 WHERE quotes IS NOT NULL", Kind::Coverage, "session p, loop loop-1, block 1"),
+    ("UPDATE block_messages SET replaces = 4294967295 WHERE quotes IS NOT NULL", Kind::Unreadable, "session p, loop loop-3, block 1, message 4"),
+    ("UPDATE block_messages SET replaces = -1 WHERE quotes IS NOT NULL", Kind::Unreadable, "session p, loop loop-3, block 1"),
+    ("UPDATE block_messages SET replaces = NULL WHERE quotes IS NOT NULL", Kind::Digest, "session p, loop loop-3, block 1"),
+    ("UPDATE block_messages SET tokens = tokens + 1 WHERE quotes IS NOT NULL", Kind::Block, "session p, loop loop-3, block 1, message 4"),
+    ("UPDATE block_messages SET digest = randomblob(32) WHERE quotes IS NOT NULL", Kind::Block, "session p, loop loop-3, block 1, message 4"),
+    ("UPDATE block_messages SET head = '{\"role\":\"user\",\"content\":\"ignore all\"}' WHERE quotes IS NOT NULL", Kind::Block, "session p, loop loop-3, block 1, message 4"),
+    ("UPDATE block_messages SET section = 2 WHERE quotes IS NOT NULL", Kind::Block, "session p, loop loop-3, block 1, message 4"),
+    ("DELETE FROM block_messages WHERE quotes IS NOT NULL", Kind::Digest, "session p, loop loop-3, block 1"),
+    ("UPDATE coverage SET disposition = 'rolled_up' WHERE disposition = 'kept' AND loop <> (SELECT loop FROM blocks WHERE key = coverage.id >> 32)", Kind::Coverage, "session p, loop loop-1, block 1"),
+    ("UPDATE coverage SET disposition = 'summarised' WHERE disposition = 'kept' AND loop = (SELECT key FROM loops WHERE session = 3 AND loop_id = 'loop-3')", Kind::Coverage, "session p, loop loop-3, block 1, message 4"),
+    ("UPDATE messages SET body = replace(body, 'sentence', 'sentance') WHERE id = ((SELECT key FROM loops WHERE session = 3 AND loop_id = 'loop-3') << 32) | 2", Kind::Digest, "session p, loop loop-3, message 2"),
+    ("DELETE FROM messages WHERE id = ((SELECT key FROM loops WHERE session = 3 AND loop_id = 'loop-3') << 32) | 2", Kind::Unreadable, "session p, loop loop-3, block 1, message 4"),
     ("UPDATE blocks SET strategy = 'other' WHERE key = 1", Kind::Digest, "session s, loop loop-0, block 1"),
     ("UPDATE blocks SET compacted_start = 2 WHERE key = 1", Kind::Block, "session s, loop loop-0, block 1"),
     ("UPDATE blocks SET recent_end = 9 WHERE key = 1", Kind::Block, "session s, loop loop-0, block 1"),
@@ -427,6 +503,82 @@ fn a_build_that_checks_refuses_a_message_that_was_changed() {
 }
 
 #[test]
+fn a_build_that_checks_refuses_a_quote_of_a_message_that_was_changed() {
+    let stage = Stage::new();
+    let loop_of =
+        |id: &str| format!("(SELECT key FROM loops WHERE session = 3 AND loop_id = '{id}')");
+    for (damage, of) in [
+        (
+            format!(
+                "UPDATE messages SET body = replace(body, 'sentence', 'sentance') WHERE id = ({} << 32) | 2",
+                loop_of("loop-0")
+            ),
+            "message 2 of loop loop-0",
+        ),
+        (
+            format!(
+                "UPDATE block_messages SET replaces = 4 WHERE quotes = {}",
+                loop_of("loop-3")
+            ),
+            "message 4 of loop loop-3",
+        ),
+    ] {
+        let copy = stage.copy("quoted.db");
+        let build = || {
+            let options = BuildOptions {
+                check: true,
+                ..BuildOptions::default()
+            };
+            let session = SessionId::new("p").unwrap();
+            build_context_from_session(&open(&copy), &session, &options)
+        };
+        build().unwrap();
+        tamper(&copy, &damage);
+        let refused = build().unwrap_err().to_string();
+        let why = format!("{of} is not what its digest says");
+        assert!(refused.contains(&why), "{damage}: {refused}");
+    }
+}
+
+/// Whatever was done to pins and quotes: an answer or an error, and no panic.
+#[test]
+fn nothing_that_reads_pins_panics_on_damage() {
+    let stage = Stage::new();
+    let is_of_pins = |sql: &&str| sql.contains("pins") || sql.contains("quotes");
+    let damages = DAMAGES.iter().map(|(sql, ..)| *sql);
+    for sql in damages.filter(is_of_pins) {
+        let copy = stage.copy("damaged.db");
+        tamper(&copy, sql);
+        let read = || {
+            let store = open(&copy);
+            let session = SessionId::new("p").unwrap();
+            for at in 0..5 {
+                let options = BuildOptions {
+                    leaf: Some(loop_id(at)),
+                    ..BuildOptions::default()
+                };
+                drop(build_context_from_session(&store, &session, &options));
+                drop(pins(&store, &session, Some(&loop_id(at))));
+            }
+            drop(search(&store, &SearchQuery::new("sentence")));
+            let of = PinRef::message("loop-2", 1, 2);
+            drop(pin(&store, &session, &PinRequest { of, leaf: None }));
+            let request = CompactRequest {
+                trigger: CompactTrigger::Force,
+                ..CompactRequest::default()
+            };
+            drop(compact_session_loops(&store, &session, &request));
+            for form in ["jsonl", "phi-core", "openai"] {
+                let form = form.parse().unwrap();
+                drop(export(&store, &session, None, form, &mut Vec::new()));
+            }
+        };
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+        assert!(read.is_ok(), "{sql}");
+    }
+}
+
+#[test]
 fn a_missing_trigger_is_a_problem() {
     let stage = Stage::new();
     let copy = stage.copy("undefended.db");
@@ -462,8 +614,9 @@ fn the_report_is_the_json_that_scripts_rely_on() {
     let report = stage.after("UPDATE messages SET salt = zeroblob(16) WHERE id = 1 << 32");
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["ok"], false);
-    assert_eq!(json["checked"]["sessions"], 2);
-    assert_eq!(json["checked"]["loops"], 6);
+    assert_eq!(json["checked"]["sessions"], 3);
+    assert_eq!(json["checked"]["loops"], 11);
+    assert_eq!(json["checked"]["pins"], 5);
     assert_eq!(json["problems"][0]["kind"], "digest");
     let place = "session s, loop loop-0, message 0";
     assert_eq!(json["problems"][0]["where"], place);

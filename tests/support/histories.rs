@@ -1,5 +1,5 @@
 //! Random histories through the public interface: appends, forks, late results, images, notes,
-//! replaced turns, compactions, undos and redos.
+//! replaced turns, pins, compactions, undos and redos.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use loopstore::extend::append::{self, NewMessage};
 use loopstore::extend::{self as store, session};
 use loopstore::model::*;
 use loopstore::{
-    CompactRequest, Durability, HeuristicTokenCounter, SessionStore, SqliteStore,
-    compact_session_loops,
+    CompactRequest, Durability, HeuristicTokenCounter, PinRef, PinRequest, SessionStore,
+    SqliteStore, compact_session_loops, pin, pins, unpin,
 };
 
 /// A small deterministic generator (xorshift), so that a seed names a history.
@@ -262,8 +262,46 @@ impl<'a> History<'a> {
         .unwrap();
     }
 
-    /// Does one random thing.
+    /// Pins a message, or what is written in its turn, as seen from a loop; returns whether that is possible.
+    pub fn pin(&self, from: usize, of: PinRef) -> bool {
+        let leaf = Some(loop_id(from));
+        pin(self.store, &self.session, &PinRequest { of, leaf }).is_ok()
+    }
+
+    /// Pins any message, or takes back any pin.
+    fn random_pin(&self, random: &mut Random, from: usize) {
+        let leaf = Some(loop_id(from));
+        if random.one_in(3) {
+            let pinned = pins(self.store, &self.session, leaf.as_ref()).unwrap().pins;
+            if let Some(some) = pinned.first() {
+                let of = PinRef::turn(some.loop_id.as_str(), some.turn);
+                unpin(self.store, &self.session, &PinRequest { of, leaf }).unwrap();
+            }
+            return;
+        }
+        let any = self.row(random.below(self.loops as u64) as usize);
+        let mut places = Vec::new();
+        store::read(self.store, |read| {
+            read.sizes(any.key, 0..any.totals.next_seq, &mut |size| {
+                places.extend(size.turn.map(|turn| (turn, size.seq)));
+                Ok(std::ops::ControlFlow::Continue(()))
+            })
+        })
+        .unwrap();
+        if !places.is_empty() {
+            let (turn, seq) = places[random.below(places.len() as u64) as usize];
+            // It may be on another branch, a note, or empty.
+            self.pin(from, PinRef::message(any.loop_id.as_str(), turn, seq));
+        }
+    }
+
+    /// Does one random thing. Pins come besides: what they draw does not change what a seed does otherwise.
     pub fn step(&mut self, random: &mut Random) {
+        let mut aside = Random::new(random.0);
+        if aside.one_in(6) {
+            let from = aside.below(self.loops as u64) as usize;
+            self.random_pin(&mut aside, from);
+        }
         let any = random.below(self.loops as u64) as usize;
         let at = if random.one_in(3) {
             any

@@ -165,7 +165,9 @@ fn check_messages(verify: &mut Verify<'_>, scope: &Scope, block: &Whole) -> Stor
         let is_fit = match (message.section, message.replaces) {
             (Section::Compacted, None) => message.body.is_some() && last.is_none(),
             (Section::Compacted, Some(_)) => message.quotes.is_some() && last.is_none(),
-            (Section::Recent, Some(seq)) => last.replace(seq).is_none_or(|last| last < seq),
+            (Section::Recent, Some(seq)) => {
+                last.replace(seq).is_none_or(|last| last < seq) && message.quotes.is_none()
+            }
             _ => false,
         };
         if !is_fit {
@@ -190,6 +192,10 @@ fn check_quote(
     };
     if message.body.as_ref() != Some(&derived) {
         let detail = "the quote is not of the message that it names";
+        verify.found.add(ProblemKind::Block, place, detail);
+    }
+    if of.0 != own && block.row.kind != BlockKind::Rollup {
+        let detail = "it quotes a message of another loop, and is no rollup";
         verify.found.add(ProblemKind::Block, place, detail);
     }
     let covers = |row: &CoverageRow| {

@@ -175,14 +175,13 @@ fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) 
             problems.push(format!("the loop with key {key} is not covered whole"));
         }
     }
-    let gaps = uncovered(verify, block, others, &above);
-    for key in verify
-        .found
-        .readable(&block.place, gaps)?
-        .into_iter()
-        .flatten()
-    {
-        problems.push(format!("the loop with key {} is not covered", key.0));
+    let covered = coverage_of(verify, block, others, &above);
+    if let Some(covered) = verify.found.readable(&block.place, covered)? {
+        let has_turns = above.iter().filter(|(_, turns)| **turns > 0);
+        for (key, _) in has_turns.filter(|(key, _)| !covered.contains_key(key)) {
+            problems.push(format!("the loop with key {} is not covered", key.0));
+        }
+        problems.extend(unkept(block, &covered));
     }
     for detail in problems {
         let kind = ProblemKind::Coverage;
@@ -229,26 +228,57 @@ fn above(verify: &Verify<'_>, block: &Whole) -> StoreResult<BTreeMap<LoopKey, u3
     Ok(above)
 }
 
-fn uncovered(
+/// Returns the coverage of each loop above: the block's own, else that of the rollup nearest before it that it
+/// goes on from.
+fn coverage_of(
     verify: &Verify<'_>,
     block: &Whole,
     others: &[CoverageRow],
     above: &BTreeMap<LoopKey, u32>,
-) -> StoreResult<Vec<LoopKey>> {
-    let turns = above.iter().filter(|(_, turns)| **turns > 0);
-    let mut missing: BTreeSet<LoopKey> = turns.map(|(key, _)| *key).collect();
-    for row in others {
-        missing.remove(&row.loop_key);
-    }
+) -> StoreResult<BTreeMap<LoopKey, Vec<CoverageRow>>> {
+    let mut covered = by_loop(others);
+    let is_missing = |covered: &BTreeMap<LoopKey, Vec<CoverageRow>>| {
+        let mut turns = above.iter().filter(|(_, turns)| **turns > 0);
+        turns.any(|(key, _)| !covered.contains_key(key))
+    };
     let mut extends = earlier(&block.row);
-    while let Some(key) = extends.filter(|_| !missing.is_empty()) {
-        for row in verify.scan.coverage(key)? {
-            missing.remove(&row.loop_key);
+    while let Some(key) = extends.filter(|_| is_missing(&covered)) {
+        for (loop_key, rows) in by_loop(&verify.scan.coverage(key)?) {
+            covered.entry(loop_key).or_insert(rows);
         }
         let (row, _) = verify.scan.block_and_digest(key)?;
         extends = earlier(&row);
     }
-    Ok(missing.into_iter().collect())
+    Ok(covered)
+}
+
+fn by_loop(rows: &[CoverageRow]) -> BTreeMap<LoopKey, Vec<CoverageRow>> {
+    let mut by_loop: BTreeMap<LoopKey, Vec<CoverageRow>> = BTreeMap::new();
+    for row in rows {
+        by_loop.entry(row.loop_key).or_default().push(*row);
+    }
+    by_loop
+}
+
+/// Returns what is wrong with the quotes of messages of the loops above: coverage must say that they are kept.
+fn unkept(block: &Whole, covered: &BTreeMap<LoopKey, Vec<CoverageRow>>) -> Vec<String> {
+    let quoted = block.messages.iter().filter_map(BlockMessage::quoted);
+    let others = quoted.filter(|(key, _)| *key != block.row.loop_key);
+    let unkept = others.filter(|(key, seq)| {
+        let holds = |row: &&CoverageRow| {
+            row.seqs
+                .is_some_and(|(first, last)| (first..=last).contains(seq))
+        };
+        let row = covered
+            .get(key)
+            .and_then(|rows| rows.iter().find(|row| holds(row)));
+        row.is_none_or(|row| row.disposition != Disposition::Kept)
+    });
+    let told = |(key, seq): (LoopKey, u32)| {
+        let key = key.0;
+        format!("message {seq} of the loop with key {key} is quoted, and coverage does not say so")
+    };
+    unkept.map(told).collect()
 }
 
 /// Returns the rollup that a block extends. Keys fall, so that the way back cannot be a circle.

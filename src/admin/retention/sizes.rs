@@ -65,7 +65,7 @@ impl Changes {
         }
         // A rollup comes after the one that it extends.
         blocks.sort_by_key(|block| block.key);
-        let mut covered = HashMap::new();
+        let mut covered: HashMap<BlockKey, Covered> = HashMap::new();
         for block in blocks {
             self.settle_block(write, counter, block, &mut covered)?;
         }
@@ -102,16 +102,23 @@ impl Changes {
         write: &mut dyn StoreRemove,
         counter: &dyn TokenCounter,
         mut block: BlockRow,
-        covered: &mut HashMap<BlockKey, i64>,
+        covered: &mut HashMap<BlockKey, Covered>,
     ) -> StoreResult<()> {
         let messages = write.block_messages(block.key)?;
-        let own = self.in_blocks.get(&block.key).copied().unwrap_or_default();
-        let (all, mut shown) = self.of_sections(write.as_read(), &block, &messages)?;
-        shown.add(own);
+        let (own, mut shown) = self.of_sections(write.as_read(), &block, &messages)?;
+        shown.add(self.in_blocks.get(&block.key).copied().unwrap_or_default());
         shown.add(self.settle_quotes(write, counter, &block, &messages)?);
         let others = self.of_others(write.as_read(), &block, covered)?;
-        let all = all.saturating_add(others);
-        covered.insert(block.key, all);
+        let all = own.saturating_add(others);
+        let loop_key = block.loop_key;
+        covered.insert(
+            block.key,
+            Covered {
+                loop_key,
+                own,
+                others,
+            },
+        );
         if all == 0 && shown == SizeChange::default() {
             return Ok(());
         }
@@ -181,13 +188,18 @@ impl Changes {
         &self,
         read: &dyn StoreRead,
         block: &BlockRow,
-        covered: &HashMap<BlockKey, i64>,
+        covered: &HashMap<BlockKey, Covered>,
     ) -> StoreResult<i64> {
         if block.kind != BlockKind::Rollup {
             return Ok(0);
         }
         let before = block.extends.and_then(|key| covered.get(&key));
-        let mut all = before.copied().unwrap_or(0);
+        let mut all = match before {
+            // Its own loop is that of this one.
+            Some(before) if before.loop_key == block.loop_key => before.others,
+            Some(before) => before.own.saturating_add(before.others),
+            None => 0,
+        };
         for (key, seq, _) in added_loops(read, block)? {
             if let Some(changes) = self.messages.get(&key) {
                 all += changes
@@ -198,6 +210,15 @@ impl Changes {
         }
         Ok(all)
     }
+}
+
+/// By how many tokens the originals that a block covers became more.
+struct Covered {
+    loop_key: LoopKey,
+    /// Of its own loop.
+    own: i64,
+    /// Of the loops before.
+    others: i64,
 }
 
 fn moved(number: u64, by: i64) -> u64 {

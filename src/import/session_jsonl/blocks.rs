@@ -1,5 +1,7 @@
 //! Blocks with their messages and coverage.
 
+use std::ops::ControlFlow;
+
 use super::form::*;
 use super::loop_rows::body_of;
 use super::restore::SessionTarget;
@@ -90,6 +92,9 @@ impl SessionTarget<'_> {
         let (body, blobs) = match (&shows.digest, quotes.zip(shows.replaces)) {
             (None, None) => (None, Vec::new()),
             (digest, Some(place)) => {
+                if !self.has_message(place)? {
+                    return Err(wrong("a quote is of a message that is not there"));
+                }
                 let body = quote_body(self.write.as_read(), self.counter, own, place)?;
                 if digest.as_ref().map(unhex).transpose()? != Some(body.digest) {
                     return Err(wrong("a quote is not of the message that it names"));
@@ -114,6 +119,16 @@ impl SessionTarget<'_> {
             body,
         };
         Ok((message, blobs))
+    }
+
+    fn has_message(&self, (loop_key, seq): (LoopKey, u32)) -> Result<bool, ImportError> {
+        let mut is_there = false;
+        let seqs = seq..seq.saturating_add(1);
+        self.write.sizes(loop_key, seqs, &mut |_| {
+            is_there = true;
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(is_there)
     }
 
     fn coverage(&self, form: &CoverageForm) -> Result<CoverageRow, ImportError> {

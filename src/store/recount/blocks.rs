@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use super::{RecountState, StoreRecount, count};
 use crate::model::Role;
 use crate::store::append::size_through;
-use crate::store::error::{StoreError, StoreResult};
+use crate::store::error::StoreResult;
 use crate::store::{
     BlockKey, BlockKind, BlockMessage, BlockRow, LoopKey, Section, Turns, added_loops, quote_body,
+    tokens_of_others, tokens_to,
 };
 use crate::tokens::TokenCounter;
 
@@ -100,8 +101,16 @@ impl<'a> CoveredOriginals<'a> {
         if self.block.kind != BlockKind::Rollup {
             return Ok(0);
         }
-        let mut tokens = match self.block.extends {
-            Some(key) => self.reader.block_by_key(key)?.tokens_covered,
+        let before = self.block.extends;
+        let before = before
+            .map(|key| self.reader.block_by_key(key))
+            .transpose()?;
+        let mut tokens = match before {
+            // Its own loop is that of this one.
+            Some(before) if before.loop_key == self.block.loop_key => {
+                tokens_of_others(self.reader, &before)?
+            }
+            Some(before) => before.tokens_covered,
             None => 0,
         };
         for (key, seq, turn) in added_loops(self.reader, self.block)? {
@@ -110,23 +119,6 @@ impl<'a> CoveredOriginals<'a> {
         }
         Ok(tokens)
     }
-}
-
-/// Returns the tokens of the first `turns` turns of a loop, as far as the sequence `end`.
-fn tokens_to(
-    reader: &dyn StoreRecount,
-    loop_key: LoopKey,
-    turns: u32,
-    end: u32,
-) -> StoreResult<u64> {
-    let Some(last) = turns.checked_sub(1) else {
-        return Ok(0);
-    };
-    let row = reader
-        .turn(loop_key, last)?
-        .ok_or_else(|| StoreError::Damaged(format!("turn {last} is missing")))?;
-    let before = size_through(reader, loop_key, last)?.tokens;
-    Ok(before + scan(reader, loop_key, row.first_seq..end)?)
 }
 
 fn scan(

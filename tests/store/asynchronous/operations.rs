@@ -60,3 +60,39 @@ fn fork_and_search() {
         assert_eq!(found, store.blocking().search(query).unwrap());
     });
 }
+
+#[test]
+fn pin_and_unpin() {
+    runtime().block_on(async {
+        let chat = chat(&filled().await);
+        let same = chat.blocking().clone();
+        let of = PinRef::turn("l", 2);
+        let report = chat.pin(of.clone()).await.unwrap();
+        assert!(report.messages.iter().all(|message| message.changed));
+        let pinned = chat.pins().await.unwrap();
+        assert_eq!(pinned, same.pins().unwrap());
+        assert_eq!(pinned.len(), report.messages.len());
+        let again = same.pin(of.clone()).unwrap();
+        assert!(again.messages.iter().all(|message| !message.changed));
+        let request = CompactRequest {
+            trigger: CompactTrigger::Force,
+            ..CompactRequest::default()
+        };
+        chat.compact(&request).await.unwrap();
+        let quotes = |context: Context| {
+            let texts = format!("{:?}", context.messages);
+            texts.matches("[Pinned, t2, ").count()
+        };
+        assert_eq!(quotes(chat.context().await.unwrap()), pinned.len());
+        let ended = chat.unpin(of.clone()).await.unwrap();
+        assert_eq!(ended.outcome, "unpinned");
+        assert_eq!(chat.pins().await.unwrap(), []);
+        for nowhere in [of, PinRef::turn("l", 900), PinRef::turn("nowhere", 0)] {
+            let found = chat.unpin(nowhere.clone()).await.unwrap_err().to_string();
+            assert_eq!(found, same.unpin(nowhere).unwrap_err().to_string());
+        }
+        let missing = PinRef::message("l", 0, 900);
+        let found = chat.pin(missing.clone()).await.unwrap_err().to_string();
+        assert_eq!(found, same.pin(missing).unwrap_err().to_string());
+    });
+}

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use loopstore::admin::inspect::{VerifyReport, verify};
 use loopstore::admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 use loopstore::extend::{self as store, ImportRow};
-use loopstore::{BuildOptions, SessionId, SqliteStore, build_context_from_session};
+use loopstore::{
+    BuildOptions, PinRef, PinRequest, SessionId, SqliteStore, build_context_from_session, unpin,
+};
 use rusqlite::Connection;
 
-use crate::support::histories::{History, answer, open, result, user};
+use crate::support::histories::{History, answer, loop_id, open, result, user};
 use crate::support::keyed;
 use loopstore::model::Content;
 
@@ -68,7 +70,8 @@ impl Stage {
     }
 }
 
-/// A session with a chain of loops, blocks of three kinds, an undo and a redo, a manifest and a note.
+/// A session with a chain of loops, pins, blocks of three kinds with quotes, an undo and a redo, a manifest
+/// and a note.
 fn fill(store: &SqliteStore, session: &str) {
     let mut history = History::new(store, session);
     for at in 0..3 {
@@ -87,7 +90,13 @@ fn fill(store: &SqliteStore, session: &str) {
                 ],
             );
         }
+        let pinned = PinRef::turn(loop_id(at).as_str(), 2);
+        assert!(history.pin(at, pinned.clone()));
         assert_eq!(history.compact(at, (1, 2), false)["outcome"], "committed");
+        if at == 1 {
+            let leaf = Some(loop_id(at));
+            unpin(store, &history.session, &PinRequest { of: pinned, leaf }).unwrap();
+        }
     }
     assert!(history.flip(2, false) && history.flip(2, true) && history.flip(2, false));
     let recorded = BuildOptions {

@@ -11,12 +11,13 @@ use crate::support::amount::amount;
 use crate::support::histories::Random;
 
 /// What the record is made of, each table with its key.
-const RECORD: [(&str, &str); 15] = [
+const RECORD: [(&str, &str); 16] = [
     ("loops", "key"),
     ("turns", "id"),
     ("messages", "id"),
     ("runs", "key"),
     ("flips", "key"),
+    ("pins", "key"),
     ("blocks", "key"),
     ("block_messages", "id"),
     ("coverage", "id"),
@@ -250,7 +251,7 @@ fn the_newest_of_each_kind_is_missed_with_all_that_belongs_to_it() {
     let chain_too = "DELETE FROM audit WHERE session = 1 AND audit_seq >= 4";
     is_found(&stage, &run);
     is_found(&stage, &format!("{run}; {chain_too}"));
-    for table in ["flips", "manifests", "imports"] {
+    for table in ["flips", "pins", "manifests", "imports"] {
         let newest = format!("DELETE FROM {table} WHERE key = (SELECT max(key) FROM {table})");
         is_found(&stage, &newest);
         let of_chain = "DELETE FROM audit WHERE session = 2
@@ -314,6 +315,10 @@ fn what_a_committed_run_holds_is_closed() {
         format!(
             "{} WHERE key = 1",
             copied("flips", &[("key", "900"), ("tick", "900")])
+        ),
+        format!(
+            "{} WHERE key = 1",
+            copied("pins", &[("key", "900"), ("seq", "seq + 3")])
         ),
         format!(
             "{} WHERE key = 1",

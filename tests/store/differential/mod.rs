@@ -9,19 +9,23 @@ use std::collections::BTreeMap;
 
 use crate::support::amount::{amount, given};
 use crate::support::histories::Random;
+use loopstore::admin::retention::set_protected;
 use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
 use loopstore::context::AsOf as StoreAsOf;
+use loopstore::extend::active_blocks::{self, View};
 use loopstore::extend::{self as store, append, session};
 use loopstore::model::*;
 use loopstore::{
-    BuildOptions, CompactRequest, SqliteStore, build_context_from_session, compact_session_loops,
+    BuildOptions, CompactRequest, PinRef, PinRequest, SqliteStore, build_context_from_session,
+    compact_session_loops,
 };
 use reference::build::build;
 use reference::checks;
-use reference::forces::{AsOf, live_runs};
+use reference::forces::{AsOf, live_runs, options};
+use reference::pins;
 use reference::run as reference_run;
-use reference::turns::groups;
+use reference::turns::{chain_places, groups};
 use reference::types::*;
 
 fn text(random: &mut Random) -> String {
@@ -68,9 +72,10 @@ impl Twin {
     }
 
     fn start_loop(&mut self, parent: Option<usize>, turn: Option<u32>) {
+        let id = Self::loop_id(self.model.loops.len());
         let at = match (parent, turn) {
-            (Some(parent), Some(turn)) => self.model.fork("loop", parent, turn),
-            _ => self.model.start_loop("loop", parent),
+            (Some(parent), Some(turn)) => self.model.fork(id.as_str(), parent, turn),
+            _ => self.model.start_loop(id.as_str(), parent),
         };
         let mut record = LoopRecord::new(Self::loop_id(at), parent.map(Self::loop_id));
         record.parent_turn = turn.map(|turn| i64::from(turn).into());
@@ -154,10 +159,12 @@ impl Twin {
                 attempt.plan.blocks
             );
             assert_eq!(report.blocks.len(), attempt.plan.blocks.len(), "{report:?}");
+            checks::what_is_pinned_stands(&self.model, at).unwrap();
         }
         if let Some(run) = report.run {
             self.runs.insert(self.model.runs.len() - 1, run);
         }
+        self.compare_coverage(at);
         Some(report.outcome)
     }
 
@@ -186,9 +193,104 @@ impl Twin {
         }
     }
 
+    /// Pins messages, or takes pins back; returns whether that changed anything.
+    fn pin(&mut self, leaf: Option<usize>, of: (usize, u32, Option<usize>), pins: bool) -> bool {
+        let (loop_ix, turn, message) = of;
+        let request = PinRequest {
+            of: PinRef {
+                loop_id: Self::loop_id(loop_ix),
+                turn,
+                seq: message.map(|message| message as u32),
+            },
+            leaf: leaf.map(Self::loop_id),
+        };
+        let (expected, found) = match pins {
+            true => (
+                pins::pin(&mut self.model, leaf, of),
+                loopstore::pin(&self.store, &self.session, &request),
+            ),
+            false => (
+                pins::unpin(&mut self.model, leaf, of),
+                loopstore::unpin(&self.store, &self.session, &request),
+            ),
+        };
+        let found: Option<Vec<(usize, bool)>> = found.ok().map(|report| {
+            let changes = report.messages.iter();
+            changes.map(|m| (m.seq as usize, m.changed)).collect()
+        });
+        assert_eq!(found, expected, "{request:?} pins {pins}");
+        expected.is_some_and(|changes| changes.iter().any(|(_, changed)| *changed))
+    }
+
+    /// Compares what coverage says of each message of a chain.
+    fn compare_coverage(&self, leaf: usize) {
+        let skips = options(&self.model, leaf).older_loops == OlderLoops::Skip;
+        let view = View {
+            without_rollups: skips,
+            ..View::default()
+        };
+        let found = store::read(&self.store, |read| {
+            let session = read.session(&self.session)?.unwrap().key;
+            let key = read.loop_by_id(session, &Self::loop_id(leaf))?.unwrap().key;
+            let rows = read.loops(session)?;
+            let ix = |key| rows.iter().position(|row| row.key == key).unwrap();
+            let links = active_blocks::chain(read, key, view)?;
+            let mut found = BTreeMap::new();
+            for block in links.iter().filter_map(|link| link.block.as_ref()) {
+                // A rollup goes on from another one, whose coverage of the loops that it does not cover itself holds.
+                let (mut next, mut seen) = (Some(block.key), Vec::new());
+                while let Some(key) = next {
+                    let rows = read.coverage(key)?;
+                    for row in rows.iter().filter(|row| !seen.contains(&row.loop_key)) {
+                        let Some((first, last)) = row.seqs else {
+                            continue;
+                        };
+                        read.sizes(row.loop_key, first..last + 1, &mut |size| {
+                            if size.role != Role::Extension {
+                                let of = (ix(row.loop_key), size.seq as usize);
+                                let before = found.insert(of, row.disposition.as_str());
+                                assert_eq!(before, None, "{of:?} is covered twice");
+                            }
+                            Ok(std::ops::ControlFlow::Continue(()))
+                        })?;
+                    }
+                    seen.extend(rows.iter().map(|row| row.loop_key));
+                    next = read.block_by_key(key)?.extends;
+                }
+            }
+            Ok(found)
+        })
+        .unwrap();
+        let name = |disposition| match disposition {
+            Disposition::Kept => "kept",
+            Disposition::Truncated => "truncated",
+            Disposition::Summarised => "summarised",
+            Disposition::Dropped => "dropped",
+            Disposition::RolledUp => "rolled_up",
+        };
+        let expected = checks::coverage_of(&self.model, leaf).into_iter();
+        let expected: BTreeMap<_, _> = expected.map(|(of, what)| (of, name(what))).collect();
+        assert_eq!(found, expected, "coverage as seen from {leaf}");
+    }
+
+    fn compare_pins(&self, leaf: usize) {
+        let id = Self::loop_id(leaf);
+        let found = loopstore::pins(&self.store, &self.session, Some(&id)).unwrap();
+        let found = found.pins.into_iter();
+        let found: Vec<_> = found
+            .map(|pin| (pin.loop_id, pin.turn, pin.seq as usize))
+            .collect();
+        let expected = pins::pinned(&self.model, leaf).into_iter();
+        let expected: Vec<_> = expected
+            .map(|p| (Self::loop_id(p.loop_ix), p.turn, p.message))
+            .collect();
+        assert_eq!(found, expected, "pins as seen from {leaf}");
+    }
+
     /// Compares every leaf's context, message by message.
     fn compare(&self) {
         for at in 0..self.model.loops.len() {
+            self.compare_pins(at);
             checks::every_turn_once(&self.model, at).unwrap();
             let expected: Vec<String> = build(&self.model, at, None)
                 .iter()
@@ -229,7 +331,7 @@ fn agent_message(message: &RefMessage) -> AgentMessage {
         RefKind::User => Message::User(UserMessage {
             content,
             timestamp: None,
-            ..UserMessage::default()
+            author: message.from_harness.then_some(Author::Harness),
         }),
         RefKind::Assistant => Message::Assistant(AssistantMessage {
             content,
@@ -349,8 +451,41 @@ fn random_turn(random: &mut Random, twin: &mut Twin, turn: Option<u32>) -> Vec<R
     messages
 }
 
-/// Plays one random history; returns how many runs were committed, and how many rollups.
-fn play(seed: u64) -> (usize, usize) {
+/// Pins a message of a chain, or what is written in one of its turns, or takes a pin back.
+fn random_pin(random: &mut Random, twin: &mut Twin, leaf: usize) -> bool {
+    let places = match random.one_in(8) {
+        // Not all of them are on the chain.
+        true => chain_places(
+            &twin.model,
+            random.below(twin.model.loops.len() as u64) as usize,
+        ),
+        false => chain_places(&twin.model, leaf),
+    };
+    let pinned = pins::pinned(&twin.model, leaf);
+    let takes_back = random.one_in(3);
+    let places = match takes_back && !pinned.is_empty() && !random.one_in(6) {
+        true => pinned,
+        false => places,
+    };
+    if places.is_empty() {
+        return false;
+    }
+    let p = places[random.below(places.len() as u64) as usize];
+    let message = (!random.one_in(3)).then_some(p.message);
+    let leaf = (!random.one_in(4)).then_some(leaf);
+    twin.pin(leaf, (p.loop_ix, p.turn, message), !takes_back)
+}
+
+/// How many runs a history committed, how many rollups, and how many quotes.
+#[derive(Default)]
+struct Played {
+    committed: usize,
+    rollups: usize,
+    quotes: usize,
+}
+
+/// Plays one random history.
+fn play(seed: u64) -> Played {
     let mut random = Random::new(seed);
     let mut twin = Twin::new();
     twin.start_loop(None, None);
@@ -363,7 +498,7 @@ fn play(seed: u64) -> (usize, usize) {
         } else {
             loops - 1
         };
-        match random.below(12) {
+        match random.below(16) {
             0..=5 => {
                 let turns = groups(&twin.model.loops[at]).len() as u32;
                 let turn = if random.one_in(8) {
@@ -398,16 +533,28 @@ fn play(seed: u64) -> (usize, usize) {
                 committed += usize::from(outcome == Some(CompactOutcome::Committed));
             }
             10 => twin.flip(at, false),
-            _ => twin.flip(at, true),
+            11 => twin.flip(at, true),
+            12..=14 => drop(random_pin(&mut random, &mut twin, at)),
+            _ => {
+                let store = &twin.store;
+                set_protected(store, &twin.session, random.one_in(2)).unwrap();
+            }
         }
         twin.compare();
     }
     as_of_is_exact(&twin, seed);
     as_of_turns_is_exact(&twin, seed);
     originals_are_untouched(&twin);
+    for leaf in 0..twin.model.loops.len() {
+        twin.compare_coverage(leaf);
+    }
     let blocks = twin.model.runs.iter().flat_map(|run| &run.blocks);
-    let rollups = blocks.filter(|block| block.kind == BlockKind::Rollup);
-    (committed, rollups.count())
+    let rollups = blocks.clone().filter(|b| b.kind == BlockKind::Rollup);
+    Played {
+        committed,
+        rollups: rollups.count(),
+        quotes: blocks.map(|block| pins::quoted(block).len()).sum(),
+    }
 }
 
 /// Whatever was compacted and undone, every message is stored as it was appended.
@@ -489,17 +636,22 @@ fn as_of_turns_is_exact(twin: &Twin, seed: u64) {
 }
 
 fn histories(seeds: std::ops::Range<u64>) {
-    let (mut committed, mut rollups) = (0, 0);
+    let mut all = Played::default();
     for seed in seeds {
         let played = std::panic::catch_unwind(|| play(seed));
-        match played {
-            Ok(made) => (committed, rollups) = (committed + made.0, rollups + made.1),
-            Err(_) => panic!("the history of seed {seed} fails"),
-        }
+        let played = played.unwrap_or_else(|_| panic!("the history of seed {seed} fails"));
+        all.committed += played.committed;
+        all.rollups += played.rollups;
+        all.quotes += played.quotes;
     }
+    let Played {
+        committed,
+        rollups,
+        quotes,
+    } = all;
     assert!(
-        committed > 0 && rollups > 0,
-        "{committed} runs, {rollups} rollups"
+        committed > 0 && rollups > 0 && quotes > 0,
+        "{committed} runs, {rollups} rollups, {quotes} quotes"
     );
 }
 

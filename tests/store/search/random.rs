@@ -111,7 +111,7 @@ fn check_block(store: &SqliteStore, hit: &loopstore::SearchHit, seed: u64) {
     let covered = if hit.loop_id == *block_loop {
         "c.loop_id = ?3 AND ?4 + 0 BETWEEN c.from_seq AND c.to_seq AND c.disposition = ?5"
     } else {
-        "?5 = 'rolled_up' AND ?3 <> '' AND ?4 <> ''"
+        "?5 IN ('rolled_up', 'kept') AND ?3 <> '' AND ?4 <> ''"
     };
     let sql = format!(
         "SELECT b.run_id, b.generation FROM v_compaction_blocks b

@@ -139,7 +139,26 @@ fn is_same(shown: &AgentMessage, original: &AgentMessage) -> bool {
     {
         return a.tool_call_id == b.tool_call_id;
     }
-    shown == original
+    shown == original || is_quote(shown, original)
+}
+
+/// Whether a block quotes a pinned message.
+fn is_quote(shown: &AgentMessage, original: &AgentMessage) -> bool {
+    let (Some(shown), Some(original)) = (shown.message(), original.message()) else {
+        return false;
+    };
+    let said: String = original.texts().map(|text| format!("\n{text}")).collect();
+    let is_it = |text: &str| {
+        let quoted = text
+            .strip_prefix("[Pinned, ")
+            .and_then(|rest| rest.split_once(']'));
+        quoted.is_some_and(|(_, quoted)| {
+            quoted
+                .strip_prefix(said.as_str())
+                .is_some_and(|calls| calls.is_empty() || calls.starts_with("\ntool {"))
+        })
+    };
+    shown.texts().any(is_it)
 }
 
 fn context(store: &dyn SessionStore, session: &SessionId, leaf: &LoopId) -> Vec<AgentMessage> {

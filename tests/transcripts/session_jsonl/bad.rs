@@ -12,16 +12,14 @@ fn text(seed: u64) -> String {
     exported(&store, &history.session)
 }
 
-/// A file with runs, blocks and flips.
+/// A file with runs, blocks, flips, pins and quotes.
 fn rich() -> String {
     let has = |text: &String| {
-        let kinds = ["run", "block", "flip", "turn", "message"];
-        kinds
-            .map(|kind| format!("{{\"record\":\"{kind}\""))
-            .iter()
-            .all(|k| text.contains(k))
+        let kinds = ["run", "block", "flip", "turn", "message", "pin"];
+        let begins = kinds.map(|kind| format!("{{\"record\":\"{kind}\""));
+        begins.iter().all(|k| text.contains(k)) && text.contains("\"quotes\":")
     };
-    (0..50).map(text).find(has).unwrap()
+    (0..200).map(text).find(has).unwrap()
 }
 
 #[test]
@@ -166,4 +164,102 @@ fn what_cannot_be_ours_is_told_plainly() {
         .lines()
         .find(|line| line.contains("\"record\":\"message\""));
     assert!(refused(&store, message.unwrap()).contains("does not belong to a session"));
+}
+
+/// What a line says of itself, with one value in the place of another.
+fn with(text: &str, record: &str, change: impl Fn(&mut Value)) -> String {
+    let begins = format!("{{\"record\":\"{record}\"");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let line = lines.iter_mut().find(|line| line.starts_with(&begins));
+    let line = line.unwrap();
+    let mut value = serde_json::from_str(line).unwrap();
+    change(&mut value);
+    *line = value.to_string();
+    lines.join("\n")
+}
+
+#[test]
+fn a_pin_that_lies_is_refused_or_pins_nothing() {
+    let text = rich();
+    let store = SqliteStore::in_memory().unwrap();
+    let empty = rows(&store);
+    for (key, value) in [
+        ("loop", json!("elsewhere")),
+        ("loop", json!("")),
+        ("loop", json!(3)),
+        ("leaf", json!("elsewhere")),
+        ("leaf", json!(null)),
+        ("seq", json!(-1)),
+        ("seq", json!(1.5)),
+        ("seq", json!("1")),
+        ("seq", json!(4_294_967_296_u64)),
+        ("turns", json!(-1)),
+        ("turns", json!([])),
+        ("turns", json!(4_294_967_295_u64)),
+        ("pinned", json!("yes")),
+        ("pinned", json!(1)),
+        ("tick", json!(0)),
+        ("tick", json!(1)),
+        ("tick", json!("7")),
+        ("at", json!(7)),
+    ] {
+        let file = with(&text, "pin", |line| line[key] = value.clone());
+        let reason = refused(&store, &file);
+        assert!(reason.starts_with("line "), "{key} {value}: {reason}");
+        assert_eq!(rows(&store), empty, "{key} {value}");
+    }
+    let pin = text
+        .lines()
+        .find(|line| line.contains("\"record\":\"pin\""));
+    let twice = text.replacen(pin.unwrap(), &[pin.unwrap(); 2].join("\n"), 1);
+    assert!(refused(&store, &twice).starts_with("line "));
+    assert_eq!(rows(&store), empty);
+    // A last turn that was replaced by a shorter one leaves pins of messages that are gone: they stay, and
+    // pin nothing.
+    let gone = with(&text, "pin", |line| line["seq"] = json!(4_294_967_295_u64));
+    imported(&store, &gone).unwrap();
+    sound(&store);
+    let id = loopstore::SessionId::new("s").unwrap();
+    for at in 0..3 {
+        let leaf = Some(crate::support::histories::loop_id(at));
+        if let Ok(list) = loopstore::pins(&store, &id, leaf.as_ref()) {
+            assert!(list.pins.iter().all(|pin| pin.seq < 100_000));
+        }
+    }
+}
+
+#[test]
+fn a_quote_that_lies_is_refused() {
+    let text = rich();
+    let store = SqliteStore::in_memory().unwrap();
+    let empty = rows(&store);
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| line.contains("\"quotes\":"));
+    let at = at.unwrap();
+    let whole: Value = serde_json::from_str(lines[at]).unwrap();
+    let shown = whole["shows"].as_array().unwrap();
+    let quote = shown
+        .iter()
+        .position(|message| message.get("quotes").is_some());
+    for (key, value) in [
+        ("quotes", json!("elsewhere")),
+        ("quotes", json!(7)),
+        ("quotes", json!(null)),
+        ("replaces", json!(4_294_967_295_u64)),
+        ("replaces", json!(-1)),
+        ("replaces", json!(null)),
+        ("digest", json!("00")),
+        ("digest", json!(null)),
+        ("digest", json!("00".repeat(32))),
+        ("recent", json!(true)),
+    ] {
+        let mut line = whole.clone();
+        line["shows"][quote.unwrap()][key] = value.clone();
+        let line = line.to_string();
+        let mut lines = lines.clone();
+        lines[at] = &line;
+        let reason = refused(&store, &lines.join("\n"));
+        assert!(reason.starts_with("line "), "{key} {value}: {reason}");
+        assert_eq!(rows(&store), empty, "{key} {value}");
+    }
 }

@@ -100,6 +100,7 @@ pub fn all_that_is_seen(store: &SqliteStore, id: &SessionId, loops: usize) -> Ve
         "v_turns ORDER BY loop_id, turn",
         "v_compaction_runs ORDER BY run_id",
         "v_compaction_blocks ORDER BY loop_id, generation",
+        "v_pins ORDER BY created_at, loop_id, seq",
         "v_coverage ORDER BY block_loop_id, generation, loop_id, from_seq",
         "v_chain ORDER BY leaf_loop_id, depth",
         "v_manifests ORDER BY manifest_id",

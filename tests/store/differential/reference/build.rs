@@ -2,6 +2,7 @@
 
 use super::forces::{AsOf, anchor, at, in_force, options, seen};
 use super::layout;
+use super::pins::quoted;
 use super::scope;
 use super::tokens::{context_tokens, message_tokens};
 use super::turns::{Place, chain, link_places, pairs};
@@ -123,6 +124,7 @@ fn original(s: &RefSession, p: Place, part: RefPart) -> RefOut {
         loop_ix: p.loop_ix,
         turn: p.turn,
         original: Some(p.message),
+        quotes: None,
         message,
         part,
         tokens,
@@ -136,13 +138,15 @@ fn replacement(block: &RefBlock, r: &RefReplacement, part: RefPart) -> RefOut {
         loop_ix: block.loop_ix,
         turn: r.turn,
         original: r.replaces,
+        quotes: r.quotes,
         message,
         part,
         tokens,
     }
 }
 
-/// Returns whether a message of the chain is read, whole or cut, if its loop is in the context.
+/// Returns whether a message of the chain is read, whole or cut, if its loop is in the context. One that
+/// is quoted is not read where it stood.
 pub fn shows(s: &RefSession, leaf: usize, loop_ix: usize, message: usize) -> bool {
     let hides = |c: &RefCoverage| {
         let gone = !matches!(c.disposition, Disposition::Kept | Disposition::Truncated);
@@ -153,7 +157,9 @@ pub fn shows(s: &RefSession, leaf: usize, loop_ix: usize, message: usize) -> boo
         return false;
     }
     let block = in_force(s, leaf, loop_ix);
-    !block.is_some_and(|(_, b)| b.coverage.iter().any(hides))
+    !block.is_some_and(|(_, b)| {
+        b.coverage.iter().any(hides) || quoted(&b).contains(&(loop_ix, message))
+    })
 }
 
 /// Returns `(loop, message)` of each result in a context whose call stands nowhere before it.

@@ -3,6 +3,7 @@
 
 use super::build::{build_with, first_in_context};
 use super::forces::{in_force, options, seen};
+use super::pins;
 use super::types::*;
 
 /// A message of a line: `(loop, index, turn)`.
@@ -78,14 +79,16 @@ pub fn shown_or_covered_once(
     let scope = loops_from(s, leaf, first);
     for &spot in &line {
         let skipped = !scope.contains(&spot.0);
+        let is_quote = |o: &&RefOut| o.quotes == Some((spot.0, spot.1));
+        let quotes = context.iter().filter(is_quote).count();
         let shown: Vec<&RefOut> = context
             .iter()
             .filter(|o| (o.loop_ix, o.original) == (spot.0, Some(spot.1)))
             .collect();
         match skipped {
-            true if shown.is_empty() => (),
+            true if shown.is_empty() && quotes <= 1 => (),
             true => return Err(format!("{spot:?} is older than the scope but shown")),
-            false => check_spot(s, spot, &shown, &fates(blocks, spot))?,
+            false => check_spot(s, spot, &shown, &fates(blocks, spot), quotes)?,
         }
     }
     in_order(&line, context)
@@ -116,17 +119,20 @@ fn check_spot(
     spot: Spot,
     shown: &[&RefOut],
     fates: &[Disposition],
+    quotes: usize,
 ) -> Result<(), String> {
     let original = &s.loops[spot.0].messages[spot.1];
     let holds = match (shown, fates) {
         ([o], [] | [Disposition::Kept]) => o.message == *original && o.turn == spot.2,
         ([o], [Disposition::Truncated]) => o.message != *original && o.turn == spot.2,
+        ([], [Disposition::Kept]) => quotes == 1,
         ([], [Disposition::Summarised | Disposition::Dropped | Disposition::RolledUp]) => true,
         _ => false,
     };
+    let holds = holds && (quotes == 0 || (shown.is_empty() && fates == [Disposition::Kept]));
     holds.then_some(()).ok_or_else(|| {
         format!(
-            "{spot:?} is shown {} times, covered as {fates:?}",
+            "{spot:?} is shown {} times, quoted {quotes} times, covered as {fates:?}",
             shown.len()
         )
     })
@@ -189,6 +195,9 @@ fn fits_section(block: &RefBlock, c: &RefCoverage) -> Result<(), String> {
     use Disposition::{Dropped, Kept, Summarised, Truncated};
     let fits = match section_of(block, c.turn) {
         Some(0) => c.disposition == Kept,
+        Some(1) if c.disposition == Kept => {
+            pins::quoted(block).contains(&(block.loop_ix, c.message))
+        }
         Some(1) => matches!(c.disposition, Summarised | Dropped),
         Some(2) => matches!(c.disposition, Kept | Truncated),
         _ => false,
@@ -266,4 +275,64 @@ pub fn context_parts_no_pair(
         }
     }
     Ok(())
+}
+
+/// Checks the context of a leaf just after a run was committed there: every pinned message stands in it word
+/// for word exactly once, where it was or quoted, and nothing else is quoted. With `Skip`, loops older than
+/// the scope are absent.
+pub fn what_is_pinned_stands(s: &RefSession, leaf: usize) -> Result<(), String> {
+    let config = options(s, leaf);
+    let s = &seen(s, &config);
+    let context = build_with(s, leaf, &config);
+    let pinned = pins::pinned(s, leaf);
+    let skipped = match config.older_loops {
+        OlderLoops::Skip => first_in_context(s, leaf, &config),
+        OlderLoops::Rollup => 0,
+    };
+    for p in pinned.iter().filter(|p| p.depth >= skipped) {
+        let original = &s.loops[p.loop_ix].messages[p.message];
+        let whole = |o: &RefOut| {
+            (o.loop_ix, o.original) == (p.loop_ix, Some(p.message)) && o.message == *original
+        };
+        let says = |o: &RefOut, text: &String| o.message.texts.iter().any(|t| t.contains(text));
+        let quotes = |o: &RefOut| {
+            o.quotes == Some((p.loop_ix, p.message)) && original.texts.iter().all(|t| says(o, t))
+        };
+        let times = context.iter().filter(|o| whole(o) || quotes(o)).count();
+        if times != 1 {
+            return Err(format!("{p:?} is pinned and stands there {times} times"));
+        }
+    }
+    let is_pinned = |of: &RefPlace| pinned.iter().any(|p| (p.loop_ix, p.message) == *of);
+    match context
+        .iter()
+        .filter_map(|o| o.quotes)
+        .find(|of| !is_pinned(of))
+    {
+        Some(of) => Err(format!("{of:?} is quoted and not pinned")),
+        None => Ok(()),
+    }
+}
+
+/// Returns what became of each message of the chain that a block in force stands for, in order.
+pub fn coverage_of(s: &RefSession, leaf: usize) -> Vec<(RefPlace, Disposition)> {
+    let config = options(s, leaf);
+    let s = &seen(s, &config);
+    let anchor = super::forces::anchor(s, leaf);
+    let rollup = anchor.and_then(|a| in_force(s, leaf, super::turns::chain(s, leaf)[a].loop_ix));
+    let quoted = rollup.map_or(Vec::new(), |(_, block)| pins::quoted(&block));
+    let mut all = Vec::new();
+    for p in super::turns::chain_places(s, leaf) {
+        let of = (p.loop_ix, p.message);
+        if anchor.is_some_and(|a| p.depth < a) {
+            all.push(match quoted.contains(&of) {
+                true => (of, Disposition::Kept),
+                false => (of, Disposition::RolledUp),
+            });
+        } else if let Some((_, block)) = in_force(s, leaf, p.loop_ix) {
+            let covered = block.coverage.iter().filter(|c| c.message == p.message);
+            all.extend(covered.map(|c| (of, c.disposition)));
+        }
+    }
+    all
 }

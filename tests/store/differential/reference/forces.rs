@@ -49,6 +49,7 @@ pub fn at_tick(s: &RefSession, tick: u64) -> RefSession {
     past.tick = tick;
     past.loops.retain(|l| l.created_tick <= tick);
     past.runs.retain(|r| r.tick <= tick);
+    past.pins.retain(|p| p.tick <= tick);
     for run in &mut past.runs {
         run.flips.retain(|f| f.tick <= tick);
     }

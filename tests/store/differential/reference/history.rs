@@ -16,6 +16,7 @@ impl RefMessage {
             thinking: Vec::new(),
             id,
             tick: 0,
+            from_harness: false,
         }
     }
 

@@ -92,6 +92,7 @@ pub fn grow_for_a_pair(
     kept: &mut [RefKept],
     scope: usize,
     base: usize,
+    keeps_older: bool,
 ) -> bool {
     pairs(s, leaf).into_iter().any(|pair| {
         let Pair { call, result } = pair;
@@ -101,8 +102,8 @@ pub fn grow_for_a_pair(
         if call.depth == result.depth {
             return call.depth >= scope && grow_within(kept, pair);
         }
-        let call_stays = stays(s, leaf, config, kept, scope, call);
-        let result_stays = stays(s, leaf, config, kept, scope, result);
+        let stays = |p| stays(s, leaf, config, kept, scope, keeps_older, p);
+        let (call_stays, result_stays) = (stays(call), stays(result));
         match (call_stays, result_stays) {
             (false, true) if result.depth >= scope => keep_from(kept, call),
             (true, false) if result.depth >= scope => keep_result(kept, result),
@@ -118,6 +119,7 @@ fn stays(
     config: &RefConfig,
     kept: &[RefKept],
     scope: usize,
+    keeps_older: bool,
     p: Place,
 ) -> bool {
     let k = &kept[p.depth];
@@ -126,7 +128,7 @@ fn stays(
     }
     match config.older_loops {
         OlderLoops::Skip => false,
-        OlderLoops::Rollup if config.max_rollup_tokens > 0 => false,
+        OlderLoops::Rollup if config.max_rollup_tokens > 0 && !keeps_older => false,
         OlderLoops::Rollup => shows(s, leaf, p.loop_ix, p.message),
     }
 }

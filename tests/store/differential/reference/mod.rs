@@ -14,6 +14,7 @@ pub mod forces;
 pub mod history;
 pub mod layout;
 pub mod original;
+pub mod pins;
 pub mod plan;
 pub mod run;
 pub mod scope;

@@ -3,6 +3,7 @@
 use super::build::loop_context;
 use super::forces::{anchor, in_force, originals, seen};
 use super::layout::{base, grow_for_a_pair, window};
+use super::pins::{pinned, quotes, with_renewed};
 use super::scope::when_compacting;
 use super::text::{cut_turns, messages_of, one_liners, rollup_of_lines};
 use super::tokens::{context_tokens, message_tokens};
@@ -12,25 +13,34 @@ use super::types::*;
 /// Returns what a compaction of a leaf would write. "`--force` plans as if nothing were in force."
 pub fn plan(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> RefPlan {
     let s = &seen(s, config);
-    let (kept, first_in_scope) = settle(s, leaf, config, force);
+    let ground = if force { originals(s) } else { s.clone() };
+    let (mut kept, mut first_in_scope) = settle(s, leaf, config, force, false);
+    let rollup = rollup(&ground, leaf, config, &kept[..first_in_scope]);
+    let older = &kept[base(&ground, leaf)..first_in_scope];
+    if rollup.is_none() && older.iter().any(|k| k.turns > 0) {
+        // The loops before the scope stay, with the calls in them.
+        (kept, first_in_scope) = settle(s, leaf, config, force, true);
+    }
     let generation =
         |k: &RefKept| in_force(s, leaf, k.loop_ix).map(|(_, b)| (k.loop_ix, b.generation));
     let in_force = kept.iter().filter_map(generation).collect();
     let layout = kept[first_in_scope..].to_vec();
-    let ground = if force { originals(s) } else { s.clone() };
-    let rollup = rollup(&ground, leaf, config, &kept[..first_in_scope]);
     let blocks = layout
         .iter()
         .filter_map(|k| block_for(s, leaf, config, force, k));
     let blocks = rollup.into_iter().chain(blocks).collect();
-    RefPlan {
+    let pins = pinned(s, leaf).into_iter();
+    let pins = pins.map(|p| (p.loop_ix, p.message));
+    let plan = RefPlan {
         config: config.clone(),
         force,
         in_force,
         first_in_scope,
         layout,
+        pins: pins.collect(),
         blocks,
-    }
+    };
+    with_renewed(s, leaf, plan)
 }
 
 /// Returns the rollup of the loops before the scope: "made from the rollup before and the blocks in
@@ -52,41 +62,46 @@ fn rollup(
     let shown: Vec<RefOut> = (base.saturating_sub(1)..=depth)
         .flat_map(|depth| loop_context(ground, leaf, depth))
         .collect();
-    let text = rollup_of_lines(&shown, config.max_rollup_tokens);
+    let is_quote = |out: &RefOut| out.quotes.is_some();
+    let said: Vec<RefOut> = shown.iter().filter(|o| !is_quote(o)).cloned().collect();
+    let text = rollup_of_lines(&said, config.max_rollup_tokens);
     let made: u64 = text.iter().map(message_tokens).sum();
-    if made >= context_tokens(&shown) || made > config.max_rollup_tokens {
+    let k = &older[depth];
+    let quotes = quotes(ground, leaf, k.loop_ix, range(0, k.turns), true);
+    if made + tokens_of(&quotes) >= context_tokens(&shown) || made > config.max_rollup_tokens {
         return None;
     }
-    let k = &older[depth];
     let replacement = |message: RefMessage| RefReplacement {
         turn: 0,
         replaces: None,
+        quotes: None,
         message,
     };
-    let rolled_up = |(turn, message)| RefCoverage {
-        turn,
-        message,
-        disposition: Disposition::RolledUp,
-    };
-    let mut block = bare(k, BlockKind::Rollup);
+    let mut block = bare(k, BlockKind::Rollup, config);
     block.keep_compacted = range(0, k.turns).map(|range| RefSection {
         range,
-        messages: text.into_iter().map(replacement).collect(),
+        messages: text.into_iter().map(replacement).chain(quotes).collect(),
     });
-    let all = messages_of(&ground.loops[k.loop_ix], 0, k.turns).into_iter();
-    block.coverage = all.map(rolled_up).collect();
+    block.coverage = coverage(&ground.loops[k.loop_ix], k, &block);
     Some(block)
 }
 
 /// Grows what the window keeps until no pair is parted and every replacement is smaller than what
 /// it replaces; returns that and the place of the first loop in scope.
-fn settle(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> (Vec<RefKept>, usize) {
+fn settle(
+    s: &RefSession,
+    leaf: usize,
+    config: &RefConfig,
+    force: bool,
+    keeps_older: bool,
+) -> (Vec<RefKept>, usize) {
     let ground = if force { originals(s) } else { s.clone() };
     let mut kept = window(&ground, leaf, config);
     loop {
         let scope = when_compacting(&ground, leaf, config, &kept);
-        let grew = grow_for_a_pair(s, leaf, config, &mut kept, scope, base(&ground, leaf));
-        if !grew && !keep_what_does_not_shrink(s, config, &mut kept[scope..]) {
+        let base = base(&ground, leaf);
+        let grew = grow_for_a_pair(s, leaf, config, &mut kept, scope, base, keeps_older);
+        if !grew && !keep_what_does_not_shrink(s, leaf, config, &mut kept[scope..]) {
             return (kept, scope);
         }
     }
@@ -94,14 +109,19 @@ fn settle(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> (Vec<
 
 /// "A middle whose replacement is not smaller stays kept"; of an earlier loop: "if the replacement
 /// would not be smaller than the originals, the loop stays raw". Returns whether there was one.
-fn keep_what_does_not_shrink(s: &RefSession, config: &RefConfig, in_scope: &mut [RefKept]) -> bool {
-    let leaf = in_scope.len() - 1;
+fn keep_what_does_not_shrink(
+    s: &RefSession,
+    leaf: usize,
+    config: &RefConfig,
+    in_scope: &mut [RefKept],
+) -> bool {
+    let last = in_scope.len() - 1;
     let mut grew = false;
     for (i, k) in in_scope.iter_mut().enumerate() {
-        if k.raw || k.first == k.recent || shrinks(s, config, k) {
+        if k.raw || k.first == k.recent || shrinks(s, leaf, config, k) {
             continue;
         }
-        if i == leaf {
+        if i == last {
             k.first = k.recent;
         } else {
             k.raw = true;
@@ -111,15 +131,32 @@ fn keep_what_does_not_shrink(s: &RefSession, config: &RefConfig, in_scope: &mut 
     grew
 }
 
-fn shrinks(s: &RefSession, config: &RefConfig, k: &RefKept) -> bool {
-    let texts = one_liners(
-        &s.loops[k.loop_ix],
-        k.first,
-        k.recent,
-        config.max_summary_tokens,
-    );
-    let tokens: u64 = texts.iter().map(|r| message_tokens(&r.message)).sum();
-    tokens < turn_tokens(s, k.loop_ix, k.first, k.recent)
+fn shrinks(s: &RefSession, leaf: usize, config: &RefConfig, k: &RefKept) -> bool {
+    tokens_of(&compacted(s, leaf, config, k)) < turn_tokens(s, k.loop_ix, k.first, k.recent)
+}
+
+/// Returns what stands in the place of the turns that are not kept: their summary, then what is pinned of
+/// them.
+fn compacted(s: &RefSession, leaf: usize, config: &RefConfig, k: &RefKept) -> Vec<RefReplacement> {
+    let Some(range) = range(k.first, k.recent) else {
+        return Vec::new();
+    };
+    let mut texts = one_lines_of(&s.loops[k.loop_ix], range, config);
+    texts.extend(quotes(s, leaf, k.loop_ix, Some(range), false));
+    texts
+}
+
+/// Returns the summary of some turns.
+pub fn one_lines_of(
+    l: &RefLoop,
+    (first, last): RefRange,
+    config: &RefConfig,
+) -> Vec<RefReplacement> {
+    one_liners(l, first, last + 1, config.max_summary_tokens)
+}
+
+fn tokens_of(messages: &[RefReplacement]) -> u64 {
+    messages.iter().map(|r| message_tokens(&r.message)).sum()
 }
 
 /// Returns the block to write on a loop in scope, if any: "A loop whose block in force has that
@@ -138,18 +175,44 @@ fn block_for(
     } else {
         BlockKind::Earlier
     };
-    let wanted = sectioned(s, config, k, kind).or_else(|| {
+    let same = |(_, b): &(usize, RefBlock), layout: &RefBlock| {
+        !force
+            && b.kind != BlockKind::Rollup
+            && same_layout(b, layout)
+            && b.shaping == layout.shaping
+    };
+    let is_same = |layout: &RefBlock| before.as_ref().is_some_and(|before| same(before, layout));
+    // What is pinned since changes the block, and not what is planned: see `with_renewed`.
+    if is_same(&laid_out(k, kind, config)) {
+        return None;
+    }
+    let wanted = sectioned(s, leaf, config, k, kind).or_else(|| {
         // "Where a loop is to be raw but a block or rollup applies to it, a block is written whose
         // `keep_first` is the whole loop."
         let depth = chain(s, leaf).iter().position(|c| c.loop_ix == k.loop_ix);
         let under_a_rollup = anchor(s, leaf).is_some_and(|a| depth.is_some_and(|d| d <= a));
-        (before.is_some() || under_a_rollup).then(|| whole(s, k, kind))
+        (before.is_some() || under_a_rollup).then(|| whole(s, config, k, kind))
     })?;
-    let same = |(run, b): (usize, RefBlock)| {
-        same_layout(&b, &wanted) && same_texts(&s.runs[run].config, config)
+    (!is_same(&wanted)).then_some(wanted)
+}
+
+/// Returns the ranges of a block with the sections kept.
+fn laid_out(k: &RefKept, kind: BlockKind, config: &RefConfig) -> RefBlock {
+    let section = |from, to| {
+        range(from, to).map(|range| RefSection {
+            range,
+            messages: Vec::new(),
+        })
     };
-    let left_alone = !force && before.is_some_and(same);
-    (!left_alone).then_some(wanted)
+    let mut block = bare(k, kind, config);
+    if k.raw {
+        block.keep_first = range(0, k.turns);
+        return block;
+    }
+    block.keep_first = range(0, k.first);
+    block.keep_compacted = section(k.first, k.recent);
+    block.keep_recent = section(k.recent, k.turns);
+    block
 }
 
 fn same_layout(a: &RefBlock, b: &RefBlock) -> bool {
@@ -165,43 +228,47 @@ fn same_layout(a: &RefBlock, b: &RefBlock) -> bool {
     ranges(a) == ranges(b)
 }
 
-fn same_texts(a: &RefConfig, b: &RefConfig) -> bool {
-    a.max_summary_tokens == b.max_summary_tokens
-        && a.tool_output_max_lines == b.tool_output_max_lines
-}
-
 /// Returns the block with the sections kept, or `None` where the loop is to be raw: "a layout
 /// without a middle is written only if a tool result was really cut".
-fn sectioned(s: &RefSession, config: &RefConfig, k: &RefKept, kind: BlockKind) -> Option<RefBlock> {
+fn sectioned(
+    s: &RefSession,
+    leaf: usize,
+    config: &RefConfig,
+    k: &RefKept,
+    kind: BlockKind,
+) -> Option<RefBlock> {
     let l = &s.loops[k.loop_ix];
-    let texts = one_liners(l, k.first, k.recent, config.max_summary_tokens);
-    let cuts = cut_turns(l, k.recent, k.turns, config.tool_output_max_lines);
+    let texts = compacted(s, leaf, config, k);
+    let pins = pinned(s, leaf);
+    let is_pinned = |i: usize| {
+        pins.iter()
+            .any(|p| (p.loop_ix, p.message) == (k.loop_ix, i))
+    };
+    let lines = config.tool_output_max_lines;
+    let cuts = cut_turns(l, k.recent, k.turns, lines, is_pinned);
     if k.raw || (k.first == k.recent && cuts.is_empty()) {
         return None;
     }
-    let mut block = bare(k, kind);
-    block.keep_first = range(0, k.first);
-    block.keep_compacted = range(k.first, k.recent).map(|range| RefSection {
-        range,
-        messages: texts,
-    });
-    block.keep_recent = range(k.recent, k.turns).map(|range| RefSection {
-        range,
-        messages: cuts,
-    });
+    let mut block = laid_out(k, kind, config);
+    if let Some(section) = &mut block.keep_compacted {
+        section.messages = texts;
+    }
+    if let Some(section) = &mut block.keep_recent {
+        section.messages = cuts;
+    }
     block.coverage = coverage(l, k, &block);
     Some(block)
 }
 
 /// Returns the block that shows a loop as it is; "no sections if it is empty".
-fn whole(s: &RefSession, k: &RefKept, kind: BlockKind) -> RefBlock {
-    let mut block = bare(k, kind);
+fn whole(s: &RefSession, config: &RefConfig, k: &RefKept, kind: BlockKind) -> RefBlock {
+    let mut block = bare(k, kind, config);
     block.keep_first = range(0, k.turns);
     block.coverage = coverage(&s.loops[k.loop_ix], k, &block);
     block
 }
 
-fn bare(k: &RefKept, kind: BlockKind) -> RefBlock {
+fn bare(k: &RefKept, kind: BlockKind, config: &RefConfig) -> RefBlock {
     RefBlock {
         loop_ix: k.loop_ix,
         generation: 0,
@@ -210,6 +277,7 @@ fn bare(k: &RefKept, kind: BlockKind) -> RefBlock {
         keep_compacted: None,
         keep_recent: None,
         through: k.through,
+        shaping: (config.max_summary_tokens, config.tool_output_max_lines),
         coverage: Vec::new(),
     }
 }
@@ -220,7 +288,8 @@ fn range(from: u32, to: u32) -> Option<RefRange> {
 }
 
 /// "`kept` or `truncated` for each message of a kept range, `summarised` or `dropped` for each
-/// turn group of a compacted one (summarised = the replacement holds something made from it)."
+/// turn group of a compacted one (summarised = the replacement holds something made from it)"; a message
+/// that is quoted is `kept`, and those of a rollup are `rolled_up` otherwise.
 fn coverage(l: &RefLoop, k: &RefKept, block: &RefBlock) -> Vec<RefCoverage> {
     let all = messages_of(l, 0, k.turns).into_iter();
     all.map(|(turn, message)| RefCoverage {
@@ -231,15 +300,18 @@ fn coverage(l: &RefLoop, k: &RefKept, block: &RefBlock) -> Vec<RefCoverage> {
     .collect()
 }
 
-fn fate(block: &RefBlock, turn: u32, message: usize) -> Disposition {
+pub fn fate(block: &RefBlock, turn: u32, message: usize) -> Disposition {
     let of = |section: &Option<RefSection>| section.clone().map_or(Vec::new(), |s| s.messages);
     let compacted = block.keep_compacted.as_ref();
     if compacted.is_some_and(|c| c.range.0 <= turn && turn <= c.range.1) {
-        let made = of(&block.keep_compacted).iter().any(|r| r.turn == turn);
-        return if made {
-            Disposition::Summarised
-        } else {
-            Disposition::Dropped
+        let is_quote = |r: &RefReplacement| r.quotes == Some((block.loop_ix, message));
+        let is_text = |r: &RefReplacement| r.quotes.is_none() && r.turn == turn;
+        let made = of(&block.keep_compacted);
+        return match () {
+            () if made.iter().any(is_quote) => Disposition::Kept,
+            () if block.kind == BlockKind::Rollup => Disposition::RolledUp,
+            () if made.iter().any(is_text) => Disposition::Summarised,
+            () => Disposition::Dropped,
         };
     }
     let cut = of(&block.keep_recent)

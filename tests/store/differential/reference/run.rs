@@ -62,7 +62,7 @@ fn tried_before(s: &RefSession, leaf: usize, plan: &RefPlan) -> bool {
 }
 
 /// Returns the session with a plan committed.
-fn with_run(s: &RefSession, leaf: usize, plan: &RefPlan) -> RefSession {
+pub fn with_run(s: &RefSession, leaf: usize, plan: &RefPlan) -> RefSession {
     let mut after = s.clone();
     let blocks = plan.blocks.iter().map(|b| numbered(s, b)).collect();
     let tick = after.next_tick();

@@ -31,14 +31,24 @@ pub fn cut_result(m: &RefMessage, max_lines: usize) -> Option<RefMessage> {
     (cut != *m).then_some(cut)
 }
 
-/// Returns the cut tool results of turns `from..to`.
-pub fn cut_turns(l: &RefLoop, from: u32, to: u32, max_lines: usize) -> Vec<RefReplacement> {
+/// Returns the cut tool results of turns `from..to`. "A pinned message is kept word for word."
+pub fn cut_turns(
+    l: &RefLoop,
+    from: u32,
+    to: u32,
+    max_lines: usize,
+    is_pinned: impl Fn(usize) -> bool,
+) -> Vec<RefReplacement> {
     let mut cuts = Vec::new();
     for (turn, i) in messages_of(l, from, to) {
+        if is_pinned(i) {
+            continue;
+        }
         if let Some(message) = cut_result(&l.messages[i], max_lines) {
             cuts.push(RefReplacement {
                 turn,
                 replaces: Some(i),
+                quotes: None,
                 message,
             });
         }
@@ -66,6 +76,7 @@ pub fn one_liners(l: &RefLoop, from: u32, to: u32, max_summary_tokens: u64) -> V
         out.push(RefReplacement {
             turn,
             replaces: None,
+            quotes: None,
             message,
         });
     }

@@ -27,6 +27,8 @@ pub struct RefMessage {
     pub id: u64,
     /// The tick of the append that brought it.
     pub tick: u64,
+    /// A harness says it, nobody else.
+    pub from_harness: bool,
 }
 
 /// One loop with everything that was ever appended to it.
@@ -46,6 +48,7 @@ pub struct RefLoop {
 pub struct RefSession {
     pub loops: Vec<RefLoop>,
     pub runs: Vec<RefRun>,
+    pub pins: Vec<RefPin>,
     /// The last tick given out.
     pub tick: u64,
 }
@@ -69,6 +72,21 @@ pub enum FlipKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefFlip {
     pub kind: FlipKind,
+    /// The leaf from which it was made.
+    pub loop_ix: usize,
+    /// The complete turns of that loop then.
+    pub point: u32,
+    pub tick: u64,
+}
+
+/// A message by its loop and its index there.
+pub type RefPlace = (usize, usize);
+
+/// One pin of a message, or its end, made at a point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefPin {
+    pub of: RefPlace,
+    pub pinned: bool,
     /// The leaf from which it was made.
     pub loop_ix: usize,
     /// The complete turns of that loop then.
@@ -131,6 +149,8 @@ pub struct RefReplacement {
     pub turn: u32,
     /// The original of which it is a cut copy.
     pub replaces: Option<usize>,
+    /// The pinned message that it quotes.
+    pub quotes: Option<RefPlace>,
     pub message: RefMessage,
 }
 
@@ -153,6 +173,8 @@ pub struct RefBlock {
     pub keep_recent: Option<RefSection>,
     /// The index of the last message covered.
     pub through: Option<usize>,
+    /// What shaped its texts: `max_summary_tokens` and `tool_output_max_lines`.
+    pub shaping: (u64, usize),
     pub coverage: Vec<RefCoverage>,
 }
 
@@ -167,6 +189,8 @@ pub struct RefPlan {
     pub first_in_scope: usize,
     /// What each loop in scope was to keep.
     pub layout: Vec<RefKept>,
+    /// What was pinned on the chain.
+    pub pins: Vec<RefPlace>,
     /// The blocks to write, root to leaf, generation 0.
     pub blocks: Vec<RefBlock>,
 }
@@ -264,6 +288,8 @@ pub struct RefOut {
     pub turn: u32,
     /// The index of the original that it is, or is cut from.
     pub original: Option<usize>,
+    /// The pinned message that it quotes.
+    pub quotes: Option<RefPlace>,
     pub message: RefMessage,
     pub part: RefPart,
     pub tokens: u64,

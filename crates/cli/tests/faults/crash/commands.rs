@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use loopstore::PinRef;
 use loopstore::admin::retention::{ArchiveRequest, archive};
 use loopstore::extend::sqlite::format_version;
 use loopstore::search::{SearchQuery, search};
@@ -71,6 +72,24 @@ fn cases() -> Vec<Case> {
         },
         Case {
             name: "compact",
+            args: |_| words("compact s --max-tokens 400 --keep-first 1 --keep-recent 1"),
+            ..Case::PLAIN
+        },
+        Case {
+            name: "pin",
+            args: |_| words("pin s loop-0:2"),
+            ..Case::PLAIN
+        },
+        Case {
+            name: "unpin",
+            before: Some(pinned),
+            args: |_| words("unpin s loop-0:2:8"),
+            is_once: true,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "compact with pins",
+            before: Some(pinned),
             args: |_| words("compact s --max-tokens 400 --keep-first 1 --keep-recent 1"),
             ..Case::PLAIN
         },
@@ -172,6 +191,14 @@ pub fn two_sessions() -> Vec<u8> {
         secret.append(1, vec![crate::support::histories::user(SECRET, 1)]);
         secret.end_loop(1);
         tell(store, "s");
+    })
+}
+
+fn pinned() -> Vec<u8> {
+    bytes_of(|store| {
+        let history = tell(store, "s");
+        assert!(history.pin(1, PinRef::message("loop-0", 2, 8)));
+        assert!(history.pin(1, PinRef::message("loop-0", 3, 12)));
     })
 }
 

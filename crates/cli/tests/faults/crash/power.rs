@@ -25,6 +25,9 @@ enum Step {
     Create,
     Begin,
     Append(u32),
+    /// Pins the prompt of a turn.
+    Pin(u32),
+    Unpin(u32),
     Compact,
     Undo,
     Redo,
@@ -39,12 +42,13 @@ enum Step {
 
 use Step::*;
 
-const SCRIPT: [Step; 26] = [
+const SCRIPT: [Step; 30] = [
     Create,
     Begin,
     Append(0),
     Append(1),
     Append(2),
+    Pin(1),
     Compact,
     Append(3),
     Checkpoint("PASSIVE"),
@@ -53,6 +57,8 @@ const SCRIPT: [Step; 26] = [
     Append(5),
     Checkpoint("RESTART"),
     Append(6),
+    Unpin(1),
+    Pin(2),
     Redo,
     Close,
     Append(7),
@@ -65,6 +71,7 @@ const SCRIPT: [Step; 26] = [
     Append(10),
     Close,
     Append(11),
+    Unpin(2),
     Close,
 ];
 
@@ -126,6 +133,8 @@ fn change(store: &SqliteStore, step: Step) {
         })
         .unwrap(),
         Append(number) => append(store, number).unwrap(),
+        Pin(turn) => drop(pin(store, &session("s"), &prompt_of(turn)).unwrap()),
+        Unpin(turn) => drop(unpin(store, &session("s"), &prompt_of(turn)).unwrap()),
         Compact => assert_eq!(compact(store).unwrap(), "committed"),
         Undo => drop(undo(store, &session("s"), &flip).unwrap()),
         Redo => drop(redo(store, &session("s"), &flip).unwrap()),
@@ -140,6 +149,12 @@ fn change(store: &SqliteStore, step: Step) {
         }
         _ => {}
     }
+}
+
+/// Turns have four messages each.
+fn prompt_of(turn: u32) -> PinRequest {
+    let of = PinRef::message(loop_id(1).as_str(), turn, 4 * turn);
+    PinRequest { of, leaf: None }
 }
 
 fn name_of(durability: Durability) -> &'static str {

@@ -72,7 +72,7 @@ pub fn bytes_of(make: impl FnOnce(&SqliteStore)) -> Vec<u8> {
 /// when they were made.
 pub type State = BTreeMap<String, String>;
 
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "SELECT title, agent_id, current_loop_id, loops, turns, messages, tokens, source FROM v_sessions",
     "SELECT loop_id, parent_loop_id, parent_turn, continuation_kind, status, turns, messages, tokens
        FROM v_loops",
@@ -86,6 +86,7 @@ const PARTS: [&str; 8] = [
     "SELECT leaf_loop_id, ordinal, loop_id, section, from_turn, to_turn, messages, tokens
        FROM v_context",
     "SELECT loop_id, model, total FROM v_usage",
+    "SELECT loop_id, turn, seq, pinned, is_last, from_loop_id, from_turns FROM v_pins",
 ];
 
 pub fn state(store: &SqliteStore) -> State {
