@@ -14,7 +14,9 @@ use loopstore::extend::Database;
 use loopstore::*;
 
 use crate::support::histories::{History, answer, loop_id, open, user};
-use crate::support::{keyed, server};
+use crate::support::keyed;
+#[cfg(feature = "postgres")]
+use crate::support::server;
 
 const SECRET: &str = "hunter2hunter2";
 
@@ -109,6 +111,7 @@ fn a_backup_a_copy_and_a_salvage_keep_pins_and_quotes() {
     }
 }
 
+#[cfg(feature = "postgres")]
 #[test]
 fn a_copy_on_a_server_and_back_keeps_pins_and_quotes() {
     let Some(server) = server::store() else {
@@ -159,6 +162,7 @@ fn an_archived_session_shows_its_quotes() {
     archived_sessions_show_their_quotes(&SqliteStore::in_memory().unwrap());
 }
 
+#[cfg(feature = "postgres")]
 #[test]
 fn an_archived_session_on_a_server_shows_its_quotes() {
     if let Some(server) = server::store() {
@@ -201,6 +205,7 @@ fn a_redaction_reaches_quotes_and_what_blocks_cover() {
     redaction_reaches_quotes(&SqliteStore::in_memory().unwrap());
 }
 
+#[cfg(feature = "postgres")]
 #[test]
 fn a_redaction_on_a_server_reaches_quotes_and_what_blocks_cover() {
     if let Some(server) = server::store() {
@@ -254,6 +259,7 @@ fn what_is_erased_or_pruned_leaves_no_pin_behind() {
     what_is_erased_or_pruned_leaves_no_pin(&SqliteStore::in_memory().unwrap());
 }
 
+#[cfg(feature = "postgres")]
 #[test]
 fn what_is_erased_or_pruned_on_a_server_leaves_no_pin_behind() {
     if let Some(server) = server::store() {
