@@ -120,6 +120,11 @@ impl MessageText {
                 self.tools.push(call.name);
             }
             Content::Image(_) => {}
+            Content::Sealed(sealed) => {
+                if let Some(text) = sealed.readable() {
+                    self.push(Field::Thinking, text);
+                }
+            }
             Content::Other(block) => self.push(Field::Note, plain(&block)),
         }
     }

@@ -138,7 +138,7 @@ fn blocks(content: &[Content]) -> String {
     texts.join("\n")
 }
 
-/// Returns what is said of a block; thinking is not said.
+/// Returns what is said of a block; thinking and what only a provider can read are not said.
 fn block(block: &Content) -> Option<String> {
     match block {
         Content::Text(text) => Some(text.text.clone()),
@@ -148,7 +148,7 @@ fn block(block: &Content) -> Option<String> {
             call.arguments.as_str()
         )),
         Content::Image(image) => Some(image_reference(image)),
-        Content::Thinking(_) => None,
+        Content::Thinking(_) | Content::Sealed(_) => None,
         Content::Other(json) => Some(json.as_str().to_owned()),
     }
 }

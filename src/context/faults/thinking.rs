@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::{ContextFault, FaultKind, goes_on};
-use crate::model::{AgentMessage, Content, Json, Message, Role};
+use crate::model::{AgentMessage, Content, Message, Role};
 
 /// An answer of the model.
 struct ThinkingAnswer<'a> {
@@ -60,8 +60,8 @@ fn mark(block: &Content) -> Option<ThinkingMark<'_>> {
             let signature = thinking.signature.as_deref().filter(|s| !s.is_empty())?;
             Some(ThinkingMark::Signed(&thinking.thinking, signature))
         }
-        Content::Other(json) if block.is_signed_thinking() => {
-            Some(ThinkingMark::Sealed(Json::as_str(json)))
+        Content::Sealed(sealed) if block.is_signed_thinking() => {
+            Some(ThinkingMark::Sealed(sealed.item.as_str()))
         }
         _ => None,
     }
@@ -180,6 +180,7 @@ pub(super) fn parted_from(originals: &[AgentMessage], shown: &[AgentMessage]) ->
 mod tests {
     use super::super::{introduced, tests::*};
     use super::*;
+    use crate::model::Json;
 
     fn thought(text: &str) -> Content {
         Content::thinking(text, Some("c2ln".into()))

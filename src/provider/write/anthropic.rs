@@ -321,8 +321,8 @@ fn block_of(block: &Content, is_answer: bool) -> Result<AnthropicBlock, MendingK
             name: call.name.clone(),
             input: arguments_object(call),
         }),
-        Content::Other(json) if is_answer && block.is_signed_thinking() => {
-            Ok(AnthropicBlock::Sealed(json.clone()))
+        Content::Sealed(sealed) if is_answer && sealed.provider == "anthropic" => {
+            Ok(AnthropicBlock::Sealed(sealed.item.clone()))
         }
         _ => Err(MendingKind::BlockDropped),
     }

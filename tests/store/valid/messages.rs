@@ -99,7 +99,7 @@ impl Maker {
             1 => Content::thinking(text, Some(String::new())),
             2 => {
                 let sealed = format!("{{\"type\":\"redacted_thinking\",\"data\":\"{text}\"}}");
-                Content::Other(Json::parse(&sealed).unwrap())
+                Content::sealed("anthropic", Json::parse(&sealed).unwrap())
             }
             3 => Content::Other(Json::parse("{\"type\":\"redacted_thinking\"}").unwrap()),
             _ => Content::thinking(text, Some("c2ln".into())),
