@@ -82,7 +82,7 @@ impl Sealed {
 
     /// Returns what it is, by the item's own `type`: `reasoning`, `compaction`, `redacted_thinking`.
     pub fn kind(&self) -> Option<String> {
-        type_of(&self.item)
+        self.item.type_name()
     }
 
     /// Returns what the provider lets be read of reasoning: its summary and content.
@@ -138,15 +138,6 @@ fn write_word(f: &mut fmt::Formatter<'_>, word: &str) -> fmt::Result {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     let mut shown = word.chars().take(40);
     shown.try_for_each(|c| write!(f, "{}", if is_plain(c) { c } else { '\u{fffd}' }))
-}
-
-/// Returns the `type` of an object.
-fn type_of(json: &Json) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Tag {
-        r#type: Option<String>,
-    }
-    json.read::<Tag>().ok()?.r#type
 }
 
 /// One block of a message. A block of a type unknown to this version is kept as it is.
@@ -278,7 +269,7 @@ impl Content {
         if let Some(content) = fast_parse::block(raw.as_str()) {
             return content;
         }
-        let content = match type_of(&raw).as_deref() {
+        let content = match raw.type_name().as_deref() {
             Some("text") => raw.read().map(Self::Text),
             Some("image") => raw.read().map(Self::Image),
             Some("thinking") => raw.read().map(Self::Thinking),
@@ -348,7 +339,7 @@ mod tests {
             r#"{{"type":"a*b\n","data":"{}"}}"#,
             "x".repeat(1_000)
         ));
-        let label = "sealed a\u{fffd}b\u{fffd} of anthropic, 1,027 bytes";
+        let label = "sealed a\u{fffd}b\u{fffd} of anthropic, 1,026 bytes";
         assert_eq!(long.to_string(), label);
         let state = "sealed state of anthropic, 2 bytes";
         assert_eq!(of("[]").to_string(), state);
