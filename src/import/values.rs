@@ -28,6 +28,12 @@ pub(super) fn redacted_thinking_of(data: &str) -> Option<Content> {
     redacted_thinking(&Json::parse(&block).ok()?)
 }
 
+/// Whether an item of Responses holds what only OpenAI can read.
+pub(super) fn is_encrypted(item: &Fields<'_>) -> bool {
+    let text = item.text("encrypted_content");
+    text.is_some_and(|text| !text.is_empty())
+}
+
 /// Reads a whole value.
 pub(super) fn json(raw: &RawValue) -> Result<Json, String> {
     Json::parse(raw.get()).map_err(reason)

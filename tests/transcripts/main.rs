@@ -7,6 +7,7 @@ mod compaction_events;
 mod many;
 mod openai_chat;
 mod phi_core;
+mod provider_form;
 mod session_jsonl;
 #[path = "../support/mod.rs"]
 mod support;

@@ -83,3 +83,91 @@ fn json_gives_sealed_state_as_it_came_and_a_copy_is_the_same() {
     let copy = stage.json("context s --db copy.db");
     assert_eq!(copy["messages"], context["messages"]);
 }
+
+/// A conversation in the form, and the field of a request that holds it.
+fn conversations() -> [(&'static str, &'static str, Value); 3] {
+    let anthropic = json!([
+        {"role": "user", "content": [{"type": "text", "text": "Will it rain?"}]},
+        {"role": "assistant", "content": [
+            {"type": "redacted_thinking", "data": CIPHER},
+            {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "rain"}},
+            {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
+            {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": 1}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "rain"}]},
+            {"type": "document", "source": {"type": "file", "file_id": "f1"}}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Yes."}]},
+    ]);
+    let responses = json!([
+        {"role": "user", "content": "Will it rain?"},
+        reasoning(),
+        {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "+ umbrella"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        compaction(),
+        {"role": "assistant", "content": "Yes."},
+    ]);
+    let chat = json!([
+        {"role": "user", "content": "Will it rain?"},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+        {"role": "assistant", "content": "Yes."},
+    ]);
+    [
+        ("anthropic", "messages", anthropic),
+        ("responses", "input", responses),
+        ("openai", "messages", chat),
+    ]
+}
+
+#[test]
+fn each_form_goes_in_and_comes_out_as_it_was() {
+    for (form, key, conversation) in conversations() {
+        let stage = Stage::empty();
+        let line = format!("{conversation}\n");
+        let output = append(&stage, &["s", "--format", form], line.as_bytes());
+        assert!(output.status.success(), "{form}: {output:?}");
+        let request = stage.json(&format!("context s --format {form}"));
+        assert_eq!(request[key], conversation, "{form}");
+        assert_eq!(request["mended"], json!([]), "{form}");
+        let other = if form == "anthropic" {
+            "responses"
+        } else {
+            "anthropic"
+        };
+        let said = stage
+            .say(&format!("context s --format {other}"))
+            .to_string();
+        assert!(!said.contains(CIPHER), "{form}: {said}");
+        let note = "state or an item of another provider was left out";
+        assert_eq!(said.contains(note), form != "openai", "{form}: {said}");
+    }
+}
+
+#[test]
+fn what_is_exported_in_a_form_is_imported_as_the_same_conversation() {
+    for (form, key, conversation) in conversations() {
+        let stage = Stage::empty();
+        let line = format!("{conversation}\n");
+        append(&stage, &["s", "--format", form], line.as_bytes());
+        stage.say(&format!("export s --format {form} -o exported.json"));
+        let report = stage.json("import exported.json --db copy.db");
+        assert_eq!(report["skipped"], json!([]), "{form}");
+        let sessions = stage.json("sessions --db copy.db");
+        let id = sessions["sessions"][0]["session_id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let copy = stage.json(&format!("context {id} --format {form} --db copy.db"));
+        assert_eq!(copy[key], conversation, "{form}");
+        let format = format!("import exported.json --db forced.db --format {form}");
+        if form != "openai" {
+            assert_eq!(
+                stage.json(&format)["messages"],
+                report["messages"],
+                "{form}"
+            );
+        }
+    }
+}
