@@ -204,7 +204,10 @@ mod tests {
         let other = Content::Other(Json::parse(r#"{"type":"audio"}"#).unwrap());
         let image = Content::image("AAAA", "image/png");
         let thinking = Content::thinking("secret", None);
-        message.content_mut().extend([call, image, thinking, other]);
+        let item = r#"{"type":"reasoning","encrypted_content":"secret"}"#;
+        let sealed = Content::sealed("openai", Json::parse(item).unwrap());
+        let blocks = [call, image, thinking, sealed, other];
+        message.content_mut().extend(blocks);
         assert_eq!(
             format_message(3, &placed(0, message), 2_000, 500),
             "[3] USER (a person):\nlook\n[Tool: ls({\"path\":\"/x\"})]\n[image: image/png, 3 bytes, blob \

@@ -155,10 +155,7 @@ fn what_is_exported_in_a_form_is_imported_as_the_same_conversation() {
         let report = stage.json("import exported.json --db copy.db");
         assert_eq!(report["skipped"], json!([]), "{form}");
         let sessions = stage.json("sessions --db copy.db");
-        let id = sessions["sessions"][0]["session_id"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let id = sessions[0]["session_id"].as_str().unwrap().to_owned();
         let copy = stage.json(&format!("context {id} --format {form} --db copy.db"));
         assert_eq!(copy[key], conversation, "{form}");
         let format = format!("import exported.json --db forced.db --format {form}");
