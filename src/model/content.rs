@@ -59,7 +59,7 @@ json_object! {
     /// let item = r#"{"type":"reasoning","summary":[],"encrypted_content":"gAAAAA"}"#;
     /// let block = Sealed::new("openai", Json::parse(item)?);
     /// assert_eq!(block.kind().as_deref(), Some("reasoning"));
-    /// assert_eq!(block.to_string(), "sealed reasoning of openai, 65 bytes");
+    /// assert_eq!(block.to_string(), "sealed reasoning of openai, 62 bytes");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub struct Sealed {
