@@ -51,6 +51,7 @@ pub mod import {
     pub use crate::import::openhands::OpenHands;
     pub use crate::import::phi_core::PhiCore;
     pub use crate::import::pi::Pi;
+    pub use crate::import::provider_form::ProviderForm;
     pub use crate::import::session_jsonl::{Restore, StoredLines};
     pub use crate::import::swe_agent::SweAgent;
     pub use crate::import::writer::{Origin, StoreSink};

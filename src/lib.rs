@@ -91,7 +91,7 @@ pub use store::{Key, KeyError, OpenError, StoreError};
 pub use model::{
     AgentMessage, AssistantMessage, Author, ChildLoopRef, CompactedSection, CompactionBlock,
     Content, ContinuationKind, ExtensionMessage, Extra, Image, Int, InvalidId, Json, LlmMessage,
-    LoopId, LoopRecord, LoopStatus, MAX_JSON_DEPTH, Message, ParentSpawnRef, Role, Session,
+    LoopId, LoopRecord, LoopStatus, MAX_JSON_DEPTH, Message, ParentSpawnRef, Role, Sealed, Session,
     SessionId, Text, Thinking, Time, ToolCall, ToolResultMessage, Turn, TurnId, TurnMap, TurnRange,
     Turns, Usage, UserMessage,
 };

@@ -64,6 +64,7 @@ pub trait TokenCounter: Send + Sync {
             Content::ToolCall(call) => {
                 self.text_tokens(&call.name) + self.text_tokens(call.arguments.as_str()) + 8
             }
+            Content::Sealed(sealed) => self.text_tokens(sealed.item.as_str()),
             Content::Other(json) => self.text_tokens(json.as_str()),
         }
     }

@@ -347,7 +347,8 @@ fn to_pin(read: &dyn StoreRead, of: &LoopRow, asked: &PinRef) -> StoreResult<Vec
 fn is_shown(message: &AgentMessage) -> bool {
     let says = |content: &Content| match content {
         Content::Text(text) => !text.text.trim().is_empty(),
-        content => !content.is_thinking(),
+        Content::Thinking(_) | Content::Sealed(_) => false,
+        _ => true,
     };
     let inner = message.message();
     inner.is_some_and(|inner| inner.content().iter().any(says))

@@ -167,7 +167,7 @@ fn is_empty(block: &Content) -> bool {
         Content::Thinking(thinking) => {
             thinking.thinking.trim().is_empty() && thinking.signature.is_none()
         }
-        Content::Image(_) | Content::ToolCall(_) | Content::Other(_) => false,
+        Content::Image(_) | Content::ToolCall(_) | Content::Sealed(_) | Content::Other(_) => false,
     }
 }
 

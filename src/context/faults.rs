@@ -171,7 +171,8 @@ fn says(block: &Content, is_user: bool) -> bool {
         Content::Image(image) => is_user && !image.data.is_empty(),
         Content::ToolCall(_) => !is_user,
         Content::Thinking(_) => false,
-        Content::Other(_) => !block.is_signed_thinking(),
+        Content::Sealed(_) => !block.is_signed_thinking(),
+        Content::Other(_) => true,
     }
 }
 

@@ -125,6 +125,13 @@ fn block_text(block: &Content) -> String {
             span(&call.name),
             fenced("json", call.arguments.as_str())
         ),
+        Content::Sealed(sealed) => {
+            let label = format!("({sealed})\n");
+            match sealed.readable() {
+                Some(text) => format!("{label}\n{}", fenced("text", &text)),
+                None => label,
+            }
+        }
         Content::Other(json) => fenced("json", json.as_str()),
     }
 }

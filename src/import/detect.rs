@@ -2,7 +2,7 @@
 
 use super::{
     Adk, ClaudeCode, Codex, CopilotCli, GeminiCli, Importer, MiniSweAgent, OpenAiAgents,
-    OpenAiChat, OpenCode, OpenHands, PhiCore, Pi, StoredLines, SweAgent,
+    OpenAiChat, OpenCode, OpenHands, PhiCore, Pi, ProviderForm, StoredLines, SweAgent,
 };
 
 /// Returns the importers in the order in which they are asked; the first that knows a file reads
@@ -29,6 +29,8 @@ pub fn importers() -> &'static [&'static dyn Importer] {
         &GeminiCli,
         &Pi,
         &Adk,
+        &ProviderForm::ANTHROPIC,
+        &ProviderForm::RESPONSES,
         &OpenAiChat,
     ]
 }

@@ -60,6 +60,14 @@ impl Importer for OpenAiChat {
 
 /// Whether the object at `at` is a run, or a chat that no other format claims.
 fn is_chat(outline: &KeyOutline, at: &str) -> bool {
+    let has = |key: &str| outline.has(&format!("{at}{key}"));
+    let run = has("traj") || has("task_id") && (has("trial") || has("reward"));
+    let chat = has("messages[].role") || has("role") && has("content");
+    run || chat && !is_others(outline, at)
+}
+
+/// Whether the object at `at` has a field by which other formats are known.
+pub(super) fn is_others(outline: &KeyOutline, at: &str) -> bool {
     const OTHERS: [&str; 11] = [
         "agent",
         "history",
@@ -73,10 +81,7 @@ fn is_chat(outline: &KeyOutline, at: &str) -> bool {
         "trajectory",
         "trajectory_format",
     ];
-    let has = |key: &str| outline.has(&format!("{at}{key}"));
-    let run = has("traj") || has("task_id") && (has("trial") || has("reward"));
-    let chat = has("messages[].role") || has("role") && has("content");
-    run || chat && !OTHERS.iter().any(|key| has(key))
+    OTHERS.iter().any(|key| outline.has(&format!("{at}{key}")))
 }
 
 /// A message as it stands in the file, with its line.

@@ -15,11 +15,12 @@ use serde_json::value::RawValue;
 use super::fields::{Fields, list, reason, shown, some};
 use super::json_stream::{JsonStream, LineCounter, StreamItem};
 use super::key_outline::KeyOutline;
+use super::values::redacted_thinking;
 use super::{
     FoundCompaction, FoundEffect, Identity, ImportError, Importer, MAX_RECORD_BYTES, SessionHead,
     Sink, Source,
 };
-use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session};
+use crate::model::{AgentMessage, Content, Json, LoopId, LoopRecord, Message, Session};
 
 /// Reads phi-core's session documents.
 #[derive(Clone, Copy, Debug, Default)]
@@ -280,7 +281,15 @@ fn read_message(text: &str) -> Result<(AgentMessage, Json), String> {
         return Err("longer than 64 MiB".into());
     }
     let json = Json::parse(text).map_err(reason)?;
-    let message = json.read().map_err(reason)?;
+    let mut message: AgentMessage = json.read().map_err(reason)?;
+    let content = message.message_mut().map(Message::content_mut);
+    for block in content.into_iter().flatten() {
+        if let Content::Other(other) = block
+            && let Some(sealed) = redacted_thinking(other)
+        {
+            *block = sealed;
+        }
+    }
     Ok((message, json))
 }
 

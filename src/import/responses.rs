@@ -8,7 +8,9 @@ use serde_json::value::RawValue;
 
 use super::extension::{extension, system_prompt};
 use super::fields::{Fields, list, some};
-use super::values::{arguments, as_it_is, data_image, json, object_of, rest, with_extra_source};
+use super::values::{
+    arguments, as_it_is, data_image, is_encrypted, json, object_of, rest, with_extra_source,
+};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, Text, Thinking, ToolCall,
     ToolResultMessage, UserMessage,
@@ -37,6 +39,10 @@ pub(super) fn item(raw: &RawValue) -> Result<ResponseItem, String> {
     let has_call = fields.text("call_id").is_some();
     match kind.as_str() {
         "" | "message" => message(fields, record),
+        "reasoning" | "compaction" if is_encrypted(&fields) => Ok(ResponseItem::Output(
+            vec![Content::sealed("openai", record)],
+            Extra::default(),
+        )),
         "reasoning" => Ok(ResponseItem::Output(
             vec![reasoning(fields)],
             Extra::default(),
@@ -192,6 +198,9 @@ fn call(kind: &str, mut fields: Fields<'_>) -> Content {
     if let Some(value) = key.and_then(|key| fields.take(key)) {
         // What nests too deeply is left out.
         let _ = arguments(&mut call, Some(value));
+    }
+    if kind == "custom_tool_call" {
+        call.extra.insert("form", Json::string("custom"));
     }
     fields.retain(|name| {
         name != "call_id" && name != "name" && !(name == "type" && kind == "function_call")

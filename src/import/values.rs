@@ -9,6 +9,31 @@ use crate::model::{
     UserMessage,
 };
 
+/// Returns a block of Anthropic's, if it is thinking that only they can read.
+pub(super) fn redacted_thinking(block: &Json) -> Option<Content> {
+    #[derive(serde::Deserialize)]
+    struct Block {
+        r#type: String,
+        data: String,
+    }
+    let read: Block = block.read().ok()?;
+    let is_sealed = read.r#type == "redacted_thinking" && !read.data.is_empty();
+    is_sealed.then(|| Content::sealed("anthropic", block.clone()))
+}
+
+/// Returns such a block from its data alone, as those keep it who have a form of their own.
+pub(super) fn redacted_thinking_of(data: &str) -> Option<Content> {
+    let data = Json::string(data);
+    let block = format!(r#"{{"type":"redacted_thinking","data":{}}}"#, data.as_str());
+    redacted_thinking(&Json::parse(&block).ok()?)
+}
+
+/// Whether an item of Responses holds what only OpenAI can read.
+pub(super) fn is_encrypted(item: &Fields<'_>) -> bool {
+    let text = item.text("encrypted_content");
+    text.is_some_and(|text| !text.is_empty())
+}
+
 /// Reads a whole value.
 pub(super) fn json(raw: &RawValue) -> Result<Json, String> {
     Json::parse(raw.get()).map_err(reason)

@@ -70,6 +70,15 @@ impl Json {
         serde_json::from_str(self.as_str())
     }
 
+    /// Returns the field `type` of an object, if it is a text.
+    pub(crate) fn type_name(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Tag {
+            r#type: Option<String>,
+        }
+        self.read::<Tag>().ok()?.r#type
+    }
+
     /// Whether this is `null`.
     pub fn is_null(&self) -> bool {
         self.as_str() == "null"

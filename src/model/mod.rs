@@ -20,7 +20,7 @@ mod wire;
 
 pub use author::Author;
 pub use block::{CompactedSection, CompactionBlock, TurnRange};
-pub use content::{Content, Image, Text, Thinking, ToolCall};
+pub use content::{Content, Image, Sealed, Text, Thinking, ToolCall};
 pub use ids::{InvalidId, LoopId, SessionId};
 pub(crate) use image::{blob_id, image_data};
 pub use json::{Extra, Int, Json, MAX_JSON_DEPTH};

@@ -48,16 +48,6 @@ pub enum ProviderError {
         /// What it is.
         what: String,
     },
-    /// Content that only its provider can read and that must go back to it unchanged.
-    #[error("{form}: {what} at `{at}` is sealed by the provider and cannot be stored yet")]
-    Sealed {
-        /// The form that was read.
-        form: Form,
-        /// Where.
-        at: String,
-        /// What it is.
-        what: &'static str,
-    },
     /// An answer with no choice, or with several, of which a history can hold only one.
     #[error("{form}: expected exactly one choice at `{at}`, found {count}")]
     Choices {
@@ -86,7 +76,6 @@ impl ProviderError {
             | Self::Missing { form, .. }
             | Self::Invalid { form, .. }
             | Self::Unsupported { form, .. }
-            | Self::Sealed { form, .. }
             | Self::Choices { form, .. }
             | Self::Unwritable { form, .. } => *form,
         }
@@ -99,7 +88,6 @@ impl ProviderError {
             | Self::Missing { at, .. }
             | Self::Invalid { at, .. }
             | Self::Unsupported { at, .. }
-            | Self::Sealed { at, .. }
             | Self::Choices { at, .. } => at,
             Self::Unwritable { .. } => "",
         }

@@ -12,13 +12,20 @@
 //! [`ProviderRequest::mended`]. The guide (`docs/guide.md`, *For agents*) has the table of what each
 //! form cannot hold.
 //!
-//! `read` refuses what no message can hold without loss: sealed content (encrypted reasoning,
-//! redacted thinking, compaction items), images by URL or file id, audio, documents, tools other
-//! than functions, several choices, answers that are not finished. Of an answer's envelope it takes
-//! model, usage, stop reason, time and id. A field of a message or block that loopstore does not
-//! know stays with it, in the extra field `source`.
+//! State that only a provider can read (encrypted reasoning, redacted thinking, compactions) becomes
+//! [`Content::Sealed`](crate::Content). Items of hosted tools, documents and images by URL, which no
+//! message has a place for, are kept whole as [`Content::Other`](crate::Content), of the type
+//! `providerItem` with their `form`. Both go back as they came, in their place, to the provider that
+//! made them; for another they are left out and reported. Anthropic reads nothing before its newest
+//! compaction, so nothing before it is written.
+//!
+//! `read` refuses what no message can hold without loss: audio, files, several choices, answers that
+//! are not finished; in chat completions and Responses images by URL or file id. Of an answer's
+//! envelope it takes model, usage, stop reason, time and id. A field of a message or block that
+//! loopstore does not know stays with it, in the extra field `source`.
 
 mod error;
+mod kept;
 mod read;
 mod write;
 
@@ -55,6 +62,14 @@ impl Form {
         match self {
             Self::OpenAiChat => "openai",
             Self::OpenAiResponses => "responses",
+            Self::Anthropic => "anthropic",
+        }
+    }
+
+    /// Returns the provider whose form it is, as [`Sealed`](crate::Sealed) names it.
+    pub(crate) fn provider(self) -> &'static str {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => "openai",
             Self::Anthropic => "anthropic",
         }
     }
@@ -105,7 +120,16 @@ impl FromStr for Form {
 /// # Ok::<(), provider::ProviderError>(())
 /// ```
 pub fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>, ProviderError> {
-    read::read(form, items)
+    read::read(form, items, None)
+}
+
+/// Reads the text of such JSON. What is kept whole keeps its text: the order of keys, and numbers.
+///
+/// # Errors
+/// Says what is wrong with it.
+pub(crate) fn read_text(form: Form, text: &str) -> Result<Vec<AgentMessage>, String> {
+    let items: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    read::read(form, &items, Some(text)).map_err(|error| error.to_string())
 }
 
 /// Writes a context as what a request holds: `{"messages"}` for chat completions,

@@ -145,7 +145,7 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
 fn stays(key: &str, value: &str, open: &[JsonPath<'_>], keep_ids: bool) -> bool {
     match key {
         "signature" => true,
-        "data" => open.last().is_some_and(is_binary),
+        "data" | "encrypted_content" => open.last().is_some_and(is_binary),
         "url" => value.starts_with("data:image/"),
         _ if keep_ids && IDS.contains(&key) => {
             let (_, above) = open.split_last().unzip();
@@ -159,7 +159,7 @@ fn stays(key: &str, value: &str, open: &[JsonPath<'_>], keep_ids: bool) -> bool 
     }
 }
 
-/// Whether an object's `data` is an image or a sealed block.
+/// Whether what an object holds is an image, or state that only a provider can read.
 fn is_binary(place: &JsonPath<'_>) -> bool {
     #[derive(Deserialize)]
     struct Tag {
@@ -173,6 +173,6 @@ fn is_binary(place: &JsonPath<'_>) -> bool {
         .and_then(|tag| tag.r#type);
     matches!(
         tag.as_deref(),
-        Some("image" | "redacted_thinking" | "base64")
+        Some("image" | "base64" | "redacted_thinking" | "reasoning" | "compaction")
     )
 }

@@ -73,6 +73,13 @@ impl ReadableText {
                 let image = format!("(image {}, {size} bytes)", name(&image.mime_type));
                 self.text.push_str(&image);
             }
+            Content::Sealed(sealed) => match sealed.readable() {
+                Some(text) => self.add(&format!("({sealed}) "), &text),
+                None => {
+                    self.begin_block();
+                    self.text.push_str(&format!("({sealed})"));
+                }
+            },
             Content::Other(json) => self.add("(block) ", &plain(json)),
         }
     }

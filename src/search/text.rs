@@ -120,6 +120,11 @@ impl MessageText {
                 self.tools.push(call.name);
             }
             Content::Image(_) => {}
+            Content::Sealed(sealed) => {
+                if let Some(text) = sealed.readable() {
+                    self.push(Field::Thinking, text);
+                }
+            }
             Content::Other(block) => self.push(Field::Note, plain(&block)),
         }
     }
@@ -179,15 +184,26 @@ fn part(words: &mut String) {
     }
 }
 
-/// Returns the names and values of JSON without its punctuation: `path: src/a.rs, line: 3`.
+/// Returns the names and values of JSON without its punctuation: `path: src/a.rs, line: 3`. What only a
+/// provider can read (`encrypted_content`, `encrypted_stdout`) is left out.
 pub(super) fn plain(json: &Json) -> String {
     let text = json.as_str();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
+    // Where the last string begins, and whether it names what is encrypted.
+    let (mut last, mut is_encrypted) = (0, false);
     while let Some(c) = text[at..].chars().next() {
         let length = match c {
-            '"' => string(&text[at..], &mut out),
+            '"' => {
+                last = out.len();
+                let length = string(&text[at..], &mut out);
+                if std::mem::take(&mut is_encrypted) {
+                    out.truncate(last);
+                }
+                length
+            }
             _ => {
+                is_encrypted = c == ':' && out[last..].starts_with("encrypted_");
                 match c {
                     '{' | '[' => {}
                     '}' | ']' => {}
@@ -235,6 +251,14 @@ mod tests {
             plain,
             "path: src/\"a\".rs, lines: 1.50, 2, text: a\nb, on: true, no: "
         );
+    }
+
+    #[test]
+    fn what_is_encrypted_is_left_out() {
+        let json = r#"{"encrypted_content":"gAAA","url":"encrypted_x","encrypted_index":[1,"b"]}"#;
+        let json = Json::parse(json).unwrap();
+        let expected = "encrypted_content: , url: encrypted_x, encrypted_index: 1, b";
+        assert_eq!(plain(&json), expected);
     }
 
     #[test]

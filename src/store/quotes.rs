@@ -129,7 +129,7 @@ fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
                         continue;
                     }
                     // A provider takes it back only where it stood.
-                    Content::Thinking(_) => continue,
+                    Content::Thinking(_) | Content::Sealed(_) => continue,
                 };
                 text.push('\n');
                 text.push_str(&said);

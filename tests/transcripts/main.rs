@@ -8,6 +8,7 @@ mod forged;
 mod many;
 mod openai_chat;
 mod phi_core;
+mod provider_form;
 mod session_jsonl;
 #[path = "../support/mod.rs"]
 mod support;

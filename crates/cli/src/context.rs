@@ -237,6 +237,10 @@ fn label(kind: MendingKind) -> &'static str {
         MendingKind::Merged => "a message was merged into the previous one of the same role",
         MendingKind::ThinkingDropped => "thinking that the provider does not accept was left out",
         MendingKind::ThinkingMoved => "thinking was moved before a text of the same answer",
+        MendingKind::ForeignDropped => "state or an item of another provider was left out",
+        MendingKind::CompactedDropped => {
+            "what a compaction of the provider stands for was left out"
+        }
         MendingKind::BlockDropped => "a block that the provider does not know was left out",
         MendingKind::ImageMoved => "an image of a tool result was moved into a user message",
         MendingKind::UserAdded => "a user message was added before the first answer",

@@ -137,6 +137,10 @@ fn render(block: &Content) -> String {
             text::line(&call.name),
             call.arguments.as_str()
         ),
+        Content::Sealed(sealed) => {
+            let readable = sealed.readable().map(|text| format!(" {text}"));
+            format!("({sealed}){}", readable.unwrap_or_default())
+        }
         Content::Other(json) => format!("(block) {}", json.as_str()),
     }
 }

@@ -77,6 +77,7 @@ enum ContentPart<'a> {
     Text(&'static str, &'a str),
     Call(&'static str, &'a str, &'a str, &'a str),
     Image(&'static str, &'a str, u64),
+    Sealed(&'static str, String, String),
 }
 
 /// What a block shows in place of originals.
@@ -257,6 +258,10 @@ fn part(block: &Content) -> ContentPart<'_> {
         Content::Image(image) => ContentPart::Image("image", &image.mime_type, bytes_of(image)),
         Content::ToolCall(call) => {
             ContentPart::Call("call", &call.id, &call.name, call.arguments.as_str())
+        }
+        Content::Sealed(sealed) => {
+            let readable = sealed.readable().unwrap_or_default();
+            ContentPart::Sealed("sealed", sealed.to_string(), readable)
         }
         Content::Other(json) => ContentPart::Text("json", json.as_str()),
     }

@@ -71,6 +71,7 @@ function part([kind, ...rest]) {
   if (kind === 'thinking') return [el('span', {class: 'tag'}, 'thinking'), ...text('thinking', rest[0])];
   if (kind === 'call') return [el('span', {class: 'tag'}, 'calls ', el('b', {}, ...marked(line(rest[1]))), ` (${line(rest[0])})`), ...text('', rest[2])];
   if (kind === 'image') return [el('span', {class: 'tag'}, `image, ${line(rest[0])}, ${count(rest[1], 'byte')}`)];
+  if (kind === 'sealed') return [el('span', {class: 'tag'}, `(${rest[0]})`), ...rest[1] ? text('thinking', rest[1]) : []];
   return text('', rest[0]);
 }
 

@@ -141,7 +141,7 @@ fn blocks(content: &[Content]) -> String {
     texts.join("\n")
 }
 
-/// Returns what is said of a block; thinking is not said.
+/// Returns what is said of a block; thinking and what only a provider can read are not said.
 fn block(block: &Content) -> Option<String> {
     match block {
         Content::Text(text) => Some(text.text.clone()),
@@ -151,7 +151,7 @@ fn block(block: &Content) -> Option<String> {
             call.arguments.as_str()
         )),
         Content::Image(image) => Some(image_reference(image)),
-        Content::Thinking(_) => None,
+        Content::Thinking(_) | Content::Sealed(_) => None,
         Content::Other(json) => Some(json.as_str().to_owned()),
     }
 }
@@ -227,7 +227,10 @@ mod tests {
         let other = Content::Other(Json::parse(r#"{"type":"audio"}"#).unwrap());
         let image = Content::image("AAAA", "image/png");
         let thinking = Content::thinking("secret", None);
-        message.content_mut().extend([call, image, thinking, other]);
+        let item = r#"{"type":"reasoning","encrypted_content":"secret"}"#;
+        let sealed = Content::sealed("openai", Json::parse(item).unwrap());
+        let blocks = [call, image, thinking, sealed, other];
+        message.content_mut().extend(blocks);
         assert_eq!(
             format_message(3, &placed(0, message), 2_000, 500),
             "[3] USER (a person):\nlook\n[Tool: ls({\"path\":\"/x\"})]\n[image: image/png, 3 bytes, blob \

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::{ContextFault, FaultKind, goes_on};
-use crate::model::{AgentMessage, Content, Json, Message, Role};
+use crate::model::{AgentMessage, Content, Message, Role};
 
 /// An answer of the model.
 struct ThinkingAnswer<'a> {
@@ -60,8 +60,8 @@ fn mark(block: &Content) -> Option<ThinkingMark<'_>> {
             let signature = thinking.signature.as_deref().filter(|s| !s.is_empty())?;
             Some(ThinkingMark::Signed(&thinking.thinking, signature))
         }
-        Content::Other(json) if block.is_signed_thinking() => {
-            Some(ThinkingMark::Sealed(Json::as_str(json)))
+        Content::Sealed(sealed) if block.is_signed_thinking() => {
+            Some(ThinkingMark::Sealed(sealed.item.as_str()))
         }
         _ => None,
     }
@@ -124,9 +124,16 @@ pub(super) fn parted(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextF
         let ends = last.is_some_and(|block| block.is_signed_thinking());
         ends && !(in_flight && answer.is_last)
     };
+    // OpenAI seals some of its reasoning and lets the rest be read: that lacks nothing.
+    let signs = |block: &&Content| match block {
+        Content::Sealed(sealed) => sealed.provider != "openai" && block.is_signed_thinking(),
+        block => block.is_signed_thinking(),
+    };
+    let mut blocks = answers.iter().flat_map(|answer| &answer.blocks);
+    let is_signed = blocks.any(signs);
     let is_unsigned = |block: &&Content| block.is_thinking() && !block.is_signed_thinking();
     let lacks_signature = |answer: &ThinkingAnswer<'_>| {
-        answer.first_call().is_some() && answer.blocks.iter().any(is_unsigned)
+        is_signed && answer.first_call().is_some() && answer.blocks.iter().any(is_unsigned)
     };
     let mut faulty = answers;
     faulty.retain(|answer| lacks_end(answer) || lacks_signature(answer));
@@ -180,6 +187,7 @@ pub(super) fn parted_from(originals: &[AgentMessage], shown: &[AgentMessage]) ->
 mod tests {
     use super::super::{introduced, tests::*};
     use super::*;
+    use crate::model::Json;
 
     fn thought(text: &str) -> Content {
         Content::thinking(text, Some("c2ln".into()))
@@ -229,7 +237,11 @@ mod tests {
     fn a_lost_signature_is_told_by_the_others() {
         let unsigned = Content::thinking("first", None);
         assert_eq!(parts(&cycle_of(vec![unsigned, of_call("a")]), false), [1]);
-        // A model may think at a later step only.
+        // A model may think at a later step only, and OpenAI seals only some of its reasoning.
+        let sealed = Content::sealed("openai", Json::parse(r#"{"type":"reasoning"}"#).unwrap());
+        let mut open = cycle_of(vec![Content::thinking("first", None), of_call("a")]);
+        open[3] = answer(vec![sealed, of_call("b")]);
+        assert!(parts(&open, false).is_empty());
         assert!(parts(&cycle_of(vec![of_call("a")]), false).is_empty());
     }
 

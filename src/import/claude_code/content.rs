@@ -10,6 +10,7 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::import::values::redacted_thinking;
 use crate::model::{Content, Extra, Image, Int, Json, Text, Thinking, ToolCall, Usage};
 
 /// An object with more fields than this is kept as one value.
@@ -167,7 +168,8 @@ pub(super) fn content(value: &RawValue) -> Content {
     };
     known.unwrap_or_else(|| {
         let json = kept(value);
-        json.read().unwrap_or(Content::Other(json))
+        let read = redacted_thinking(&json).or_else(|| json.read().ok());
+        read.unwrap_or(Content::Other(json))
     })
 }
 

@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 
 use crate::import::fields::{Fields, list};
 use crate::import::values::{
-    arguments, call, contents, count, data_url, json, millis_of, object_in, other, rest_within,
-    text_of, user, with_source,
+    arguments, call, contents, count, data_url, is_encrypted, json, millis_of, object_in, other,
+    rest_within, text_of, user, with_source,
 };
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Role, Time, ToolCall,
@@ -17,7 +17,9 @@ const HOSTED: &str = "web_search_call";
 
 /// Whether an item is part of an answer.
 pub(super) fn is_answer(kind: &str, role: &str) -> bool {
-    kind == "message" && role == "assistant" || kind == "reasoning" || kind.ends_with("_call")
+    kind == "message" && role == "assistant"
+        || matches!(kind, "reasoning" | "compaction")
+        || kind.ends_with("_call")
 }
 
 /// Whether an item is what a tool gave back.
@@ -125,6 +127,10 @@ impl<'a> CodexRecord<'a> {
         let kind = self.item.text("type").unwrap_or_default();
         match kind.as_str() {
             "message" => blocks.extend(self.content()?),
+            "reasoning" | "compaction" if is_encrypted(&self.item) => {
+                blocks.push(Content::sealed("openai", self.item.to_json()?));
+                self.item.retain(|_| false);
+            }
             "reasoning" => blocks.extend(self.reasoning()),
             _ => {
                 let block = match self.call(&kind, id)? {
@@ -141,7 +147,7 @@ impl<'a> CodexRecord<'a> {
         Ok(())
     }
 
-    /// Reads what can be read of what the model thought. What is sealed stays with the rest.
+    /// Reads what the model thought.
     fn reasoning(&mut self) -> Option<Content> {
         let mut plain_text = Vec::new();
         for key in ["summary", "content"] {

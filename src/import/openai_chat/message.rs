@@ -194,10 +194,29 @@ fn part(raw: &RawValue) -> Result<Content, String> {
     if raw.get().starts_with('"') {
         return text(raw).map(Content::text);
     }
-    match Fields::parse(raw.get()).ok().and_then(image) {
+    let fields = Fields::parse(raw.get()).unwrap_or_default();
+    if let Some(kind) = fields.text("type").filter(|kind| is_foreign(kind)) {
+        return Err(format!(
+            "a part of the type `{kind}`, which chat completions do not have"
+        ));
+    }
+    match image(fields) {
         Some(image) => Ok(image),
         None => other(raw),
     }
+}
+
+/// Whether a part is a call, a result or sealed state of another form, which must not be taken for what
+/// somebody said.
+fn is_foreign(kind: &str) -> bool {
+    const FOREIGN: [&str; 5] = [
+        "compaction",
+        "redacted_thinking",
+        "server_tool_use",
+        "tool_result",
+        "tool_use",
+    ];
+    FOREIGN.contains(&kind)
 }
 
 /// Reads an `image_url` part whose URL holds the image itself.

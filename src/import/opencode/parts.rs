@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 use super::super::authors::mark_injected;
 use super::super::fields::{Fields, list, some};
 use super::super::values::{
-    add_cost, as_it_is, data_image, json, loop_id, millis, object_of, rest, session_id, usage,
-    with_extra_source,
+    add_cost, as_it_is, data_image, json, loop_id, millis, object_of, redacted_thinking_of, rest,
+    session_id, usage, with_extra_source,
 };
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, LoopId, Message, SessionId, Text,
@@ -163,8 +163,13 @@ fn text_block(fields: Fields<'_>) -> Option<Content> {
 
 fn thinking(fields: Fields<'_>) -> Option<Content> {
     let thinking = fields.read("text")?;
-    let metadata = fields.object("metadata");
-    let signature = metadata.object("anthropic").text("signature");
+    let anthropic = fields.object("metadata").object("anthropic");
+    let data = anthropic.text("redactedData");
+    if let Some(Content::Sealed(mut sealed)) = data.as_deref().and_then(redacted_thinking_of) {
+        sealed.extra = besides(fields, &["type", "provider", "item", "metadata"]);
+        return Some(Content::Sealed(sealed));
+    }
+    let signature = anthropic.text("signature");
     let mut extra = besides(fields, &["type", "text"]);
     for key in ["thinking", "signature"] {
         extra.remove(key);

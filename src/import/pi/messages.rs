@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use crate::import::authors::by_harness;
 use crate::import::fields::{Fields, some};
 use crate::import::values::{
-    contents, count, json, object_in, other, rest_within, user, with_source,
+    contents, count, json, object_in, other, redacted_thinking_of, rest_within, user, with_source,
 };
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Image, Int, Message, Text, Thinking, ToolCall,
@@ -255,12 +255,16 @@ fn known(raw: &RawValue) -> Option<Content> {
     })
 }
 
-/// Reads thinking that Anthropic signed.
+/// Reads thinking that Anthropic signed, or redacted: then the signature is all there is of it.
 fn signed(raw: &RawValue) -> Option<Content> {
     let Content::Thinking(mut thinking) = known(raw)? else {
         return None;
     };
-    let signature = thinking.extra.remove("thinkingSignature")?;
-    thinking.signature = Some(signature.read().ok()?);
+    let signature: String = thinking.extra.remove("thinkingSignature")?.read().ok()?;
+    let is_redacted = thinking.extra.get("redacted");
+    if is_redacted.is_some_and(|redacted| redacted.as_str() == "true") {
+        return redacted_thinking_of(&signature);
+    }
+    thinking.signature = Some(signature);
     Some(Content::Thinking(thinking))
 }

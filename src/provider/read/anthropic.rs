@@ -60,12 +60,12 @@ fn prompt(mut fields: NodeFields<'_>, out: &mut Vec<AgentMessage>) -> Result<()>
         let mut waiting = Vec::new();
         for node in body.list()? {
             match block(&node)? {
-                ReadBlock::Content(block) if !is_of_model(&block) => waiting.push(block),
+                ReadBlock::Text(block) | ReadBlock::Input(block) => waiting.push(block),
                 ReadBlock::Result(message) => {
                     flush(&mut waiting, out);
                     out.push(*message);
                 }
-                ReadBlock::Content(_) => return Err(misplaced(&node)),
+                ReadBlock::Output(_) => return Err(misplaced(&node)),
             }
         }
         flush(&mut waiting, out);
@@ -96,7 +96,7 @@ fn flush(blocks: &mut Vec<Content>, out: &mut Vec<AgentMessage>) {
 
 fn answer(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
     let answered = |node: &JsonNode<'_>| match block(node)? {
-        ReadBlock::Content(block) if !matches!(block, Content::Image(_)) => Ok(block),
+        ReadBlock::Text(block) | ReadBlock::Output(block) => Ok(block),
         _ => Err(misplaced(node)),
     };
     let message = AssistantMessage {
@@ -114,31 +114,48 @@ fn answer(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
     Ok(message)
 }
 
-/// What a block becomes.
+/// What a block becomes, by who says it.
 pub(super) enum ReadBlock {
-    Content(Content),
+    Text(Content),
+    /// What only a user says, or a tool.
+    Input(Content),
+    /// What only the model says.
+    Output(Content),
     Result(Box<AgentMessage>),
 }
 
 /// Reads a block, whoever said it.
 pub(super) fn block(node: &JsonNode<'_>) -> Result<ReadBlock> {
+    use ReadBlock::{Input, Output, Text};
     let mut fields = node.fields()?;
-    let content = match fields.need("type")?.text()? {
-        "text" => text(fields, "text")?,
-        "image" => picture(fields)?,
-        "thinking" => thinking(fields)?,
-        "tool_use" => call(fields)?,
-        "tool_result" => return Ok(ReadBlock::Result(Box::new(tool_result(fields)?))),
-        "redacted_thinking" => return Err(node.sealed("redacted thinking")),
-        "compaction" => return Err(node.sealed("a compaction block")),
+    Ok(match fields.need("type")?.text()? {
+        "text" => Text(text(fields, "text")?),
+        "image" => Input(picture(fields)?),
+        "document" | "search_result" | "container_upload" | "tool_reference" => {
+            Input(node.whole()?)
+        }
+        "thinking" => Output(thinking(fields)?),
+        "tool_use" => Output(call(fields)?),
+        "redacted_thinking" => {
+            fields.need("data")?.id()?;
+            Output(node.sealed()?)
+        }
+        "compaction" => {
+            fields.text("content")?;
+            fields.text("encrypted_content")?;
+            Output(node.sealed()?)
+        }
+        "server_tool_use" | "mcp_tool_use" => {
+            fields.need("id")?.id()?;
+            Output(node.whole()?)
+        }
+        "tool_result" => ReadBlock::Result(Box::new(tool_result(fields)?)),
+        kind if kind.ends_with("_tool_result") => {
+            fields.need("tool_use_id")?.id()?;
+            Output(node.whole()?)
+        }
         other => return Err(node.unsupported("block type", other)),
-    };
-    Ok(ReadBlock::Content(content))
-}
-
-/// Whether only the model says such a block.
-fn is_of_model(block: &Content) -> bool {
-    matches!(block, Content::Thinking(_) | Content::ToolCall(_))
+    })
 }
 
 fn misplaced(node: &JsonNode<'_>) -> crate::provider::ProviderError {
@@ -147,7 +164,7 @@ fn misplaced(node: &JsonNode<'_>) -> crate::provider::ProviderError {
 
 fn plain_text(node: &JsonNode<'_>) -> Result<Content> {
     match block(node)? {
-        ReadBlock::Content(block @ Content::Text(_)) => Ok(block),
+        ReadBlock::Text(block) => Ok(block),
         _ => Err(misplaced(node)),
     }
 }
@@ -157,6 +174,12 @@ fn picture(mut fields: NodeFields<'_>) -> Result<Content> {
     let mut source = node.fields()?;
     match source.need("type")?.text()? {
         "base64" => {}
+        by @ ("url" | "file") => {
+            source
+                .need(if by == "url" { "url" } else { "file_id" })?
+                .id()?;
+            return fields.node.whole();
+        }
         other => return Err(node.unsupported("image by", other)),
     }
     let (data, media_type) = (source.need("data")?, source.need("media_type")?);
@@ -194,7 +217,7 @@ fn call(mut fields: NodeFields<'_>) -> Result<Content> {
 
 fn tool_result(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
     let shown = |node: &JsonNode<'_>| match block(node)? {
-        ReadBlock::Content(block) if !is_of_model(&block) => Ok(block),
+        ReadBlock::Text(block) | ReadBlock::Input(block) => Ok(block),
         _ => Err(misplaced(node)),
     };
     let id = fields.need("tool_use_id")?.id()?;

@@ -22,8 +22,9 @@ use node::JsonNode;
 
 type Result<T, E = ProviderError> = std::result::Result<T, E>;
 
-pub(super) fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>> {
-    let root = JsonNode::root(form, items);
+/// Reads a value, or several; `text` is what it was read from, if it is at hand.
+pub(super) fn read(form: Form, items: &Value, text: Option<&str>) -> Result<Vec<AgentMessage>> {
+    let root = JsonNode::root(form, items, text);
     let mut messages = match form {
         Form::OpenAiChat => openai_chat::read(&root)?,
         Form::OpenAiResponses => responses::read(&root)?,

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::Result;
-use crate::model::{Extra, Json};
+use crate::model::{Content, Extra, Json};
+use crate::provider::kept::keep;
 use crate::provider::{Form, ProviderError};
 
 /// Characters of foreign text that an error shows.
@@ -17,14 +20,17 @@ pub(super) struct JsonNode<'a> {
     form: Form,
     at: String,
     value: &'a Value,
+    /// The text that the value was read from, if it is at hand: what is kept whole keeps it.
+    text: Option<&'a str>,
 }
 
 impl<'a> JsonNode<'a> {
-    pub(super) fn root(form: Form, value: &'a Value) -> Self {
+    pub(super) fn root(form: Form, value: &'a Value, text: Option<&'a str>) -> Self {
         Self {
             form,
             at: String::new(),
             value,
+            text,
         }
     }
 
@@ -79,10 +85,12 @@ impl<'a> JsonNode<'a> {
     pub(super) fn list(&self) -> Result<Vec<JsonNode<'a>>> {
         let list = self.value.as_array();
         let list = list.ok_or_else(|| self.wrong_type("a list"))?;
-        let element = |(nth, value)| JsonNode {
+        let texts: Option<Vec<&RawValue>> = self.texts();
+        let element = |(nth, value): (usize, _)| JsonNode {
             form: self.form,
             at: format!("{}/{nth}", self.at),
             value,
+            text: texts.as_ref().and_then(|texts| Some(texts.get(nth)?.get())),
         };
         Ok(list.iter().enumerate().map(element).collect())
     }
@@ -93,18 +101,37 @@ impl<'a> JsonNode<'a> {
         Ok(NodeFields {
             node: self.clone(),
             map: map.ok_or_else(|| self.wrong_type("an object"))?,
+            texts: self.texts().unwrap_or_default(),
             taken: Vec::new(),
         })
     }
 
+    /// Returns the texts of its parts.
+    fn texts<T: Deserialize<'a>>(&self) -> Option<T> {
+        serde_json::from_str(self.text?).ok()
+    }
+
     /// Returns the value as it is kept.
     pub(super) fn json(&self) -> Result<Json> {
-        self.kept(self.value)
+        match self.text {
+            Some(text) => Json::parse(text).map_err(|error| self.invalid(error.to_string())),
+            None => self.kept(self.value),
+        }
     }
 
     /// Returns an object with the value as its only field.
     pub(super) fn json_in(&self, key: &str) -> Result<Json> {
         self.kept(&HashMap::from([(key, self.value)]))
+    }
+
+    /// Returns it as state that only the provider can read.
+    pub(super) fn sealed(&self) -> Result<Content> {
+        Ok(Content::sealed(self.form.provider(), self.json()?))
+    }
+
+    /// Returns it whole, for the provider to take it back.
+    pub(super) fn whole(&self) -> Result<Content> {
+        keep(self.form, &self.json()?).map_err(|error| self.invalid(error.to_string()))
     }
 
     fn kept(&self, value: &impl serde::Serialize) -> Result<Json> {
@@ -149,14 +176,6 @@ impl<'a> JsonNode<'a> {
         }
     }
 
-    pub(super) fn sealed(&self, what: &'static str) -> ProviderError {
-        ProviderError::Sealed {
-            form: self.form,
-            at: self.at.clone(),
-            what,
-        }
-    }
-
     pub(super) fn choices(&self, count: usize) -> ProviderError {
         ProviderError::Choices {
             form: self.form,
@@ -170,6 +189,7 @@ impl<'a> JsonNode<'a> {
 pub(super) struct NodeFields<'a> {
     pub(super) node: JsonNode<'a>,
     map: &'a Map<String, Value>,
+    texts: HashMap<String, &'a RawValue>,
     taken: Vec<&'static str>,
 }
 
@@ -186,6 +206,7 @@ impl<'a> NodeFields<'a> {
             form: self.node.form,
             at: self.place(key),
             value,
+            text: self.texts.get(key).map(|text| text.get()),
         })
     }
 
@@ -223,6 +244,7 @@ impl<'a> NodeFields<'a> {
                 form: self.node.form,
                 at: self.place(key),
                 value,
+                text: None,
             }
             .unsupported("field", key)),
             None => Ok(()),

@@ -139,17 +139,20 @@ impl AnswerReader {
         let kind = fields.take("type");
         match kind.as_ref().map_or(Ok("message"), JsonNode::text)? {
             "message" => self.message(fields)?,
+            "reasoning" | "compaction" if fields.has("encrypted_content") => {
+                fields.need("encrypted_content")?.id()?;
+                self.output(vec![node.sealed()?]);
+            }
             "reasoning" => self.output(vec![reasoning(fields)?]),
-            "function_call" => self.output(vec![call(fields)?]),
-            "function_call_output" => {
+            "function_call" => self.output(vec![call(fields, "arguments")?]),
+            "custom_tool_call" => self.output(vec![call(fields, "input")?]),
+            "function_call_output" | "custom_tool_call_output" => {
                 let id = fields.need("call_id")?.id()?;
                 let given = content(&fields.need("output")?, part)?;
                 let message = Message::ToolResult(result(id, given, false));
                 self.push(with_rest(message, &fields)?);
             }
-            kind if kind.starts_with("compaction") => {
-                return Err(node.sealed("a compaction item"));
-            }
+            other if is_item(other) => self.output(vec![node.whole()?]),
             other => return Err(node.unsupported("item type", other)),
         }
         Ok(())
@@ -215,6 +218,34 @@ impl AnswerReader {
     }
 }
 
+/// Whether a type that is not known may be one of the API's items: those of hosted tools are many,
+/// and grow. Parts of content and blocks of other forms are none.
+fn is_item(kind: &str) -> bool {
+    const OTHERS: [&str; 15] = [
+        "audio",
+        "compaction",
+        "document",
+        "error",
+        "image",
+        "image_url",
+        "redacted_thinking",
+        "refusal",
+        "response",
+        "server_tool_use",
+        "text",
+        "thinking",
+        "tool_result",
+        "tool_use",
+        "search_result",
+    ];
+    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let is_part = ["input_", "output_"].iter().any(|at| kind.starts_with(at))
+        || ["_text", "_tool_result"]
+            .iter()
+            .any(|at| kind.ends_with(at));
+    !kind.is_empty() && kind.chars().all(is_word) && !is_part && !OTHERS.contains(&kind)
+}
+
 /// Reads a part of what a user or a tool said.
 fn part(node: &JsonNode<'_>) -> Result<Content> {
     let mut fields = node.fields()?;
@@ -250,9 +281,6 @@ fn output_part(node: &JsonNode<'_>) -> Result<Content> {
 
 /// Reads reasoning that can be read. It may be empty: then the item's id stands for it.
 fn reasoning(mut fields: NodeFields<'_>) -> Result<Content> {
-    if fields.has("encrypted_content") {
-        return Err(fields.node.sealed("encrypted reasoning"));
-    }
     let mut texts = Vec::new();
     for (key, kind) in [("summary", "summary_text"), ("content", "reasoning_text")] {
         let Some(parts) = fields.take(key) else {
@@ -276,11 +304,18 @@ fn reasoning(mut fields: NodeFields<'_>) -> Result<Content> {
     }))
 }
 
-fn call(mut fields: NodeFields<'_>) -> Result<Content> {
+/// Reads a call of a function, whose arguments are JSON, or of a custom tool, whose input is any text.
+fn call(mut fields: NodeFields<'_>, key: &'static str) -> Result<Content> {
     let (id, name) = (fields.need("call_id")?.id()?, fields.need("name")?.id()?);
-    let arguments = arguments(fields.need("arguments")?.text()?);
+    let given = fields.need(key)?.text()?;
     let mut extra = Extra::default();
     fields.keep_rest(&mut extra)?;
+    let arguments = if key == "input" {
+        extra.insert("form", Json::string("custom"));
+        Json::string(given)
+    } else {
+        arguments(given)
+    };
     Ok(Content::ToolCall(ToolCall {
         id,
         name,

@@ -6,9 +6,11 @@ use serde::Serialize;
 
 use super::blocks::{arguments_object, images_of, media_type};
 use super::pairs::IndexedMessage;
+use super::sealed::own;
 use super::system::SystemMessage;
 use super::{Mending, MendingKind};
 use crate::model::{self, Content, Image, Json, ToolResultMessage};
+use crate::provider::Form;
 
 /// What the user is made to say before an answer that would come first.
 const OPENING: &str = "[what came before is not included]";
@@ -53,12 +55,18 @@ enum AnthropicBlock {
     },
     /// Thinking that only the provider can read, exactly as it came.
     #[serde(untagged)]
-    Sealed(Json),
+    Redacted(Json),
+    /// A compaction, exactly as it came.
+    #[serde(untagged)]
+    Compaction(Json),
+    /// Another block of the provider's, exactly as it came.
+    #[serde(untagged)]
+    Own(Json),
 }
 
 impl AnthropicBlock {
     fn is_thinking(&self) -> bool {
-        matches!(self, Self::Thinking { .. } | Self::Sealed(_))
+        matches!(self, Self::Thinking { .. } | Self::Redacted(_))
     }
 }
 
@@ -166,7 +174,8 @@ impl AnthropicWriter<'_> {
             self.thinking = before;
             return self.mend(MendingKind::EmptyDropped, at);
         }
-        if self.out.is_empty() {
+        let leads = matches!(blocks.first(), Some(AnthropicBlock::Compaction(_)));
+        if self.out.is_empty() && !leads {
             self.open(at);
         }
         // The blocks of the answer before stand there already.
@@ -188,12 +197,14 @@ impl AnthropicWriter<'_> {
         let Some(last) = self.out.last_mut() else {
             return;
         };
-        let leads = last.content.first().is_none_or(AnthropicBlock::is_thinking);
-        if !leads && last.content.iter().any(AnthropicBlock::is_thinking) {
-            let blocks = std::mem::take(&mut last.content).into_iter();
-            let (mut first, rest): (Vec<_>, Vec<_>) = blocks.partition(AnthropicBlock::is_thinking);
-            first.extend(rest);
-            last.content = first;
+        let is_compaction = |block: &AnthropicBlock| matches!(block, AnthropicBlock::Compaction(_));
+        let start = usize::from(last.content.first().is_some_and(is_compaction));
+        let after = &last.content[start..];
+        let leads = after.first().is_none_or(AnthropicBlock::is_thinking);
+        if !leads && after.iter().any(AnthropicBlock::is_thinking) {
+            let blocks = last.content.split_off(start).into_iter();
+            let (first, rest): (Vec<_>, Vec<_>) = blocks.partition(AnthropicBlock::is_thinking);
+            last.content.extend(first.into_iter().chain(rest));
             self.mend(MendingKind::ThinkingMoved, at);
         }
     }
@@ -292,39 +303,44 @@ impl AnthropicWriter<'_> {
                 continue;
             }
             match block_of(block, is_answer) {
-                Ok(block) => blocks.push(block),
-                Err(kind) => self.mend(kind, at),
+                Some(block) => blocks.push(block),
+                None => self.mended.push(Mending::left_out(block, at)),
             }
         }
         blocks
     }
 }
 
-/// Returns the block, or how it is reported that there is none.
-fn block_of(block: &Content, is_answer: bool) -> Result<AnthropicBlock, MendingKind> {
+/// Returns the block; `None` if there is none.
+fn block_of(block: &Content, is_answer: bool) -> Option<AnthropicBlock> {
     match block {
-        Content::Text(text) => Ok(AnthropicBlock::Text {
+        Content::Text(text) => Some(AnthropicBlock::Text {
             text: text.text.clone(),
         }),
-        Content::Image(image) if !is_answer => image_of(image).ok_or(MendingKind::BlockDropped),
-        Content::Thinking(thinking) => match &thinking.signature {
-            Some(signature) if is_answer && block.is_signed_thinking() => {
-                Ok(AnthropicBlock::Thinking {
-                    thinking: thinking.thinking.clone(),
-                    signature: signature.clone(),
-                })
-            }
-            _ => Err(MendingKind::ThinkingDropped),
-        },
-        Content::ToolCall(call) if is_answer => Ok(AnthropicBlock::ToolUse {
+        Content::Image(image) if !is_answer => image_of(image),
+        Content::Thinking(thinking) if is_answer && block.is_signed_thinking() => {
+            Some(AnthropicBlock::Thinking {
+                thinking: thinking.thinking.clone(),
+                signature: thinking.signature.clone()?,
+            })
+        }
+        Content::ToolCall(call) if is_answer => Some(AnthropicBlock::ToolUse {
             id: call.id.clone(),
             name: call.name.clone(),
             input: arguments_object(call),
         }),
-        Content::Other(json) if is_answer && block.is_signed_thinking() => {
-            Ok(AnthropicBlock::Sealed(json.clone()))
-        }
-        _ => Err(MendingKind::BlockDropped),
+        Content::Sealed(_) if !is_answer => None,
+        Content::Sealed(sealed) => own(block, Form::Anthropic).map(|item| {
+            if block.is_signed_thinking() {
+                AnthropicBlock::Redacted(item)
+            } else if sealed.kind().as_deref() == Some("compaction") {
+                AnthropicBlock::Compaction(item)
+            } else {
+                AnthropicBlock::Own(item)
+            }
+        }),
+        Content::Other(_) => own(block, Form::Anthropic).map(AnthropicBlock::Own),
+        _ => None,
     }
 }
 

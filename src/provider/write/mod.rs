@@ -9,7 +9,10 @@ mod blocks;
 mod openai_chat;
 mod pairs;
 mod responses;
+mod sealed;
 mod system;
+
+use std::borrow::Cow;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -45,6 +48,10 @@ pub enum MendingKind {
     ThinkingDropped,
     /// Thinking was put before a text of the same answer.
     ThinkingMoved,
+    /// State or an item that only another provider takes, [`Mending::provider`], was left out.
+    ForeignDropped,
+    /// What stands before a compaction of the provider's own, which stands for it, was left out.
+    CompactedDropped,
     /// A block of a kind that the provider does not know there, or an image that it cannot read,
     /// was left out.
     BlockDropped,
@@ -68,6 +75,12 @@ pub struct Mending {
     /// The call that it is about, by its recorded id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
+    /// Who made what was left out, if only they take it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// What that is, by its own type: `reasoning`, `compaction`, `web_search_call`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
 }
 
 impl Mending {
@@ -76,6 +89,8 @@ impl Mending {
             kind,
             message,
             tool_call_id: None,
+            provider: None,
+            item: None,
         }
     }
 
@@ -85,7 +100,14 @@ impl Mending {
             Content::Thinking(_) => MendingKind::ThinkingDropped,
             _ => MendingKind::BlockDropped,
         };
-        Self::of(kind, message)
+        match sealed::owner(block) {
+            Some((provider, item)) => Self {
+                provider: Some(provider),
+                item,
+                ..Self::of(MendingKind::ForeignDropped, message)
+            },
+            None => Self::of(kind, message),
+        }
     }
 
     fn of_call(kind: MendingKind, message: usize, id: &str) -> Self {
@@ -150,7 +172,17 @@ impl ProviderRequest {
             },
         };
         let system = system::take(messages, &mut mended);
-        let paired = pairs::pair(messages, &naming, &mut mended);
+        let (start, messages) = match form {
+            Form::Anthropic => sealed::from_compaction(messages, &mut mended),
+            _ => (0, Cow::Borrowed(messages)),
+        };
+        let mut mendings = Vec::new();
+        let mut paired = pairs::pair(&messages, &naming, &mut mendings);
+        paired.iter_mut().for_each(|placed| placed.at += start);
+        mendings
+            .iter_mut()
+            .for_each(|mending| mending.message += start);
+        mended.append(&mut mendings);
         let items = match form {
             Form::OpenAiChat => {
                 Items::OpenAiChat(openai_chat::write(&system, &paired, &mut mended))

@@ -1,11 +1,15 @@
 //! OpenAI's Responses.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use super::blocks::{arguments_text, data_url};
 use super::pairs::IndexedMessage;
+use super::sealed::own;
 use super::{Mending, MendingKind};
-use crate::model::{Content, Message, ToolCall, ToolResultMessage};
+use crate::model::{Content, Json, Message, ToolCall, ToolResultMessage};
+use crate::provider::Form;
 
 /// An item of the request's input.
 ///
@@ -18,8 +22,10 @@ pub(super) enum InputItem {
         role: &'static str,
         content: InputContent,
     },
-    Call(FunctionCall),
-    Output(CallOutput),
+    Call(CallItem),
+    Output(OutputItem),
+    /// What came from the provider, as it came.
+    Own(Json),
 }
 
 /// Content: plain text if that is all there is.
@@ -38,25 +44,38 @@ pub(super) enum InputPart {
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[serde(tag = "type", rename = "function_call")]
-pub(super) struct FunctionCall {
-    call_id: String,
-    name: String,
-    arguments: String,
+#[serde(tag = "type")]
+pub(super) enum CallItem {
+    #[serde(rename = "function_call")]
+    Function {
+        call_id: String,
+        name: String,
+        arguments: String,
+    },
+    #[serde(rename = "custom_tool_call")]
+    Custom {
+        call_id: String,
+        name: String,
+        input: String,
+    },
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[serde(tag = "type", rename = "function_call_output")]
-pub(super) struct CallOutput {
+pub(super) struct OutputItem {
+    r#type: &'static str,
     call_id: String,
     output: InputContent,
 }
 
 /// Writes the items.
-pub(super) fn write(messages: &[IndexedMessage], mended: &mut Vec<Mending>) -> Vec<InputItem> {
+pub(super) fn write<'a>(
+    messages: &'a [IndexedMessage],
+    mended: &'a mut Vec<Mending>,
+) -> Vec<InputItem> {
     let mut writer = ResponsesWriter {
         mended,
         out: Vec::with_capacity(messages.len()),
+        custom: HashSet::new(),
     };
     for placed in messages {
         writer.add(placed);
@@ -67,10 +86,12 @@ pub(super) fn write(messages: &[IndexedMessage], mended: &mut Vec<Mending>) -> V
 struct ResponsesWriter<'a> {
     mended: &'a mut Vec<Mending>,
     out: Vec<InputItem>,
+    /// The calls of custom tools.
+    custom: HashSet<&'a str>,
 }
 
-impl ResponsesWriter<'_> {
-    fn add(&mut self, placed: &IndexedMessage) {
+impl<'a> ResponsesWriter<'a> {
+    fn add(&mut self, placed: &'a IndexedMessage) {
         let at = placed.at;
         let written = self.out.len();
         match &placed.message {
@@ -97,22 +118,36 @@ impl ResponsesWriter<'_> {
         }
     }
 
-    fn answer(&mut self, at: usize, block: &Content) {
+    fn answer(&mut self, at: usize, block: &'a Content) {
         let item = match block {
             Content::Text(text) if text.text.is_empty() => return,
             Content::Text(text) => InputItem::Message {
                 role: "assistant",
                 content: InputContent::Text(text.text.clone()),
             },
-            Content::ToolCall(call) => InputItem::Call(call_of(call)),
-            _ => return self.left_out(at, block),
+            Content::ToolCall(call) => {
+                let item = call_of(call);
+                if matches!(item, CallItem::Custom { .. }) {
+                    self.custom.insert(&call.id);
+                }
+                InputItem::Call(item)
+            }
+            _ => match own(block, Form::OpenAiResponses) {
+                Some(item) => InputItem::Own(item),
+                None => return self.left_out(at, block),
+            },
         };
         self.out.push(item);
     }
 
     fn result(&mut self, at: usize, result: &ToolResultMessage) {
         let parts = self.parts(at, &result.content);
-        self.out.push(InputItem::Output(CallOutput {
+        let is_custom = self.custom.contains(&*result.tool_call_id);
+        self.out.push(InputItem::Output(OutputItem {
+            r#type: match is_custom {
+                true => "custom_tool_call_output",
+                false => "function_call_output",
+            },
             call_id: result.tool_call_id.clone(),
             output: parts_of(parts),
         }));
@@ -155,10 +190,28 @@ fn parts_of(mut parts: Vec<InputPart>) -> InputContent {
     }
 }
 
-fn call_of(call: &ToolCall) -> FunctionCall {
-    FunctionCall {
-        call_id: call.id.clone(),
-        name: call.name.clone(),
-        arguments: arguments_text(call),
+fn call_of(call: &ToolCall) -> CallItem {
+    let (call_id, name) = (call.id.clone(), call.name.clone());
+    let form = call.extra.get("form");
+    match form.is_some_and(|form| form.as_str() == "\"custom\"") {
+        true => CallItem::Custom {
+            call_id,
+            name,
+            input: input_of(call),
+        },
+        false => CallItem::Function {
+            call_id,
+            name,
+            arguments: arguments_text(call),
+        },
     }
+}
+
+/// Returns what a custom tool was given. Importers keep an input that is JSON as such, and its text
+/// beside it.
+fn input_of(call: &ToolCall) -> String {
+    let written = call.extra.get("argumentsText");
+    let written = written.and_then(|text| text.read().ok());
+    let written = written.or_else(|| call.arguments.read().ok());
+    written.unwrap_or_else(|| call.arguments.as_str().to_owned())
 }

@@ -131,13 +131,14 @@ fn signatures_images_and_everything_around_a_secret_stay() {
         r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"no","signature":"{token}"}},
         {{"type":"thinking","thinking":"{token}","signature":"x"}},
         {{"type":"image","data":"{token}","mimeType":"image/png"}},
+        {{"type":"sealed","provider":"openai","item":{{"type":"reasoning","encrypted_content":"{token}"}}}},
         {{"type":"toolCall","id":"c","name":"n","arguments":{{"data":"{token}","x":1e2}}}}],"odd":"é\u0000"}}"#
     );
     let message: AgentMessage = serde_json::from_str(&text).unwrap();
     let mut redactor = redactor();
     let new = redactor.message(&message).unwrap().unwrap();
     let new = serde_json::to_string(&new).unwrap();
-    assert_eq!(new.matches(token).count(), 2, "{new}");
+    assert_eq!(new.matches(token).count(), 3, "{new}");
     assert!(!new.contains("\"signature\":\"x\""), "{new}");
     assert!(
         new.contains("\"x\":1e2") && new.contains("\"odd\":\"é\\u0000\""),

@@ -94,12 +94,21 @@ impl Maker {
     fn thinking(&mut self, random: &mut Random) -> Content {
         self.made += 1;
         let text = format!("thought {}", self.made);
-        match random.below(6) {
+        match random.below(8) {
             0 => Content::thinking(text, None),
             1 => Content::thinking(text, Some(String::new())),
             2 => {
                 let sealed = format!("{{\"type\":\"redacted_thinking\",\"data\":\"{text}\"}}");
-                Content::Other(Json::parse(&sealed).unwrap())
+                Content::sealed("anthropic", Json::parse(&sealed).unwrap())
+            }
+            4 => {
+                let sealed = format!("{{\"type\":\"reasoning\",\"encrypted_content\":\"{text}\"}}");
+                Content::sealed("openai", Json::parse(&sealed).unwrap())
+            }
+            5 => {
+                let sealed =
+                    format!("{{\"type\":\"compaction\",\"encrypted_content\":\"{text}\"}}");
+                Content::sealed("openai", Json::parse(&sealed).unwrap())
             }
             3 => Content::Other(Json::parse("{\"type\":\"redacted_thinking\"}").unwrap()),
             _ => Content::thinking(text, Some("c2ln".into())),

@@ -7,5 +7,6 @@ mod faulty;
 mod messages;
 mod reading;
 mod round_trip;
+mod sealed;
 mod sessions;
 mod strategies;

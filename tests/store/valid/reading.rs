@@ -281,7 +281,6 @@ fn answers_that_ended_badly_say_how() {
 #[test]
 fn what_no_message_can_hold_is_refused() {
     use Form::{Anthropic, OpenAiChat, OpenAiResponses};
-    let sealed = |error| assert!(matches!(error, ProviderError::Sealed { .. }), "{error}");
     let unsupported = |error| {
         assert!(
             matches!(error, ProviderError::Unsupported { .. }),
@@ -289,19 +288,28 @@ fn what_no_message_can_hold_is_refused() {
         );
     };
 
-    let thinking =
-        json!({"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}]});
-    sealed(refused(Anthropic, thinking, "/content/0"));
-    let compaction =
-        json!([{"role": "assistant", "content": [{"type": "compaction", "content": "x"}]}]);
-    sealed(refused(Anthropic, compaction, "/0/content/0"));
-    let reasoning = json!({"type": "reasoning", "summary": [], "encrypted_content": "x"});
-    sealed(refused(OpenAiResponses, json!([reasoning]), "/0"));
-    sealed(refused(
+    unsupported(refused(
         OpenAiResponses,
         json!({"output": [{"type": "compaction"}]}),
         "/output/0",
     ));
+    for kind in [
+        "tool_use",
+        "web_search_tool_result",
+        "input_text",
+        "No Item",
+    ] {
+        unsupported(refused(OpenAiResponses, json!({"type": kind}), ""));
+    }
+    for block in [
+        json!({"type": "redacted_thinking", "data": "x"}),
+        json!({"type": "compaction", "content": "x"}),
+        json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}),
+    ] {
+        let prompt = json!({"role": "user", "content": [block]});
+        let error = refused(Anthropic, prompt, "/content/0");
+        assert!(matches!(error, ProviderError::Invalid { .. }), "{error}");
+    }
 
     let choice = json!({"message": {"role": "assistant", "content": "hi"}});
     let several = refused(OpenAiChat, json!({"choices": [choice, choice]}), "/choices");
@@ -331,19 +339,14 @@ fn what_no_message_can_hold_is_refused() {
         json!({"messages": [], "model": "m"}),
         "/model",
     ));
-    unsupported(refused(
-        OpenAiResponses,
-        json!({"type": "web_search_call"}),
-        "",
-    ));
     let image = json!({"role": "user", "content": [{"type": "input_image", "file_id": "f"}]});
     unsupported(refused(OpenAiResponses, image, "/content/0"));
-    let document = json!({"role": "user", "content": [{"type": "document", "source": {}}]});
-    unsupported(refused(Anthropic, document, "/content/0"));
-    let url = json!({"type": "image", "source": {"type": "url", "url": "https://a.test/b.png"}});
+    let audio = json!({"role": "user", "content": [{"type": "audio", "source": {}}]});
+    unsupported(refused(Anthropic, audio, "/content/0"));
+    let image = json!({"type": "image", "source": {"type": "memory"}});
     unsupported(refused(
         Anthropic,
-        json!({"role": "user", "content": [url]}),
+        json!({"role": "user", "content": [image]}),
         "/content/0/source",
     ));
     unsupported(refused(

@@ -17,10 +17,17 @@ pub(super) fn check<'a>(items: &'a [Value], found: &mut Found<'a>) {
         match kind {
             "" | "message" => message(item, found),
             "function_call" => call(item, found),
-            "function_call_output" => {
+            "custom_tool_call" => {
+                let id = text(item, "call_id");
+                found.id(id, ID);
+                found.call(id);
+                found.name(text(item, "name"), ID);
+            }
+            "function_call_output" | "custom_tool_call_output" => {
                 found.result(text(item, "call_id"));
                 content(item.get("output"), found, "input_text", true);
             }
+            "reasoning" | "compaction" if !text(item, "encrypted_content").is_empty() => {}
             other => found.form(format!("`{other}` is no item")),
         }
     }

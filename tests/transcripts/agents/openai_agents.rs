@@ -124,7 +124,7 @@ fn items_are_prompts_answers_and_results() {
       loop loop-0 after - Completed
         - system {"content":"Be brief."}
         0 user "Is the lamp lit?"
-        0 assistant thinking "Look." + call call_1 look {"lamp":"1"} + call call_2 patch "free text"
+        0 assistant sealed reasoning of openai, 108 bytes + call call_1 look {"lamp":"1"} + call call_2 patch "free text"
         0 toolResult "dark" of look call_1
         0 toolResult "ok" + image image/png of patch call_2
         1 assistant other {"id":"ws_1","status":"completed","type":"web_search_call"} + "It is dark." + "No more."

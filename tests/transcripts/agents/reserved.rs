@@ -18,6 +18,10 @@ fn transcript(format: &str) -> Option<&'static str> {
                 {"author":"user","timestamp":1.0,"content":{"parts":[{"text":"Hi"}]}},
                 {"author":"KIND","timestamp":2.0,"content":null}]}"#
         }
+        "anthropic" => {
+            r#"{"system":"Be brief.","messages":[{"role":"user","content":"Hi"},{"role":"KIND","content":"x"}]}"#
+        }
+        "responses" => r#"{"input":[{"role":"user","content":"Hi"},{"type":"KIND"}]}"#,
         "claude-code" => {
             r#"{"type":"user","uuid":"a","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"Hi"}}
 {"type":"KIND","uuid":"b","parentUuid":"a","sessionId":"s","seq":0}"#
@@ -73,7 +77,7 @@ fn kinds(store: &SqliteStore) -> Vec<String> {
 
 /// Whether a format may skip such a record, or names all of them alike.
 fn names_none(format: &str) -> bool {
-    matches!(format, "adk" | "openai-chat")
+    matches!(format, "adk" | "anthropic" | "openai-chat" | "responses")
 }
 
 fn check(format: &str, kind: &str, found: &[String]) {

@@ -274,6 +274,7 @@ fn block(block: &Content) -> String {
             call.name,
             shortened(call.arguments.as_str())
         ),
+        Content::Sealed(sealed) => format!("{sealed}"),
         Content::Other(json) => format!("other {}", shortened(json.as_str())),
     }
 }

@@ -141,11 +141,12 @@ fn a_made_up_answer_is_an_error() {
 }
 
 #[test]
-fn blocks_of_unknown_type_stay_as_they_are() {
+fn blocks_of_unknown_type_stay_as_they_are_and_redacted_thinking_is_sealed() {
     let content = &json_of(&Recorder::of_fixture("kite-1.jsonl"), 17)["content"];
     assert_eq!(
         content[0],
-        json!({"type": "redacted_thinking", "data": "xyz"})
+        json!({"type": "sealed", "provider": "anthropic",
+            "item": {"type": "redacted_thinking", "data": "xyz"}})
     );
     assert_eq!(content[2]["type"], "server_tool_use");
 }

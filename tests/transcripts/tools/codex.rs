@@ -82,17 +82,15 @@ fn an_answer_is_joined_from_its_items_and_nothing_is_lost() {
     );
     assert_eq!(
         answer["content"][0],
-        json!({"type": "thinking", "thinking": "Oil first."})
+        json!({"type": "sealed", "provider": "openai", "item": {
+            "type": "reasoning", "id": "rs_1", "encrypted_content": "c2VhbGVk",
+            "summary": [{"type": "summary_text", "text": "Oil first."}]}})
     );
     assert_eq!(
         answer["content"][2]["argumentsText"],
         "{\"cmd\": \"oil\",\"n\":1.50}"
     );
     assert_eq!(answer["content"][3]["arguments"], "*** Begin Patch\n+oil");
-    assert_eq!(
-        answer["source"][0]["payload"]["encrypted_content"],
-        "c2VhbGVk"
-    );
     assert_eq!(
         (&answer["model"], &answer["provider"]),
         (&json!("beam-5"), &json!("openai"))

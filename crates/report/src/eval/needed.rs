@@ -100,7 +100,7 @@ fn write_block(text: &mut String, block: &Content) {
                 write_leaves(text, &arguments);
             }
         }
-        Content::Image(_) => {}
+        Content::Image(_) | Content::Sealed(_) => {}
         Content::Other(json) => line(json.as_str()),
     }
 }

@@ -10,7 +10,7 @@ use super::stage::Stage;
 use crate::support::needs;
 
 /// Runs `append` on these bytes.
-fn append(stage: &Stage, args: &[&str], input: &[u8]) -> Output {
+pub fn append(stage: &Stage, args: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(assert_cmd::cargo::cargo_bin("loopstore"))
         .arg("append")
         .args(args)

@@ -1,0 +1,170 @@
+//! State that only a provider can read: what is shown of it, and what is kept.
+
+use serde_json::{Value, json};
+
+use super::appending::append;
+use super::stage::Stage;
+
+const CIPHER: &str = "gAAAAABkeepthis";
+
+fn reasoning() -> Value {
+    json!({"type": "reasoning", "id": "rs_1", "encrypted_content": CIPHER,
+        "summary": [{"type": "summary_text", "text": "Rain likely."}]})
+}
+
+fn compaction() -> Value {
+    json!({"type": "compaction", "id": "cmp_1", "encrypted_content": CIPHER})
+}
+
+/// A stage with a session `s` that holds both.
+fn stage() -> Stage {
+    let stage = Stage::empty();
+    let block = |item: Value| json!({"type": "sealed", "provider": "openai", "item": item});
+    let line = json!([
+        {"role": "user", "content": [{"type": "text", "text": "Will it rain?"}]},
+        {"role": "assistant", "content": [
+            block(reasoning()), block(compaction()), {"type": "text", "text": "Yes."}]},
+    ]);
+    let output = append(&stage, &["s"], format!("{line}\n").as_bytes());
+    assert!(output.status.success(), "{output:?}");
+    stage
+}
+
+#[test]
+fn nobody_is_shown_the_ciphertext_of_sealed_state() {
+    let stage = stage();
+    let [reasoning, compaction] = [reasoning(), compaction()].map(|item| item.to_string().len());
+    let labels = [
+        format!("(sealed reasoning of openai, {reasoning} bytes)"),
+        format!("(sealed compaction of openai, {compaction} bytes)"),
+    ];
+    for line in [
+        "context s",
+        "expand s --turns 0",
+        "export s --format markdown",
+        "replay s",
+        "recall rain",
+    ] {
+        let said = stage.say(line).to_string();
+        assert!(!said.contains(CIPHER), "{line}: {said}");
+        assert!(said.contains("Rain likely."), "{line}: {said}");
+        for label in &labels {
+            assert!(said.contains(label), "{line}: {said}");
+        }
+    }
+    for line in ["show s", "search rain", "context s --format openai"] {
+        let said = stage.say(line).to_string();
+        assert!(!said.contains(CIPHER), "{line}: {said}");
+    }
+    stage.say("report s -o page.html");
+    let page = std::fs::read_to_string(stage.path("page.html")).unwrap();
+    assert!(!page.contains(CIPHER));
+}
+
+#[test]
+fn words_of_ciphertext_are_not_searched_but_a_summary_of_reasoning_is() {
+    let stage = stage();
+    let hits = |word: &str| stage.json(&format!("search {word}"))["hits"].clone();
+    assert_eq!(hits(CIPHER), json!([]));
+    assert_eq!(hits("rs_1"), json!([]));
+    assert_eq!(hits("likely").as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn json_gives_sealed_state_as_it_came_and_a_copy_is_the_same() {
+    let stage = stage();
+    let context = stage.json("context s");
+    let item = |at: usize| context["messages"][1]["content"][at]["item"].clone();
+    assert_eq!([item(0), item(1)], [reasoning(), compaction()]);
+    stage.say("export s --format jsonl -o s.jsonl");
+    let lines = std::fs::read_to_string(stage.path("s.jsonl")).unwrap();
+    assert!(lines.contains(&compaction().to_string()), "{lines}");
+    stage.say("import s.jsonl --db copy.db");
+    let copy = stage.json("context s --db copy.db");
+    assert_eq!(copy["messages"], context["messages"]);
+}
+
+/// A conversation in the form, and the field of a request that holds it.
+fn conversations() -> [(&'static str, &'static str, Value); 3] {
+    let anthropic = json!([
+        {"role": "user", "content": [{"type": "text", "text": "Will it rain?"}]},
+        {"role": "assistant", "content": [
+            {"type": "redacted_thinking", "data": CIPHER},
+            {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "rain"}},
+            {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
+            {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": 1}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "rain"}]},
+            {"type": "document", "source": {"type": "file", "file_id": "f1"}}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Yes."}]},
+    ]);
+    let responses = json!([
+        {"role": "user", "content": "Will it rain?"},
+        reasoning(),
+        {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "+ umbrella"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        compaction(),
+        {"role": "assistant", "content": "Yes."},
+    ]);
+    let chat = json!([
+        {"role": "user", "content": "Will it rain?"},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+        {"role": "assistant", "content": "Yes."},
+    ]);
+    [
+        ("anthropic", "messages", anthropic),
+        ("responses", "input", responses),
+        ("openai", "messages", chat),
+    ]
+}
+
+#[test]
+fn each_form_goes_in_and_comes_out_as_it_was() {
+    for (form, key, conversation) in conversations() {
+        let stage = Stage::empty();
+        let line = format!("{conversation}\n");
+        let output = append(&stage, &["s", "--format", form], line.as_bytes());
+        assert!(output.status.success(), "{form}: {output:?}");
+        let request = stage.json(&format!("context s --format {form}"));
+        assert_eq!(request[key], conversation, "{form}");
+        assert_eq!(request["mended"], json!([]), "{form}");
+        let other = if form == "anthropic" {
+            "responses"
+        } else {
+            "anthropic"
+        };
+        let said = stage
+            .say(&format!("context s --format {other}"))
+            .to_string();
+        assert!(!said.contains(CIPHER), "{form}: {said}");
+        let note = "state or an item of another provider was left out";
+        assert_eq!(said.contains(note), form != "openai", "{form}: {said}");
+    }
+}
+
+#[test]
+fn what_is_exported_in_a_form_is_imported_as_the_same_conversation() {
+    for (form, key, conversation) in conversations() {
+        let stage = Stage::empty();
+        let line = format!("{conversation}\n");
+        append(&stage, &["s", "--format", form], line.as_bytes());
+        stage.say(&format!("export s --format {form} -o exported.json"));
+        let report = stage.json("import exported.json --db copy.db");
+        assert_eq!(report["skipped"], json!([]), "{form}");
+        let sessions = stage.json("sessions --db copy.db");
+        let id = sessions[0]["session_id"].as_str().unwrap().to_owned();
+        let copy = stage.json(&format!("context {id} --format {form} --db copy.db"));
+        assert_eq!(copy[key], conversation, "{form}");
+        let format = format!("import exported.json --db forced.db --format {form}");
+        if form != "openai" {
+            assert_eq!(
+                stage.json(&format)["messages"],
+                report["messages"],
+                "{form}"
+            );
+        }
+    }
+}

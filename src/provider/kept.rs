@@ -1,0 +1,47 @@
+//! Items and blocks of a form that no message has a place for: kept whole, with the form that they
+//! are of, so that they can go back.
+
+use serde::Deserialize;
+
+use super::Form;
+use crate::model::{Content, Json};
+
+/// An item that was kept.
+#[derive(Deserialize)]
+pub(super) struct KeptItem {
+    form: String,
+    pub(super) item: Json,
+}
+
+impl KeptItem {
+    /// Reads a block of an unknown type; `None` if it holds no such item.
+    pub(super) fn of(block: &Json) -> Option<Self> {
+        let is_kept = block.type_name().is_some_and(|name| name == TYPE);
+        is_kept.then(|| block.read().ok()).flatten()
+    }
+
+    /// Returns the form that it is of; `None` if this version does not know it.
+    pub(super) fn form(&self) -> Option<Form> {
+        self.form.parse().ok()
+    }
+
+    /// Returns who made it.
+    pub(super) fn provider(&self) -> String {
+        match self.form() {
+            Some(form) => form.provider().to_owned(),
+            None => self.form.clone(),
+        }
+    }
+}
+
+const TYPE: &str = "providerItem";
+
+/// Returns the block that keeps an item.
+///
+/// # Errors
+/// If it would nest too deep.
+pub(super) fn keep(form: Form, item: &Json) -> serde_json::Result<Content> {
+    let item = item.as_str();
+    let block = format!(r#"{{"type":"{TYPE}","form":"{form}","item":{item}}}"#);
+    Json::parse(&block).map(Content::Other)
+}

@@ -1,0 +1,76 @@
+//! What goes back to the provider that made it, as it came.
+
+use std::borrow::Cow;
+
+use super::{Mending, MendingKind};
+use crate::model::{AgentMessage, Content, Json, Message};
+use crate::provider::Form;
+use crate::provider::kept::KeptItem;
+
+/// Returns the item or block that a block is in `form`, if it came from there.
+pub(super) fn own(block: &Content, form: Form) -> Option<Json> {
+    match block {
+        // Chat completions have no place for what Responses made.
+        Content::Sealed(_) if form == Form::OpenAiChat => None,
+        Content::Sealed(sealed) => {
+            (sealed.provider == form.provider()).then(|| sealed.item.clone())
+        }
+        Content::Other(json) => {
+            let kept = KeptItem::of(json).filter(|kept| kept.form() == Some(form));
+            kept.map(|kept| kept.item)
+        }
+        _ => None,
+    }
+}
+
+/// Returns whose a block is, and what, if only its provider takes it.
+pub(super) fn owner(block: &Content) -> Option<(String, Option<String>)> {
+    match block {
+        Content::Sealed(sealed) => Some((sealed.provider.clone(), sealed.kind())),
+        Content::Other(json) => {
+            let kept = KeptItem::of(json)?;
+            Some((kept.provider(), kept.item.type_name()))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the messages from the newest compaction of Anthropic's on, and how many stand before them:
+/// the provider reads nothing before it.
+pub(super) fn from_compaction<'a>(
+    messages: &'a [AgentMessage],
+    mended: &mut Vec<Mending>,
+) -> (usize, Cow<'a, [AgentMessage]>) {
+    let place = |message: &AgentMessage| {
+        let Some(Message::Assistant(answer)) = message.message() else {
+            return None;
+        };
+        answer.content.iter().rposition(is_compaction)
+    };
+    let newest = messages.iter().enumerate().rev();
+    let mut newest = newest.filter_map(|(at, message)| Some((at, place(message)?)));
+    let Some((start, block)) = newest.next() else {
+        return (0, Cow::Borrowed(messages));
+    };
+    let before = (messages[..start].iter().enumerate())
+        .filter(|(_, message)| message.message().is_some())
+        .map(|(at, _)| at);
+    let left_out = before.chain((block > 0).then_some(start));
+    mended.extend(left_out.map(|at| Mending::of(MendingKind::CompactedDropped, at)));
+    let mut rest = messages[start..].to_vec();
+    let first = rest.first_mut().and_then(AgentMessage::message_mut);
+    if let Some(first) = first {
+        first.content_mut().drain(..block);
+    }
+    (start, Cow::Owned(rest))
+}
+
+fn is_compaction(block: &Content) -> bool {
+    match block {
+        Content::Sealed(sealed) => {
+            sealed.provider == Form::Anthropic.provider()
+                && sealed.kind().as_deref() == Some("compaction")
+        }
+        _ => false,
+    }
+}
