@@ -173,7 +173,7 @@ impl Activity {
         }
     }
 
-    fn note_folder(&mut self, text: &str) {
+    fn note_folder<'a>(&mut self, text: &'a str) {
         let head = &text[..text.floor_char_boundary(LOOKED_AT)];
         let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..];
         let marks = [
@@ -182,8 +182,12 @@ impl Activity {
             ("[Current working directory: ", ']'),
         ];
         for (mark, end) in marks {
-            let found = tail.rsplit_once(mark).or_else(|| head.rsplit_once(mark));
-            let folder = found.and_then(|(_, behind)| Some(behind.split_once(end)?.0.trim()));
+            let behind = |text: &'a str| {
+                let at = memchr::memmem::rfind(text.as_bytes(), mark.as_bytes())?;
+                Some(&text[at + mark.len()..])
+            };
+            let found = behind(tail).or_else(|| behind(head));
+            let folder = found.and_then(|behind| Some(behind.split_once(end)?.0.trim()));
             if let Some(folder) =
                 folder.filter(|folder| folder.starts_with('/') && !folder.contains('\n'))
             {

@@ -37,6 +37,9 @@ struct Candidate {
 pub(super) struct Selector {
     stems: Stems,
     numbers: HashMap<String, u32>,
+    /// The numbers of words as they were written, folded: of each but the first its stem is not asked for. A
+    /// word that says nothing has none.
+    known: HashMap<String, Option<u32>>,
     /// Of each term: in how many lines it stands, and the last of these.
     lines: Vec<(u32, usize)>,
     is_name: Vec<bool>,
@@ -98,15 +101,27 @@ impl Selector {
             is_first = false;
             if let Some(pair) = pair {
                 found.push((self.number(&pair), false));
-            } else if !is_single && (word.len() > 1 || has_digit) && !is_stop_word(word) {
-                let stem = self.stems.of(word).into_owned();
-                found.push((self.number(&stem), has_digit || capital));
+            } else if !is_single && (word.len() > 1 || has_digit) {
+                let number = self.number_of_word(word);
+                found.extend(number.map(|number| (number, has_digit || capital)));
             }
         });
         for (term, is_name) in found {
             self.is_name[term as usize] |= is_name;
             each(self, term);
         }
+    }
+
+    fn number_of_word(&mut self, word: &str) -> Option<u32> {
+        if let Some(known) = self.known.get(word) {
+            return *known;
+        }
+        let number = (!is_stop_word(word)).then(|| {
+            let stem = self.stems.of(word).into_owned();
+            self.number(&stem)
+        });
+        self.known.insert(word.to_owned(), number);
+        number
     }
 
     fn number(&mut self, term: &str) -> u32 {

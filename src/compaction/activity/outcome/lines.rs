@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
+
 use super::{is_frame_line, short};
 
 /// Returns the line that says what is wrong, if anything was printed.
@@ -30,7 +32,7 @@ fn untagged(line: &str) -> &str {
 
 /// Returns the last line of the last traceback: the first behind its frames that is not indented.
 fn traceback(text: &str) -> Option<Cow<'_, str>> {
-    let at = text.rfind("Traceback (most recent call last)")?;
+    let at = memmem::rfind(text.as_bytes(), b"Traceback (most recent call last)")?;
     let mut lines = text[at..].lines().skip(1);
     let line = lines.find(|line| !line.is_empty() && !line.starts_with([' ', '\t', '|']))?;
     Some(Cow::Borrowed(line))
@@ -105,7 +107,7 @@ fn rank(line: &str) -> Option<u8> {
         return None;
     }
     let is_word_start = |at: usize| at == 0 || !lower.as_bytes()[at - 1].is_ascii_alphanumeric();
-    let errors = memchr::memmem::find_iter(lower.as_bytes(), "error");
+    let errors = memmem::find_iter(lower.as_bytes(), "error");
     let strong = errors.into_iter().any(|at| {
         let behind = &lower[at + 5..];
         // `error:`, `error[E0308]:`, `TypeError: `, `error TS2304:`

@@ -36,7 +36,7 @@ pub(crate) fn scan<'a>(text: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
 /// A line that is a name and a value of several words.
 fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
     let rest = line.trim_start_matches(|c: char| c.is_whitespace() || c == '-' || c == '*');
-    let Some(at) = rest.find([':', '=']) else {
+    let Some(at) = memchr::memchr2(b':', b'=', rest.as_bytes()) else {
         return;
     };
     if rest[at..].starts_with("://") {
@@ -60,7 +60,14 @@ fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
 }
 
 fn quoted<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
+    let is_plain = line.is_ascii();
+    if is_plain && memchr::memchr3(b'`', b'"', b'\'', line.as_bytes()).is_none() {
+        return;
+    }
     for (open, close) in QUOTES {
+        if is_plain && !open.is_ascii() {
+            continue;
+        }
         let mut from = 0;
         while let Some(start) = line[from..].find(open).map(|at| from + at) {
             let inside = start + open.len_utf8();
