@@ -32,9 +32,10 @@ impl Filling<'_> {
         }
     }
 
-    /// Whether a value stands somewhere. A value of which a word stands nowhere is not searched for.
+    /// Whether a value stands somewhere. Only one of several words that all stand somewhere is searched for.
     fn is_told(&self, value: &str) -> bool {
-        words_in(value).all(|word| self.told_words.contains(word)) && is_written(&self.told, value)
+        words_in(value).all(|word| self.told_words.contains(word))
+            && (words_in(value).next() == Some(value) || is_written(&self.told, value))
     }
 
     fn value(&mut self, at: usize, fact: &Fact, left: &mut usize) {
@@ -104,10 +105,11 @@ pub(super) fn words_in(text: &str) -> impl Iterator<Item = &str> {
 
 /// Whether a value stands in a text, not as a part of a longer word.
 fn is_written(written: &str, value: &str) -> bool {
+    let joins = |c: char| c.is_alphanumeric() || c == '_';
+    let finder = memchr::memmem::Finder::new(value);
     let mut from = 0;
-    while let Some(start) = written[from..].find(value).map(|at| from + at) {
+    while let Some(start) = finder.find(&written.as_bytes()[from..]).map(|at| from + at) {
         let end = start + value.len();
-        let joins = |c: char| c.is_alphanumeric() || c == '_';
         if !written[..start].ends_with(joins) && !written[end..].starts_with(joins) {
             return true;
         }

@@ -7,6 +7,7 @@ mod chats;
 mod claude_code;
 mod documents;
 mod events;
+mod providers;
 
 use std::path::Path;
 
@@ -29,8 +30,9 @@ pub type Written = (&'static str, String);
 pub type Format = (&'static str, fn(At) -> Vec<Written>);
 
 /// Every format.
-pub const FORMATS: [Format; 13] = [
+pub const FORMATS: [Format; 15] = [
     ("adk", chats::adk),
+    ("anthropic", providers::anthropic),
     ("claude-code", claude_code::claude_code),
     ("codex", events::codex),
     ("copilot-cli", events::copilot),
@@ -42,6 +44,7 @@ pub const FORMATS: [Format; 13] = [
     ("openhands", events::openhands),
     ("phi-core", chats::phi_core),
     ("pi", events::pi),
+    ("responses", providers::responses),
     ("swe-agent", documents::swe_agent),
 ];
 
