@@ -2,74 +2,55 @@
 
 use std::ops::Range;
 
+/// What an element of a harness may hold, and what may follow it.
+#[derive(Clone, Copy, PartialEq)]
+enum FrameKind {
+    /// The harness's own words, beside a person's.
+    Beside,
+    /// A message of its own: no words of a person follow.
+    Alone,
+    /// What files, hooks and programs say, beside a person's words.
+    PassesOn,
+}
+
 /// Elements that harnesses put into a user's message, each with its end.
-const ELEMENTS: [&str; 33] = [
+const ELEMENTS: [(&str, FrameKind); 33] = [
     // Claude Code.
-    "bash-input",
-    "bash-stderr",
-    "bash-stdout",
-    "command-args",
-    "command-contents",
-    "command-message",
-    "command-name",
-    "ide_diagnostics",
-    "ide_opened_file",
-    "ide_selection",
-    "local-command-caveat",
-    "local-command-stderr",
-    "local-command-stdout",
-    "new-diagnostics",
-    "session-start-hook",
-    "system-reminder",
-    "system_reminder",
-    "task-notification",
-    "user-memory-input",
-    "user-prompt-submit-hook",
+    ("bash-input", FrameKind::Alone),
+    ("bash-stderr", FrameKind::Alone),
+    ("bash-stdout", FrameKind::Alone),
+    ("command-args", FrameKind::Alone),
+    ("command-contents", FrameKind::Alone),
+    ("command-message", FrameKind::Alone),
+    ("command-name", FrameKind::Alone),
+    ("ide_diagnostics", FrameKind::PassesOn),
+    ("ide_opened_file", FrameKind::Beside),
+    ("ide_selection", FrameKind::PassesOn),
+    ("local-command-caveat", FrameKind::Beside),
+    ("local-command-stderr", FrameKind::Alone),
+    ("local-command-stdout", FrameKind::Alone),
+    ("new-diagnostics", FrameKind::PassesOn),
+    ("session-start-hook", FrameKind::Alone),
+    ("system-reminder", FrameKind::Beside),
+    ("system_reminder", FrameKind::Beside),
+    ("task-notification", FrameKind::Alone),
+    ("user-memory-input", FrameKind::Beside),
+    ("user-prompt-submit-hook", FrameKind::PassesOn),
     // Codex.
-    "collaboration_mode",
-    "environment_context",
-    "hook_prompt",
-    "permissions instructions",
-    "subagent_notification",
-    "turn_aborted",
-    "user_instructions",
-    "user_shell_command",
+    ("collaboration_mode", FrameKind::Beside),
+    ("environment_context", FrameKind::Beside),
+    ("hook_prompt", FrameKind::Alone),
+    ("permissions instructions", FrameKind::Beside),
+    ("subagent_notification", FrameKind::Alone),
+    ("turn_aborted", FrameKind::Alone),
+    ("user_instructions", FrameKind::Beside),
+    ("user_shell_command", FrameKind::Alone),
     // Gemini, Copilot and others.
-    "current_datetime",
-    "EXTRA_INFO",
-    "environment_details",
-    "hook_context",
-    "session_context",
-];
-
-/// Those that a harness writes as a message of its own: no words of a person follow.
-const ALONE: [&str; 15] = [
-    "bash-input",
-    "bash-stderr",
-    "bash-stdout",
-    "command-args",
-    "command-contents",
-    "command-message",
-    "command-name",
-    "hook_prompt",
-    "local-command-stderr",
-    "local-command-stdout",
-    "session-start-hook",
-    "subagent_notification",
-    "task-notification",
-    "turn_aborted",
-    "user_shell_command",
-];
-
-/// Those that hold what files, hooks and programs say.
-const PASSED_ON: [&str; 7] = [
-    "EXTRA_INFO",
-    "environment_details",
-    "hook_context",
-    "ide_diagnostics",
-    "ide_selection",
-    "new-diagnostics",
-    "user-prompt-submit-hook",
+    ("current_datetime", FrameKind::Beside),
+    ("EXTRA_INFO", FrameKind::PassesOn),
+    ("environment_details", FrameKind::PassesOn),
+    ("hook_context", FrameKind::PassesOn),
+    ("session_context", FrameKind::Beside),
 ];
 
 /// Frames that are looked for strictly in one text: each is looked for in all that is left.
@@ -148,13 +129,13 @@ fn frame_end(text: &str) -> Option<usize> {
         }
     }
     let rest = text.strip_prefix('<')?;
-    let element = *ELEMENTS.iter().find(|name| is_named(rest, name))?;
+    let (element, kind) = ELEMENTS.iter().find(|(name, _)| is_named(rest, name))?;
     let close = format!("</{element}>");
     let last = text.rfind(&close)? + close.len();
-    if last == text.len() || ALONE.contains(&element) {
+    if last == text.len() || *kind == FrameKind::Alone {
         return Some(text.len());
     }
-    if PASSED_ON.contains(&element) {
+    if *kind == FrameKind::PassesOn {
         return Some(last);
     }
     // An end without a beginning is the frame's own, or a forged one before it.
@@ -176,13 +157,14 @@ fn frame_end(text: &str) -> Option<usize> {
 /// Returns where the first frame begins that a text may end with.
 fn frame_begin(text: &str) -> Option<usize> {
     let before = before_element(text)?;
-    let element = PASSED_ON
-        .iter()
-        .find(|name| text.ends_with(&format!("</{name}>")));
-    let first = element.and_then(|element| {
-        let mut begins = text.match_indices('<');
-        begins.find(|(at, _)| is_named(&text[at + 1..], element))
-    });
+    let (element, kind) = ended_by(text)?;
+    let first = match kind {
+        FrameKind::PassesOn => {
+            let mut begins = text.match_indices('<');
+            begins.find(|(at, _)| is_named(&text[at + 1..], element))
+        }
+        FrameKind::Beside | FrameKind::Alone => None,
+    };
     Some(first.map_or(before.len(), |(at, _)| at))
 }
 
@@ -200,7 +182,7 @@ fn behind_opening(text: &str) -> Option<&str> {
         }
     }
     let rest = text.strip_prefix('<')?;
-    let element = ELEMENTS.iter().find(|name| is_named(rest, name))?;
+    let (element, _) = ELEMENTS.iter().find(|(name, _)| is_named(rest, name))?;
     let end = format!("</{element}>");
     let at = text.find(&end)?;
     Some(&text[at + end.len()..])
@@ -208,15 +190,21 @@ fn behind_opening(text: &str) -> Option<&str> {
 
 /// Returns what stands before the harness's element that a text ends with.
 fn before_element(text: &str) -> Option<&str> {
-    let rest = text.strip_suffix('>')?;
-    let element = ELEMENTS.iter().find(|name| {
-        rest.strip_suffix(*name)
-            .is_some_and(|rest| rest.ends_with("</"))
-    })?;
-    let inner = &rest[..rest.len() - element.len() - 2];
+    let (element, _) = ended_by(text)?;
+    let inner = &text[..text.len() - element.len() - "</>".len()];
     let mut begins = inner.match_indices('<');
     let (at, _) = begins.rfind(|(at, _)| is_named(&inner[at + 1..], element))?;
     Some(&text[..at])
+}
+
+/// Returns the element whose end a text ends with.
+fn ended_by(text: &str) -> Option<(&'static str, FrameKind)> {
+    let rest = text.strip_suffix('>')?;
+    let ends = |(name, _): &&(&str, FrameKind)| {
+        let rest = rest.strip_suffix(name);
+        rest.is_some_and(|rest| rest.ends_with("</"))
+    };
+    ELEMENTS.iter().find(ends).copied()
 }
 
 /// Whether the tag whose inside begins here has this name.
@@ -336,11 +324,9 @@ mod tests {
             let names = list.split('\'').skip(1).step_by(2);
             names.collect::<Vec<&str>>()
         };
-        assert_eq!(between(sqlite, "VIEW harness_elements", ";"), ELEMENTS);
-        assert_eq!(
-            between(postgres, "FOREACH element IN ARRAY", "LOOP"),
-            ELEMENTS
-        );
+        let known = ELEMENTS.map(|(name, _)| name);
+        assert_eq!(between(sqlite, "VIEW harness_elements", ";"), known);
+        assert_eq!(between(postgres, "FOREACH element IN ARRAY", "LOOP"), known);
     }
 
     #[test]
