@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loopstore::extend::compaction::{Digest, DigestInput, digest_of};
+use loopstore::extend::compaction::{Digest, DigestInput, digest_of, document_work};
 use loopstore::{
     AgentMessage, AssistantMessage, Author, Content, HeuristicTokenCounter, Json, Message, Placed,
     Role, TokenCounter, ToolResultMessage, UserMessage, message_tokens,
@@ -96,6 +96,15 @@ fn story() -> Vec<Placed> {
         (3, user("Thanks. Use window seats from now on.")),
         (3, call("d", "notify", r#"{"mail":"ito@mail.example"}"#)),
     ])
+}
+
+#[test]
+fn the_smallest_document_says_what_it_is() {
+    for budget in 20..60 {
+        let text = digest(story(), budget).text;
+        assert!(document_work(&text).is_some(), "{budget}: {text}");
+        assert!(text.lines().count() > 2, "{budget}: {text}");
+    }
 }
 
 #[test]

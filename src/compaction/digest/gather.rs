@@ -136,8 +136,10 @@ impl Gatherer {
     fn prompt_values(&mut self, text: &str, place: &Place) {
         let values = &mut self.record.values;
         let label = values.label("user");
-        let is_document = is_document(text);
-        scan(text, &mut |found| {
+        let mut all = Vec::new();
+        scan(text, &mut |found| all.push(found));
+        let is_document = all.len() > MOST_TOLD;
+        for found in all {
             let source = match (is_document, found.quoted) {
                 (false, true) => FactSource::ToldQuoted,
                 (false, false) => FactSource::Told,
@@ -145,7 +147,7 @@ impl Gatherer {
                 (true, false) => FactSource::Mentioned,
             };
             add_found(values, found, label, source, place);
-        });
+        }
     }
 
     fn answer(&mut self, message: &AssistantMessage, place: &Place) {
@@ -416,12 +418,6 @@ fn texts(content: &[Content]) -> impl Iterator<Item = &str> {
     })
 }
 
-fn is_document(text: &str) -> bool {
-    let mut values = 0;
-    scan(text, &mut |_| values += 1);
-    values > MOST_TOLD
-}
-
 fn add_found(
     ledger: &mut Ledger,
     found: ScannedValue<'_>,
@@ -433,7 +429,7 @@ fn add_found(
         Some(name) => ledger.label(name),
         None => label,
     };
-    ledger.add(found.value, label, source, place);
+    ledger.add_value(found.value, label, source, place);
 }
 
 fn structured(text: &str) -> Option<Value> {
