@@ -11,6 +11,8 @@ use crate::model::{AgentMessage, Content, Extra, Json, Message, ToolCall};
 
 const APPROVAL: &str = "mcp_approval_request";
 const APPROVED: &str = "mcp_approval_response";
+/// Its field `id` names the call, where it has no other.
+const LOCAL_SHELL: &str = "local_shell_call_output";
 
 /// Whether an item is such a call.
 pub(super) fn is_hosted_call(kind: &str, fields: &NodeFields<'_>) -> bool {
@@ -20,7 +22,7 @@ pub(super) fn is_hosted_call(kind: &str, fields: &NodeFields<'_>) -> bool {
 /// Whether an item is what came of one.
 pub(super) fn is_hosted_output(kind: &str, fields: &NodeFields<'_>) -> bool {
     let is_output = kind.ends_with("_call_output") || kind == "tool_search_output";
-    kind == APPROVED || is_output && fields.has("call_id")
+    kind == APPROVED || kind == LOCAL_SHELL || is_output && fields.has("call_id")
 }
 
 /// Reads such a call. What it is called with stands in one of a few fields.
@@ -60,10 +62,10 @@ pub(super) fn hosted_output(
     mut fields: NodeFields<'_>,
 ) -> Result<AgentMessage> {
     let is_approval = kind == APPROVED;
-    let id = if is_approval {
-        "approval_request_id"
-    } else {
-        "call_id"
+    let id = match kind {
+        APPROVED => "approval_request_id",
+        LOCAL_SHELL if !fields.has("call_id") => "id",
+        _ => "call_id",
     };
     let id = fields.need(id)?.id()?;
     let text = if is_approval {

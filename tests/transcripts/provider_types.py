@@ -24,6 +24,9 @@ from pydantic import ConfigDict, TypeAdapter
 STRICT = ConfigDict(extra="forbid", strict=True)
 made = {}
 
+# Reasoning that was recorded without its id: the server takes it so from who lets nothing be stored.
+WITHOUT = {("ResponseReasoningItemParam", "id")}
+
 
 def is_union(origin):
     return origin is typing.Union or origin is types.UnionType
@@ -71,6 +74,11 @@ def closed_dict(given):
             hint = typing_extensions.get_args(hint)[0]
         hint = closed(hint)
         is_required = name in given.__required_keys__
+        if not is_required:
+            # Their own answers dump what was not given as null, and take it back.
+            hint = typing.Optional[hint]
+        elif (given.__name__, name) in WITHOUT:
+            is_required = False
         fields[name] = typing_extensions.Required[hint] if is_required else hint
     whole = typing_extensions.TypedDict(given.__name__, fields, total=False)
     whole.__pydantic_config__ = STRICT
@@ -107,14 +115,23 @@ def adapters():
     }
 
 
+def nearest(errors):
+    """Returns the errors of the members of unions whose `type` and `role` fit."""
+    tags = ("type", "role")
+    others = {tuple(one["loc"][:-1]) for one in errors if one["loc"][-1:] and one["loc"][-1] in tags}
+    for one in errors:
+        loc = tuple(one["loc"])
+        if not any(loc[: len(other)] == other for other in others):
+            yield f"{'/'.join(str(part)[:40] for part in loc)}: {one['msg']}"[:400]
+
+
 def judged(adapter, value):
     """Returns why a value is refused or changed, or None."""
     try:
         read = adapter.validate_json(json.dumps(value))
     except pydantic.ValidationError as error:
         found = error.errors(include_url=False, include_context=False)
-        deepest = sorted(found, key=lambda one: -len(one["loc"]))[:8]
-        return "; ".join(f"{'/'.join(map(str, one['loc']))}: {one['msg']}" for one in deepest)
+        return "; ".join(list(nearest(found))[:8]) or str(error)[:2000]
     dumped = json.loads(adapter.dump_json(read, exclude_unset=True, by_alias=True))
     return None if dumped == value else f"dumped as {json.dumps(dumped)[:2000]}"
 
