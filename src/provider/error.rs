@@ -58,6 +58,14 @@ pub enum ProviderError {
         /// How many there are.
         count: usize,
     },
+    /// A text is not one JSON value.
+    #[error("{form}: not JSON: {source}")]
+    Unreadable {
+        /// The form that was read.
+        form: Form,
+        /// Why.
+        source: serde_json::Error,
+    },
     /// A request cannot be written as a JSON value.
     #[error("{form}: the request cannot be written: {source}")]
     Unwritable {
@@ -77,6 +85,7 @@ impl ProviderError {
             | Self::Invalid { form, .. }
             | Self::Unsupported { form, .. }
             | Self::Choices { form, .. }
+            | Self::Unreadable { form, .. }
             | Self::Unwritable { form, .. } => *form,
         }
     }
@@ -89,7 +98,7 @@ impl ProviderError {
             | Self::Invalid { at, .. }
             | Self::Unsupported { at, .. }
             | Self::Choices { at, .. } => at,
-            Self::Unwritable { .. } => "",
+            Self::Unreadable { .. } | Self::Unwritable { .. } => "",
         }
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod amount;
 pub mod archive;
+pub mod conversations;
 pub mod encryption;
 pub mod events;
 pub mod hang;
