@@ -91,9 +91,9 @@ pub use store::{Key, KeyError, OpenError, StoreError};
 pub use model::{
     AgentMessage, AssistantMessage, Author, ChildLoopRef, CompactedSection, CompactionBlock,
     Content, ContinuationKind, ExtensionMessage, Extra, Image, Int, InvalidId, Json, LlmMessage,
-    LoopId, LoopRecord, LoopStatus, MAX_JSON_DEPTH, Message, ParentSpawnRef, Role, Sealed, Session,
-    SessionId, Text, Thinking, Time, ToolCall, ToolResultMessage, Turn, TurnId, TurnMap, TurnRange,
-    Turns, Usage, UserMessage,
+    LoopId, LoopRecord, LoopStatus, MAX_JSON_DEPTH, Message, ParentSpawnRef, Role, Sealed,
+    SealingProvider, Session, SessionId, Text, Thinking, Time, ToolCall, ToolResultMessage, Turn,
+    TurnId, TurnMap, TurnRange, Turns, Usage, UserMessage,
 };
 
 // Tokens.
@@ -108,8 +108,8 @@ pub use tokens::{
 pub use compact::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
     CompactionStarted, ContextTokens, Decision, FlipReport, FlipRequest, Hooks, Pin, PinChange,
-    PinList, PinRef, PinReport, PinRequest, TokenSource, compact_session_loops, pin, pins, redo,
-    undo, unpin,
+    PinList, PinRef, PinReport, PinRequest, RepairReport, TokenSource, compact_session_loops, pin,
+    pins, redo, repair_session, undo, unpin,
 };
 #[cfg(feature = "tokio")]
 pub use compaction::FutureSummarizer;

@@ -347,7 +347,9 @@ CREATE TABLE blocks (
     loop            BIGINT NOT NULL,
     generation      BIGINT NOT NULL CHECK (generation > 0),
     run             BIGINT NOT NULL,
-    kind            TEXT NOT NULL CHECK (kind IN ('current', 'earlier', 'rollup')),
+    kind            TEXT NOT NULL CHECK (kind IN (
+            'current', 'earlier', 'rollup', 'sealed:openai', 'sealed:anthropic'
+        )),
     -- The rollup that this one goes on from.
     extends         BIGINT,
     -- Turn ranges of the sections, both ends inclusive, NULL when absent.
@@ -431,7 +433,9 @@ CREATE TABLE coverage (
     from_turn   BIGINT,
     to_turn     BIGINT,
     disposition TEXT NOT NULL
-        CHECK (disposition IN ('kept', 'truncated', 'summarised', 'dropped', 'rolled_up')),
+        CHECK (disposition IN (
+            'kept', 'truncated', 'summarised', 'dropped', 'rolled_up', 'sealed'
+        )),
     CHECK ((from_seq IS NULL) = (to_seq IS NULL)
         AND coalesce(from_seq BETWEEN 0 AND to_seq, TRUE)),
     CHECK ((from_turn IS NULL) = (to_turn IS NULL)
@@ -1030,8 +1034,9 @@ BEGIN
         WHERE b.session = NEW.session AND b.key = NEW.block AND r.digest IS NULL
             AND (p.ordinal IS NOT NULL OR NEW.ordinal = 0)
             AND CASE
-                WHEN NEW."loop" <> b."loop" THEN b.kind = 'rollup' AND p.loop IS DISTINCT FROM b.loop
-                    AND (NEW.disposition = 'rolled_up' OR (NEW.disposition = 'kept' AND EXISTS (
+                WHEN NEW."loop" <> b."loop" THEN (b.kind = 'rollup' OR b.kind LIKE 'sealed:%')
+                    AND p.loop IS DISTINCT FROM b.loop
+                    AND (NEW.disposition = CASE WHEN b.kind = 'rollup' THEN 'rolled_up' ELSE 'sealed' END OR (NEW.disposition = 'kept' AND EXISTS (
                         SELECT 1 FROM block_messages x
                         WHERE x.session = NEW.session AND x.block = NEW.block AND x.quotes = NEW.loop
                             AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
@@ -1045,6 +1050,7 @@ BEGIN
                         WHEN NEW.from_turn >= b.compacted_start AND NEW.to_turn <= b.compacted_end
                             THEN NEW.disposition IN ('summarised', 'dropped')
                                 OR (NEW.disposition = 'rolled_up' AND b.kind = 'rollup')
+                                OR (NEW.disposition = 'sealed' AND b.kind LIKE 'sealed:%')
                                 OR (NEW.disposition = 'kept' AND EXISTS (
                                     SELECT 1 FROM block_messages x
                                     WHERE x.session = NEW.session AND x.block = NEW.block AND x.quotes = NEW.loop
@@ -1052,6 +1058,7 @@ BEGIN
                                 ))
                         WHEN NEW.from_turn >= b.recent_start AND NEW.to_turn <= b.recent_end
                             THEN NEW.disposition IN ('kept', 'truncated', 'dropped')
+                                OR (NEW.disposition = 'sealed' AND b.kind LIKE 'sealed:%')
                     END
             END
     ) THEN
@@ -1599,11 +1606,12 @@ BEGIN
     RETURN QUERY
     WITH
     chain AS (SELECT * FROM loopstore_chain(of_session, leaf)),
-    -- Every run that counts, and every flip.
+    -- Every run that counts, and every flip. What only its provider can read counts for nobody here.
     changes (run, word, tick, flip) AS (
         SELECT r.key, 'run', r.tick, NULL::BIGINT
         FROM chain c JOIN runs r ON r.session = of_session AND r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
+            AND r.strategy NOT LIKE 'provider:%'
         UNION ALL
         SELECT f.run, f.kind, f.tick, f.key
         FROM chain c JOIN flips f ON f.session = of_session AND f.loop = c.loop
@@ -2045,6 +2053,7 @@ WHERE json_typeof(event.value) = 'object';
 
 -- Blocks. extends is LOOP#GENERATION of the rollup that a rollup goes on from; ratio is tokens_block
 -- by tokens_covered. is_active says whether the block is active as seen from its run's own loop.
+-- A sealed block is so in contexts for its provider alone.
 CREATE VIEW v_compaction_blocks AS
 SELECT
     s.session_id, l.loop_id, b.generation, r.run_id, b.kind,
@@ -2054,7 +2063,25 @@ SELECT
     b.recent_start AS keep_recent_start, b.recent_end AS keep_recent_end,
     b.tokens_covered, b.tokens_block,
     b.tokens_block::DOUBLE PRECISION / nullif(b.tokens_covered, 0) AS ratio,
-    (active.block IS NOT NULL)::INT AS is_active,
+    CASE
+        WHEN b.kind LIKE 'sealed:%' THEN (coalesce(
+            (SELECT f.kind <> 'undo' FROM flips f
+             WHERE f.session = r.session AND f.run = r.key AND f.loop = r.loop
+             ORDER BY f.tick DESC, f.key DESC LIMIT 1),
+            TRUE
+        ) AND NOT EXISTS (
+            SELECT 1 FROM blocks n
+            WHERE n.session = b.session AND n.loop = b.loop AND n.generation > b.generation
+                AND (n.kind = b.kind OR n.kind NOT LIKE 'sealed:%')
+                AND coalesce(
+                    (SELECT f.kind <> 'undo' FROM flips f
+                     WHERE f.session = n.session AND f.run = n.run AND f.loop = r.loop
+                     ORDER BY f.tick DESC, f.key DESC LIMIT 1),
+                    TRUE
+                )
+        ))::INT
+        ELSE (active.block IS NOT NULL)::INT
+    END AS is_active,
     b.created_at
 FROM sessions s
     JOIN runs r ON r.session = s.session

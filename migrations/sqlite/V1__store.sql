@@ -793,7 +793,9 @@ CREATE TABLE blocks (
     loop            INTEGER NOT NULL REFERENCES loops (key),
     generation      INTEGER NOT NULL CHECK (generation > 0),
     run             INTEGER NOT NULL REFERENCES runs (key),
-    kind            TEXT NOT NULL CHECK (kind IN ('current', 'earlier', 'rollup')),
+    kind            TEXT NOT NULL CHECK (kind IN (
+            'current', 'earlier', 'rollup', 'sealed:openai', 'sealed:anthropic'
+        )),
     -- The rollup that this one goes on from.
     extends         INTEGER REFERENCES blocks (key),
     -- Turn ranges of the sections, both ends inclusive, NULL when absent.
@@ -967,7 +969,9 @@ CREATE TABLE coverage (
     from_turn   INTEGER,
     to_turn     INTEGER,
     disposition TEXT NOT NULL
-        CHECK (disposition IN ('kept', 'truncated', 'summarised', 'dropped', 'rolled_up')),
+        CHECK (disposition IN (
+            'kept', 'truncated', 'summarised', 'dropped', 'rolled_up', 'sealed'
+        )),
     CHECK ((from_seq IS NULL) = (to_seq IS NULL) AND ifnull(from_seq BETWEEN 0 AND to_seq, 1)),
     CHECK ((from_turn IS NULL) = (to_turn IS NULL) AND ifnull(from_turn BETWEEN 0 AND to_turn, 1))
 ) STRICT;
@@ -1011,8 +1015,8 @@ WHEN NOT EXISTS (
     WHERE b.key = NEW.id >> 32 AND r.digest IS NULL
         AND (p.id IS NOT NULL OR NEW.id = b.key << 32)
         AND CASE NEW.loop = b.loop
-            WHEN 0 THEN b.kind = 'rollup' AND p.loop IS NOT b.loop
-                AND (NEW.disposition = 'rolled_up' OR (NEW.disposition = 'kept' AND EXISTS (
+            WHEN 0 THEN (b.kind = 'rollup' OR b.kind LIKE 'sealed:%') AND p.loop IS NOT b.loop
+                AND (NEW.disposition = iif(b.kind = 'rollup', 'rolled_up', 'sealed') OR (NEW.disposition = 'kept' AND EXISTS (
                     SELECT 1 FROM block_messages x
                     WHERE x.id >= b.key << 32 AND x.id < (b.key + 1) << 32
                         AND x.quotes = NEW.loop AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
@@ -1025,6 +1029,7 @@ WHEN NOT EXISTS (
                     WHEN NEW.from_turn >= b.compacted_start AND NEW.to_turn <= b.compacted_end
                         THEN NEW.disposition IN ('summarised', 'dropped')
                             OR (NEW.disposition = 'rolled_up' AND b.kind = 'rollup')
+                            OR (NEW.disposition = 'sealed' AND b.kind LIKE 'sealed:%')
                             OR (NEW.disposition = 'kept' AND EXISTS (
                                 SELECT 1 FROM block_messages x
                                 WHERE x.id >= b.key << 32 AND x.id < (b.key + 1) << 32
@@ -1033,6 +1038,7 @@ WHEN NOT EXISTS (
                             ))
                     WHEN NEW.from_turn >= b.recent_start AND NEW.to_turn <= b.recent_end
                         THEN NEW.disposition IN ('kept', 'truncated', 'dropped')
+                            OR (NEW.disposition = 'sealed' AND b.kind LIKE 'sealed:%')
                 END
         END
 )
@@ -1921,11 +1927,12 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         SELECT c.loop, c.depth, c.cut FROM chain_of c
         WHERE c.leaf = leaf.key AND c.oldest = oldest.key
     ),
-    -- Every run that counts, and every flip.
+    -- Every run that counts, and every flip. What only its provider can read counts for nobody here.
     changes (run, word, tick, flip) AS (
         SELECT r.key, 'run', r.tick, NULL
         FROM chain c CROSS JOIN runs r ON r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
+            AND r.strategy NOT LIKE 'provider:%'
         UNION ALL
         SELECT f.run, f.kind, f.tick, f.key
         FROM chain c CROSS JOIN flips f ON f.loop = c.loop
@@ -2213,6 +2220,7 @@ WHERE event.type = 'object';
 
 -- Blocks. extends is LOOP#GENERATION of the rollup that a rollup goes on from; ratio is tokens_block
 -- by tokens_covered. is_active says whether the block is active as seen from its run's own loop.
+-- A sealed block is so in contexts for its provider alone.
 CREATE VIEW v_compaction_blocks AS
 SELECT
     s.session_id, l.loop_id, b.generation, r.run_id, b.kind,
@@ -2223,7 +2231,23 @@ SELECT
     b.recent_start AS keep_recent_start, b.recent_end AS keep_recent_end,
     b.tokens_covered, b.tokens_block,
     b.tokens_block * 1.0 / nullif(b.tokens_covered, 0) AS ratio,
-    known.value ->> 1 AS is_active,
+    CASE
+        WHEN b.kind LIKE 'sealed:%' THEN coalesce(
+            (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND f.loop = r.loop
+             ORDER BY f.tick DESC, f.key DESC LIMIT 1),
+            1
+        ) AND NOT EXISTS (
+            SELECT 1 FROM blocks n
+            WHERE n.loop = b.loop AND n.generation > b.generation
+                AND (n.kind = b.kind OR n.kind NOT LIKE 'sealed:%')
+                AND coalesce(
+                    (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = n.run AND f.loop = r.loop
+                     ORDER BY f.tick DESC, f.key DESC LIMIT 1),
+                    1
+                )
+        )
+        ELSE known.value ->> 1
+    END AS is_active,
     b.created_at
 FROM sessions s
     JOIN runs r ON r.session = s.key

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use crate::BuildOptions;
 use crate::context::{AsOf, BuildError, Context, build_context_from_session, leaf_of, session_of};
-use crate::model::{AgentMessage, Json, LoopId, Role, SessionId};
+use crate::model::{AgentMessage, Json, LoopId, Role, SealingProvider, SessionId};
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult, Tick};
 
@@ -112,6 +112,7 @@ pub struct Replay<'a> {
     store: &'a dyn SessionStore,
     session: SessionId,
     with_contexts: bool,
+    provider: Option<SealingProvider>,
     stretches: VecDeque<BranchTurns>,
     /// The next turn of the first stretch.
     turn: u32,
@@ -140,6 +141,7 @@ impl<'a> Replay<'a> {
             store,
             session: session.clone(),
             with_contexts: false,
+            provider: None,
             stretches,
             turn: 0,
             changes,
@@ -152,6 +154,13 @@ impl<'a> Replay<'a> {
     #[must_use]
     pub fn with_contexts(mut self, with_contexts: bool) -> Self {
         self.with_contexts = with_contexts;
+        self
+    }
+
+    /// Sets the provider that contexts go to: its own compactions count in them.
+    #[must_use]
+    pub fn for_provider(mut self, provider: Option<SealingProvider>) -> Self {
+        self.provider = provider;
         self
     }
 
@@ -177,6 +186,7 @@ impl<'a> Replay<'a> {
         let loop_id = loop_id.clone();
         let options = BuildOptions {
             as_of: Some(AsOf::Before { loop_id, seq }),
+            provider: self.provider,
             ..BuildOptions::default()
         };
         build_context_from_session(self.store, &self.session, &options)

@@ -8,6 +8,7 @@ use crate::compaction::{
     DefaultBlockCompaction, KeepRecent, ModelWindows, OlderLoops, RecentWindow,
     SummarizeCompaction, Summarizer, UnknownModel,
 };
+use crate::model::SealingProvider;
 
 /// When an agent's contexts are compacted, and how: the model's window, what is kept word for word, and
 /// what makes the text in place of the rest. [`Settings`](crate::Settings) reads one from a file.
@@ -30,6 +31,7 @@ pub struct Policy {
     pub(super) summary_tokens: Option<u64>,
     pub(super) rollup_tokens: Option<u64>,
     pub(super) hooks: Hooks,
+    pub(super) provider: Option<SealingProvider>,
 }
 
 impl Policy {
@@ -56,6 +58,30 @@ impl Policy {
     /// Sets what the system prompt and the tools take of the window, in tokens.
     pub fn system_tokens(mut self, tokens: u64) -> Self {
         self.window.system_prompt_tokens = tokens;
+        self
+    }
+
+    /// Sets the provider that contexts go to. What it compacted itself, and only it can read, then stands
+    /// for all before it; without a provider, and for every other one, the originals are read.
+    ///
+    /// ```
+    /// use loopstore::provider::{self, Form};
+    /// use loopstore::{Message, Policy, SealingProvider, Store};
+    ///
+    /// let policy = Policy::new(200_000).provider(SealingProvider::Anthropic);
+    /// let chat = Store::in_memory()?.session("weather")?.with_policy(policy);
+    /// let answer = serde_json::json!({"role": "assistant", "content": [
+    ///     {"type": "compaction", "content": "sealed"}, {"type": "text", "text": "It will."},
+    /// ]});
+    /// chat.append([Message::user("Will it rain?")])?;
+    /// chat.append(provider::read(Form::Anthropic, &answer)?)?;
+    /// chat.append([Message::user("And tomorrow?")])?;
+    /// let request = chat.prepare()?.to(Form::Anthropic)?;
+    /// assert_eq!(request["messages"][0]["content"][0]["type"], "compaction");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn provider(mut self, provider: SealingProvider) -> Self {
+        self.provider = Some(provider);
         self
     }
 
@@ -155,6 +181,7 @@ impl Policy {
             config,
             window: self.window.clone(),
             hooks: self.hooks.clone(),
+            provider: self.provider,
             ..CompactRequest::default()
         }
     }

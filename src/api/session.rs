@@ -13,12 +13,10 @@ use super::prepared::Prepared;
 use super::spec::{LoopSpec, TurnRef};
 use crate::compact::{
     CompactReport, CompactRequest, CompactTrigger, FlipReport, FlipRequest, Pin, PinRef, PinReport,
-    PinRequest, compact_session_loops,
+    PinRequest, RepairReport, compact_session_loops, repair_session, seal_appended,
 };
 use crate::compaction::CancelFlag;
-use crate::context::{
-    AsOf, BuildOptions, Context, KeptContext, build_context_as_of, build_context_from_session,
-};
+use crate::context::{AsOf, BuildOptions, Context, KeptContext, build_context_from_session};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId};
 use crate::search::{Recall, SearchQuery};
 use crate::store::append::{append_in_turns, free_loop_id, set_status};
@@ -233,6 +231,7 @@ impl SessionHandle {
             }
             let done = append_in_turns(write, session, leaf, messages, counter)?;
             calls::finish(write, session, done.loop_key, &answered)?;
+            seal_appended(write, counter, &done.compactions)?;
             if let Some(key) = key {
                 let row = AppendKey {
                     name: key.to_owned(),
@@ -351,6 +350,7 @@ impl SessionHandle {
         };
         let options = BuildOptions {
             leaf: Some(leaf),
+            provider: self.policy.provider,
             ..BuildOptions::default()
         };
         Ok(build_context_from_session(
@@ -366,7 +366,16 @@ impl SessionHandle {
     /// # Errors
     /// If the session, loop, turn or run is not there, or the store fails.
     pub fn context_as_of(&self, at: AsOf) -> Result<Context> {
-        Ok(build_context_as_of(self.backend(), &self.id, at)?)
+        let options = BuildOptions {
+            as_of: Some(at),
+            provider: self.policy.provider,
+            ..BuildOptions::default()
+        };
+        Ok(build_context_from_session(
+            self.backend(),
+            &self.id,
+            &options,
+        )?)
     }
 
     /// Answers a question from what was said in the session, in at most `tokens` tokens: what an agent asks
@@ -431,12 +440,12 @@ impl SessionHandle {
             cancel,
             ..self.policy.request()
         };
-        let budget = request.window.budget();
+        let (budget, provider) = (request.window.budget(), request.provider);
         let reports = compact_to_fit(self.backend(), &self.id, request)?;
         // Whoever asks at the same time builds one of its own: nobody waits for a read.
         let mut kept = std::mem::take(&mut *self.kept());
         let context = kept
-            .refresh(self.backend(), &self.id, leaf, budget)
+            .refresh(self.backend(), &self.id, leaf, provider, budget)
             .map_err(|error| refused(error, reports.last()))?;
         *self.kept() = kept;
         Ok(Prepared::new(context, reports))
@@ -487,6 +496,23 @@ impl SessionHandle {
             &self.id,
             &self.flip()?,
         )?)
+    }
+
+    /// Takes the session out of a dead end when a provider refuses, or has lost, a compaction of its own:
+    /// undoes it and compacts the originals as asked; see [`repair_session`].
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no session; or if the store fails.
+    pub fn repair(&self, request: &CompactRequest) -> Result<RepairReport> {
+        let leaf = match &request.leaf {
+            Some(leaf) => leaf.clone(),
+            None => self.leaf_or_not_found()?,
+        };
+        let request = CompactRequest {
+            leaf: Some(leaf),
+            ..request.clone()
+        };
+        Ok(repair_session(self.backend(), &self.id, &request)?)
     }
 
     fn flip(&self) -> Result<FlipRequest> {
@@ -593,6 +619,8 @@ impl SessionHandle {
             bytes: 0,
             parts: Vec::new(),
             faults: Vec::new(),
+            provider: self.policy.provider,
+            compaction: None,
             manifest: None,
         }
     }

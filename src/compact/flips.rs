@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use crate::context::{BuildOptions, Chain, Purpose, leaf_of, session_of, settings};
-use crate::model::{LoopId, SessionId, Time};
+use crate::context::{BuildOptions, Chain, Purpose, leaf_of, session_of, settings, view_for};
+use crate::model::{LoopId, SealingProvider, SessionId, Time};
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
-    self, FlipRow, LoopKey, LoopRow, Outcome, Point, RunRow, SessionStore, StoreError, StoreRead,
-    StoreResult,
+    self, FlipRow, LoopKey, LoopRow, Outcome, Point, RunKey, RunRow, SessionRow, SessionStore,
+    StoreError, StoreRead, StoreResult, StoreWrite,
 };
 
 /// Which run to undo or redo.
@@ -116,33 +116,56 @@ fn flip(
         } else {
             live_run(write.as_read(), leaf.key, named)?
         };
-        let tokens_before = context_tokens(write.as_read(), &leaf)?;
-        owner.tick += 1;
-        let row = FlipRow {
-            run: run.key,
+        // What only its provider can read changes the contexts of that one.
+        let provider = SealingProvider::of_strategy(&run.strategy);
+        let tokens_before = context_tokens(write.as_read(), &leaf, provider)?;
+        write_flip(
+            write,
+            (&mut owner, &leaf),
+            run.key,
             redo,
-            point: Point {
-                loop_key: leaf.key,
-                turns: leaf.totals.complete,
-            },
-            tick: owner.tick,
-            at: Time::now().as_str().to_owned(),
-            reason: request.reason.clone(),
-        };
-        write.forget_reported(owner.key)?;
-        write.insert_flip(owner.key, &row)?;
-        write.touch_session(&(&owner).into())?;
+            request.reason.clone(),
+        )?;
         Ok(FlipReport {
             run_id: run.run_id,
             outcome: if redo { "redone" } else { "undone" },
             tokens_before,
-            tokens_after: context_tokens(write.as_read(), &leaf)?,
+            tokens_after: context_tokens(write.as_read(), &leaf, provider)?,
         })
     })
 }
 
-fn context_tokens(read: &dyn StoreRead, leaf: &LoopRow) -> StoreResult<u64> {
-    let view = View::default();
+/// Writes the undo or redo of a run, as it counts from a leaf.
+pub(super) fn write_flip(
+    write: &mut dyn StoreWrite,
+    (owner, leaf): (&mut SessionRow, &LoopRow),
+    run: RunKey,
+    redo: bool,
+    reason: Option<String>,
+) -> StoreResult<()> {
+    owner.tick += 1;
+    let row = FlipRow {
+        run,
+        redo,
+        point: Point {
+            loop_key: leaf.key,
+            turns: leaf.totals.complete,
+        },
+        tick: owner.tick,
+        at: Time::now().as_str().to_owned(),
+        reason,
+    };
+    write.forget_reported(owner.key)?;
+    write.insert_flip(owner.key, &row)?;
+    write.touch_session(&(&*owner).into())
+}
+
+fn context_tokens(
+    read: &dyn StoreRead,
+    leaf: &LoopRow,
+    provider: Option<SealingProvider>,
+) -> StoreResult<u64> {
+    let view = view_for(provider);
     let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
     Ok(Chain::load(
         read,

@@ -320,7 +320,7 @@ impl Ladder<'_> {
             });
             let tokens = own.filter_map(|message| Some(message.body.as_ref()?.tokens));
             match placed.block.row.kind {
-                BlockKind::Rollup => made.rollup += tokens.sum::<u64>(),
+                BlockKind::Rollup | BlockKind::Sealed(_) => made.rollup += tokens.sum::<u64>(),
                 BlockKind::Current | BlockKind::Earlier => made.summary += tokens.sum::<u64>(),
             }
         }

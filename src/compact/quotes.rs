@@ -115,7 +115,7 @@ impl Attempt<'_> {
                 quotes,
             ))
         })?;
-        let (own, is_rollup) = (row.loop_key, row.kind == BlockKind::Rollup);
+        let (own, is_rollup) = (row.loop_key, row.kind.covers_earlier_loops());
         let pins = self.snapshot.pins.messages.iter();
         let wanted = pins.filter(|pin| pin.is_hidden(own, row.layout.compacted, is_rollup));
         let wanted: Vec<PinnedMessage> = wanted.copied().collect();

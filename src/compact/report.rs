@@ -16,7 +16,7 @@ use crate::store::{
 
 /// How many messages of what a block covers were treated how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CoverageCounts([u64; 5]);
+pub struct CoverageCounts([u64; Disposition::ALL.len()]);
 
 impl CoverageCounts {
     /// Returns the count of one disposition.
@@ -41,7 +41,7 @@ impl CoverageCounts {
         for row in coverage {
             let is_summary = matches!(
                 row.disposition,
-                Disposition::Summarised | Disposition::RolledUp
+                Disposition::Summarised | Disposition::RolledUp | Disposition::Sealed
             );
             let within_turns = is_summary && is_quoting(row);
             counts.0[row.disposition as usize] += message_count(read, row, within_turns)?;
@@ -52,7 +52,7 @@ impl CoverageCounts {
 
 impl Serialize for CoverageCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(5))?;
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for disposition in Disposition::ALL {
             map.serialize_entry(disposition.as_str(), &self.get(disposition))?;
         }

@@ -2,7 +2,7 @@
 
 use super::events::Hooks;
 use crate::compaction::{CancelFlag, CompactionConfig, ContextConfig};
-use crate::model::LoopId;
+use crate::model::{LoopId, SealingProvider};
 
 /// What asks for a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,9 @@ pub enum CompactTrigger {
 pub struct CompactRequest {
     /// The leaf; the session's current loop if not given.
     pub leaf: Option<LoopId>,
+    /// The provider that the contexts go to: its own compaction counts when the trigger asks how large the
+    /// context is. What is compacted are the originals all the same.
+    pub provider: Option<SealingProvider>,
     /// The policy.
     pub config: CompactionConfig,
     /// The window.

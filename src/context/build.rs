@@ -6,10 +6,11 @@ use std::ops::{ControlFlow, Range};
 use foldhash::fast::RandomState;
 
 use super::chain::Chain;
+use super::faults::sealed_faults;
 use super::manifest::Outline;
 use super::{BuildOptions, Context, Part, PartSection, faults_of};
 use crate::compaction::Shown;
-use crate::model::{AgentMessage, LoopId, Role, SessionId};
+use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId};
 use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
@@ -32,8 +33,39 @@ pub(crate) fn build(
         builder.add_loop(link)?;
     }
     let mut context = builder.context;
-    context.faults = faults_of(&context.messages, in_flight(leaf));
+    finish(read, &mut context, chain, options.provider)?;
     Ok((context, builder.outline))
+}
+
+/// Says of a context that has its messages what they are for its provider, and what is wrong with them.
+pub(super) fn finish(
+    read: &dyn StoreRead,
+    context: &mut Context,
+    chain: &Chain,
+    provider: Option<SealingProvider>,
+) -> StoreResult<()> {
+    let leaf = chain.leaf()?;
+    context.provider = provider;
+    context.compaction = match provider {
+        Some(provider) if sealed_anchor(chain).is_some() => {
+            let mut answers = context.messages.iter();
+            answers.position(|m| m.last_compaction().is_some_and(|(_, by)| by == provider))
+        }
+        _ => None,
+    };
+    context.faults = faults_of(&context.messages, in_flight(leaf));
+    if let Some(provider) = provider {
+        let sealed = sealed_faults(read, context, sealed_anchor(chain), provider)?;
+        context.faults.extend(sealed);
+        context.faults.sort_by_key(|fault| fault.message);
+    }
+    Ok(())
+}
+
+/// Returns the provider's compaction that the context of a chain begins with.
+fn sealed_anchor(chain: &Chain) -> Option<&BlockCore> {
+    let block = chain.links.get(chain.start)?.block.as_ref()?;
+    block.kind.is_sealed().then_some(block)
 }
 
 /// Whether the leaf of a context is at work.
@@ -164,6 +196,8 @@ impl<'a> Builder<'a> {
             bytes: 0,
             parts: Vec::new(),
             faults: Vec::new(),
+            provider: None,
+            compaction: None,
             manifest: None,
         };
         Self {
@@ -237,6 +271,7 @@ impl Builder<'_> {
     ) -> StoreResult<()> {
         let section = match block.kind {
             BlockKind::Rollup => PartSection::Rollup,
+            BlockKind::Sealed(_) => PartSection::Sealed,
             BlockKind::Current | BlockKind::Earlier => PartSection::Compacted,
         };
         let mut part = self.part(link, section, turns.first);

@@ -180,6 +180,7 @@ impl Chain {
 pub(crate) fn size_with(
     read: &dyn StoreRead,
     leaf: LoopKey,
+    view: View,
     blocks: &[NewBlock],
 ) -> StoreResult<Size> {
     let config = CompactionConfig {
@@ -187,7 +188,7 @@ pub(crate) fn size_with(
         ..CompactionConfig::default()
     };
     let cores: Vec<&BlockCore> = blocks.iter().map(|block| &block.row.core).collect();
-    let (view, window, purpose) = (View::default(), ContextConfig::default(), Purpose::Build);
+    let (window, purpose) = (ContextConfig::default(), Purpose::Build);
     Ok(Chain::load_with(read, leaf, view, &config, &window, purpose, &cores)?.size())
 }
 

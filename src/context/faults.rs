@@ -5,12 +5,14 @@
 
 mod introduced;
 mod pairing;
+mod sealed;
 mod thinking;
 
 use crate::model::{AgentMessage, Content, Message, Role};
 
 pub use introduced::introduced;
 pub(crate) use pairing::Pairing;
+pub(crate) use sealed::sealed_faults;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
@@ -35,6 +37,20 @@ pub enum FaultKind {
     /// answer stay, or kept while calls are gone. Anthropic demands that the thinking of the
     /// current tool-use cycle goes back unaltered; before the last prompt it may be left out.
     ThinkingParted,
+    /// In a context for a provider: its compaction where it must not be. Anthropic wants it first in the
+    /// conversation, all of them in an answer.
+    MisplacedCompaction,
+    /// In a context for a provider: one more compaction of its beside the one that counts.
+    SecondCompaction,
+    /// In a context for a provider: its compaction is not what came from it.
+    AlteredSealed,
+    /// In a context for a provider: state that another provider made; it is left out of requests.
+    ForeignSealed,
+    /// In a context for a provider: a compaction without the run that tells of it, or the other way round.
+    OrphanedSealed,
+    /// In a context for a provider: nothing is stored of what its compaction stands for. No other model
+    /// can go on from here, and the compaction cannot be undone.
+    OriginalsMissing,
 }
 
 /// A fault of a message. It never stops a build.

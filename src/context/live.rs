@@ -8,12 +8,10 @@
 
 use std::sync::Arc;
 
-use super::build::{Builder, in_flight};
-use super::{
-    BuildError, BuildOptions, Chain, Context, Purpose, faults_of, find_leaf, settings, too_large,
-};
+use super::build::{Builder, finish};
+use super::{BuildError, BuildOptions, Chain, Context, Purpose, find_leaf, settings, too_large};
 use crate::compaction::Budget;
-use crate::model::{LoopId, SessionId};
+use crate::model::{LoopId, SealingProvider, SessionId};
 use crate::store::active_blocks::ChainLink;
 use crate::store::{self, BlockKey, LoopKey, SessionStore, StoreError, StoreRead, StoreResult};
 
@@ -63,10 +61,12 @@ impl KeptContext {
         store: &dyn SessionStore,
         session: &SessionId,
         leaf: LoopId,
+        provider: Option<SealingProvider>,
         budget: Budget,
     ) -> Result<Arc<Context>, BuildError> {
         let options = BuildOptions {
             leaf: Some(leaf),
+            provider,
             budget: Some(budget.tokens),
             max_bytes: budget.bytes,
             ..BuildOptions::default()
@@ -100,11 +100,11 @@ fn refreshed(
     let before = before.filter(|kept| {
         kept.last_receipt == last_receipt && begins_with(links, &kept.stands, &kept.sealed)
     });
-    let mut next = go_on(read, session, &chain, before)?;
+    let mut next = go_on(read, session, &chain, options.provider, before)?;
     let size = chain.size();
     if (next.context.tokens, next.context.bytes) != (size.tokens, size.bytes) {
         // Tokens were counted anew.
-        next = go_on(read, session, &chain, None)?;
+        next = go_on(read, session, &chain, options.provider, None)?;
     }
     next.last_receipt = last_receipt;
     Ok(next)
@@ -139,6 +139,7 @@ fn go_on(
     read: &dyn StoreRead,
     session: &SessionId,
     chain: &Chain,
+    provider: Option<SealingProvider>,
     kept: Option<BuiltContext>,
 ) -> StoreResult<BuiltContext> {
     let leaf = chain.leaf()?;
@@ -156,7 +157,7 @@ fn go_on(
         from = kept.stands.len();
         let link = &links[from - 1];
         match from == links.len() {
-            true => return close(builder, links, chain, sealed.end_seq),
+            true => return close(read, builder, chain, provider, sealed.end_seq),
             false => builder.add_tail(link, sealed.end_seq..link.end_seq)?,
         }
     }
@@ -173,14 +174,15 @@ fn go_on(
         end_seq,
         ..(*last).clone()
     })?;
-    close(builder, links, chain, end_seq)
+    close(read, builder, chain, provider, end_seq)
 }
 
 /// Adds what of the leaf is not there yet; notes how much of that is sealed.
 fn close(
+    read: &dyn StoreRead,
     mut builder: Builder<'_>,
-    links: &[ChainLink],
     chain: &Chain,
+    provider: Option<SealingProvider>,
     from: u32,
 ) -> StoreResult<BuiltContext> {
     let leaf = chain.leaf()?;
@@ -199,10 +201,10 @@ fn close(
     };
     builder.add_tail(leaf, sealed_seq..leaf.end_seq)?;
     let mut context = builder.context;
-    context.faults = faults_of(&context.messages, in_flight(leaf));
+    finish(read, &mut context, chain, provider)?;
     Ok(BuiltContext {
         context: Arc::new(context),
-        stands: links.iter().map(stand).collect(),
+        stands: chain.links[chain.start..].iter().map(stand).collect(),
         sealed,
         last_receipt: 0,
     })

@@ -13,10 +13,15 @@ pub(crate) mod moment;
 mod recent_window;
 pub(crate) mod states;
 
+use std::ops::ControlFlow;
+
 use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
 };
-use crate::model::{AgentMessage, LoopId, Message, Role, SessionId, Time, ToolCall};
+use crate::model::{
+    AgentMessage, LoopId, Message, Role, SealingProvider, SessionId, Time, ToolCall,
+};
+use crate::overlay::SealedRecord;
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
     self, LoopKey, SessionKey, SessionStore, Size, StoreError, StoreRead, StoreResult,
@@ -116,6 +121,9 @@ pub struct BuildOptions {
     pub leaf: Option<LoopId>,
     /// The moment; now if not given. It names the leaf itself.
     pub as_of: Option<AsOf>,
+    /// The provider that the context goes to: its own compaction stands for what is before it. For `None`
+    /// no such compaction counts.
+    pub provider: Option<SealingProvider>,
     /// Tokens that the messages may have; more is an error.
     pub budget: Option<u64>,
     /// Bytes of JSON that the messages may have; more is an error.
@@ -148,6 +156,8 @@ pub enum PartSection {
     Tail,
     /// No block is active.
     Raw,
+    /// The compaction that a provider made in the place of everything up to its loop.
+    Sealed,
 }
 
 impl PartSection {
@@ -160,6 +170,7 @@ impl PartSection {
             Self::Recent => "recent",
             Self::Tail => "tail",
             Self::Raw => "raw",
+            Self::Sealed => "sealed",
         }
     }
 }
@@ -205,6 +216,10 @@ pub struct Context {
     pub parts: Vec<Part>,
     /// What a provider would object to.
     pub faults: Vec<ContextFault>,
+    /// The provider that it was built for, if for one.
+    pub provider: Option<SealingProvider>,
+    /// The message with the compaction of that provider which stands for all before, if one does.
+    pub compaction: Option<usize>,
     /// The id of the manifest, if one was left.
     pub manifest: Option<String>,
 }
@@ -530,6 +545,37 @@ pub(crate) fn settings(
     Ok(ChainSettings { config, window })
 }
 
+/// Returns how a context is seen that goes to a provider, or to nobody in particular.
+pub(crate) fn view_for(provider: Option<SealingProvider>) -> View {
+    View {
+        provider,
+        ..View::default()
+    }
+}
+
+/// Returns the message of a chain that holds the provider's compaction which stands for all before it, if
+/// one does.
+///
+/// # Errors
+/// What the store returns.
+pub(crate) fn live_compaction(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    provider: SealingProvider,
+) -> StoreResult<Option<(LoopKey, u32)>> {
+    let mut run = None;
+    ActiveBlocks::new(read, leaf, view_for(Some(provider))).run(&mut |link| {
+        let sealed = link.block.filter(|block| block.kind.is_sealed());
+        run = sealed.map(|block| (block.loop_key, block.run));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let Some((loop_key, run)) = run else {
+        return Ok(None);
+    };
+    let record = SealedRecord::of(&read.run_by_key(run)?);
+    Ok(record.map(|record| (loop_key, record.seq)))
+}
+
 /// Finds the session, the leaf, and how the moment is seen.
 fn find_leaf(
     read: &dyn StoreRead,
@@ -538,10 +584,11 @@ fn find_leaf(
 ) -> StoreResult<(SessionKey, LoopKey, View)> {
     let Some(as_of) = &options.as_of else {
         let (session, leaf) = keys_of(read, session, options.leaf.as_ref())?;
-        return Ok((session, leaf, View::default()));
+        return Ok((session, leaf, view_for(options.provider)));
     };
     let owner = session_of(read, session)?;
-    let (leaf, view) = moment_of(read, &owner, as_of)?;
+    let (leaf, mut view) = moment_of(read, &owner, as_of)?;
+    view.provider = options.provider;
     Ok((owner.key, leaf.key, view))
 }
 

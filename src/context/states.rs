@@ -8,6 +8,7 @@ use super::chain::{Chain, Purpose};
 use super::{BuildOptions, settings};
 use crate::compaction::OlderLoops;
 use crate::model::LoopId;
+use crate::overlay::whole_as;
 use crate::store::active_blocks::{ChainLink, View, chain};
 use crate::store::{
     BlockCore, CoverageRow, Disposition, LoopCore, LoopKey, Size, StoreError, StoreRead,
@@ -123,7 +124,9 @@ pub(crate) fn turn_states(
         let is_before = first.is_some_and(|first| link.row.key < first.row.key);
         let (turns, block) = match (in_context, anchor) {
             (Some(link), _) => (states_of(read, link)?, link.block.clone()),
-            (None, Some(anchor)) if is_before => (rolled_up(&link, &above), Some(anchor.clone())),
+            (None, Some(anchor)) if is_before => {
+                (rolled_up(&link, anchor, &above), Some(anchor.clone()))
+            }
             _ => continue,
         };
         all.push(LoopStates {
@@ -160,12 +163,13 @@ fn states_of(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<Vec<TurnStat
 /// Returns what is shown of a loop before the anchor of the active rollup.
 fn rolled_up(
     link: &ChainLink,
+    anchor: &BlockCore,
     covered: &HashMap<LoopKey, HashMap<u32, Disposition>>,
 ) -> Vec<TurnState> {
     let own = covered.get(&link.row.key);
     let state = |turn| {
         let noted = own.and_then(|own| own.get(&turn)).copied();
-        TurnState::Covered(noted.unwrap_or(Disposition::RolledUp))
+        TurnState::Covered(noted.unwrap_or(whole_as(anchor.kind)))
     };
     (0..link.turns).map(state).collect()
 }
@@ -213,8 +217,8 @@ fn together(one: Disposition, other: Disposition) -> Disposition {
     use Disposition as D;
     match (one, other) {
         (one, other) if one == other => one,
-        (D::Summarised | D::RolledUp, _) => one,
-        (_, D::Summarised | D::RolledUp) => other,
+        (D::Summarised | D::RolledUp | D::Sealed, _) => one,
+        (_, D::Summarised | D::RolledUp | D::Sealed) => other,
         _ => D::Truncated,
     }
 }

@@ -16,7 +16,7 @@ use std::str::FromStr;
 pub use file::WholeFile;
 
 use crate::compaction::UnknownWord;
-use crate::context::{leaf_of, session_of};
+use crate::context::{leaf_of, live_compaction, session_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::provider::{Form, Mending, ProviderRequest};
 use crate::store::active_blocks::{self, View};
@@ -215,16 +215,24 @@ fn request(
     form: Form,
     out: &mut dyn Write,
 ) -> Result<Vec<Mending>, ExportError> {
-    let mut messages: Vec<AgentMessage> = Vec::new();
+    let leaf = stretches.last().map(|stretch| stretch.row.key);
+    let live = match (leaf, form.sealing_provider()) {
+        (Some(leaf), Some(provider)) => live_compaction(read, leaf, provider)?,
+        _ => None,
+    };
+    let (mut messages, mut compaction): (Vec<AgentMessage>, _) = (Vec::new(), None);
     for stretch in stretches {
         each_message(read, stretch, &mut |row| {
             if row.body.role != Role::Extension {
+                if live == Some((stretch.row.key, row.seq)) {
+                    compaction = Some(messages.len());
+                }
                 messages.push(store::decode(read, row.body)?);
             }
             Ok(())
         })?;
     }
-    let request = ProviderRequest::new(form, &messages);
+    let request = ProviderRequest::with_compaction(form, &messages, compaction);
     serde_json::to_writer_pretty(&mut *out, &request)?;
     out.write_all(b"\n")?;
     Ok(request.mended)

@@ -49,7 +49,7 @@ fn overlays(
     let mut found = HashMap::new();
     let mut seen = Vec::new();
     if let Some(current) = session.current_loop {
-        let chain = ChainSnapshot::load(read, current)?;
+        let chain = ChainSnapshot::load(read, current, View::default())?;
         let rollup = chain.anchor.and_then(|at| chain.links[at].block.clone());
         for (at, link) in chain.links.iter().enumerate() {
             // What the current loop sees of a loop that it left midway is not all of it.

@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::compaction::{Recent, Summary};
 use crate::model::{AgentMessage, Content, Json, Role, Turns};
-use crate::overlay::{BlockSpec, ChainSnapshot, quotes_of, rolled_up, turn_seqs};
-use crate::store::append::size_through;
+use crate::overlay::{BlockSpec, ChainSnapshot, quotes_of, turn_seqs};
 use crate::store::{
     BlockCore, BlockKind, MessageRow, NewBlock, Section, StoreRead, StoreResult, decode,
 };
@@ -188,23 +187,7 @@ impl ImportedCompaction<'_> {
     /// Makes a block a rollup of the loops before `at`.
     fn roll_up(&self, at: usize, spec: &mut BlockSpec) -> StoreResult<()> {
         spec.kind = BlockKind::Rollup;
-        spec.tokens_before = self.tokens_before(at)?;
-        let before = self.chain.anchor.filter(|anchor| *anchor <= at);
-        let mut from = 0;
-        if let Some(anchor) = before {
-            let link = &self.chain.links[anchor];
-            spec.extends = link.block.as_ref().map(|block| block.key);
-            // What the rollup before kept of its own loop, or did not cover, is only now gone.
-            let gone = link
-                .block
-                .as_ref()
-                .is_some_and(|block| block.layout.compacted == Turns::of(0..link.turns));
-            from = anchor + usize::from(gone);
-        }
-        for link in self.chain.links[..at].iter().skip(from) {
-            spec.rolled_up.push(rolled_up(self.read, link)?);
-        }
-        Ok(())
+        self.chain.roll_up(self.read, at, spec)
     }
 
     /// Whether turns of a loop after the summary, which were all kept, are hidden so far.
@@ -275,7 +258,7 @@ impl ImportedCompaction<'_> {
         if block.kind == BlockKind::Rollup {
             spec.kind = BlockKind::Rollup;
             spec.extends = Some(block.key);
-            spec.tokens_before = self.tokens_before(at)?;
+            spec.tokens_before = self.chain.tokens_before(self.read, at)?;
         }
         let (summary, replaced) = self.messages_of(block, link.end_seq)?;
         spec.pins = quotes_of(self.read, &self.read.block_messages(block.key)?)?;
@@ -287,14 +270,6 @@ impl ImportedCompaction<'_> {
         let from = block.layout.compacted.map_or(0, Turns::end);
         spec.draft.recent = recent_of(from..end, replaced);
         Ok(spec)
-    }
-
-    fn tokens_before(&self, at: usize) -> StoreResult<u64> {
-        let mut tokens = 0;
-        for link in &self.chain.links[..at] {
-            tokens += size_through(self.read, link.row.key, link.turns)?.tokens;
-        }
-        Ok(tokens)
     }
 
     /// Returns what a block shows in the place of originals before the sequence `end`.

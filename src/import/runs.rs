@@ -5,13 +5,11 @@ use sha2::{Digest as _, Sha256};
 use super::imported_compaction::ImportedCompaction;
 use super::matching::harmless;
 use super::{FoundCompaction, FoundEffect, foreign};
-use crate::compact::{CompactionEnded, CompactionStarted, ContextTokens};
-use crate::context::size_with;
-use crate::model::{CompactionBlock, Json, LoopId, SessionId, Time};
-use crate::overlay::{self, ChainSnapshot};
-use crate::store::{
-    LoopKey, NewBlock, Outcome, Point, RunKey, RunRow, SessionKey, StoreResult, StoreWrite, codec,
-};
+use crate::compact::{CompactionEnded, Recorded, RecordedRun, seal_all};
+use crate::model::{CompactionBlock, Json, LoopId, SealingProvider, SessionId, Time};
+use crate::overlay::ChainSnapshot;
+use crate::store::active_blocks::View;
+use crate::store::{LoopKey, Outcome, StoreResult, StoreWrite, codec};
 use crate::tokens::TokenCounter;
 
 /// Returns the id of the run: the same whenever the same compaction is found again.
@@ -61,16 +59,13 @@ pub(super) fn run_id_of_own(session: &SessionId, loop_id: &LoopId, run: &str) ->
 
 /// What the run of a found compaction is made on.
 pub(super) struct ImportedRun {
-    pub(super) session: SessionKey,
     pub(super) loop_key: LoopKey,
     pub(super) run_id: String,
 }
 
-/// What became of it.
+/// What became of it, and what is recorded of it.
 struct Made {
-    blocks: Vec<NewBlock>,
-    outcome: Outcome,
-    error: Option<String>,
+    recorded: Recorded,
     record: Json,
 }
 
@@ -82,72 +77,39 @@ impl ImportedRun {
         counter: &dyn TokenCounter,
         found: FoundCompaction,
     ) -> StoreResult<CompactionEnded> {
-        let chain = ChainSnapshot::load(&*write, self.loop_key)?;
         let started_at = found.at.clone().unwrap_or_else(Time::now);
+        let trigger = found.trigger.clone().unwrap_or_else(|| "imported".into());
+        let mut run = RecordedRun {
+            run_id: self.run_id,
+            strategy: found.strategy.clone(),
+            trigger,
+            duration_ms: duration(&found.record),
+            started_at,
+            record: found.record.clone(),
+        };
+        if let Some(provider) = SealingProvider::of_strategy(&found.strategy)
+            && let FoundEffect::Summary { messages, .. } = found.effect
+        {
+            return seal_all(write, counter, (self.loop_key, provider), messages, run);
+        }
+        let chain = ChainSnapshot::load(&*write, self.loop_key, View::default())?;
         let compaction = ImportedCompaction {
             read: &*write,
             chain: &chain,
             counter,
             strategy: &found.strategy,
-            created_at: started_at.as_str(),
+            created_at: run.started_at.as_str(),
         };
         let made = made(&compaction, &found)?;
-        let size_with = |blocks: &[NewBlock]| size_with(&*write, self.loop_key, blocks);
-        let (before, after) = (size_with(&[])?, size_with(&made.blocks)?);
-        let trigger = found.trigger.clone().unwrap_or_else(|| "imported".into());
-        let duration_ms = duration(&found.record);
-        let started = CompactionStarted {
-            session_id: write.session_by_key(self.session)?.session_id,
-            loop_id: chain.links[chain.leaf()].row.loop_id.clone(),
-            trigger: trigger.clone(),
-            strategy: found.strategy.clone(),
-            tokens_before: before.tokens,
-            bytes_before: before.bytes,
-            messages_before: before.messages,
-            asked_about: ContextTokens::estimated(before),
-            timestamp: started_at.as_str().to_owned(),
-        };
-        let ended = CompactionEnded {
-            session_id: started.session_id.clone(),
-            loop_id: started.loop_id.clone(),
-            outcome: made.outcome.into(),
-            tokens_before: before.tokens,
-            tokens_after: after.tokens,
-            messages_before: before.messages,
-            messages_after: after.messages,
-            timestamp: ended_at(&started_at, duration_ms),
-        };
-        let run = RunRow {
-            key: RunKey(0),
-            session: self.session,
-            point: Point {
-                loop_key: self.loop_key,
-                turns: chain.end(chain.leaf()),
-            },
-            tick: 0,
-            trigger,
-            round: 0,
-            outcome: made.outcome,
-            fallback: None,
-            error: made.error,
-            scope: "fixed:0".into(),
-            older_loops: "rollup".into(),
-            counter: counter.name().to_owned(),
-            before,
-            after,
-            started_at: started_at.as_str().to_owned(),
-            duration_ms,
-            config: "{}".into(),
-            usage: None,
-            plan: Sha256::digest(&self.run_id).into(),
-            events: Some(codec::to_json(&(&started, &ended))?),
-            reached: None,
-            record: (!made.record.is_null()).then(|| made.record.as_str().to_owned()),
-            strategy: found.strategy,
-            run_id: self.run_id,
-        };
-        overlay::commit(write, run, made.blocks, None)?;
-        Ok(ended)
+        run.record = made.record;
+        let turns = chain.end(chain.leaf());
+        run.commit(
+            write,
+            counter,
+            (&chain, turns),
+            View::default(),
+            made.recorded,
+        )
     }
 }
 
@@ -187,14 +149,16 @@ fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreRe
         FoundEffect::Block(block) => return foreign_block(compaction, found, block),
     };
     let is_empty = blocks.is_empty();
-    Ok(Made {
+    let recorded = Recorded {
         blocks,
-        outcome: if is_empty {
-            Outcome::NoGain
-        } else {
-            Outcome::Committed
+        outcome: match is_empty {
+            true => Outcome::NoGain,
+            false => Outcome::Committed,
         },
         error: is_empty.then(|| nothing.to_owned()),
+    };
+    Ok(Made {
+        recorded,
         record: found.record.clone(),
     })
 }
@@ -215,27 +179,22 @@ fn foreign_block(
 ) -> StoreResult<Made> {
     Ok(match foreign::block_spec(compaction, block)? {
         Ok(spec) => Made {
-            blocks: vec![compaction.build(compaction.chain.leaf(), spec)?],
-            outcome: Outcome::Committed,
-            error: None,
+            recorded: Recorded {
+                blocks: vec![compaction.build(compaction.chain.leaf(), spec)?],
+                outcome: Outcome::Committed,
+                error: None,
+            },
             record: found.record.clone(),
         },
         Err(broken) => Made {
-            blocks: Vec::new(),
-            outcome: Outcome::Failed,
-            error: Some(broken),
+            recorded: Recorded {
+                blocks: Vec::new(),
+                outcome: Outcome::Failed,
+                error: Some(broken),
+            },
             record: Json::parse(&codec::to_json(block)?).unwrap_or_default(),
         },
     })
-}
-
-/// Returns when a compaction ended that began then.
-fn ended_at(began: &Time, duration_ms: u64) -> String {
-    let millis = began.millis().zip(i64::try_from(duration_ms).ok());
-    let ended = millis.and_then(|(began, took)| Time::from_millis(began.checked_add(took)?));
-    // Without a duration the text of the source stays as it is.
-    let ended = ended.filter(|_| duration_ms > 0);
-    ended.as_ref().unwrap_or(began).as_str().to_owned()
 }
 
 /// Returns the milliseconds that a record tells of, itself or in an object within.

@@ -17,6 +17,7 @@ use super::report::ImportReport;
 use super::secrets::Secrets;
 use super::state::{Described, LoopState, PendingHistory, SessionState};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
+use crate::compact::seal_appended;
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use crate::store::append::{self, LastTurn};
 use crate::store::ready::Ready;
@@ -414,7 +415,10 @@ impl<'a> StoreSink<'a> {
             return Ok(());
         };
         // It runs until the transcript ends, so that its last turn counts as in flight meanwhile.
-        append::append_ready(self.write, batch.loop_key, batch.messages, self.last_turn)?;
+        let (key, messages) = (batch.loop_key, batch.messages);
+        let appended = append::append_ready(self.write, key, messages, self.last_turn)?;
+        let sealed = seal_appended(self.write, self.counter, &appended.compactions)?;
+        self.report.compactions.extend(sealed);
         Ok(())
     }
 
@@ -472,11 +476,7 @@ impl<'a> StoreSink<'a> {
             append::seal(self.write, &mut row, LastTurn::Sealed)?;
             self.write.update_loop(&row)?;
         }
-        let run = super::runs::ImportedRun {
-            session: key,
-            loop_key,
-            run_id,
-        };
+        let run = super::runs::ImportedRun { loop_key, run_id };
         let ended = run.write(self.write, self.counter, compaction)?;
         self.report.compactions.push(ended);
         Ok(())

@@ -13,6 +13,7 @@ mod image;
 pub(crate) mod json;
 mod layout;
 mod message;
+mod provider;
 mod session;
 mod time;
 mod turn_map;
@@ -29,6 +30,7 @@ pub use message::{
     AgentMessage, AssistantMessage, ExtensionMessage, LlmMessage, Message, Role, ToolResultMessage,
     TurnId, Usage, UserMessage,
 };
+pub use provider::SealingProvider;
 pub use session::{
     ChildLoopRef, ContinuationKind, LoopRecord, LoopStatus, ParentSpawnRef, Session, Turn,
 };

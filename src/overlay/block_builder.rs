@@ -22,7 +22,7 @@ use crate::tokens::TokenCounter;
 pub(crate) enum CompactedAs {
     /// Turn by turn, as the summary itself tells: `summarised` or `dropped`.
     Turns,
-    /// They were read whole, with the loops before: `rolled_up`.
+    /// They were read whole, with the loops before: `rolled_up`, or `sealed` in a provider's compaction.
     RolledUp,
 }
 
@@ -85,7 +85,7 @@ impl BlockSpec {
         let loop_key = link.row.key;
         let layout = self.draft.layout();
         let through = through(read, link, layout.end())?;
-        let is_rollup = self.kind == BlockKind::Rollup;
+        let is_rollup = self.kind.covers_earlier_loops();
         self.pins
             .retain(|pin| pin.is_hidden(loop_key, layout.compacted, is_rollup));
         let mut sections = Sections {
@@ -101,6 +101,7 @@ impl BlockSpec {
             messages: Vec::new(),
             blobs: Vec::new(),
             coverage: OwnCoverage::new(loop_key),
+            whole: whole_as(self.kind),
             quotes: &self.pins,
         };
         if let Some(turns) = self.draft.first {
@@ -132,7 +133,8 @@ impl BlockSpec {
             extra: self.extra,
         };
         let mut coverage = Vec::with_capacity(self.rolled_up.len() + 3);
-        for row in self.rolled_up {
+        for mut row in self.rolled_up {
+            row.disposition = whole_as(self.kind);
             coverage.extend(split_by_quotes(read, row, &self.pins)?);
         }
         coverage.extend(sections.coverage.finish(through));
@@ -142,6 +144,14 @@ impl BlockSpec {
             coverage,
             blobs: sections.blobs,
         })
+    }
+}
+
+/// Returns what coverage says of turns that go whole into a block of this kind.
+pub(crate) fn whole_as(kind: BlockKind) -> Disposition {
+    match kind {
+        BlockKind::Sealed(_) => Disposition::Sealed,
+        _ => Disposition::RolledUp,
     }
 }
 
@@ -157,6 +167,8 @@ struct Sections<'a> {
     messages: Vec<BlockMessage>,
     blobs: Vec<Blob>,
     coverage: OwnCoverage,
+    /// What coverage says of what went into the block whole.
+    whole: Disposition,
     /// The pinned messages that the summary hides.
     quotes: &'a [PinnedMessage],
 }
@@ -192,11 +204,11 @@ impl Sections<'_> {
         };
         let ranges = match by {
             CompactedAs::Turns => dispositions(turns, &summary.turns),
-            CompactedAs::RolledUp => vec![(turns, Disposition::RolledUp)],
+            CompactedAs::RolledUp => vec![(turns, self.whole)],
         };
         for (turns, disposition) in ranges {
             let mut seqs = self.seqs(turns)?;
-            if disposition == Disposition::RolledUp && turns == self.all {
+            if disposition == self.whole && turns == self.all {
                 // As a loop that is covered from another one: with the notes before its first turn.
                 seqs.start = 0;
             }
@@ -227,6 +239,10 @@ impl Sections<'_> {
             let reason = format!("message {seq} is not in the section");
             return Err(StoreError::Invalid(reason));
         }
+        let gone = match self.whole {
+            Disposition::Sealed => Disposition::Sealed,
+            _ => Disposition::Dropped,
+        };
         let (coverage, mut size) = (
             &mut self.coverage,
             size_of(self.read, self.loop_key, turns)?,
@@ -238,7 +254,7 @@ impl Sections<'_> {
             let disposition = match replaced.get(&original.seq) {
                 None => Disposition::Kept,
                 Some(Some(_)) => Disposition::Truncated,
-                Some(None) => Disposition::Dropped,
+                Some(None) => gone,
             };
             if disposition != Disposition::Kept {
                 size = size.without(original.size);

@@ -1,6 +1,10 @@
-//! A chain as the compaction of another tool meets it.
+//! A chain as the compaction of another tool, or of a provider, meets it.
 
+use super::block_builder::BlockSpec;
+use super::coverage::rolled_up;
+use crate::model::Turns;
 use crate::store::active_blocks::{self, ChainLink, View};
+use crate::store::append::size_through;
 use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 
 /// Every loop of a chain from the root, with the active block on each.
@@ -12,14 +16,14 @@ pub(crate) struct ChainSnapshot {
 }
 
 impl ChainSnapshot {
-    /// Reads the chain of `leaf`.
-    pub(crate) fn load(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Self> {
+    /// Reads the chain of `leaf` as it is seen by `view`.
+    pub(crate) fn load(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Self> {
         let raw = View {
             raw: true,
             ..View::default()
         };
         let mut links = active_blocks::chain(read, leaf, raw)?;
-        let active = active_blocks::chain(read, leaf, View::default())?;
+        let active = active_blocks::chain(read, leaf, view)?;
         let first = links
             .len()
             .checked_sub(active.len())
@@ -47,6 +51,40 @@ impl ChainSnapshot {
         } else {
             self.links[at].turns
         }
+    }
+
+    /// Makes a block on the loop at `at` stand for the loops before it.
+    pub(crate) fn roll_up(
+        &self,
+        read: &dyn StoreRead,
+        at: usize,
+        spec: &mut BlockSpec,
+    ) -> StoreResult<()> {
+        spec.tokens_before = self.tokens_before(read, at)?;
+        let mut from = 0;
+        if let Some(anchor) = self.anchor.filter(|anchor| *anchor <= at) {
+            let link = &self.links[anchor];
+            spec.extends = link.block.as_ref().map(|block| block.key);
+            // What the block before kept of its own loop, or did not cover, is only now gone.
+            let gone = link
+                .block
+                .as_ref()
+                .is_some_and(|block| block.layout.compacted == Turns::of(0..link.turns));
+            from = anchor + usize::from(gone);
+        }
+        for link in self.links[..at].iter().skip(from) {
+            spec.rolled_up.push(rolled_up(read, link)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the tokens of the loops before one, as they were appended.
+    pub(crate) fn tokens_before(&self, read: &dyn StoreRead, at: usize) -> StoreResult<u64> {
+        let mut tokens = 0;
+        for link in &self.links[..at] {
+            tokens += size_through(read, link.row.key, link.turns)?.tokens;
+        }
+        Ok(tokens)
     }
 
     /// Returns the place of a loop.

@@ -12,12 +12,14 @@ mod coverage;
 mod pins;
 mod ranges;
 mod run;
+mod sealed;
 mod turns;
 
-pub(crate) use block_builder::{BlockSpec, CompactedAs};
+pub(crate) use block_builder::{BlockSpec, CompactedAs, whole_as};
 pub(crate) use chain_snapshot::ChainSnapshot;
 pub(crate) use coverage::{message_count, rolled_up};
 pub(crate) use pins::{ChainPins, PinnedMessage, quotes_of};
 pub(crate) use ranges::{size_of, through, turn_seqs};
 pub(crate) use run::{commit, next_round};
+pub(crate) use sealed::{SealedRecord, has_originals};
 pub(crate) use turns::{StoreTurns, first_prompt};

@@ -48,6 +48,17 @@ pub enum ProviderError {
         /// What it is.
         what: String,
     },
+    /// The context begins with a compaction that only another provider, or another form of its, can read.
+    #[error(
+        "{form}: the context was built for {built_for}, whose compaction stands for all before it; \
+         build it for the provider that it goes to"
+    )]
+    BuiltForAnother {
+        /// The form that was asked for.
+        form: Form,
+        /// Whom the context was built for.
+        built_for: &'static str,
+    },
     /// An answer with no choice, or with several, of which a history can hold only one.
     #[error("{form}: expected exactly one choice at `{at}`, found {count}")]
     Choices {
@@ -86,6 +97,7 @@ impl ProviderError {
             | Self::Unsupported { form, .. }
             | Self::Choices { form, .. }
             | Self::Unreadable { form, .. }
+            | Self::BuiltForAnother { form, .. }
             | Self::Unwritable { form, .. } => *form,
         }
     }
@@ -98,7 +110,7 @@ impl ProviderError {
             | Self::Invalid { at, .. }
             | Self::Unsupported { at, .. }
             | Self::Choices { at, .. } => at,
-            Self::Unreadable { .. } | Self::Unwritable { .. } => "",
+            Self::BuiltForAnother { .. } | Self::Unreadable { .. } | Self::Unwritable { .. } => "",
         }
     }
 }

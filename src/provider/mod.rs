@@ -36,7 +36,7 @@ use serde_json::Value;
 
 use crate::compaction::UnknownWord;
 use crate::context::Context;
-use crate::model::AgentMessage;
+use crate::model::{AgentMessage, SealingProvider};
 
 pub use error::ProviderError;
 pub use write::{Mending, MendingKind, NO_RESULT, ProviderRequest};
@@ -63,6 +63,23 @@ impl Form {
             Self::OpenAiChat => "openai",
             Self::OpenAiResponses => "responses",
             Self::Anthropic => "anthropic",
+        }
+    }
+
+    /// Returns the provider whose own compactions the form has a place for.
+    ///
+    /// ```
+    /// use loopstore::SealingProvider;
+    /// use loopstore::provider::Form;
+    ///
+    /// assert_eq!(Form::Anthropic.sealing_provider(), Some(SealingProvider::Anthropic));
+    /// assert_eq!(Form::OpenAiChat.sealing_provider(), None);
+    /// ```
+    pub fn sealing_provider(self) -> Option<SealingProvider> {
+        match self {
+            Self::OpenAiChat => None,
+            Self::OpenAiResponses => Some(SealingProvider::OpenAi),
+            Self::Anthropic => Some(SealingProvider::Anthropic),
         }
     }
 
@@ -154,7 +171,8 @@ pub fn read_str(form: Form, text: &str) -> Result<Vec<AgentMessage>, ProviderErr
 /// was mended, and keeps the text of numbers, which a [`Value`] rounds.
 ///
 /// # Errors
-/// If the arguments of a call hold a number that a [`Value`] cannot.
+/// If the arguments of a call hold a number that a [`Value`] cannot, or if the context begins with the
+/// compaction of another provider.
 ///
 /// # Examples
 /// ```
@@ -171,6 +189,6 @@ pub fn read_str(form: Form, text: &str) -> Result<Vec<AgentMessage>, ProviderErr
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write(form: Form, context: &Context) -> Result<Value, ProviderError> {
-    let request = ProviderRequest::new(form, &context.messages);
+    let request = ProviderRequest::of_context(form, context)?;
     serde_json::to_value(request).map_err(|source| ProviderError::Unwritable { form, source })
 }

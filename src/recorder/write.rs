@@ -10,6 +10,7 @@ use super::event::{
 };
 use super::notes::{StoredMessages, event_note, fold};
 use super::{Recorded, SessionRecorder, writing};
+use crate::compact::seal_appended;
 use crate::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, LoopRecord, LoopStatus, Message,
 };
@@ -201,6 +202,7 @@ impl TurnWrite<'_> {
         let appended = append_leased(write, (&active.lease, now), new, counter)?;
         let messages: Vec<_> = appended.seqs.clone().zip(self.messages).collect();
         calls::finish(write, active, &messages)?;
+        seal_appended(write, counter, &appended.compactions)?;
         let stored: Vec<_> = active.current.messages.iter().chain(&messages).collect();
         let mut known = StoredMessages::stored(&messages)?;
         known.extend(StoredMessages::named(self.named.into_iter(), &stored)?);

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use crate::context::{BuildOptions, Chain, Purpose, settings};
 use crate::model::{LoopId, Role};
+use crate::overlay::whole_as;
 use crate::store::active_blocks::{ChainLink, View};
 use crate::store::{
     BlockCore, BlockKey, BlockMessage, CoverageRow, Disposition, LoopKey, LoopRow, RunKey,
@@ -116,7 +117,7 @@ impl Sights {
             })?;
             let disposition = match quotes.contains(&(spot.loop_key, spot.seq)) {
                 true => Disposition::Kept,
-                false => Disposition::RolledUp,
+                false => whole_as(rollup.kind),
             };
             return Ok(Some(Sight {
                 hidden: disposition != Disposition::Kept,

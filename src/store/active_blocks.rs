@@ -13,7 +13,7 @@ use super::rows::{
     BlockCore, BlockKind, FlipRow, Generation, LoopCore, Outcome, Point, RunKey, RunRow,
 };
 use super::{LoopKey, LoopWithBlock, RunSummary, SessionKey, StoreRead, Tick};
-use crate::model::{Message, Role};
+use crate::model::{Message, Role, SealingProvider};
 
 /// From where, and how, a chain is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct View {
     pub without_rollups: bool,
     /// No block is active (a forced compaction).
     pub raw: bool,
+    /// The context is for this provider: its own compactions count.
+    pub provider: Option<SealingProvider>,
 }
 
 /// One loop of a chain.
@@ -51,7 +53,7 @@ impl ChainLink {
     pub fn is_anchor(&self) -> bool {
         self.block
             .as_ref()
-            .is_some_and(|block| block.kind == BlockKind::Rollup)
+            .is_some_and(|block| block.kind.covers_earlier_loops())
     }
 }
 
@@ -196,7 +198,11 @@ impl<'a> ActiveBlocks<'a> {
     /// Whether a block was there then, is wanted, and its run counts from the leaf.
     fn applies(&mut self, generation: &Generation) -> StoreResult<bool> {
         let then = self.view.at.is_none_or(|at| generation.tick <= at);
-        let wanted = !(self.view.without_rollups && generation.block.kind == BlockKind::Rollup);
+        let wanted = match generation.block.kind {
+            BlockKind::Current | BlockKind::Earlier => true,
+            BlockKind::Rollup => !self.view.without_rollups,
+            BlockKind::Sealed(provider) => self.view.provider == Some(provider),
+        };
         Ok(then && wanted && self.counts(generation.point)?)
     }
 
@@ -300,7 +306,7 @@ impl<'a> ActiveBlocks<'a> {
     }
 
     /// Looks at the newest run that counts and is live from the leaf, a loop of `session`, if there is
-    /// one.
+    /// one. A provider's own compaction settles nothing for others and is passed over.
     ///
     /// # Errors
     /// What the store returns.
@@ -311,7 +317,7 @@ impl<'a> ActiveBlocks<'a> {
     ) -> StoreResult<Option<T>> {
         let mut newest = None;
         self.run_summaries(session, &mut |walk, run| {
-            if !run.is_flipped || walk.is_live(run.key)? {
+            if !run.is_sealed && (!run.is_flipped || walk.is_live(run.key)?) {
                 newest = Some(look(run));
                 return Ok(ControlFlow::Break(()));
             }

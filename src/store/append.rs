@@ -15,7 +15,7 @@ use super::lease::{self, Lease};
 use super::ready::Ready;
 use super::rows::{LoopProgress, LoopRow, Size, TurnRow};
 use super::{AppendState, LoopCore, LoopKey, StoreRead, StoreWrite, Tick};
-use crate::model::{AgentMessage, LoopStatus, Time};
+use crate::model::{AgentMessage, LoopStatus, SealingProvider, Time};
 use crate::tokens::TokenCounter;
 
 pub use replace::replace_last_turn;
@@ -53,6 +53,16 @@ pub struct Appended {
     pub complete: u32,
     /// The session's tick afterwards.
     pub tick: Tick,
+    /// The messages that hold a provider's own compaction.
+    pub(crate) compactions: Vec<SealedMessage>,
+}
+
+/// A message that holds a compaction which only its provider can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SealedMessage {
+    pub(crate) loop_key: LoopKey,
+    pub(crate) seq: u32,
+    pub(crate) provider: SealingProvider,
 }
 
 /// Appends messages to a loop that nobody drives.

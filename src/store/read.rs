@@ -8,7 +8,7 @@ use super::lease::LeaseRow;
 use super::prompt::{PromptPlace, PromptsOf, VisitPrompt, visit_prompt};
 use super::reading::{AppendState, LoopWithBlock, MessageRef, RunSummary};
 use super::rows::*;
-use crate::model::{LoopId, SessionId};
+use crate::model::{LoopId, SealingProvider, SessionId};
 
 /// Called with each row; stops the query by breaking.
 pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
@@ -213,6 +213,7 @@ pub trait StoreRead {
                 round: run.round,
                 is_committed: run.outcome == Outcome::Committed,
                 is_flipped: !self.flips(run.key)?.is_empty(),
+                is_sealed: SealingProvider::of_strategy(&run.strategy).is_some(),
                 older_loops: &run.older_loops,
             })
         })

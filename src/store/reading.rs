@@ -105,6 +105,8 @@ pub struct RunSummary<'a> {
     pub is_committed: bool,
     /// Whether it was ever undone or redone.
     pub is_flipped: bool,
+    /// Whether it is a compaction that only its provider can read.
+    pub is_sealed: bool,
     /// `skip` or `rollup`.
     pub older_loops: &'a str,
 }

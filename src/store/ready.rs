@@ -7,7 +7,7 @@ use super::StoreResult;
 use super::append::NewMessage;
 use super::codec;
 use super::rows::{Blob, StoredMessage};
-use crate::model::{AgentMessage, Message, Role};
+use crate::model::{AgentMessage, Message, Role, SealingProvider};
 use crate::tokens::{TokenCounter, reported_tokens};
 
 /// A message that is ready to be written.
@@ -28,6 +28,8 @@ pub(crate) struct Ready {
     pub(super) answers: Option<String>,
     /// What the provider counted for the call that it is the answer of.
     pub(super) reported: Option<u64>,
+    /// Who compacted, if it holds a provider's compaction.
+    pub(super) compaction: Option<SealingProvider>,
 }
 
 impl Ready {
@@ -56,7 +58,7 @@ impl Ready {
         let turn_index = message.turn_index();
         let is_system = matches!(message, AgentMessage::Extension(e) if e.kind == "system");
         let (mut created_at, mut calls, mut answers) = (None, Vec::new(), None);
-        let mut reported = None;
+        let (mut reported, mut compaction) = (None, None);
         if let Some(inner) = message.message() {
             created_at = inner.timestamp();
             calls = inner.tool_calls().map(|call| call.id.clone()).collect();
@@ -64,6 +66,7 @@ impl Ready {
                 Message::User(_) => {}
                 Message::Assistant(answer) => {
                     reported = answer.usage.as_ref().and_then(reported_tokens);
+                    compaction = message.last_compaction().map(|(_, provider)| provider);
                 }
                 Message::ToolResult(result) => answers = Some(result.tool_call_id.clone()),
             }
@@ -78,6 +81,7 @@ impl Ready {
             calls,
             answers,
             reported,
+            compaction,
         }
     }
 

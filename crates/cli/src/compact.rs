@@ -152,10 +152,8 @@ struct Printed<'a> {
 
 /// Compacts and prints the audit row.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let store = app.open_for(!args.dry_run)?;
-    let session = select::session(&*store, &args.session)?;
     let prompts = summarize::Prompts::default();
-    let request = args.request(&*store, &session, &prompts)?;
+    let (store, session, request) = args.opened_with(app, &prompts)?;
     let report = compact_session_loops(&*store, &session.session_id, &request)?;
     let prompts = prompts.lock().unwrap_or_else(PoisonError::into_inner);
     if app.json {
@@ -174,14 +172,42 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             app.out.table(&table(&report.blocks))?;
         }
     }
-    Ok(match report.outcome {
-        CompactOutcome::Failed | CompactOutcome::Conflict => Done::Badly,
-        _ if report.too_small.is_some() => Done::Badly,
-        _ => Done::Well,
+    Ok(if went_well(&report) {
+        Done::Well
+    } else {
+        Done::Badly
     })
 }
 
+/// Whether an attempt did what was asked.
+pub fn went_well(report: &CompactReport) -> bool {
+    let failed = matches!(
+        report.outcome,
+        CompactOutcome::Failed | CompactOutcome::Conflict
+    );
+    !failed && report.too_small.is_none()
+}
+
+/// A store, the session in it, and what is asked of it.
+type Opened = (
+    Box<dyn Database>,
+    loopstore::extend::SessionRow,
+    CompactRequest,
+);
+
 impl Args {
+    /// Opens the store and reads what is asked.
+    pub fn opened(&self, app: &mut App) -> Result<Opened, CliError> {
+        self.opened_with(app, &summarize::Prompts::default())
+    }
+
+    fn opened_with(&self, app: &mut App, prompts: &summarize::Prompts) -> Result<Opened, CliError> {
+        let store = app.open_for(!self.dry_run)?;
+        let session = select::session(&*store, &self.session)?;
+        let request = self.request(&*store, &session, prompts)?;
+        Ok((store, session, request))
+    }
+
     fn request(
         &self,
         store: &dyn Database,
@@ -312,7 +338,14 @@ pub fn table(blocks: &[BlockReport]) -> TextTable {
         Column::text("COMPACTED", 9),
         Column::text("RECENT", 6),
     ];
-    let counts = ["KEPT", "TRUNCATED", "SUMMARISED", "DROPPED", "ROLLED UP"];
+    let counts = [
+        "KEPT",
+        "TRUNCATED",
+        "SUMMARISED",
+        "DROPPED",
+        "ROLLED UP",
+        "SEALED",
+    ];
     columns.extend(counts.map(|title| Column::number(title).optional()));
     let mut table = TextTable::new(columns);
     for block in blocks {

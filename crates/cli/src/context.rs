@@ -7,8 +7,8 @@ use loopstore::context::Part;
 use loopstore::context::{ContextFault, system_tokens};
 use loopstore::provider::{Form, Mending, MendingKind, ProviderRequest};
 use loopstore::{
-    AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops, Settings,
-    SettingsError, build_context_from_session,
+    AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops,
+    SealingProvider, Settings, SettingsError, build_context_from_session,
 };
 use serde::Serialize;
 
@@ -56,6 +56,10 @@ pub struct Args {
     /// The format [default: text; json with --json].
     #[arg(long)]
     format: Option<ContextFormat>,
+    /// The provider that the context goes to: its own compaction, which only it can read, then stands for
+    /// what is before [default: that of --format responses or anthropic].
+    #[arg(long = "for", value_name = "PROVIDER", value_parser = select::provider)]
+    provider: Option<SealingProvider>,
     /// Record a manifest: which messages these were; `verify` checks it later.
     #[arg(long)]
     record: bool,
@@ -65,6 +69,16 @@ pub struct Args {
 }
 
 impl Args {
+    /// Returns the form of a provider, if one is asked for.
+    fn form(&self) -> Option<Form> {
+        match self.format? {
+            ContextFormat::Json | ContextFormat::Text => None,
+            ContextFormat::Openai => Some(Form::OpenAiChat),
+            ContextFormat::Responses => Some(Form::OpenAiResponses),
+            ContextFormat::Anthropic => Some(Form::Anthropic),
+        }
+    }
+
     /// Whether the context is shown to people.
     pub fn is_text(&self) -> bool {
         matches!(self.format, None | Some(ContextFormat::Text))
@@ -140,6 +154,7 @@ fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
     let options = BuildOptions {
         leaf,
         as_of,
+        provider: args.provider.or_else(|| args.form()?.sealing_provider()),
         budget,
         max_bytes: settings.max_bytes,
         older_loops: args.older_loops,
@@ -190,7 +205,7 @@ impl<'a> ContextJson<'a> {
 }
 
 fn print_for(app: &mut App, context: &Context, form: Form) -> Result<(), CliError> {
-    let request = ProviderRequest::new(form, &context.messages);
+    let request = ProviderRequest::of_context(form, context)?;
     if app.json {
         app.out.json(&request.with_mended())?;
     } else {
@@ -238,6 +253,9 @@ fn label(kind: MendingKind) -> &'static str {
         MendingKind::ThinkingDropped => "thinking that the provider does not accept was left out",
         MendingKind::ThinkingMoved => "thinking was moved before a text of the same answer",
         MendingKind::ForeignDropped => "state or an item of another provider was left out",
+        MendingKind::CompactionDropped => {
+            "a compaction of the provider that does not count here was left out"
+        }
         MendingKind::CompactedDropped => {
             "what a compaction of the provider stands for was left out"
         }

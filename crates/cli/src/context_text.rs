@@ -67,6 +67,7 @@ pub fn heading(part: &Part) -> String {
         PartSection::Recent => "recent turns, long outputs cut",
         PartSection::Tail => "after the block, verbatim",
         PartSection::Raw => "verbatim",
+        PartSection::Sealed => "compacted by the provider, up to here",
     };
     format!(
         "loop {}, {} {}: {section} ({}, {})",
@@ -153,6 +154,23 @@ fn fault_line(fault: &ContextFault) -> String {
         FaultKind::LateResult => "a tool result that does not follow its call",
         FaultKind::EmptyContent => "an empty message",
         FaultKind::ThinkingParted => "signed thinking separated from its answer",
+        FaultKind::MisplacedCompaction => {
+            "a compaction of the provider in the wrong place; `loopstore repair` undoes it"
+        }
+        FaultKind::SecondCompaction => {
+            "a second compaction of the provider; `loopstore repair` undoes it"
+        }
+        FaultKind::AlteredSealed => {
+            "a compaction that is not what the provider gave; `loopstore repair` undoes it"
+        }
+        FaultKind::ForeignSealed => "state of another provider, left out of requests",
+        FaultKind::OrphanedSealed => {
+            "a compaction of the provider without its run; `loopstore repair` goes on without it"
+        }
+        FaultKind::OriginalsMissing => {
+            "nothing is stored of what the provider's compaction stands for; import the transcript \
+             that has it, or stay with this provider"
+        }
         _ => "a fault",
     };
     let id = fault.tool_call_id.as_deref();

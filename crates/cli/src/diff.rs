@@ -167,7 +167,9 @@ fn colour(state: Option<TurnState>) -> Option<AnsiColor> {
     Some(match state? {
         TurnState::Raw | TurnState::Covered(Disposition::Kept) => AnsiColor::Green,
         TurnState::Covered(Disposition::Truncated) => AnsiColor::Yellow,
-        TurnState::Covered(Disposition::Summarised | Disposition::RolledUp) => AnsiColor::Cyan,
+        TurnState::Covered(
+            Disposition::Summarised | Disposition::RolledUp | Disposition::Sealed,
+        ) => AnsiColor::Cyan,
         TurnState::Covered(Disposition::Dropped) => AnsiColor::Red,
     })
 }

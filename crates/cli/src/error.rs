@@ -9,6 +9,7 @@ use loopstore::context::BuildError;
 use loopstore::export::ExportError;
 use loopstore::extend::sqlite::RecountError;
 use loopstore::import::ImportError;
+use loopstore::provider::ProviderError;
 use loopstore::{OpenError, StoreError, StrategyError};
 
 use super::output;
@@ -150,7 +151,7 @@ macro_rules! failed {
     };
 }
 
-failed!(StoreError, OpenError, ImportError);
+failed!(StoreError, OpenError, ImportError, ProviderError);
 
 impl From<Unknown> for CliError {
     fn from(unknown: Unknown) -> Self {

@@ -51,6 +51,7 @@ mod recount;
 mod recover;
 mod redact;
 mod redo;
+mod repair;
 mod replay;
 mod report;
 #[cfg(feature = "postgres")]
@@ -123,6 +124,12 @@ enum Command {
     History(history::Args),
     Undo(undo::Args),
     Redo(redo::Args),
+    /// Take a session out of a dead end: undo a provider's own compaction, compact the originals
+    ///
+    /// For when the provider refuses, or has lost, a compaction that only it can read. It is undone, and the
+    /// originals are compacted as the options say, whether there is headroom or not. What was never stored
+    /// of them is counted as missing.
+    Repair(Box<repair::Args>),
     Pin(pin::Args),
     Unpin(pin::UnpinArgs),
     #[command(visible_alias = "find")]
@@ -413,6 +420,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Compact(args) => compact::run(app, args),
         Command::History(args) => history::run(app, args),
         Command::Undo(args) => undo::run(app, args),
+        Command::Repair(args) => repair::run(app, args),
         Command::Redo(args) => redo::run(app, args),
         Command::Search(args) => search::run(app, args),
         Command::Recall(args) => recall::run(app, args),

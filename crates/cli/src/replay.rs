@@ -72,7 +72,8 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let session = select::session(&*store, &args.session)?;
     let leaf = select::loop_id(&*store, &session, args.loop_id.as_deref())?;
     let wants_contexts = args.contexts || args.form.is_some();
-    let replay = Replay::new(&*store, &session.session_id, leaf.as_ref())?;
+    let provider = args.form.and_then(Form::sealing_provider);
+    let replay = Replay::new(&*store, &session.session_id, leaf.as_ref())?.for_provider(provider);
     let mut player = Player {
         app,
         pace: Pace::of(args, wants_waiting),
@@ -171,7 +172,7 @@ impl Player<'_> {
         };
         let first = turn.times.iter().flatten().next();
         self.wait(first.copied())?;
-        let request = ProviderRequest::new(form, &context.messages);
+        let request = ProviderRequest::of_context(form, context)?;
         if self.app.json {
             return self.element(&RecordedRequest {
                 loop_id: turn.loop_id.as_str(),

@@ -6,10 +6,17 @@ use loopstore::context::AsOf;
 use loopstore::extend::{
     self as store, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult, lookup,
 };
-use loopstore::{Database, LoopId, SessionId, Time};
+use loopstore::{Database, LoopId, SealingProvider, SessionId, Time};
 
 use super::amount::{self, Edge};
 use super::nearest;
+
+/// Reads the name of a provider that compacts by itself.
+pub fn provider(given: &str) -> Result<SealingProvider, String> {
+    let mut known = SealingProvider::ALL.into_iter();
+    let found = known.find(|provider| provider.as_str() == given);
+    found.ok_or_else(|| "one of: openai, anthropic".to_owned())
+}
 
 /// What is given names nothing, or several.
 #[derive(Debug)]

@@ -194,7 +194,7 @@ fn check_quote(
         let detail = "the quote is not of the message that it names";
         verify.found.add(ProblemKind::Block, place, detail);
     }
-    if of.0 != own && block.row.kind != BlockKind::Rollup {
+    if of.0 != own && !block.row.kind.covers_earlier_loops() {
         let detail = "it quotes a message of another loop, and is no rollup";
         verify.found.add(ProblemKind::Block, place, detail);
     }
@@ -236,7 +236,7 @@ fn check_place(
         verify.found.add(ProblemKind::Tick, place, detail);
     }
     let is_current = row.loop_key == run.point.loop_key;
-    if (row.kind == BlockKind::Current) != is_current && row.kind != BlockKind::Rollup {
+    if (row.kind == BlockKind::Current) != is_current && !row.kind.covers_earlier_loops() {
         let kind = row.kind.as_str();
         let detail = format!("its kind {kind} does not fit the loop of its run");
         verify.found.add(ProblemKind::Block, place, detail);
@@ -279,8 +279,8 @@ fn check_extends(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
     let Some((before, _)) = verify.found.readable(&block.place, before)? else {
         return Ok(());
     };
-    let is_fit = before.kind == BlockKind::Rollup
-        && block.row.kind == BlockKind::Rollup
+    let is_fit = before.kind.covers_earlier_loops()
+        && (block.row.kind == before.kind || block.row.kind.is_sealed())
         && before.key < block.row.key;
     if !is_fit {
         let BlockKey(key) = extends;
@@ -360,7 +360,7 @@ fn check_sizes(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
     }
     found.compare(ProblemKind::Count, at, "its size", &row.size, &shown);
     // A rollup also counts the loops before its own, some of which may have grown since.
-    if row.kind != BlockKind::Rollup || row.tokens_covered < covered {
+    if !row.kind.covers_earlier_loops() || row.tokens_covered < covered {
         let kind = ProblemKind::Count;
         found.compare(kind, at, "tokens_covered", &row.tokens_covered, &covered);
     }

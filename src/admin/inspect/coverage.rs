@@ -7,6 +7,7 @@ use super::blocks::Whole;
 use super::report::ProblemKind;
 use super::verify::Verify;
 use crate::model::Role;
+use crate::overlay::whole_as;
 use crate::store::{
     BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, LoopKey, MessageSize,
     StoreResult,
@@ -33,7 +34,7 @@ pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
         let kind = ProblemKind::Coverage;
         verify.found.add(kind, &block.place, detail);
     }
-    if block.row.kind == BlockKind::Rollup {
+    if block.row.kind.covers_earlier_loops() {
         return check_rollup(verify, block, &others);
     }
     if let Some(row) = others.first() {
@@ -124,10 +125,12 @@ impl<'a> Sweep<'a> {
         match (self.block.section(turn), self.replaced.get(&seq)) {
             (Some(0), _) | (Some(2), None) => disposition == D::Kept,
             (Some(2), Some(true)) => disposition == D::Truncated,
+            (Some(2), Some(false)) if self.block.row.kind.is_sealed() => disposition == D::Sealed,
             (Some(2), Some(false)) => disposition == D::Dropped,
             (Some(1), _) => match disposition {
                 D::Summarised | D::Dropped => true,
                 D::RolledUp => self.block.row.kind == BlockKind::Rollup,
+                D::Sealed => self.block.row.kind.is_sealed(),
                 D::Kept => self.block.quotes(seq),
                 D::Truncated => false,
             },
@@ -161,6 +164,7 @@ fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) 
     let Some(above) = verify.found.readable(&block.place, above)? else {
         return Ok(());
     };
+    let whole = whole_as(block.row.kind);
     let mut problems = Vec::new();
     for row in whole_ranges(block, others) {
         let last = match above.get(&row.loop_key) {
@@ -170,7 +174,7 @@ fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) 
                 continue;
             }
         };
-        if row.disposition != Disposition::RolledUp || row.turns != last.map(|last| (0, last)) {
+        if row.disposition != whole || row.turns != last.map(|last| (0, last)) {
             let key = row.loop_key.0;
             problems.push(format!("the loop with key {key} is not covered whole"));
         }
@@ -200,7 +204,7 @@ fn whole_ranges(block: &Whole, others: &[CoverageRow]) -> Vec<CoverageRow> {
         let mut quotes = block.messages.iter().filter_map(BlockMessage::quoted);
         let mut row = *row;
         if row.disposition == Disposition::Kept && quotes.any(is_quote) {
-            row.disposition = Disposition::RolledUp;
+            row.disposition = whole_as(block.row.kind);
         }
         match ranges.last_mut() {
             Some(before) if before.goes_on_with(&row) => {

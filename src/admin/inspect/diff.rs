@@ -332,7 +332,10 @@ fn pairs(
 /// Whether a summary stands for the turn.
 fn is_text(state: Option<TurnState>) -> bool {
     use Disposition as D;
-    matches!(state, Some(TurnState::Covered(D::Summarised | D::RolledUp)))
+    matches!(
+        state,
+        Some(TurnState::Covered(D::Summarised | D::RolledUp | D::Sealed))
+    )
 }
 
 /// Returns the name of the block that speaks for a loop: `LOOP#GENERATION`.

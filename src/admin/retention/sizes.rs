@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use crate::model::Role;
 use crate::store::removal::StoreRemove;
 use crate::store::{
-    BlockKey, BlockKind, BlockMessage, BlockRow, LoopKey, MessageSize, Section, SessionKey, Size,
-    StoreRead, StoreResult, Turns, added_loops, quote_body,
+    BlockKey, BlockMessage, BlockRow, LoopKey, MessageSize, Section, SessionKey, Size, StoreRead,
+    StoreResult, Turns, added_loops, quote_body,
 };
 use crate::tokens::TokenCounter;
 
@@ -190,7 +190,7 @@ impl Changes {
         block: &BlockRow,
         covered: &HashMap<BlockKey, Covered>,
     ) -> StoreResult<i64> {
-        if block.kind != BlockKind::Rollup {
+        if !block.kind.covers_earlier_loops() {
             return Ok(0);
         }
         let before = block.extends.and_then(|key| covered.get(&key));

@@ -151,12 +151,18 @@ impl CodexEmitter<'_> {
         let (Some(messages), Some(_)) = (left, self.transcript.here()) else {
             return self.transcript.extension(kept, raw);
         };
+        // What only the provider can read stands for the conversation there, and nowhere else.
+        let mut by = messages.iter().filter_map(AgentMessage::last_compaction);
+        let strategy = match by.next() {
+            Some((_, provider)) => provider.strategy(),
+            None => TOOL.to_owned(),
+        };
         let effect = FoundEffect::Summary {
             messages,
             first_kept: None,
         };
         let record = Json::parse(json).unwrap_or_default();
-        self.transcript.compaction(TOOL, effect, record)
+        self.transcript.compaction(&strategy, effect, record)
     }
 }
 

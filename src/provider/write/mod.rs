@@ -18,7 +18,8 @@ use std::borrow::Cow;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::Form;
+use super::{Form, ProviderError};
+use crate::context::Context;
 use crate::model::{AgentMessage, Content};
 use system::SystemMessage;
 
@@ -51,6 +52,8 @@ pub enum MendingKind {
     ThinkingMoved,
     /// State or an item that only another provider takes, [`Mending::provider`], was left out.
     ForeignDropped,
+    /// A compaction of the provider's own that does not count in this context was left out.
+    CompactionDropped,
     /// What stands before a compaction of the provider's own, which stands for it, was left out.
     CompactedDropped,
     /// A block of a kind that the provider does not know there, or an image that it cannot read,
@@ -197,6 +200,41 @@ impl ProviderRequest {
             items,
             mended,
         }
+    }
+
+    /// Writes a context in a form. Of the provider's compactions only the one that the context begins with
+    /// goes out: one that was undone, or that was not asked for, does not count.
+    ///
+    /// # Errors
+    /// If the context begins with the compaction of another provider.
+    pub fn of_context(form: Form, context: &Context) -> Result<Self, ProviderError> {
+        let sealing = form.sealing_provider();
+        if let (Some(built_for), Some(_)) = (context.provider, context.compaction)
+            && sealing != Some(built_for)
+        {
+            let built_for = built_for.as_str();
+            return Err(ProviderError::BuiltForAnother { form, built_for });
+        }
+        Ok(Self::with_compaction(
+            form,
+            &context.messages,
+            context.compaction,
+        ))
+    }
+
+    /// Writes messages of which this one holds the provider's compaction that counts.
+    pub(crate) fn with_compaction(
+        form: Form,
+        messages: &[AgentMessage],
+        compaction: Option<usize>,
+    ) -> Self {
+        let mut mended = Vec::new();
+        let provider = form.sealing_provider();
+        let messages = sealed::without_inactive(messages, compaction, provider, &mut mended);
+        let mut request = Self::new(form, &messages);
+        request.mended.append(&mut mended);
+        request.mended.sort_by_key(|mending| mending.message);
+        request
     }
 
     /// Returns how many messages or items the request has.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Mending, MendingKind};
-use crate::model::{AgentMessage, Content, Json, Message};
+use crate::model::{AgentMessage, Content, Json, Message, SealingProvider};
 use crate::provider::Form;
 use crate::provider::kept::KeptItem;
 
@@ -73,4 +73,45 @@ fn is_compaction(block: &Content) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns the messages without the compactions of `provider` that do not count: all but that of the message
+/// `compaction`.
+pub(super) fn without_inactive<'a>(
+    all: &'a [AgentMessage],
+    compaction: Option<usize>,
+    provider: Option<SealingProvider>,
+    mended: &mut Vec<Mending>,
+) -> Cow<'a, [AgentMessage]> {
+    let Some(provider) = provider else {
+        return Cow::Borrowed(all);
+    };
+    let is_own = |block: &Content| block.as_compaction().is_some_and(|(by, _)| by == provider);
+    let mut messages = Cow::Borrowed(all);
+    for (at, message) in all.iter().enumerate() {
+        let content = message.message().map_or(&[][..], Message::content);
+        let active = match compaction == Some(at) {
+            true => message.last_compaction().map(|(place, _)| place),
+            false => None,
+        };
+        let goes = |(place, block): (usize, &Content)| is_own(block) && active != Some(place);
+        if !content.iter().enumerate().any(goes) {
+            continue;
+        }
+        mended.push(Mending {
+            provider: Some(provider.as_str().to_owned()),
+            item: Some("compaction".to_owned()),
+            ..Mending::of(MendingKind::CompactionDropped, at)
+        });
+        let Some(own) = messages.to_mut()[at].message_mut() else {
+            continue;
+        };
+        let mut place = 0;
+        own.content_mut().retain(|block| {
+            let stays = !goes((place, block));
+            place += 1;
+            stays
+        });
+    }
+    messages
 }

@@ -1,7 +1,7 @@
 //! An append in progress: turns and totals as they grow with each message.
 
 use super::calls::call_above;
-use super::{Appended, LastTurn, missing_turn, seal_with};
+use super::{Appended, LastTurn, SealedMessage, missing_turn, seal_with};
 use crate::model::{AgentMessage, GroupCursor, Role, Time};
 use crate::store::codec;
 use crate::store::error::{StoreError, StoreResult};
@@ -23,6 +23,7 @@ pub(super) struct Append {
     dirty: bool,
     /// Whether the tick has been raised yet.
     ticked: bool,
+    compactions: Vec<SealedMessage>,
 }
 
 impl Append {
@@ -41,6 +42,7 @@ impl Append {
             cursor,
             dirty: false,
             ticked: false,
+            compactions: Vec::new(),
         })
     }
 
@@ -56,6 +58,13 @@ impl Append {
         if let Some(tokens) = new.reported {
             let seq = self.row.totals.next_seq;
             self.row.totals.reported = Some(ReportedTokens { seq, tokens });
+        }
+        if let Some(provider) = new.compaction {
+            self.compactions.push(SealedMessage {
+                loop_key: self.row.key,
+                seq: self.row.totals.next_seq,
+                provider,
+            });
         }
         let Ready {
             body,
@@ -191,6 +200,7 @@ impl Append {
             turns: totals.turns,
             complete: totals.complete,
             tick: self.session.tick,
+            compactions: self.compactions,
         })
     }
 
@@ -235,6 +245,7 @@ impl Retell {
                 cursor: GroupCursor::default(),
                 dirty: false,
                 ticked: true,
+                compactions: Vec::new(),
             },
         }
     }

@@ -7,7 +7,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{Append, LastTurn, Ready, set_status_leased};
+use super::{Append, LastTurn, Ready, SealedMessage, set_status_leased};
 use crate::model::{AgentMessage, LlmMessage, LoopId, LoopRecord, LoopStatus, Role, TurnId};
 use crate::store::error::StoreResult;
 use crate::store::{LoopKey, LoopRow, SessionKey, StoreRead, StoreWrite, lease, session};
@@ -27,6 +27,8 @@ pub(crate) struct TurnsAppended {
     pub(crate) tokens: u64,
     /// The loops that they began, in order.
     pub(crate) begun: Vec<LoopId>,
+    /// The messages that hold a provider's own compaction.
+    pub(crate) compactions: Vec<SealedMessage>,
 }
 
 /// Where a message belongs.
@@ -49,7 +51,7 @@ pub(crate) fn append_in_turns(
     messages: impl IntoIterator<Item = AgentMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<TurnsAppended> {
-    let mut begun = Vec::new();
+    let (mut begun, mut compactions) = (Vec::new(), Vec::new());
     let leaf = match leaf {
         Some(leaf) => leaf,
         None => begin_loop(write, owner, None, &mut begun)?,
@@ -61,7 +63,7 @@ pub(crate) fn append_in_turns(
             AgentMessage::Llm(message) => {
                 let mut place = open.place(write, &message)?;
                 if place == MessagePlacement::NewLoop {
-                    let before = open.end(write)?;
+                    let before = open.end(write, &mut compactions)?;
                     let next = begin_loop(write, owner, Some(before), &mut begun)?;
                     open = OpenLoop::of(write, next)?;
                     place = MessagePlacement::NewTurn;
@@ -77,6 +79,7 @@ pub(crate) fn append_in_turns(
     let (loop_key, loop_id) = (open.append.row.key, open.append.row.loop_id.clone());
     let turns_before = open.turns_before;
     let appended = open.append.finish(write, open.from, LastTurn::Sealed)?;
+    compactions.extend(appended.compactions);
     // A message that joined a turn which was there changed that one too.
     let first = turns_before.saturating_sub(u32::from(open.joined));
     Ok(TurnsAppended {
@@ -86,6 +89,7 @@ pub(crate) fn append_in_turns(
         turns: first..appended.turns,
         tokens,
         begun,
+        compactions,
     })
 }
 
@@ -120,9 +124,14 @@ impl OpenLoop {
     }
 
     /// Writes what was appended, and ends the loop if it runs: the next one begins.
-    fn end(self, write: &mut dyn StoreWrite) -> StoreResult<LoopRow> {
+    fn end(
+        self,
+        write: &mut dyn StoreWrite,
+        compactions: &mut Vec<SealedMessage>,
+    ) -> StoreResult<LoopRow> {
         let (key, has_ended) = (self.append.row.key, self.append.row.status.is_ended());
-        self.append.finish(write, self.from, LastTurn::Sealed)?;
+        let appended = self.append.finish(write, self.from, LastTurn::Sealed)?;
+        compactions.extend(appended.compactions);
         if !has_ended {
             set_status_leased(write, key, LoopStatus::Completed, None)?;
         }

@@ -71,6 +71,7 @@ pub(in crate::store) fn run_summary(row: &impl Columns) -> StoreResult<RunSummar
         round: row.get("round")?,
         is_committed: row.text("outcome")? == Some(Outcome::Committed.as_str()),
         is_flipped: row.get("is_flipped")?,
+        is_sealed: row.get("is_sealed")?,
         older_loops: row.get("older_loops")?,
     })
 }

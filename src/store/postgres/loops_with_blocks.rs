@@ -84,7 +84,7 @@ impl PostgresTransaction<'_> {
         let sql = format!(
             "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome,
                  EXISTS (SELECT 1 FROM flips f WHERE f.session = $1 AND f.run = r.key) AS is_flipped,
-                 r.older_loops
+                 r.strategy LIKE 'provider:%' AS is_sealed, r.older_loops
              FROM runs r
              WHERE r.session = $1 AND (r.tick, r.key) < ($2, $3)
              ORDER BY r.tick DESC, r.key DESC LIMIT {FEW}"

@@ -7,7 +7,7 @@ use crate::model::Role;
 use crate::store::append::size_through;
 use crate::store::error::StoreResult;
 use crate::store::{
-    BlockKey, BlockKind, BlockMessage, BlockRow, LoopKey, Section, Turns, added_loops, quote_body,
+    BlockKey, BlockMessage, BlockRow, LoopKey, Section, Turns, added_loops, quote_body,
     tokens_of_others, tokens_to,
 };
 use crate::tokens::TokenCounter;
@@ -98,7 +98,7 @@ impl<'a> CoveredOriginals<'a> {
 
     /// Returns the tokens of the loops before its own that a rollup covers.
     fn of_others(&self) -> StoreResult<u64> {
-        if self.block.kind != BlockKind::Rollup {
+        if !self.block.kind.covers_earlier_loops() {
             return Ok(0);
         }
         let before = self.block.extends;

@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::model::SealingProvider;
+
 use super::{Blob, BlockKey, Layout, LoopKey, Point, RunKey, Size, StoredMessage, Tick};
 
 /// A block with what is needed to tell whether it is active.
@@ -24,10 +26,19 @@ pub enum BlockKind {
     Earlier,
     /// It also covers every loop before its own.
     Rollup,
+    /// The same, by a compaction that only its provider can read: it is active in contexts for that
+    /// provider.
+    Sealed(SealingProvider),
 }
 
 impl BlockKind {
-    const ALL: [Self; 3] = [Self::Current, Self::Earlier, Self::Rollup];
+    const ALL: [Self; 5] = [
+        Self::Current,
+        Self::Earlier,
+        Self::Rollup,
+        Self::Sealed(SealingProvider::OpenAi),
+        Self::Sealed(SealingProvider::Anthropic),
+    ];
 
     /// Returns the word in SQL and JSON.
     pub fn as_str(self) -> &'static str {
@@ -35,7 +46,19 @@ impl BlockKind {
             Self::Current => "current",
             Self::Earlier => "earlier",
             Self::Rollup => "rollup",
+            Self::Sealed(SealingProvider::OpenAi) => "sealed:openai",
+            Self::Sealed(SealingProvider::Anthropic) => "sealed:anthropic",
         }
+    }
+
+    /// Whether it also covers every loop before its own.
+    pub fn covers_earlier_loops(self) -> bool {
+        matches!(self, Self::Rollup | Self::Sealed(_))
+    }
+
+    /// Whether only its provider can read it.
+    pub fn is_sealed(self) -> bool {
+        matches!(self, Self::Sealed(_))
     }
 
     /// Reads the word.
@@ -142,16 +165,19 @@ pub enum Disposition {
     Dropped,
     /// The whole loop went into a summary that stands on another loop.
     RolledUp,
+    /// The provider's compaction stands for it.
+    Sealed,
 }
 
 impl Disposition {
     /// All of them, in the order of the JSON.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Kept,
         Self::Truncated,
         Self::Summarised,
         Self::Dropped,
         Self::RolledUp,
+        Self::Sealed,
     ];
 
     /// Returns the word in SQL and JSON.
@@ -162,6 +188,7 @@ impl Disposition {
             Self::Summarised => "summarised",
             Self::Dropped => "dropped",
             Self::RolledUp => "rolled_up",
+            Self::Sealed => "sealed",
         }
     }
 

@@ -34,7 +34,7 @@ pub fn tone(state: TurnState) -> Tone {
         TurnState::Raw => Tone::Plain,
         TurnState::Covered(D::Kept) => Tone::Kept,
         TurnState::Covered(D::Truncated) => Tone::Cut,
-        TurnState::Covered(D::Summarised | D::RolledUp) => Tone::Summary,
+        TurnState::Covered(D::Summarised | D::RolledUp | D::Sealed) => Tone::Summary,
         TurnState::Covered(D::Dropped) => Tone::Gone,
     }
 }
@@ -211,6 +211,7 @@ fn loops_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<HashMap<Lo
 pub fn name(block: &BlockCore) -> String {
     let word = match block.kind {
         BlockKind::Rollup => "rollup",
+        BlockKind::Sealed(_) => "sealed",
         BlockKind::Current | BlockKind::Earlier => "block",
     };
     format!("{word} {}", block.generation)

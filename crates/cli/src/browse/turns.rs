@@ -173,7 +173,7 @@ fn about(read: &dyn StoreRead, block: &BlockCore, state: Option<TurnState>) -> S
     let is_summary = matches!(
         state,
         Some(TurnState::Covered(
-            Disposition::Summarised | Disposition::RolledUp
+            Disposition::Summarised | Disposition::RolledUp | Disposition::Sealed
         ))
     );
     let turns = block.layout.compacted.filter(|_| is_summary);

@@ -1,0 +1,54 @@
+//! `loopstore repair`
+
+use loopstore::{RepairReport, SealingProvider, repair_session};
+
+use super::error::CliError;
+use super::{App, Done, compact, select, text};
+
+/// A compaction of the originals, and whose compactions are undone before it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Undo only the compactions of this provider [default: of all].
+    #[arg(long = "for", value_name = "PROVIDER", value_parser = select::provider)]
+    provider: Option<SealingProvider>,
+    #[command(flatten)]
+    compact: compact::Args,
+}
+
+/// Undoes the compactions of providers and compacts the originals.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let (store, session, mut request) = args.compact.opened(app)?;
+    request.provider = args.provider;
+    let report = repair_session(&*store, &session.session_id, &request)?;
+    app.print(&report, || summary(&report, request.dry_run))?;
+    let is_well = report.compaction.as_ref().is_none_or(compact::went_well);
+    Ok(if is_well { Done::Well } else { Done::Badly })
+}
+
+/// Says what a repair did.
+fn summary(report: &RepairReport, dry_run: bool) -> String {
+    if report.undone.is_empty() {
+        return "Nothing to repair: no compaction of a provider is active.".to_owned();
+    }
+    let done = if dry_run {
+        "would be undone"
+    } else {
+        "is undone"
+    };
+    let mut lines: Vec<String> = report
+        .undone
+        .iter()
+        .map(|run| format!("Run {} {done}", text::line(run)))
+        .collect();
+    if report.missing > 0 {
+        let count = text::count(report.missing, "compaction");
+        lines.push(format!(
+            "Nothing is stored of what {count} stood for: it is lost, unless a transcript that has it \
+             is imported"
+        ));
+    }
+    if let Some(compaction) = &report.compaction {
+        lines.push(compact::summary(compaction, false));
+    }
+    lines.join("\n")
+}

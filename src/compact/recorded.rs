@@ -1,0 +1,110 @@
+//! A compaction that somebody else made: another tool, or a provider.
+
+use sha2::{Digest as _, Sha256};
+
+use super::{CompactionEnded, CompactionStarted, ContextTokens};
+use crate::context::size_with;
+use crate::model::{Json, Time};
+use crate::overlay::{self, ChainSnapshot};
+use crate::store::active_blocks::View;
+use crate::store::{
+    LoopKey, NewBlock, Outcome, Point, RunKey, RunRow, StoreResult, StoreWrite, codec,
+};
+use crate::tokens::TokenCounter;
+
+/// What its run says beside its blocks.
+pub(crate) struct RecordedRun {
+    pub(crate) run_id: String,
+    pub(crate) strategy: String,
+    pub(crate) trigger: String,
+    pub(crate) started_at: Time,
+    pub(crate) duration_ms: u64,
+    /// What its maker recorded of it.
+    pub(crate) record: Json,
+}
+
+/// What became of it.
+pub(crate) struct Recorded {
+    pub(crate) blocks: Vec<NewBlock>,
+    pub(crate) outcome: Outcome,
+    pub(crate) error: Option<String>,
+}
+
+impl RecordedRun {
+    /// Writes the run, made after so many turns of a loop, with its blocks; returns how it ended. Sizes are
+    /// those of the contexts that `view` sees.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub(crate) fn commit(
+        self,
+        write: &mut dyn StoreWrite,
+        counter: &dyn TokenCounter,
+        (chain, turns): (&ChainSnapshot, u32),
+        view: View,
+        made: Recorded,
+    ) -> StoreResult<CompactionEnded> {
+        let leaf = &chain.links[chain.leaf()].row;
+        let (session, loop_key): (_, LoopKey) = (leaf.session, leaf.key);
+        let size_with = |blocks: &[NewBlock]| size_with(&*write, loop_key, view, blocks);
+        let (before, after) = (size_with(&[])?, size_with(&made.blocks)?);
+        let started = CompactionStarted {
+            session_id: write.session_by_key(session)?.session_id,
+            loop_id: leaf.loop_id.clone(),
+            trigger: self.trigger.clone(),
+            strategy: self.strategy.clone(),
+            tokens_before: before.tokens,
+            bytes_before: before.bytes,
+            messages_before: before.messages,
+            asked_about: ContextTokens::estimated(before),
+            timestamp: self.started_at.as_str().to_owned(),
+        };
+        let ended = CompactionEnded {
+            session_id: started.session_id.clone(),
+            loop_id: started.loop_id.clone(),
+            outcome: made.outcome.into(),
+            tokens_before: before.tokens,
+            tokens_after: after.tokens,
+            messages_before: before.messages,
+            messages_after: after.messages,
+            timestamp: ended_at(&self.started_at, self.duration_ms),
+        };
+        let run = RunRow {
+            key: RunKey(0),
+            session,
+            point: Point { loop_key, turns },
+            tick: 0,
+            trigger: self.trigger,
+            round: 0,
+            outcome: made.outcome,
+            fallback: None,
+            error: made.error,
+            scope: "fixed:0".into(),
+            older_loops: "rollup".into(),
+            counter: counter.name().to_owned(),
+            before,
+            after,
+            started_at: self.started_at.as_str().to_owned(),
+            duration_ms: self.duration_ms,
+            config: "{}".into(),
+            usage: None,
+            plan: Sha256::digest(&self.run_id).into(),
+            events: Some(codec::to_json(&(&started, &ended))?),
+            reached: None,
+            record: (!self.record.is_null()).then(|| self.record.as_str().to_owned()),
+            strategy: self.strategy,
+            run_id: self.run_id,
+        };
+        overlay::commit(write, run, made.blocks, None)?;
+        Ok(ended)
+    }
+}
+
+/// Returns when a compaction ended that began then.
+fn ended_at(began: &Time, duration_ms: u64) -> String {
+    let millis = began.millis().zip(i64::try_from(duration_ms).ok());
+    let ended = millis.and_then(|(began, took)| Time::from_millis(began.checked_add(took)?));
+    // Without a duration the text of the source stays as it is.
+    let ended = ended.filter(|_| duration_ms > 0);
+    ended.as_ref().unwrap_or(began).as_str().to_owned()
+}

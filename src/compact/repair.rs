@@ -1,0 +1,120 @@
+//! Out of a dead end: a provider's compaction that is refused, or lost.
+
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+
+use super::{CompactReport, CompactRequest, CompactTrigger, compact_session_loops, flips};
+use crate::context::{leaf_of, session_of};
+use crate::model::{SealingProvider, SessionId};
+use crate::overlay::has_originals;
+use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::{self, LoopKey, RunRow, SessionStore, StoreRead, StoreResult};
+
+/// What a repair did.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// The session.
+    pub session_id: String,
+    /// The compactions of providers that were undone, newest first.
+    pub undone: Vec<String>,
+    /// The run that compacted the originals in their place; `None` if nothing was undone, or the originals
+    /// need no compaction.
+    pub run_id: Option<String>,
+    /// How many of those that were undone stood for originals which nobody stored: what they said is lost.
+    pub missing: u64,
+    /// What the compaction of the originals did.
+    #[serde(skip)]
+    pub compaction: Option<CompactReport>,
+}
+
+/// Takes a session whose provider refuses or has lost its own compaction out of that dead end: undoes the
+/// compactions of providers that are live from the leaf, of `request.provider` or of all, and compacts the
+/// originals as `request` says. Without such a compaction nothing is done.
+///
+/// # Errors
+/// If the session or the loop is not there, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::provider::{self, Form};
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?"), Message::assistant("It will.")])?;
+/// let compaction = serde_json::json!([{"type": "compaction", "encrypted_content": "…"}]);
+/// chat.append(provider::read(Form::OpenAiResponses, &compaction)?)?;
+/// let report = repair_session(store.database(), chat.id(), &CompactRequest::default())?;
+/// assert_eq!((report.undone.len(), report.missing), (1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn repair_session(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    request: &CompactRequest,
+) -> StoreResult<RepairReport> {
+    let mut report = RepairReport::default();
+    let found = store::read(store, |read| {
+        let owner = session_of(read, session)?;
+        let leaf = leaf_of(read, &owner, request.leaf.as_ref())?;
+        report.session_id = owner.session_id.to_string();
+        live_sealed(read, leaf.key, request.provider)
+    })?;
+    if request.dry_run || found.is_empty() {
+        report.undone = found.iter().map(|(run, _)| run.run_id.clone()).collect();
+        report.missing = found.iter().filter(|(_, has)| !has).count() as u64;
+        return Ok(report);
+    }
+    store::write(store, |write| {
+        let mut owner = session_of(write.as_read(), session)?;
+        let leaf = leaf_of(write.as_read(), &owner, request.leaf.as_ref())?;
+        // Another program may have been quicker.
+        let found = live_sealed(write.as_read(), leaf.key, request.provider)?;
+        report.missing = found.iter().filter(|(_, has)| !has).count() as u64;
+        report.undone = found.iter().map(|(run, _)| run.run_id.clone()).collect();
+        for (run, _) in found {
+            flips::write_flip(
+                write,
+                (&mut owner, &leaf),
+                run.key,
+                false,
+                Some("repair".into()),
+            )?;
+        }
+        Ok(())
+    })?;
+    let compact = CompactRequest {
+        trigger: CompactTrigger::Length,
+        provider: None,
+        ..request.clone()
+    };
+    let done = compact_session_loops(store, session, &compact)?;
+    report.run_id = done.run.clone();
+    report.compaction = Some(done);
+    Ok(report)
+}
+
+/// Returns the compactions of providers that are live from a leaf, newest first, and whether originals are
+/// stored of what each stands for.
+fn live_sealed(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    provider: Option<SealingProvider>,
+) -> StoreResult<Vec<(RunRow, bool)>> {
+    let mut found = Vec::new();
+    ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
+        let by = SealingProvider::of_strategy(&run.strategy);
+        let is_wanted = by.is_some() && (provider.is_none() || by == provider);
+        if is_wanted && walk.is_live(run.key)? {
+            let mut has = true;
+            for block in read.blocks_of_run(run.key)? {
+                has &= has_originals(read, &block.core)?;
+            }
+            found.push((run, has));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}

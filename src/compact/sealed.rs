@@ -1,0 +1,206 @@
+//! The compactions of providers, as runs.
+//!
+//! Such a run has one block, active in contexts for its provider alone. What the provider compacted within
+//! an answer stays in its message: the block keeps that message's turn from there on and covers all before.
+//! What it gave in the place of a whole conversation is the block's own text.
+
+use std::ops::ControlFlow;
+
+use sha2::{Digest as _, Sha256};
+
+use super::{CompactionEnded, Recorded, RecordedRun};
+use crate::compaction::{Recent, Summary};
+use crate::context::view_for;
+use crate::model::{AgentMessage, Content, Json, Role, SealingProvider, Time, Turns};
+use crate::overlay::{BlockSpec, ChainSnapshot, CompactedAs, SealedRecord, turn_seqs};
+use crate::store::append::SealedMessage;
+use crate::store::{
+    BlockKind, LoopKey, Outcome, StoreError, StoreRead, StoreResult, StoreWrite, decode,
+};
+use crate::tokens::TokenCounter;
+
+/// What `trigger` says of a compaction that a provider made while it answered.
+const TRIGGER: &str = "provider";
+
+/// Writes the runs of the compactions that stand in messages just appended.
+///
+/// # Errors
+/// What the store returns.
+pub(crate) fn seal_appended(
+    write: &mut dyn StoreWrite,
+    counter: &dyn TokenCounter,
+    found: &[SealedMessage],
+) -> StoreResult<Vec<CompactionEnded>> {
+    found
+        .iter()
+        .map(|sealed| seal(write, counter, *sealed))
+        .collect()
+}
+
+fn seal(
+    write: &mut dyn StoreWrite,
+    counter: &dyn TokenCounter,
+    SealedMessage {
+        loop_key,
+        seq,
+        provider,
+    }: SealedMessage,
+) -> StoreResult<CompactionEnded> {
+    let (turn, message) = message_at(write.as_read(), loop_key, seq)?;
+    let lost = || StoreError::Damaged(format!("message {seq} holds no compaction"));
+    let (place, _) = message.last_compaction().ok_or_else(lost)?;
+    let started_at = message.message().and_then(|message| message.timestamp());
+    let started_at = started_at.and_then(Time::from_millis);
+    let view = view_for(Some(provider));
+    let chain = ChainSnapshot::load(write.as_read(), loop_key, view)?;
+    let at = chain.leaf();
+    let link = &chain.links[at];
+    let item = item_of(&message, place).ok_or_else(lost)?;
+    let record = SealedRecord::new(&link.row.loop_id, seq, &item);
+    let run = RecordedRun {
+        run_id: run_id(write.as_read(), &chain, provider, &record)?,
+        strategy: provider.strategy(),
+        trigger: TRIGGER.to_owned(),
+        started_at: started_at.unwrap_or_else(Time::now),
+        duration_ms: 0,
+        record: record.to_json(),
+    };
+    let mut spec = spec_of(provider, &run);
+    if let Some(before) = Turns::of(0..turn) {
+        spec.draft.compacted = Some((before, Summary::default()));
+    }
+    let mut replaced = before_in_turn(write.as_read(), loop_key, turn, seq)?;
+    if place > 0 {
+        replaced.push((seq, Some(from_block(message, place))));
+    }
+    spec.draft.recent = Some(Recent {
+        turns: Turns::only(turn),
+        replaced,
+    });
+    chain.roll_up(write.as_read(), at, &mut spec)?;
+    let block = spec.build(write.as_read(), link, counter)?;
+    let made = Recorded {
+        blocks: vec![block],
+        outcome: Outcome::Committed,
+        error: None,
+    };
+    run.commit(write, counter, (&chain, turn + 1), view, made)
+}
+
+/// Writes the run of a compaction that a provider gave in the place of everything said so far, in this
+/// loop and before it.
+///
+/// # Errors
+/// What the store returns; and if nothing was said.
+pub(crate) fn seal_all(
+    write: &mut dyn StoreWrite,
+    counter: &dyn TokenCounter,
+    (loop_key, provider): (LoopKey, SealingProvider),
+    messages: Vec<AgentMessage>,
+    run: RecordedRun,
+) -> StoreResult<CompactionEnded> {
+    let view = view_for(Some(provider));
+    let chain = ChainSnapshot::load(write.as_read(), loop_key, view)?;
+    let turns = chain.links[chain.leaf()].turns;
+    // It stands on the last loop that has turns.
+    let at = chain.links.iter().rposition(|link| link.turns > 0);
+    let nothing =
+        || StoreError::Invalid("nothing was said that a compaction could stand for".into());
+    let at = at.ok_or_else(nothing)?;
+    let link = &chain.links[at];
+    let mut spec = spec_of(provider, &run);
+    let messages = messages.into_iter();
+    let summary = Summary {
+        messages: messages
+            .filter(|message| message.role() != Role::Extension)
+            .collect(),
+        ..Summary::default()
+    };
+    spec.draft.compacted = Turns::of(0..link.turns).map(|turns| (turns, summary));
+    chain.roll_up(write.as_read(), at, &mut spec)?;
+    let block = spec.build(write.as_read(), link, counter)?;
+    let made = Recorded {
+        blocks: vec![block],
+        outcome: Outcome::Committed,
+        error: None,
+    };
+    run.commit(write, counter, (&chain, turns), view, made)
+}
+
+fn spec_of(provider: SealingProvider, run: &RecordedRun) -> BlockSpec {
+    let kind = BlockKind::Sealed(provider);
+    let mut spec = BlockSpec::unchanged(kind, 0, &run.strategy, run.started_at.as_str());
+    spec.compacted_as = CompactedAs::RolledUp;
+    spec
+}
+
+/// Returns the id of the run: the same whenever the same answer is recorded in the same place.
+fn run_id(
+    read: &dyn StoreRead,
+    chain: &ChainSnapshot,
+    provider: SealingProvider,
+    record: &SealedRecord,
+) -> StoreResult<String> {
+    let session = read.session_by_key(chain.links[chain.leaf()].row.session)?;
+    let mut hash = Sha256::new();
+    let seq = record.seq.to_string();
+    let parts = [
+        session.session_id.as_str(),
+        record.loop_id.as_str(),
+        &seq,
+        &record.sha256,
+    ];
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let digest = hex::encode(hash.finalize());
+    Ok(format!("{}-{}", provider.as_str(), &digest[..24]))
+}
+
+fn message_at(
+    read: &dyn StoreRead,
+    loop_key: LoopKey,
+    seq: u32,
+) -> StoreResult<(u32, AgentMessage)> {
+    let mut found = None;
+    read.messages(loop_key, seq..seq.saturating_add(1), &mut |row| {
+        found = Some((row.turn.unwrap_or_default(), decode(read, row.body)?));
+        Ok(ControlFlow::Break(()))
+    })?;
+    found.ok_or_else(|| StoreError::Damaged(format!("message {seq} is missing")))
+}
+
+/// Returns the messages of a turn before one of it, as gone.
+fn before_in_turn(
+    read: &dyn StoreRead,
+    loop_key: LoopKey,
+    turn: u32,
+    seq: u32,
+) -> StoreResult<Vec<(u32, Option<AgentMessage>)>> {
+    let mut gone = Vec::new();
+    let seqs = turn_seqs(read, loop_key, Turns::only(turn), seq)?;
+    read.sizes(loop_key, seqs, &mut |message| {
+        if message.role != Role::Extension {
+            gone.push((message.seq, None));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(gone)
+}
+
+fn item_of(message: &AgentMessage, place: usize) -> Option<Json> {
+    let block = message.message()?.content().get(place)?;
+    match block {
+        Content::Sealed(sealed) => Some(sealed.item.clone()),
+        _ => None,
+    }
+}
+
+/// Returns the message from one of its blocks on.
+fn from_block(mut message: AgentMessage, place: usize) -> AgentMessage {
+    if let Some(inner) = message.message_mut() {
+        inner.content_mut().drain(..place);
+    }
+    message
+}
