@@ -24,3 +24,4 @@ pub mod root;
 pub mod secrets;
 #[cfg(feature = "postgres")]
 pub mod server;
+pub mod stores;
