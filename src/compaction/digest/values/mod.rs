@@ -252,6 +252,19 @@ impl Ledger {
         at
     }
 
+    /// Notes a part of an argument; it was used by itself once it stood in another turn, too.
+    pub(crate) fn add_piece(&mut self, value: &str, label: usize, place: &Place) {
+        let Some(at) = self.add(value, label, FactSource::WithinArgument, place) else {
+            return;
+        };
+        let fact = &self.facts[at];
+        if fact.turns > 1 && fact.shape == Shape::Phrase {
+            let last = fact.last;
+            self.use_it(at, label, last);
+            self.facts[at].source = FactSource::Used;
+        }
+    }
+
     /// Counts a use, once a turn.
     fn use_it(&mut self, at: usize, label: usize, now: u32) {
         let fact = &mut self.facts[at];

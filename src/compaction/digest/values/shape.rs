@@ -94,11 +94,10 @@ impl Marks {
         let mut marks = Self::default();
         let mut before_is_low = false;
         for c in value.chars() {
-            let (is_low, is_upper) = (c.is_lowercase(), c.is_uppercase());
-            marks.camel |= before_is_low && is_upper;
-            marks.not_upper |= !is_upper;
-            before_is_low = is_low;
+            let (mut is_low, mut is_upper) = (false, false);
             match c {
+                'a'..='z' => (is_low, marks.letter) = (true, true),
+                'A'..='Z' => (is_upper, marks.letter) = (true, true),
                 '0'..='9' => marks.digit = true,
                 '/' => marks.slash = true,
                 ':' => marks.colon = true,
@@ -106,9 +105,15 @@ impl Marks {
                 '.' => marks.dot = true,
                 '-' => marks.dash = true,
                 '_' => marks.underscore = true,
-                c if c.is_alphabetic() => marks.letter = true,
-                c => marks.space |= c.is_whitespace(),
+                c => {
+                    (is_low, is_upper) = (c.is_lowercase(), c.is_uppercase());
+                    marks.letter |= c.is_alphabetic();
+                    marks.space |= c.is_whitespace();
+                }
             }
+            marks.camel |= before_is_low && is_upper;
+            marks.not_upper |= !is_upper;
+            before_is_low = is_low;
         }
         marks
     }
@@ -121,12 +126,13 @@ pub(crate) fn is_value(value: &str) -> bool {
     }
     let (mut count, mut digits, mut letters) = (0, 0, false);
     for c in value.chars() {
-        if c.is_control() {
-            return false;
-        }
         count += 1;
-        digits += usize::from(c.is_ascii_digit());
-        letters |= c.is_alphabetic();
+        match c {
+            'a'..='z' | 'A'..='Z' => letters = true,
+            '0'..='9' => digits += 1,
+            c if c.is_control() => return false,
+            c => letters |= c.is_alphabetic(),
+        }
     }
     let is_trimmed = || value.trim().len() == value.len();
     (3..=120).contains(&count) && (letters || digits >= 3) && is_trimmed()
