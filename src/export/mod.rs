@@ -17,7 +17,7 @@ pub use file::WholeFile;
 
 use crate::compaction::UnknownWord;
 use crate::context::{leaf_of, session_of};
-use crate::model::{AgentMessage, LoopId, Role, SessionId};
+use crate::model::{AgentMessage, LoopId, SessionId};
 use crate::provider::{Form, Mending, ProviderRequest};
 use crate::store::active_blocks::{self, View};
 use crate::store::source::{self, SourceError};
@@ -218,8 +218,16 @@ fn request(
     let mut messages: Vec<AgentMessage> = Vec::new();
     for stretch in stretches {
         each_message(read, stretch, &mut |row| {
-            if row.body.role != Role::Extension {
-                messages.push(store::decode(read, row.body)?);
+            let message = store::decode(read, row.body)?;
+            // A prompt that is set again for each loop is said once.
+            let is_shown = match &message {
+                AgentMessage::Llm(_) => true,
+                AgentMessage::Extension(note) => {
+                    note.kind == "system" && !messages.contains(&message)
+                }
+            };
+            if is_shown {
+                messages.push(message);
             }
             Ok(())
         })?;

@@ -185,8 +185,8 @@ pub(super) fn system(system: &[SystemMessage]) -> impl Serialize {
         (first, second) => {
             for text in first.into_iter().chain(second).chain(texts) {
                 let mut back = ReturnedFields::default();
-                if let Some(mark) = text.cache_control.clone().filter(|mark| !mark.is_null()) {
-                    back.push(CACHE, mark);
+                if let Some(mark) = text.cache_control.clone() {
+                    back.push(CACHE, mark.into());
                 }
                 let text = text.text.clone();
                 blocks.push(AnthropicBlock::Text { text, back });
