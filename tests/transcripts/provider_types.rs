@@ -119,7 +119,7 @@ fn the_providers_types_take_every_kind_of_item_and_dump_what_was_stored() {
         input.extend(piece(kind, &kind.to_string(), &mut Random::new(kind)));
         every.push((Form::OpenAiResponses, json!({"input": input})));
     }
-    for seed in 0..60 {
+    for seed in 0..40 {
         for form in Form::ALL {
             every.push((form, request(form, &mut Random::new(seed))));
         }
