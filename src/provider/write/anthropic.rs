@@ -157,10 +157,10 @@ pub(super) fn write(messages: &[IndexedMessage], mended: &mut Vec<Mending>) -> V
         thinking: Vec::new(),
         images: Vec::new(),
         answered: served(messages),
-        last_answer: messages
+        last_prompt: messages
             .iter()
-            .rposition(|placed| matches!(placed.message, model::Message::Assistant(_)))
-            .map_or(0, |nth| messages[nth].at),
+            .rfind(|placed| matches!(placed.message, model::Message::User(_)))
+            .map_or(0, |placed| placed.at),
     };
     for placed in messages {
         writer.add(placed);
@@ -185,8 +185,8 @@ pub(super) fn system(system: &[SystemMessage]) -> impl Serialize {
         (first, second) => {
             for text in first.into_iter().chain(second).chain(texts) {
                 let mut back = ReturnedFields::default();
-                if let Some(mark) = text.cache_control.clone().filter(|mark| !mark.is_null()) {
-                    back.push(CACHE, mark);
+                if let Some(mark) = text.cache_control.clone() {
+                    back.push(CACHE, mark.into());
                 }
                 let text = text.text.clone();
                 blocks.push(AnthropicBlock::Text { text, back });
@@ -268,8 +268,8 @@ struct AnthropicWriter<'a> {
     images: Vec<AnthropicBlock>,
     /// The calls that the provider ran itself, with the result behind them.
     answered: HashSet<String>,
-    /// The last answer, which may still wait for such a result.
-    last_answer: usize,
+    /// The last prompt: what the provider runs since then may still wait for its result.
+    last_prompt: usize,
 }
 
 impl AnthropicWriter<'_> {
@@ -435,9 +435,35 @@ impl AnthropicWriter<'_> {
     /// Whether a block is none of a tool that the provider runs itself, or call and result are both there.
     fn is_paired(&self, at: usize, item: &Json) -> bool {
         match ServerBlock::of(item) {
-            Some(ServerBlock::Use(id)) => self.answered.contains(&id) || at == self.last_answer,
+            Some(ServerBlock::Use(id)) => self.is_run(at, &id),
             Some(ServerBlock::Result(id)) => self.answered.contains(&id),
             None => true,
+        }
+    }
+
+    /// Whether the provider ran a call, or still does.
+    fn is_run(&self, at: usize, id: &str) -> bool {
+        self.answered.contains(id) || at >= self.last_prompt
+    }
+
+    /// Takes out who made a call where that is nobody whom this provider knows here.
+    fn check_caller(&self, at: usize, back: &mut ReturnedFields) {
+        #[derive(Deserialize)]
+        struct Caller {
+            r#type: String,
+            tool_id: Option<String>,
+        }
+        let Some(caller) = back.remove("caller") else {
+            return;
+        };
+        let is_known = caller
+            .read::<Caller>()
+            .is_ok_and(|caller| match caller.tool_id {
+                Some(id) => caller.r#type.starts_with("code_execution") && self.is_run(at, &id),
+                None => caller.r#type == "direct",
+            });
+        if is_known {
+            back.push("caller", caller);
         }
     }
 
@@ -456,7 +482,12 @@ impl AnthropicWriter<'_> {
                 Some(AnthropicBlock::Own(item)) if !self.is_paired(at, &item) => {
                     self.mend(MendingKind::BlockDropped, at);
                 }
-                Some(block) => blocks.push(block),
+                Some(mut block) => {
+                    if let AnthropicBlock::ToolUse { back, .. } = &mut block {
+                        self.check_caller(at, back);
+                    }
+                    blocks.push(block);
+                }
                 None => self.mended.push(Mending::left_out(block, at)),
             }
         }

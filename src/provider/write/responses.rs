@@ -278,7 +278,13 @@ fn parts_of(mut parts: Vec<InputPart>) -> InputContent {
 
 fn call_of(call: &ToolCall) -> CallItem {
     let (call_id, name) = (call.id.clone(), call.name.clone());
-    let back = ReturnedFields::of(&call.extra, &["namespace", "caller"]);
+    let mut back = ReturnedFields::of(&call.extra, &["namespace", "caller"]);
+    // Another provider names its callers too.
+    if let Some(caller) = back.remove("caller")
+        && matches!(caller.type_name().as_deref(), Some("direct" | "program"))
+    {
+        back.push("caller", caller);
+    }
     let form = call.extra.get("form");
     match form.is_some_and(|form| form.as_str() == "\"custom\"") {
         true => CallItem::Custom {

@@ -1,9 +1,10 @@
 //! System messages: every form takes them before the conversation.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{Mending, MendingKind};
-use crate::model::{AgentMessage, ExtensionMessage, Json};
+use crate::model::{AgentMessage, ExtensionMessage};
 
 /// A system message of a request.
 #[derive(Clone, Debug)]
@@ -20,7 +21,7 @@ pub(super) struct SystemText {
     pub(super) text: String,
     /// That the prompt up to here is to be cached, in Anthropic's words.
     #[serde(default)]
-    pub(super) cache_control: Option<Json>,
+    pub(super) cache_control: Option<Value>,
 }
 
 /// Returns the system messages that say something.
