@@ -188,7 +188,7 @@ impl Redactor {
     }
 
     /// Redacts a message; `None` if nothing was found. Thinking that changes loses its signature: it
-    /// would no longer hold.
+    /// would no longer hold. A sealed item that would change is left out.
     ///
     /// # Errors
     /// If the message cannot be written as JSON.
@@ -479,17 +479,31 @@ fn merged(mut hits: Vec<SecretMatch>) -> Vec<SecretMatch> {
     merged
 }
 
-/// Takes the signature from thinking that is no longer what was signed.
+/// Takes the signature from thinking that is no longer what was signed, and takes out the sealed items that
+/// are no longer what their provider gave.
 fn unsign(before: &AgentMessage, after: &mut AgentMessage) {
     let old = before.message().map(Message::content).unwrap_or_default();
     let Some(new) = after.message_mut() else {
         return;
     };
-    for (old, new) in old.iter().zip(new.content_mut()) {
-        if let (Content::Thinking(old), Content::Thinking(new)) = (old, new)
-            && old.thinking != new.thinking
-        {
-            new.signature = None;
+    let mut old = old.iter();
+    new.content_mut().retain_mut(|new| {
+        let old = old.next();
+        match (old, &mut *new) {
+            (Some(Content::Thinking(old)), Content::Thinking(new))
+                if old.thinking != new.thinking =>
+            {
+                new.signature = None;
+            }
+            (Some(old), Content::Sealed(_)) => return old == new,
+            (Some(old), Content::Other(json)) if is_signed(json) => return old == new,
+            _ => {}
         }
-    }
+        true
+    });
+}
+
+/// Whether an item of a provider holds what only the provider can read.
+pub(crate) fn is_signed(item: &Json) -> bool {
+    item.as_str().contains("\"encrypted_")
 }

@@ -23,6 +23,7 @@ mod recalling;
 mod recorder;
 mod recount;
 mod removal;
+mod sealed_runs;
 mod search;
 #[path = "../support/mod.rs"]
 mod support;

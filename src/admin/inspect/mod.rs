@@ -19,6 +19,7 @@ mod receipts;
 mod replaced;
 mod report;
 mod runs;
+mod sealed;
 mod sessions;
 mod sources;
 mod stored;

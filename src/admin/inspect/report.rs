@@ -55,6 +55,8 @@ pub enum ProblemKind {
     Coverage,
     /// A call parted from its result.
     Pairs,
+    /// A compaction that only its provider can read: misplaced, a second one, altered or orphaned.
+    Sealed,
     /// A manifest whose context is not the one that it names.
     Manifest,
     /// An audit chain: a row that is missing or one too many.

@@ -1,9 +1,9 @@
 //! Runs, undos and redos.
 
-use super::audit;
 use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
 use super::verify::Verify;
+use super::{audit, sealed};
 use crate::store::audit::AuditKind;
 use crate::store::{FlipKey, HideRow, Outcome, PinKey, Point, RunKey, RunRow, StoreResult, digest};
 
@@ -86,7 +86,8 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut Scope, key: RunKey) -> StoreRe
     }
     check_point(verify, scope, &place, row.point)?;
     check_json(verify, &place, &row);
-    check_blocks(verify, &place, &row)
+    check_blocks(verify, &place, &row)?;
+    sealed::check(verify, &place, &row)
 }
 
 pub(super) fn check_row_digest(

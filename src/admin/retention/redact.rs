@@ -7,6 +7,7 @@
 
 mod messages;
 mod report;
+mod sealed;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -24,6 +25,8 @@ use crate::store::{
 };
 use crate::tokens::TokenCounter;
 use messages::{RedactableText, check, for_each_message, forget_blobs, forget_blobs_of_block};
+use sealed::SealedDrops;
+
 pub use report::{RedactReport, RedactRequest, RedactedMessage};
 
 /// Replaces the secrets in a stored session by markers, and parts of them from eight characters on. What
@@ -92,6 +95,8 @@ struct RedactWork<'a> {
     redactor: Redactor,
     counter: &'a dyn TokenCounter,
     changes: Changes,
+    /// What only a provider can read, and goes.
+    sealed: SealedDrops,
     digests: Vec<MessageDigest>,
     /// Kept files that stay for other sessions.
     shared: Vec<SourceRow>,
@@ -112,6 +117,7 @@ impl<'a> RedactWork<'a> {
             redactor: Redactor::new(&scan.import_key()?).remembering(),
             counter,
             changes: Changes::default(),
+            sealed: SealedDrops::default(),
             digests: Vec::new(),
             shared: Vec::new(),
             report: RedactReport::nothing(row.session_id, request.dry_run),
@@ -147,6 +153,18 @@ impl<'a> RedactWork<'a> {
             })?;
         }
         self.redactor.replace_pieces();
+        for row in &loops {
+            for_each_message(scan, row, &mut |said| {
+                if let MessagePlace::InLoop(key, seq) = said.place
+                    && self.redact(&said.message)?.is_some()
+                {
+                    self.sealed.changes(key, seq, said.turn);
+                }
+                Ok(())
+            })?;
+        }
+        self.sealed.find_compactions(scan, self.session)?;
+        self.redactor.take_counts();
         Ok(true)
     }
 
@@ -194,6 +212,7 @@ impl<'a> RedactWork<'a> {
         for row in write.loops(key)? {
             self.replace_in_loop(write, &row, open.key)?;
         }
+        self.sealed.undo(write, key)?;
         self.changes.settle(write, self.counter, key)?;
         let texts = write.change_texts(key, &mut |cell| Ok(self.redact_text(cell)))?;
         self.add_counts();
@@ -248,7 +267,8 @@ impl<'a> RedactWork<'a> {
     ) -> StoreResult<Vec<(RedactableText, AgentMessage)>> {
         let mut found = Vec::new();
         for_each_message(scan, row, &mut |said| {
-            let Some(new) = self.redact(&said.message)? else {
+            let new = self.redact(&said.message)?;
+            let Some(new) = self.sealed.apply(&said, row, new) else {
                 return Ok(());
             };
             let (secrets, pieces) = self.add_counts();

@@ -1,5 +1,6 @@
 //! The messages of a session and its blocks, as they are read and written anew.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use crate::model::AgentMessage;
@@ -11,6 +12,8 @@ use crate::store::{BlockKey, LoopRow, StoreError, StoreResult, StoredMessage, de
 /// A message and what it says.
 pub(super) struct RedactableText {
     pub(super) place: MessagePlace,
+    /// The turn of the original: its own, or of a block the one that it stands for.
+    pub(super) turn: Option<u32>,
     pub(super) stored: StoredMessage,
     pub(super) message: AgentMessage,
 }
@@ -74,16 +77,19 @@ pub(super) fn for_each_message(
     row: &LoopRow,
     visit: &mut dyn FnMut(RedactableText) -> StoreResult<()>,
 ) -> StoreResult<()> {
+    let mut turns = BTreeMap::new();
     read.messages(row.key, 0..row.totals.next_seq, &mut |found| {
         let place = MessagePlace::InLoop(row.key, found.seq);
-        say(read, place, found.body, visit)?;
+        turns.extend(found.turn.map(|turn| (found.seq, turn)));
+        say(read, (place, found.turn), found.body, visit)?;
         Ok(ControlFlow::Continue(()))
     })?;
     for block in read.blocks_of_loop(row.key)? {
         for (ordinal, message) in (0..).zip(read.block_messages(block.key)?) {
             if let Some(body) = message.body {
                 let place = MessagePlace::InBlock(block.key, ordinal);
-                say(read, place, body, visit)?;
+                let turn = message.replaces.and_then(|seq| turns.get(&seq).copied());
+                say(read, (place, turn), body, visit)?;
             }
         }
     }
@@ -92,7 +98,7 @@ pub(super) fn for_each_message(
 
 fn say(
     read: &dyn StoreScan,
-    place: MessagePlace,
+    (place, turn): (MessagePlace, Option<u32>),
     stored: StoredMessage,
     visit: &mut dyn FnMut(RedactableText) -> StoreResult<()>,
 ) -> StoreResult<()> {
@@ -102,6 +108,7 @@ fn say(
     let message = decode(read, stored.clone())?;
     visit(RedactableText {
         place,
+        turn,
         stored,
         message,
     })
