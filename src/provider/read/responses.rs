@@ -204,6 +204,9 @@ impl AnswerReader {
                 self.push(with_rest(message, &fields)?);
             }
             "assistant" => {
+                // Calls as chat completions have them: kept beside the message they would be lost.
+                fields.refuse("tool_calls")?;
+                fields.refuse("function_call")?;
                 let mut blocks = content(&body, output_part)?;
                 let phase = fields.text("phase")?;
                 // A text is an item of its own again when it is written.
