@@ -13,6 +13,7 @@ mod image;
 pub(crate) mod json;
 mod layout;
 mod message;
+mod plain_text;
 mod provider;
 mod session;
 mod time;

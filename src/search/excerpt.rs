@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::matching;
-use super::text::{Field, MessageText, plain};
+use super::text::{Field, MessageText};
 use crate::model::{AgentMessage, Content, Message};
 use crate::search::query::Query;
 
@@ -42,7 +42,7 @@ impl ReadableText {
             AgentMessage::Extension(extension) => {
                 readable.heading = format!("note ({})", name(&extension.kind));
                 readable.add_to_heading(&extension.kind);
-                readable.add("", &plain(&extension.data));
+                readable.add("", &extension.data.plain_text());
             }
             AgentMessage::Llm(llm) => {
                 if let Message::ToolResult(result) = &llm.message {
@@ -64,7 +64,7 @@ impl ReadableText {
             Content::Text(text) => self.add("", &text.text),
             Content::Thinking(thinking) => self.add("(thinking) ", &thinking.thinking),
             Content::ToolCall(call) => {
-                let text = format!("{} {}", call.name, plain(&call.arguments));
+                let text = format!("{} {}", call.name, call.arguments.plain_text());
                 self.add(&format!("(call {}) ", name(&call.id)), &text);
             }
             Content::Image(image) => {
@@ -80,7 +80,7 @@ impl ReadableText {
                     self.text.push_str(&format!("({sealed})"));
                 }
             },
-            Content::Other(json) => self.add("(block) ", &plain(json)),
+            Content::Other(json) => self.add("(block) ", &json.plain_text()),
         }
     }
 

@@ -152,7 +152,7 @@ fn block(block: &Content) -> Option<String> {
         )),
         Content::Image(image) => Some(image_reference(image)),
         Content::Thinking(_) | Content::Sealed(_) => None,
-        Content::Other(json) => Some(json.as_str().to_owned()),
+        Content::Other(json) => Some(json.plain_text()),
     }
 }
 
@@ -224,7 +224,8 @@ mod tests {
     fn calls_images_and_unknown_blocks_are_named() {
         let mut message = Message::user("look");
         let call = Content::tool_call("c", "ls", Json::parse(r#"{"path":"/x"}"#).unwrap());
-        let other = Content::Other(Json::parse(r#"{"type":"audio"}"#).unwrap());
+        let other =
+            Content::Other(Json::parse(r#"{"type":"audio","encrypted_stdout":"secret"}"#).unwrap());
         let image = Content::image("AAAA", "image/png");
         let thinking = Content::thinking("secret", None);
         let item = r#"{"type":"reasoning","encrypted_content":"secret"}"#;
@@ -235,7 +236,7 @@ mod tests {
             format_message(3, &placed(0, message), 2_000, 500),
             "[3] USER (a person):\nlook\n[Tool: ls({\"path\":\"/x\"})]\n[image: image/png, 3 bytes, blob \
              709e80c88487a2411e1ee4dfb9f22a861492d20c4765150c0c794abd70f8147c]\n\
-             {\"type\":\"audio\"}"
+             type: audio, encrypted_stdout: "
         );
     }
 

@@ -9,7 +9,6 @@ use crate::model::{AgentMessage, Message, Role};
 use crate::search::SearchHit;
 use crate::search::excerpt::{Reach, ReadableText, one_line, windows};
 use crate::search::query::Query;
-use crate::search::text::plain;
 use crate::store::{self, LoopKey, MessageRow, StoreRead, StoreResult, Tick};
 use crate::tokens::TokenCounter;
 
@@ -239,7 +238,10 @@ fn lead_line(before: &AgentMessage, message: &AgentMessage) -> Option<String> {
         (answer @ Message::Assistant(_), Message::ToolResult(result)) => {
             let mut calls = answer.tool_calls();
             let call = calls.find(|call| call.id == result.tool_call_id)?;
-            ("call", format!("{} {}", call.name, plain(&call.arguments)))
+            (
+                "call",
+                format!("{} {}", call.name, call.arguments.plain_text()),
+            )
         }
         (user @ Message::User(_), _) => ("prompt", user.texts().collect::<Vec<_>>().join(" ")),
         _ => return None,
