@@ -4,7 +4,6 @@ use super::block_builder::BlockSpec;
 use super::coverage::rolled_up;
 use crate::model::Turns;
 use crate::store::active_blocks::{self, ChainLink, View};
-use crate::store::append::size_through;
 use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 
 /// Every loop of a chain from the root, with the active block on each.
@@ -82,7 +81,7 @@ impl ChainSnapshot {
     pub(crate) fn tokens_before(&self, read: &dyn StoreRead, at: usize) -> StoreResult<u64> {
         let mut tokens = 0;
         for link in &self.links[..at] {
-            tokens += size_through(read, link.row.key, link.turns)?.tokens;
+            tokens += link.size_through(read, link.turns)?.tokens;
         }
         Ok(tokens)
     }
