@@ -4,8 +4,10 @@
 //! face) is Python in `python/loopstore`. Each call releases the GIL, refuses a store that came through a
 //! fork, and turns a panic into an exception: `call` in `guard.rs`.
 
+mod entries;
 mod errors;
 mod guard;
+mod items;
 mod messages;
 mod options;
 mod session;
