@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use loopstore::{SessionHandle, Store};
 use pyo3::prelude::*;
@@ -16,10 +18,65 @@ pub fn call<T: Send>(
     work: impl FnOnce() -> Result<T, Failure> + Send,
 ) -> PyResult<T> {
     py.detach(|| {
+        let _under_way = CallUnderWay::begin();
         let done = catch_unwind(AssertUnwindSafe(work));
         done.unwrap_or_else(|panic| Err(Failure::Panicked(text_of(&*panic))))
     })
     .map_err(|failure| failure.raise(py))
+}
+
+/// Calls that are under way in this process, and whether it is about to be forked.
+///
+/// A mutex that another thread holds at the moment of a fork stays locked in the child for good, those of
+/// SQLite among them, and no store could be opened there. So a fork waits until no call is under way. These
+/// are atomics, as a mutex would have the same trouble.
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+static IS_FORKING: AtomicBool = AtomicBool::new(false);
+
+/// How long a fork waits: a call may itself wait for the thread that forks.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_micros(50);
+
+struct CallUnderWay;
+
+impl CallUnderWay {
+    fn begin() -> Self {
+        loop {
+            UNDER_WAY.fetch_add(1, Ordering::SeqCst);
+            if !IS_FORKING.load(Ordering::SeqCst) {
+                return Self;
+            }
+            UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
+            while IS_FORKING.load(Ordering::SeqCst) {
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+}
+
+impl Drop for CallUnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits until no call is under way, and lets none begin until [`after_fork`].
+pub fn before_fork(py: Python<'_>) {
+    py.detach(|| {
+        IS_FORKING.store(true, Ordering::SeqCst);
+        let last = Instant::now() + PATIENCE;
+        while UNDER_WAY.load(Ordering::SeqCst) > 0 && Instant::now() < last {
+            std::thread::sleep(LOOK);
+        }
+    });
+}
+
+/// Lets calls begin again, in the parent or in the child, which has no other thread.
+pub fn after_fork(in_child: bool) {
+    if in_child {
+        UNDER_WAY.store(0, Ordering::SeqCst);
+    }
+    IS_FORKING.store(false, Ordering::SeqCst);
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> String {

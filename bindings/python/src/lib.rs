@@ -43,6 +43,18 @@ mod _loopstore {
         guard::call(py, || Ok(loopstore_cli::run(args)))
     }
 
+    /// Waits until no call is under way.
+    #[pyfunction]
+    fn before_fork(py: Python<'_>) {
+        guard::before_fork(py);
+    }
+
+    /// Lets calls begin again.
+    #[pyfunction]
+    fn after_fork(in_child: bool) {
+        guard::after_fork(in_child);
+    }
+
     /// Panics, so that a test can see what a panic becomes.
     #[pyfunction]
     fn _panic(py: Python<'_>, message: String) -> PyResult<()> {

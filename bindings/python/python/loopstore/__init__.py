@@ -20,6 +20,9 @@ can query.
 `loopstore.claude` and `loopstore.openai_agents` are stores for those frameworks, imported only when used.
 """
 
+import os as _os
+
+from loopstore import _loopstore
 from loopstore._aio import AsyncSession, AsyncStore
 from loopstore._errors import (
     BudgetTooSmallError,
@@ -85,3 +88,10 @@ __all__ = [
     "UnsupportedError",
     "__version__",
 ]
+
+# A lock that another thread holds at the moment of a fork would stay locked in the child.
+_os.register_at_fork(
+    before=_loopstore.before_fork,
+    after_in_parent=lambda: _loopstore.after_fork(False),
+    after_in_child=lambda: _loopstore.after_fork(True),
+)
