@@ -9,13 +9,11 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use loopstore::extend::{
-    self, LoopKey, Outcome, StoreRead, StoreWrite, append, session, session_of,
-};
+use loopstore::extend::{self, LoopKey, Outcome, StoreRead, StoreWrite, session, session_of};
 use loopstore::provider::{self, Form, ProviderRequest};
 use loopstore::{
-    AgentMessage, Author, Content, Context, EntryQuery, EntryRef, Json, LoopId, LoopRecord,
-    Message, Role, SessionHandle, StoreError, TokenCounter, TurnId, UserMessage,
+    AgentMessage, Author, Content, Context, Entry, EntryQuery, EntryRef, Json, LoopId, LoopRecord,
+    Message, Role, SessionHandle, StoreError, UserMessage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -382,30 +380,25 @@ pub fn pop(session: &SessionHandle) -> Result<Option<Vec<u8>>, Failure> {
     let backend = session.store().database();
     loop {
         let end = extend::read(backend, |read| end_of(read, session))?;
-        let Some(last) = session.entries(&messages().last(1))?.pop() else {
+        let mut last = session.entries(&messages().last(2))?;
+        let Some(popped) = last.pop() else {
             return Ok(None);
         };
-        let (turn, loop_id) = (last.turn.unwrap_or_default(), last.loop_id.clone());
-        let before = EntryQuery::of_loop(loop_id.clone(), 0..last.seq);
-        let kept = session.entries(&before.last(TURN_MESSAGES))?;
-        let kept = kept.into_iter().filter(|entry| entry.turn == Some(turn));
-        let kept: Vec<AgentMessage> = kept.map(|entry| entry.message).collect();
+        let before = last.pop();
         let done = extend::write(backend, |write| {
-            if end_of(write.as_read(), session)? != end {
-                return Ok(false);
+            // What somebody else added meanwhile is not taken back.
+            let is_same = end_of(write.as_read(), session)? == end;
+            if is_same {
+                branch_after(write, session, before.as_ref())?;
             }
-            branch(write, session, (&loop_id, turn), kept, backend.counter())?;
-            Ok(true)
+            Ok(is_same)
         })?;
         if done {
-            let item = Items::of([&last.message])?.pop();
+            let item = Items::of([&popped.message])?.pop();
             return Ok(Some(item.unwrap_or_else(|| "null".into()).into_bytes()));
         }
     }
 }
-
-/// The most messages of a turn.
-const TURN_MESSAGES: usize = 100_000;
 
 /// Returns where a session ends: its current loop, and the sequence that comes next there.
 fn end_of(
@@ -419,40 +412,25 @@ fn end_of(
     Ok(Some((leaf, next)))
 }
 
-/// Begins a branch that ends before a turn and goes on with `kept`.
-fn branch(
+/// Begins a branch that ends with a message, or an empty one.
+fn branch_after(
     write: &mut dyn StoreWrite,
     session: &SessionHandle,
-    (loop_id, turn): (&LoopId, u32),
-    kept: Vec<AgentMessage>,
-    counter: &dyn TokenCounter,
+    last: Option<&Entry>,
 ) -> Result<(), StoreError> {
     let owner = session_of(write.as_read(), session.id())?;
-    let row = write
-        .loop_by_id(owner.key, loop_id)?
-        .ok_or_else(|| StoreError::NoLoop(loop_id.to_string()))?;
     let id = LoopId::generate();
-    let at = match turn.checked_sub(1) {
-        Some(turn) => Some((row.key, turn)),
-        None => row.core.parent.zip(row.core.parent_turn),
+    let Some(last) = last else {
+        return session::create_loop(write, owner.key, &LoopRecord::new(id, None)).map(drop);
     };
-    let key = match at {
-        Some((parent, turn)) => {
-            let fork = session::Fork {
-                loop_id: id.clone(),
-                turn,
-                tag: "pop_item".into(),
-            };
-            session::fork(write, parent, &fork)?
-        }
-        None => session::create_loop(write, owner.key, &LoopRecord::new(id.clone(), None))?,
+    let row = write
+        .loop_by_id(owner.key, &last.loop_id)?
+        .ok_or_else(|| StoreError::NoLoop(last.loop_id.to_string()))?;
+    let fork = session::Fork {
+        loop_id: id,
+        turn: last.turn.unwrap_or_default(),
+        seq: Some(last.seq),
+        tag: "pop_item".into(),
     };
-    if kept.is_empty() {
-        return Ok(());
-    }
-    let turn_id = TurnId::new(id.as_str(), 0);
-    let kept = kept
-        .into_iter()
-        .map(|one| one.in_turn(turn_id.clone()).into());
-    append::append(write, key, kept.collect(), counter).map(drop)
+    session::fork(write, row.key, &fork).map(drop)
 }

@@ -322,10 +322,13 @@ impl Session {
         })
     }
 
-    fn fork(&self, py: Python<'_>, loop_id: String, turn: u32) -> PyResult<Self> {
+    fn fork(&self, py: Python<'_>, loop_id: String, turn: u32, seq: Option<u32>) -> PyResult<Self> {
         self.other(py, |session| {
             LoopId::new(loop_id.as_str())?;
-            Ok(session.fork_at(TurnRef::new(loop_id, turn))?)
+            Ok(session.fork_at(match seq {
+                Some(seq) => TurnRef::within(loop_id, turn, seq),
+                None => TurnRef::new(loop_id, turn),
+            })?)
         })
     }
 

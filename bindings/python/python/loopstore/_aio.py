@@ -470,9 +470,9 @@ class AsyncSession:
         """As `Session.redo`."""
         return await self._workers.run(self._session.redo, run, reason=reason)
 
-    async def fork(self, loop_id: str, turn: int) -> AsyncSession:
+    async def fork(self, loop_id: str, turn: int, seq: int | None = None) -> AsyncSession:
         """As `Session.fork`."""
-        session = await self._workers.run(self._session.fork, loop_id, turn)
+        session = await self._workers.run(self._session.fork, loop_id, turn, seq)
         return AsyncSession(session, self._workers)
 
     async def at_loop(self, loop_id: str) -> AsyncSession:

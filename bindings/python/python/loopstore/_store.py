@@ -617,9 +617,15 @@ class Session:
         report: Json = decode(self._native.redo(run, reason))
         return report
 
-    def fork(self, loop_id: str, turn: int) -> Session:
-        """Begin a branch after a complete turn, and return its handle. It is one row; nothing is copied."""
-        return Session(self._native.fork(loop_id, turn))
+    def fork(self, loop_id: str, turn: int, seq: int | None = None) -> Session:
+        """Begin a branch after a complete turn, and return its handle. It is one row; nothing is copied.
+
+        Args:
+            loop_id: The loop.
+            turn: The turn, by position from 0.
+            seq: Within the turn, after this message.
+        """
+        return Session(self._native.fork(loop_id, turn, seq))
 
     def at_loop(self, loop_id: str) -> Session:
         """Return a handle that goes on from this loop: a branch that was begun before, say."""
