@@ -394,11 +394,7 @@ impl SessionHandle {
     ///
     /// # Errors
     /// As [`SessionHandle::prepare`].
-    pub fn prepare_by(
-        &self,
-        trigger: CompactTrigger,
-        cancel: CancelFlag,
-    ) -> Result<Prepared> {
+    pub fn prepare_by(&self, trigger: CompactTrigger, cancel: CancelFlag) -> Result<Prepared> {
         let Some(leaf) = self.leaf()? else {
             return Ok(Prepared::new(Arc::new(self.nothing()), Vec::new()));
         };

@@ -23,7 +23,7 @@ async def main(path: str) -> None:
         said = [entry(0, "user", "Which port?"), entry(1, "assistant", "The server listens on 7071.")]
         await store.append({"project_key": "-tmp", "session_id": ID}, said)
         print([info.summary for info in await list_sessions_from_store(store, directory="/tmp")])
-        print(store.store.session(ID).recall("which port", 200).text)
+        print(store.store.session(ID).recall("which port listens", 300).text)
 
 
 asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "claude.db"))

@@ -13,7 +13,7 @@ from loopstore.openai_agents import LoopstoreSession
 
 class StandIn(Model):
     async def get_response(self, *args: Any, **given: Any) -> ModelResponse:
-        words = ResponseOutputText(type="output_text", text=f"I see {len(args[1])} items.", annotations=[])
+        words = ResponseOutputText(type="output_text", text=f"I see {len(given['input'])} items.", annotations=[])
         said = ResponseOutputMessage(
             id="msg_1", type="message", role="assistant", status="completed", content=[words]
         )

@@ -127,16 +127,19 @@ fn kept(item: &str) -> Content {
 /// Returns the strings of a message that an item may hold too.
 fn strings(message: &AgentMessage) -> Vec<Cow<'_, str>> {
     let content = message.message().map(Message::content).unwrap_or_default();
-    let string = |block| match block {
-        &Content::Text(ref text) => Cow::Borrowed(text.text.as_str()),
-        &Content::Thinking(ref thinking) => Cow::Borrowed(thinking.thinking.as_str()),
-        &Content::ToolCall(ref call) => Cow::Borrowed(call.arguments.as_str()),
-        &Content::Image(ref image) => {
-            Cow::Owned(format!("data:{};base64,{}", image.mime_type, image.data))
-        }
-        _ => Cow::Borrowed(""),
-    };
-    content.iter().map(string).collect()
+    let mut strings = Vec::with_capacity(content.len());
+    for block in content {
+        strings.push(match block {
+            Content::Text(text) => Cow::Borrowed(text.text.as_str()),
+            Content::Thinking(thinking) => Cow::Borrowed(thinking.thinking.as_str()),
+            Content::ToolCall(call) => Cow::Borrowed(call.arguments.as_str()),
+            Content::Image(image) => {
+                Cow::Owned(format!("data:{};base64,{}", image.mime_type, image.data))
+            }
+            _ => Cow::Borrowed(""),
+        });
+    }
+    strings
 }
 
 /// Returns the text of an item with marks in place of what its message holds.

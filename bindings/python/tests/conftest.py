@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,3 @@ def talk(chat: loopstore.Session, turns: int = 40) -> None:
     """Say so much that a compaction gains something."""
     chat.append(user("How is the weather?"))
     chat.append([assistant(f"Hour {hour}: " + "rain, " * 200) for hour in range(turns)])
-
-
-Talk = Callable[[loopstore.Session, int], None]
