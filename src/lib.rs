@@ -75,8 +75,9 @@ mod words;
 
 // The front door.
 pub use api::{
-    Appended, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle, Settings,
-    SettingsError, Store, StoreOptions, StoredBlock, StrategyName, TurnRef,
+    Appended, CallState, Entry, EntryQuery, EntryRef, Error, KeyQuery, KeyedAppend, LoopSpec,
+    Policy, Prepared, Result, SessionHandle, Settings, SettingsError, Store, StoreOptions,
+    StoredBlock, StrategyName, TurnRef,
 };
 #[cfg(feature = "tokio")]
 pub use api::{AsyncRecorder, AsyncSession, AsyncStore};

@@ -613,7 +613,8 @@ CREATE INDEX started_calls_open ON started_calls (session, key) WHERE finished_a
 -- under its name appends nothing.
 CREATE TABLE append_keys (
     session    BIGINT NOT NULL REFERENCES sessions,
-    name       TEXT NOT NULL CHECK (name <> ''),
+    -- Names are listed in the order of their bytes.
+    name       TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
     -- The loop of the last message, and the sequences and turns of this append in it; the ends are
     -- exclusive.
     loop       BIGINT NOT NULL,

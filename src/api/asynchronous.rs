@@ -5,8 +5,8 @@ use std::any::Any;
 use tokio::task::spawn_blocking;
 
 use super::{
-    Appended, AsyncRecorder, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle,
-    Store, StoredBlock, TurnRef,
+    Appended, AsyncRecorder, CallState, Entry, EntryQuery, Error, KeyQuery, KeyedAppend, LoopSpec,
+    Policy, Prepared, Result, SessionHandle, Store, StoredBlock, TurnRef,
 };
 use crate::compact::{
     CompactReport, CompactRequest, CompactTrigger, FlipReport, Pin, PinRef, PinReport,
@@ -189,6 +189,45 @@ impl AsyncSession {
             .await
     }
 
+    /// As [`SessionHandle::append_batch`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::append_batch`].
+    pub async fn append_batch<K, M>(
+        &self,
+        parts: impl IntoIterator<Item = (Option<K>, M)>,
+    ) -> Result<Vec<Appended>>
+    where
+        K: Into<String>,
+        M: IntoIterator,
+        M::Item: Into<AgentMessage>,
+    {
+        let parts = parts.into_iter().map(|(key, messages)| {
+            let messages: Vec<AgentMessage> = messages.into_iter().map(Into::into).collect();
+            (key.map(Into::<String>::into), messages)
+        });
+        let parts: Vec<_> = parts.collect();
+        self.call(move |session| session.append_batch(parts)).await
+    }
+
+    /// As [`SessionHandle::appended`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::appended`].
+    pub async fn appended(&self, key: &str) -> Result<Option<Appended>> {
+        let key = key.to_owned();
+        self.call(move |session| session.appended(&key)).await
+    }
+
+    /// As [`SessionHandle::append_keys`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::append_keys`].
+    pub async fn append_keys(&self, query: &KeyQuery) -> Result<Vec<KeyedAppend>> {
+        let query = query.clone();
+        self.call(move |session| session.append_keys(&query)).await
+    }
+
     /// As [`SessionHandle::begin_loop`].
     ///
     /// # Errors
@@ -223,6 +262,25 @@ impl AsyncSession {
         self.call(move |session| session.child(&call_id, id))
             .await
             .map(Self)
+    }
+
+    /// As [`SessionHandle::entries`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::entries`].
+    pub async fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>> {
+        let query = query.clone();
+        self.call(move |session| session.entries(&query)).await
+    }
+
+    /// As [`SessionHandle::count_entries`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::count_entries`].
+    pub async fn count_entries(&self, query: &EntryQuery) -> Result<u64> {
+        let query = query.clone();
+        self.call(move |session| session.count_entries(&query))
+            .await
     }
 
     /// As [`SessionHandle::load`].

@@ -9,7 +9,9 @@ mod async_recorder;
 #[cfg(feature = "tokio")]
 mod asynchronous;
 mod calls;
+mod entries;
 mod error;
+mod keys;
 mod line;
 mod load;
 mod policy;
@@ -35,7 +37,9 @@ pub use async_recorder::AsyncRecorder;
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncSession, AsyncStore};
 pub use calls::CallState;
+pub use entries::{Entry, EntryQuery, EntryRef};
 pub use error::{Error, Result};
+pub use keys::{KeyQuery, KeyedAppend};
 pub use load::StoredBlock;
 pub use policy::Policy;
 pub use prepared::Prepared;

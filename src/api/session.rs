@@ -21,11 +21,10 @@ use crate::context::{
 };
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId};
 use crate::search::{Recall, SearchQuery};
-use crate::store::append::{append_in_turns, free_loop_id, set_status};
+use crate::store::append::{free_loop_id, set_status};
 use crate::store::session::{self, Fork, SessionLabels};
 use crate::store::{
-    self, AppendKey, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult,
-    StoreWrite,
+    self, SessionKey, SessionStore, StoreError, StoreRead, StoreResult, StoreWrite,
 };
 
 /// A session: one agent's history. Clones are the same handle.
@@ -219,44 +218,9 @@ impl SessionHandle {
     }
 
     fn append_named(&self, key: Option<&str>, messages: Vec<AgentMessage>) -> Result<Appended> {
-        let backend = self.backend();
-        let (counter, answered) = (backend.counter(), calls::answered(&messages));
-        let (loop_key, done) = store::write(backend, |write| {
-            let Position { session, leaf } = match self.line.find(write.as_read(), &self.id)? {
-                Some(position) => position,
-                None => begin_session(write, &self.id)?,
-            };
-            if let Some(key) = key
-                && let Some(known) = write.append_key(session, key)?
-            {
-                return appended_before(write.as_read(), known);
-            }
-            let done = append_in_turns(write, session, leaf, messages, counter)?;
-            calls::finish(write, session, done.loop_key, &answered)?;
-            if let Some(key) = key {
-                let row = AppendKey {
-                    name: key.to_owned(),
-                    loop_key: done.loop_key,
-                    seqs: done.seqs.clone(),
-                    turns: done.turns.clone(),
-                    tokens: done.tokens,
-                };
-                write.insert_append_key(session, &row)?;
-            }
-            let appended = Appended {
-                loop_id: done.loop_id,
-                turns: done.turns,
-                seqs: done.seqs,
-                tokens: done.tokens,
-                begun: done.begun,
-                duplicate: false,
-            };
-            Ok((done.loop_key, appended))
-        })?;
-        if !done.duplicate {
-            self.line.reached(loop_key, done.loop_id.clone());
-        }
-        Ok(done)
+        let part = (key.map(str::to_owned), messages);
+        let done = self.append_parts(vec![part])?.pop();
+        done.ok_or_else(|| StoreError::Invalid("an append told nothing".into()).into())
     }
 
     /// Begins a loop on purpose; the one that ran is completed. Appends begin loops by themselves.
@@ -574,7 +538,11 @@ impl SessionHandle {
         }
     }
 
-    fn backend(&self) -> &dyn SessionStore {
+    pub(super) fn line(&self) -> &LoopLineage {
+        &self.line
+    }
+
+    pub(super) fn backend(&self) -> &dyn SessionStore {
         self.store.database()
     }
 
@@ -613,7 +581,7 @@ fn session_key(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionKey> 
         .ok_or_else(|| StoreError::NoSession(id.to_string()))
 }
 
-fn begin_session(write: &mut dyn StoreWrite, id: &SessionId) -> StoreResult<Position> {
+pub(super) fn begin_session(write: &mut dyn StoreWrite, id: &SessionId) -> StoreResult<Position> {
     let session = Session {
         agent_id: None,
         ..Session::new(id.clone(), "")
@@ -622,17 +590,4 @@ fn begin_session(write: &mut dyn StoreWrite, id: &SessionId) -> StoreResult<Posi
         session: session::create_session(write, &session, None, None)?,
         leaf: None,
     })
-}
-
-/// Says where the messages of an earlier append are.
-fn appended_before(read: &dyn StoreRead, known: AppendKey) -> StoreResult<(LoopKey, Appended)> {
-    let appended = Appended {
-        loop_id: read.loop_by_key(known.loop_key)?.core.loop_id,
-        turns: known.turns,
-        seqs: known.seqs,
-        tokens: known.tokens,
-        begun: Vec::new(),
-        duplicate: true,
-    };
-    Ok((known.loop_key, appended))
 }

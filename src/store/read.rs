@@ -305,6 +305,14 @@ pub trait StoreRead {
     /// Returns the named appends of a session, by name.
     fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>>;
 
+    /// Returns the named appends of a session in a range of names. It must cost what it returns, however
+    /// many others there are.
+    fn append_keys_within(
+        &self,
+        session: SessionKey,
+        range: &AppendKeyRange,
+    ) -> StoreResult<Vec<AppendKey>>;
+
     // Notes.
 
     /// Returns the notes of a loop in order.

@@ -23,3 +23,4 @@ pub mod root;
 pub mod secrets;
 #[cfg(feature = "postgres")]
 pub mod server;
+pub mod stores;

@@ -626,6 +626,14 @@ impl StoreRead for SqliteReader<'_> {
         self.read_append_keys(session)
     }
 
+    fn append_keys_within(
+        &self,
+        session: SessionKey,
+        range: &AppendKeyRange,
+    ) -> StoreResult<Vec<AppendKey>> {
+        self.read_append_keys_within(session, range)
+    }
+
     // Notes.
 
     fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {

@@ -209,6 +209,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.calls_of_loop(k.busy)),
         said(read.append_key(k.session, "key")),
         said(read.append_keys(k.session)),
+        said(read.append_keys_within(k.session, &AppendKeyRange::default())),
         said(read.notes(k.busy)),
         said(read.usage(k.session)),
         said(read.prompt_places(PromptsOf::Session(k.session), 9)),
