@@ -52,3 +52,16 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl From<loopstore::Error> for Error {
+    fn from(error: loopstore::Error) -> Self {
+        match error {
+            loopstore::Error::Id(error) => Self::Id(error),
+            loopstore::Error::Store(error) => Self::Store(error),
+            loopstore::Error::Busy => Self::Store(StoreError::Busy),
+            loopstore::Error::NotFound { id, .. } => Self::Store(StoreError::NoSession(id)),
+            loopstore::Error::Damaged(why) => Self::Store(StoreError::Damaged(why)),
+            other => Self::Store(StoreError::Other(other.into())),
+        }
+    }
+}

@@ -22,6 +22,8 @@ mod put;
 mod read;
 mod record;
 mod thread;
+#[cfg(test)]
+mod tests;
 
 use loopstore::Store;
 use loopstore::extend::{self, StoreRead, StoreWrite};

@@ -5,7 +5,7 @@
 //! which is that of time, and of one checkpoint in the order of its revisions. A revision that ends with `-`
 //! says that the checkpoint was deleted.
 
-use loopstore::extend::{AppendKey, SessionKey, StoreRead};
+use loopstore::extend::{AppendKey, AppendKeyRange, SessionKey, StoreRead};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
@@ -45,23 +45,27 @@ impl Language {
 }
 
 /// A name may have 512 bytes; a longer namespace or task stands in it as its digest.
-const LONGEST_PART: usize = 160;
+const LONGEST_PART: usize = 120;
 /// Ids of checkpoints are never shortened, as their order counts.
 const LONGEST_ID: usize = 200;
 
 /// Returns a part of a name, without the characters that part it from the next.
 fn part(text: &str) -> String {
-    let escaped = text.replace('%', "%25").replace('/', "%2F");
+    let escaped = escaped(text);
     if escaped.len() <= LONGEST_PART {
         return escaped;
     }
     let digest = Sha256::digest(text);
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("%{hex}")
+    let hex = digest.iter().take(16).map(|byte| format!("{byte:02x}"));
+    format!("%{}", hex.collect::<String>())
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace('/', "%2F")
 }
 
 fn id_part(id: &str) -> Result<String> {
-    let escaped = id.replace('%', "%25").replace('/', "%2F");
+    let escaped = escaped(id);
     if escaped.is_empty() || escaped.len() > LONGEST_ID {
         let reason = format!("a checkpoint's id has 1 to {LONGEST_ID} bytes, not {}", id.len());
         return Err(Error::Invalid(reason));
@@ -91,16 +95,7 @@ pub(crate) fn writes(language: Language, ns: &str, id: &str) -> Result<String> {
 
 /// What a task wrote, in its revisions.
 pub(crate) fn task(language: Language, ns: &str, id: &str, task: &str) -> Result<String> {
-    let task = part(task);
-    // The others leave room for a short one only.
-    let task = if task.len() > 64 { digest_part(&task) } else { task };
-    Ok(format!("{}{task}/", writes(language, ns, id)?))
-}
-
-fn digest_part(text: &str) -> String {
-    let digest = Sha256::digest(text);
-    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("%{hex}")
+    Ok(format!("{}{}/", writes(language, ns, id)?, part(task)))
 }
 
 /// A revision of a checkpoint, as its name says.
@@ -150,13 +145,16 @@ pub(crate) fn before(
     session: SessionKey,
     beginning: &str,
     end: Option<&str>,
-    limit: usize,
+    limit: u32,
 ) -> Result<Vec<AppendKey>> {
-    let mut all = all(read, session, beginning)?;
-    all.retain(|key| end.is_none_or(|end| key.name.as_str() < end));
-    all.reverse();
-    all.truncate(limit);
-    Ok(all)
+    let range = AppendKeyRange {
+        prefix: beginning.to_owned(),
+        before: end.map(str::to_owned),
+        descending: true,
+        limit: Some(limit),
+        ..AppendKeyRange::default()
+    };
+    Ok(read.append_keys_within(session, &range)?)
 }
 
 /// Returns all appends whose names begin so, in the order of their names.
@@ -165,7 +163,9 @@ pub(crate) fn all(
     session: SessionKey,
     beginning: &str,
 ) -> Result<Vec<AppendKey>> {
-    let mut all = read.append_keys(session)?;
-    all.retain(|key| key.name.starts_with(beginning));
-    Ok(all)
+    let range = AppendKeyRange {
+        prefix: beginning.to_owned(),
+        ..AppendKeyRange::default()
+    };
+    Ok(read.append_keys_within(session, &range)?)
 }

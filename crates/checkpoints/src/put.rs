@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loopstore::extend::{AppendKey, LoopKey, SessionKey, StoreWrite, session};
-use loopstore::tokens::TokenCounter;
 use loopstore::{AgentMessage, Json, Session, SessionId};
 
 use crate::error::{Error, Result};
@@ -13,7 +12,7 @@ use crate::read;
 use crate::record::{
     NewCheckpoint, NewWrites, Place, Record, Stored, StoredValue, WritesRecord, kinds,
 };
-use crate::{Checkpoints, Language};
+use crate::Checkpoints;
 
 impl Checkpoints {
     /// Stores a checkpoint. The session begins with it if it is not there. One that has its id is replaced:
@@ -221,8 +220,3 @@ pub(crate) fn push(
     }
     Ok(())
 }
-
-#[allow(unused_imports)]
-use TokenCounter as _;
-#[allow(dead_code)]
-fn _language(_: Language) {}

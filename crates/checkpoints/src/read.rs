@@ -17,7 +17,7 @@ use crate::record::{
 use crate::{Checkpoints, MessagesOf};
 
 /// How many names are looked at together.
-const PAGE: usize = 64;
+const PAGE: u32 = 64;
 
 impl Checkpoints {
     /// Returns a checkpoint, the newest of its namespace without an id; `None` if there is none.
@@ -174,13 +174,13 @@ impl Checkpoints {
         ns: &str,
     ) -> Result<Option<AppendKey>> {
         let beginning = names::namespace(self.language, ns);
-        let (mut end, mut limit): (Option<String>, usize) = (None, 1);
+        let (mut end, mut limit): (Option<String>, u32) = (None, 1);
         loop {
             let page = names::before(read, session, &beginning, end.as_deref(), limit)?;
             let Some(last) = page.last().map(|key| key.name.clone()) else {
                 return Ok(None);
             };
-            let is_partial = page.len() < limit;
+            let is_partial = (page.len() as u64) < u64::from(limit);
             for key in page {
                 // Older revisions of the one before.
                 if end.as_deref().map(names::without_revision) == Some(names::without_revision(&key.name)) {

@@ -1,10 +1,17 @@
 //! Whole threads: deleting, copying, pruning.
 
-use loopstore::SessionId;
-use loopstore::extend::{SessionKey, StoreWrite};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use loopstore::admin::retention::{EraseRequest, erase};
+use loopstore::extend::append::append;
+use loopstore::extend::{
+    AppendKey, LoopKey, LoopRow, SessionKey, SessionRow, StoreRead, StoreWrite, decode_ref, session,
+};
+use loopstore::{LoopRecord, Session, SessionId, StoreError};
 use serde::Serialize;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lines::Lines;
 use crate::names::{self, Revision};
 use crate::put::push;
@@ -37,11 +44,82 @@ struct DeletedRecord {
     deleted: Vec<String>,
 }
 
+/// How many messages are copied together.
+const PAGE: u32 = 256;
+
 impl Checkpoints {
+    /// Deletes a thread; nothing happens if there is none. Its values may be of the other language.
+    ///
+    /// # Errors
+    /// If another program drives it, or the store fails.
+    pub fn delete_thread(&self, thread: &str, how: OnDelete) -> Result<()> {
+        let handle = self.store.session(thread)?;
+        let done = match how {
+            OnDelete::Hide | OnDelete::Erase => {
+                let request = EraseRequest {
+                    reason: Some("its thread was deleted".into()),
+                    ..EraseRequest::new(handle.id().clone())
+                };
+                erase(self.store.database(), &request).map(|_| ()).map_err(Error::from)
+            }
+        };
+        match done {
+            Err(Error::Store(StoreError::NoSession(_))) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Copies a thread: its loops with all messages, checkpoints and writes, but not its compactions. Nothing
+    /// happens if there is none.
+    ///
+    /// # Errors
+    /// [`Error::ThreadExists`] if the target holds anything, [`Error::Foreign`], or if the store fails.
+    pub fn copy_thread(&self, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (SessionId::new(from)?, SessionId::new(to)?);
+        self.write(|write| {
+            let Some(source) = self.own(write.as_read(), &from)? else {
+                return Ok(());
+            };
+            let source = write.session_by_key(source)?;
+            let target = match write.session(&to)? {
+                Some(row) if row.current_loop.is_some() => {
+                    return Err(Error::ThreadExists(to.to_string()));
+                }
+                Some(row) => row.key,
+                None => {
+                    let new = Session {
+                        agent_id: source.agent_id.clone(),
+                        ..Session::new(to, "")
+                    };
+                    session::create_session(write, &new, source.title.clone(), None)?
+                }
+            };
+            let counter = self.store.database().counter();
+            let mut copied: BTreeMap<LoopKey, LoopKey> = BTreeMap::new();
+            for row in write.loops(source.key)? {
+                let record = record_of(write.as_read(), &row)?;
+                let key = session::create_loop(write, target, &record)?;
+                copied.insert(row.key, key);
+                let mut first = 0;
+                while first < row.totals.next_seq {
+                    let end = first.saturating_add(PAGE).min(row.totals.next_seq);
+                    let mut page = Vec::new();
+                    write.message_refs(row.key, first..end, false, &mut |stored| {
+                        page.push(decode_ref(write.as_read(), &stored.message)?.into());
+                        Ok(ControlFlow::Continue(()))
+                    })?;
+                    append(write, key, page, counter)?;
+                    first = end;
+                }
+            }
+            copy_keys(write, &source, target, &copied)
+        })
+    }
+
     /// Deletes the checkpoints of a thread that `strategy` does not keep. The record stays.
     ///
     /// # Errors
-    /// [`Error::Foreign`](crate::Error::Foreign), or if the store fails.
+    /// [`Error::Foreign`], or if the store fails.
     pub fn prune(&self, thread: &str, strategy: Strategy) -> Result<usize> {
         let thread = SessionId::new(thread)?;
         self.write(|write| {
@@ -51,7 +129,7 @@ impl Checkpoints {
             let all = names::checkpoints(self.language);
             let mut live = self.live_keys(write.as_read(), session, &all)?;
             if strategy == Strategy::KeepLatest {
-                let mut kept = std::collections::BTreeSet::new();
+                let mut kept = BTreeSet::new();
                 for (at, key) in live.iter().enumerate() {
                     let space = |name: &str| {
                         let id = names::without_revision(name).trim_end_matches('/');
@@ -112,14 +190,14 @@ impl Checkpoints {
         write: &dyn StoreWrite,
         session: SessionKey,
         thread: &SessionId,
-        key: &loopstore::extend::AppendKey,
-        kept: &mut std::collections::BTreeSet<String>,
+        key: &AppendKey,
+        kept: &mut BTreeSet<String>,
     ) -> Result<()> {
         kept.insert(key.name.clone());
         let mut record: Record = read::record(write.as_read(), thread, key)?;
         let counters = record.metadata.get("counters_since_delta_snapshot");
         let deltas = counters.and_then(|counters| {
-            counters.read::<std::collections::BTreeMap<String, serde_json::Value>>().ok()
+            counters.read::<BTreeMap<String, serde_json::Value>>().ok()
         });
         let mut open: Vec<String> = deltas.into_iter().flatten().map(|(name, _)| name).collect();
         loop {
@@ -166,4 +244,36 @@ impl Checkpoints {
         push(&mut lines, kinds::DELETED, &DeletedRecord { deleted: names }, new)?;
         Ok(count)
     }
+}
+
+/// Returns a loop as it began, without what it holds.
+fn record_of(read: &dyn StoreRead, row: &LoopRow) -> Result<LoopRecord> {
+    let meta = read.loop_meta(row.key)?.meta;
+    let record: LoopRecord = serde_json::from_str(&meta)
+        .map_err(|error| StoreError::Damaged(format!("a loop cannot be read: {error}")))?;
+    let turn = row.parent_turn.map_or(session::NO_TURN, i64::from);
+    Ok(LoopRecord {
+        status: row.status.clone(),
+        parent_turn: row.parent.map(|_| turn.into()),
+        ..record
+    })
+}
+
+/// Copies the names of appends, and which loop is the current one.
+fn copy_keys(
+    write: &mut dyn StoreWrite,
+    source: &SessionRow,
+    target: SessionKey,
+    copied: &BTreeMap<LoopKey, LoopKey>,
+) -> Result<()> {
+    for key in write.append_keys(source.key)? {
+        if let Some(loop_key) = copied.get(&key.loop_key) {
+            let loop_key = *loop_key;
+            write.insert_append_key(target, &AppendKey { loop_key, ..key })?;
+        }
+    }
+    let mut row = write.session_by_key(target)?;
+    let current = source.current_loop.and_then(|key| copied.get(&key));
+    row.current_loop = current.copied().or(row.current_loop);
+    Ok(write.touch_session(&(&row).into())?)
 }

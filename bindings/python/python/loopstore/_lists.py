@@ -94,8 +94,13 @@ class Thread:
 
     def note(self, key: tuple[str, str], remembered: Remembered) -> None:
         """Remember a list of a namespace and channel."""
+        last = self.lists.get(key)
         self.lists[key] = remembered
-        for known in remembered.known:
+        count = len(last.known) if last is not None else 0
+        goes_on = 0 < count <= len(remembered.known) and last is not None
+        if not goes_on or remembered.known[count - 1] is not last.known[-1]:  # type: ignore[union-attr]
+            count = 0
+        for known in remembered.known[count:]:
             if isinstance(own := known.fields.get("id"), str):
                 self.by_id[own] = known
 
@@ -170,18 +175,20 @@ class Pending:
         done.segments = segments
         new = iter(answer["new"])
         before = done.known[-1] if done.known else None
-        held = len(self.base.segments) - 1 if self.base is not None else -1
+        at = len(self.base.segments) - 1 if self.base is not None else -1
+        # As in `_parts`.
+        run: Known | None = None
         for message, known in self.kept:
             if known is None:
                 loop_id, seq, segment = next(new)
                 is_single = len(segments[segment]) == 1
-                goes_on = before is not None and not before.is_single and segment == held
-                known = Known(
-                    message, (loop_id, seq), before if goes_on and not is_single else None, is_single
-                )
-                held = segment
+                goes_on = segment == at and before is not None and not before.is_single
+                known = Known(message, (loop_id, seq), before if goes_on else None, is_single)
+                at, run = segment, None
             else:
-                held = -1 if known.is_single else held
+                if run is None or known.before is not run:
+                    at += 1
+                run = known
             done.add(message, known)
             before = known
         return done
