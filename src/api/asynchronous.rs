@@ -6,7 +6,7 @@ use tokio::task::spawn_blocking;
 
 use super::{
     Appended, AsyncRecorder, CallState, Entry, EntryQuery, Error, KeyQuery, KeyedAppend, LoopSpec,
-    Policy, Prepared, Result, SessionHandle, Store, StoredBlock, TurnRef,
+    Policy, Prepared, Result, SessionHandle, SessionSummary, Store, StoredBlock, TurnRef,
 };
 use crate::compact::{
     CompactReport, CompactRequest, CompactTrigger, FlipReport, Pin, PinRef, PinReport,
@@ -16,7 +16,7 @@ use crate::context::{AsOf, Context};
 use crate::model::{AgentMessage, InvalidId, LoopId, LoopRecord, LoopStatus, Session, SessionId};
 use crate::recorder::RecorderOptions;
 use crate::search::{Recall, SearchQuery, SearchResults};
-use crate::store::OpenError;
+use crate::store::{OpenError, SessionFilter};
 
 /// A [`Store`] for async code: each call runs on the pool of blocking threads, so that a disk or a
 /// strategy never holds up a task. Its calls must be made within a tokio runtime.
@@ -93,6 +93,15 @@ impl AsyncStore {
     pub async fn recall(&self, question: impl Into<SearchQuery>, tokens: u64) -> Result<Recall> {
         let (store, question) = (self.0.clone(), question.into());
         outside(move || store.recall(question, tokens)).await
+    }
+
+    /// As [`Store::sessions`].
+    ///
+    /// # Errors
+    /// As [`Store::sessions`].
+    pub async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>> {
+        let (store, filter) = (self.0.clone(), filter.clone());
+        outside(move || store.sessions(&filter)).await
     }
 
     /// Returns a recorder that writes to this store.
@@ -264,6 +273,22 @@ impl AsyncSession {
             .map(Self)
     }
 
+    /// As [`SessionHandle::exists`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::exists`].
+    pub async fn exists(&self) -> Result<bool> {
+        self.call(|session| session.exists()).await
+    }
+
+    /// As [`SessionHandle::summary`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::summary`].
+    pub async fn summary(&self) -> Result<Option<SessionSummary>> {
+        self.call(|session| session.summary()).await
+    }
+
     /// As [`SessionHandle::entries`].
     ///
     /// # Errors
@@ -432,6 +457,23 @@ impl AsyncSession {
     /// As [`SessionHandle::pins`].
     pub async fn pins(&self) -> Result<Vec<Pin>> {
         self.call(|session| session.pins()).await
+    }
+
+    /// As [`SessionHandle::hide`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::hide`].
+    pub async fn hide(&self) -> Result<SessionId> {
+        self.call(|session| session.hide()).await
+    }
+
+    /// As [`SessionHandle::unhide`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::unhide`].
+    pub async fn unhide(&self, id: impl AsRef<str>) -> Result<Self> {
+        let id = id.as_ref().to_owned();
+        self.call(|session| session.unhide(id)).await.map(Self)
     }
 
     /// As [`SessionHandle::at_loop`].

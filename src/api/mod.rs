@@ -20,6 +20,7 @@ mod prepared;
 mod session;
 mod settings;
 mod spec;
+mod summary;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub use prepared::Prepared;
 pub use session::{Appended, SessionHandle};
 pub use settings::{Settings, SettingsError, StrategyName};
 pub use spec::{LoopSpec, TurnRef};
+pub use summary::SessionSummary;
 
 /// A database of sessions. Clones are the same store.
 ///

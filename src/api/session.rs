@@ -493,6 +493,49 @@ impl SessionHandle {
         Ok(PinRequest { of, leaf })
     }
 
+    /// Hides the session: what frameworks call delete. It is in no list, search or recall any more, and its id
+    /// may be used again; the next append to this handle begins a new session. Nothing of it is removed: it
+    /// stays under an id of its own, which is returned, and [`SessionHandle::unhide`] brings it back.
+    ///
+    /// ```
+    /// use loopstore::{Message, Store};
+    ///
+    /// let store = Store::in_memory()?;
+    /// let chat = store.session("weather")?;
+    /// chat.append([Message::user("Will it rain?")])?;
+    /// let hidden = chat.hide()?;
+    /// assert_eq!(store.search("rain")?.hits.len(), 0);
+    /// chat.append([Message::user("Will it snow?")])?; // Another session.
+    /// let old = store.session(&hidden)?.unhide("weather of yesterday")?;
+    /// assert_eq!(old.context()?.messages.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not there; if it is hidden already, another program drives it, or the
+    /// store fails.
+    pub fn hide(&self) -> Result<SessionId> {
+        Ok(store::write(self.backend(), |write| {
+            let key = session_key(write.as_read(), &self.id)?;
+            session::hide(write, key)
+        })?)
+    }
+
+    /// Brings a hidden session back under an id that is free, and returns its handle.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not there; if `id` is no id or that of another session, it is not hidden,
+    /// or the store fails.
+    pub fn unhide(&self, id: impl AsRef<str>) -> Result<Self> {
+        let id = SessionId::new(id.as_ref())?;
+        store::write(self.backend(), |write| {
+            let key = session_key(write.as_read(), &self.id)?;
+            session::unhide(write, key, &id)
+        })?;
+        let policy = Arc::clone(&self.policy);
+        Ok(Self::new(self.store.clone(), id, policy))
+    }
+
     /// Returns a handle that goes on from this loop: a branch that was begun before, say.
     ///
     /// # Errors

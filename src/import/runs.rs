@@ -10,12 +10,13 @@ use crate::context::size_with;
 use crate::model::{CompactionBlock, Json, LoopId, SessionId, Time};
 use crate::overlay::{self, ChainSnapshot};
 use crate::store::{
-    LoopKey, NewBlock, Outcome, Point, RunKey, RunRow, SessionKey, StoreResult, StoreWrite, codec,
+    LoopKey, NewBlock, Outcome, Point, RunKey, RunRow, SessionKey, StoreRead, StoreResult,
+    StoreWrite, codec,
 };
 use crate::tokens::TokenCounter;
 
 /// Returns the id of the run: the same whenever the same compaction is found again.
-pub(super) fn run_id(session: &SessionId, found: &FoundCompaction) -> StoreResult<String> {
+pub(super) fn run_id(session: &str, found: &FoundCompaction) -> StoreResult<String> {
     // Of a block, what it says counts and not how its record was written: an export writes the
     // fields in another order.
     let (record, block) = match &found.effect {
@@ -23,7 +24,7 @@ pub(super) fn run_id(session: &SessionId, found: &FoundCompaction) -> StoreResul
         _ => (found.record.as_str(), String::new()),
     };
     let parts = [
-        session.as_str(),
+        session,
         found.loop_id.as_str(),
         &found.strategy,
         record,
@@ -49,10 +50,19 @@ pub(super) fn own_run(found: &FoundCompaction) -> Option<String> {
     }
 }
 
+/// Returns the name that the ids of a session's runs are made with: its own, and how many sessions had that
+/// id before and are hidden now, as those may have runs of the same transcript.
+pub(super) fn owner_of(read: &dyn StoreRead, id: &SessionId) -> StoreResult<String> {
+    Ok(match read.renamed_from(id)?.len() {
+        0 => id.to_string(),
+        before => format!("{id}~{before}"),
+    })
+}
+
 /// Returns the id that such a run has in another database, where each of its blocks is a run.
-pub(super) fn run_id_of_own(session: &SessionId, loop_id: &LoopId, run: &str) -> String {
+pub(super) fn run_id_of_own(session: &str, loop_id: &LoopId, run: &str) -> String {
     let mut hash = Sha256::new();
-    for part in [session.as_str(), loop_id.as_str(), run] {
+    for part in [session, loop_id.as_str(), run] {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
