@@ -381,7 +381,12 @@ impl SessionHandle {
         self.prepare_by(CompactTrigger::Length, CancelFlag::new())
     }
 
-    pub(super) fn prepare_by(
+    /// The same for any trigger, and until `cancel` is set: a call that was cancelled commits nothing that had
+    /// not begun to commit.
+    ///
+    /// # Errors
+    /// As [`SessionHandle::prepare`].
+    pub fn prepare_by(
         &self,
         trigger: CompactTrigger,
         cancel: CancelFlag,

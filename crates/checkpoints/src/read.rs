@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use loopstore::extend::{self, AppendKey, LoopKey, SessionKey, StoreRead};
+use loopstore::extend::{self, AppendKey, LoopKey, SessionKey, StoreRead, session};
 use loopstore::{AgentMessage, Json, SessionId};
 use serde::de::DeserializeOwned;
 
@@ -54,7 +54,7 @@ impl Checkpoints {
                     }
                 }
                 None => {
-                    for row in read.sessions()? {
+                    for row in session::shown_sessions(read)? {
                         keys.extend(self.live(read, row.key, &row.session_id, query)?);
                     }
                 }

@@ -55,7 +55,8 @@ impl Checkpoints {
     pub fn delete_thread(&self, thread: &str, how: OnDelete) -> Result<()> {
         let handle = self.store.session(thread)?;
         let done = match how {
-            OnDelete::Hide | OnDelete::Erase => {
+            OnDelete::Hide => handle.hide().map(|_| ()).map_err(Error::from),
+            OnDelete::Erase => {
                 let request = EraseRequest {
                     reason: Some("its thread was deleted".into()),
                     ..EraseRequest::new(handle.id().clone())
@@ -157,7 +158,7 @@ impl Checkpoints {
         }
         let found = self.read(|read| {
             let mut found = Vec::new();
-            for row in read.sessions()? {
+            for row in session::shown_sessions(read)? {
                 let mut names = Vec::new();
                 let all = names::checkpoints(self.language);
                 for key in self.live_keys(read, row.key, &all)? {

@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
@@ -32,9 +32,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How many columns of a title are shown beside an id.
 const TITLE: usize = 50;
 
-/// Answers a shell and ends the program, if a shell asks.
-pub fn answer_shell() {
-    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+/// What the shell called the program with.
+static ARGS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Answers a shell, if a shell asks; else returns false.
+pub fn answer_shell(args: &[OsString]) -> bool {
+    let args = ARGS.get_or_init(|| args.to_vec());
+    let folder = std::env::current_dir().ok();
+    let completer = CompleteEnv::with_factory(command).var(VARIABLE);
+    match completer.try_complete(args, folder.as_deref()) {
+        Ok(answered) => answered,
+        Err(error) => {
+            let _ = error.print();
+            true
+        }
+    }
 }
 
 /// What an argument takes.
@@ -77,7 +89,7 @@ fn ids(kind: ArgumentKind, given: &OsStr) -> Vec<CompletionCandidate> {
     let (sender, offers) = mpsc::channel();
     // On a thread of its own, which ends with the program: a server may be far away.
     std::thread::spawn(move || {
-        let line = TypedLine::read(std::env::args_os());
+        let line = TypedLine::read(ARGS.get().into_iter().flatten().cloned());
         let _ = sender.send(line.and_then(|line| line.offers(kind, &given)));
     });
     let offers = offers.recv_timeout(PATIENCE).ok().flatten();

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io::ErrorKind;
-use std::process::ExitCode;
 
 use loopstore::admin::backup::BackupError;
 use loopstore::context::BuildError;
@@ -27,19 +26,19 @@ pub enum CliError {
 
 impl CliError {
     /// Prints the error with its causes and a hint, and returns the exit code.
-    pub fn report(&self) -> ExitCode {
+    pub fn report(&self) -> u8 {
         match self {
-            Self::Pipe => ExitCode::SUCCESS,
+            Self::Pipe => 0,
             Self::Usage(text) => {
                 output::note(&format!("error: {text}"));
-                ExitCode::from(2)
+                2
             }
             Self::Failed(error) => {
                 output::note(&format!("error: {}", with_causes(&**error)));
                 if let Some(hint) = hint(&**error) {
                     output::note(&format!("hint: {hint}"));
                 }
-                ExitCode::from(1)
+                1
             }
         }
     }

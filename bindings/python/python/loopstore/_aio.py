@@ -1,0 +1,496 @@
+"""The front door for asyncio: the same names, over worker threads.
+
+A call is handed to a thread, which waits in the native part without the GIL. A call whose task is cancelled:
+`prepare` and `compact` commit nothing that had not begun to commit; an append may have been made, for which
+there is its `key`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from loopstore import _loopstore
+from loopstore._errors import ClosedError, ForkedError
+from loopstore._json import Form, Messages
+from loopstore._policy import Policy, native
+from loopstore._store import Appended, CallState, Json, Path, Prepared, Recall, Session, Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS = 8
+
+
+class _Workers:
+    """Threads that wait for a store."""
+
+    def __init__(self, threads: int) -> None:
+        self._process = os.getpid()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="loopstore")
+
+    async def run(self, work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """Run `work` on a thread."""
+        if self._process != os.getpid():
+            raise ForkedError(
+                "this store was opened before the process was forked; open it again in this process"
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            future = loop.run_in_executor(self._pool, lambda: work(*args, **options))
+        except RuntimeError as error:
+            raise ClosedError("the store is closed; open it again") from error
+        return await future
+
+    async def cancellable(
+        self, work: Callable[[_loopstore.CancelFlag], T]
+    ) -> T:
+        """Run `work` on a thread; it is told if nobody waits for it any more."""
+        cancel = _loopstore.CancelFlag()
+        try:
+            return await self.run(work, cancel)
+        except asyncio.CancelledError:
+            cancel.cancel()
+            raise
+
+    def close(self) -> None:
+        """Let the threads go once they are done."""
+        self._pool.shutdown(wait=False)
+
+
+class AsyncStore:
+    """A database of sessions, for asyncio: `Store` with coroutines in place of functions.
+
+    >>> async def chat() -> int:
+    ...     async with await AsyncStore.in_memory() as store:
+    ...         session = await store.session("weather")
+    ...         await session.append({"role": "user", "content": "Rain?"}, format="openai")
+    ...         return len((await session.context())["messages"])
+    >>> asyncio.run(chat())
+    1
+    """
+
+    def __init__(self, store: Store, *, threads: int = _THREADS) -> None:
+        """Take an open store; at most so many of its calls are under way at once."""
+        self._store = store
+        self._workers = _Workers(threads)
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        policy: Policy | None = None,
+        counter: str | None = None,
+        durability: Literal["full", "normal"] | None = None,
+        key: str | bytes | None = None,
+        read_only: bool = False,
+        threads: int = _THREADS,
+    ) -> AsyncStore:
+        """As `Store.open`."""
+        store = await asyncio.to_thread(
+            Store.open,
+            path,
+            policy=policy,
+            counter=counter,
+            durability=durability,
+            key=key,
+            read_only=read_only,
+        )
+        return cls(store, threads=threads)
+
+    @classmethod
+    async def in_memory(
+        cls, *, policy: Policy | None = None, counter: str | None = None, threads: int = _THREADS
+    ) -> AsyncStore:
+        """As `Store.in_memory`."""
+        return cls(Store.in_memory(policy=policy, counter=counter), threads=threads)
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        *,
+        policy: Policy | None = None,
+        counter: str | None = None,
+        read_only: bool = False,
+        threads: int = _THREADS,
+    ) -> AsyncStore:
+        """As `Store.connect`."""
+        store = await asyncio.to_thread(
+            Store.connect, url, policy=policy, counter=counter, read_only=read_only
+        )
+        return cls(store, threads=threads)
+
+    @property
+    def blocking(self) -> Store:
+        """The store, for code that may wait."""
+        return self._store
+
+    @property
+    def place(self) -> str:
+        """As `Store.place`."""
+        return self._store.place
+
+    @property
+    def closed(self) -> bool:
+        """As `Store.closed`."""
+        return self._store.closed
+
+    async def close(self) -> None:
+        """As `Store.close`."""
+        await self._workers.run(self._store.close)
+        self._workers.close()
+
+    async def __aenter__(self) -> AsyncStore:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self.closed:
+            await self.close()
+
+    async def session(self, id: str, *, policy: Policy | None = None) -> AsyncSession:
+        """As `Store.session`; coroutines of the policy's summariser run on this event loop."""
+        given = native(policy, asyncio.get_running_loop()) if policy else None
+        session = Session(self._store._native.session(id, given))
+        return AsyncSession(session, self._workers)
+
+    async def search(
+        self,
+        text: str,
+        *,
+        session: str | None = None,
+        by: Literal["message", "session"] = "message",
+        source: str | None = None,
+        project: str | None = None,
+        role: str | None = None,
+        tool: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        hidden: bool | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Json:
+        """As `Store.search`."""
+        return await self._workers.run(
+            self._store.search,
+            text,
+            session=session,
+            by=by,
+            source=source,
+            project=project,
+            role=role,
+            tool=tool,
+            since=since,
+            until=until,
+            hidden=hidden,
+            limit=limit,
+            offset=offset,
+        )
+
+    async def recall(
+        self, question: str, max_tokens: int, *, session: str | None = None
+    ) -> Recall:
+        """As `Store.recall`."""
+        return await self._workers.run(
+            self._store.recall, question, max_tokens, session=session
+        )
+
+    async def sessions(
+        self,
+        *,
+        source: str | None = None,
+        project: str | None = None,
+        text: str | None = None,
+        since: str | None = None,
+        limit: int | None = None,
+    ) -> list[Json]:
+        """As `Store.sessions`."""
+        return await self._workers.run(
+            self._store.sessions,
+            source=source,
+            project=project,
+            text=text,
+            since=since,
+            limit=limit,
+        )
+
+    async def history(self, session: str | None = None) -> list[Json]:
+        """As `Store.history`."""
+        return await self._workers.run(self._store.history, session)
+
+    async def sql(
+        self, query: str, *, max_rows: int | None = None, timeout: float | None = 60.0
+    ) -> list[Json]:
+        """As `Store.sql`."""
+        return await self._workers.run(
+            self._store.sql, query, max_rows=max_rows, timeout=timeout
+        )
+
+    async def import_(
+        self,
+        *paths: Path,
+        format: str | None = None,
+        session: str | None = None,
+        redact: bool = False,
+        keep_source: bool = True,
+    ) -> Json:
+        """As `Store.import_`."""
+        return await self._workers.run(
+            self._store.import_,
+            *paths,
+            format=format,
+            session=session,
+            redact=redact,
+            keep_source=keep_source,
+        )
+
+    async def stats(self) -> dict[str, int]:
+        """As `Store.stats`."""
+        return await self._workers.run(self._store.stats)
+
+    async def verify(self) -> Json:
+        """As `Store.verify`."""
+        return await self._workers.run(self._store.verify)
+
+    def __repr__(self) -> str:
+        return f"<loopstore.AsyncStore {'(closed)' if self.closed else self.place}>"
+
+
+class AsyncSession:
+    """One agent's history, for asyncio: `Session` with coroutines. Get one with `AsyncStore.session`."""
+
+    def __init__(self, session: Session, workers: _Workers) -> None:
+        """Take a session and the threads of its store."""
+        self._session = session
+        self._workers = workers
+
+    @property
+    def id(self) -> str:
+        """As `Session.id`."""
+        return self._session.id
+
+    @property
+    def blocking(self) -> Session:
+        """The handle, for code that may wait."""
+        return self._session
+
+    def __repr__(self) -> str:
+        return f"<loopstore.AsyncSession {self.id!r}>"
+
+    def with_policy(self, policy: Policy) -> AsyncSession:
+        """As `Session.with_policy`."""
+        loop = asyncio.get_running_loop()
+        session = self._session._native.with_policy(native(policy, loop))
+        return AsyncSession(Session(session), self._workers)
+
+    async def leaf(self) -> str | None:
+        """As `Session.leaf`."""
+        return await self._workers.run(self._session.leaf)
+
+    async def append(
+        self, given: Messages, *, format: Form = "loopstore", key: str | None = None
+    ) -> Appended:
+        """As `Session.append`."""
+        return await self._workers.run(self._session.append, given, format=format, key=key)
+
+    async def append_once(
+        self, key: str, given: Messages, *, format: Form = "loopstore"
+    ) -> Appended:
+        """As `Session.append_once`."""
+        return await self._workers.run(self._session.append_once, key, given, format=format)
+
+    async def context(
+        self,
+        *,
+        max_tokens: int | None = None,
+        max_bytes: int | None = None,
+        format: Form = "loopstore",
+        check: bool = False,
+    ) -> Json:
+        """As `Session.context`."""
+        return await self._workers.run(
+            self._session.context,
+            max_tokens=max_tokens,
+            max_bytes=max_bytes,
+            format=format,
+            check=check,
+        )
+
+    async def as_of(
+        self,
+        loop_id: str | None = None,
+        turn: int | None = None,
+        *,
+        run: str | None = None,
+        time: str | None = None,
+        format: Form = "loopstore",
+    ) -> Json:
+        """As `Session.as_of`."""
+        return await self._workers.run(
+            self._session.as_of, loop_id, turn, run=run, time=time, format=format
+        )
+
+    async def prepare(self, *, format: Form = "loopstore", for_length: bool = False) -> Prepared:
+        """As `Session.prepare`; a call that is cancelled commits nothing that had not begun to commit."""
+        return await self._workers.cancellable(
+            lambda cancel: self._session._prepare(format, for_length, cancel)
+        )
+
+    async def compact(
+        self, *, force: bool = False, dry_run: bool = False, policy: Policy | None = None
+    ) -> Json:
+        """As `Session.compact`; coroutines of the policy's summariser run on this event loop."""
+        given = native(policy, asyncio.get_running_loop()) if policy else None
+        return await self._workers.cancellable(
+            lambda cancel: self._session._compact(force, dry_run, given, cancel)
+        )
+
+    async def undo(self, run: str | None = None, *, reason: str | None = None) -> Json:
+        """As `Session.undo`."""
+        return await self._workers.run(self._session.undo, run, reason=reason)
+
+    async def redo(self, run: str | None = None, *, reason: str | None = None) -> Json:
+        """As `Session.redo`."""
+        return await self._workers.run(self._session.redo, run, reason=reason)
+
+    async def fork(self, loop_id: str, turn: int) -> AsyncSession:
+        """As `Session.fork`."""
+        session = await self._workers.run(self._session.fork, loop_id, turn)
+        return AsyncSession(session, self._workers)
+
+    async def at_loop(self, loop_id: str) -> AsyncSession:
+        """As `Session.at_loop`."""
+        session = await self._workers.run(self._session.at_loop, loop_id)
+        return AsyncSession(session, self._workers)
+
+    async def begin_loop(
+        self,
+        id: str | None = None,
+        *,
+        fresh: bool = False,
+        agent: str | None = None,
+        kind: str | Mapping[str, Any] | None = None,
+    ) -> str:
+        """As `Session.begin_loop`."""
+        return await self._workers.run(
+            self._session.begin_loop, id, fresh=fresh, agent=agent, kind=kind
+        )
+
+    async def end_loop(
+        self, status: Literal["Completed", "Rejected", "Aborted"] = "Completed"
+    ) -> None:
+        """As `Session.end_loop`."""
+        await self._workers.run(self._session.end_loop, status)
+
+    async def start_call(self, call_id: str) -> CallState:
+        """As `Session.start_call`."""
+        return await self._workers.run(self._session.start_call, call_id)
+
+    async def child(self, call_id: str, id: str) -> AsyncSession:
+        """As `Session.child`."""
+        session = await self._workers.run(self._session.child, call_id, id)
+        return AsyncSession(session, self._workers)
+
+    async def pin(self, loop_id: str, turn: int, seq: int | None = None) -> Json:
+        """As `Session.pin`."""
+        return await self._workers.run(self._session.pin, loop_id, turn, seq)
+
+    async def unpin(self, loop_id: str, turn: int, seq: int | None = None) -> Json:
+        """As `Session.unpin`."""
+        return await self._workers.run(self._session.unpin, loop_id, turn, seq)
+
+    async def pins(self) -> list[Json]:
+        """As `Session.pins`."""
+        return await self._workers.run(self._session.pins)
+
+    async def search(
+        self,
+        text: str,
+        *,
+        role: str | None = None,
+        tool: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        hidden: bool | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Json:
+        """As `Session.search`."""
+        return await self._workers.run(
+            self._session.search,
+            text,
+            role=role,
+            tool=tool,
+            since=since,
+            until=until,
+            hidden=hidden,
+            limit=limit,
+            offset=offset,
+        )
+
+    async def recall(self, question: str, max_tokens: int) -> Recall:
+        """As `Session.recall`."""
+        return await self._workers.run(self._session.recall, question, max_tokens)
+
+    async def expand(
+        self,
+        first: int,
+        last: int,
+        *,
+        loop_id: str | None = None,
+        match: str | None = None,
+        max_tokens: int | None = None,
+        start: str | None = None,
+    ) -> Json:
+        """As `Session.expand`."""
+        return await self._workers.run(
+            self._session.expand,
+            first,
+            last,
+            loop_id=loop_id,
+            match=match,
+            max_tokens=max_tokens,
+            start=start,
+        )
+
+    async def history(self) -> list[Json]:
+        """As `Session.history`."""
+        return await self._workers.run(self._session.history)
+
+    async def show(self) -> Json:
+        """As `Session.show`."""
+        return await self._workers.run(self._session.show)
+
+    async def export(self, format: str, *, loop_id: str | None = None) -> bytes:
+        """As `Session.export`, in memory."""
+        return await self._workers.run(self._session.export, format, loop_id=loop_id)
+
+    async def export_to(self, format: str, path: Path, *, loop_id: str | None = None) -> None:
+        """As `Session.export`, into a file."""
+        await self._workers.run(self._session.export, format, path, loop_id=loop_id)
+
+    async def report(self) -> str:
+        """As `Session.report`, in memory."""
+        return await self._workers.run(self._session.report)
+
+    async def report_to(self, path: Path) -> None:
+        """As `Session.report`, into a file."""
+        await self._workers.run(self._session.report, path)
+
+    async def set_title(self, title: str) -> None:
+        """As `Session.set_title`."""
+        await self._workers.run(self._session.set_title, title)
+
+    async def set_project(self, folder: Path) -> None:
+        """As `Session.set_project`."""
+        await self._workers.run(self._session.set_project, folder)

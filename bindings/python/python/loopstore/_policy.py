@@ -1,0 +1,153 @@
+"""When an agent's contexts are compacted, and how."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+from loopstore._json import encode
+
+
+class SummaryRequest(TypedDict):
+    """What a summariser is asked."""
+
+    system: str
+    """Who the summariser is."""
+    prompt: str
+    """What it is to summarise, and how."""
+    asked_tokens: int
+    """Tokens that the prompt asks for."""
+    max_tokens: int
+    """Tokens after which the answer may be cut."""
+    temperature: float | None
+    """The temperature; `None` leaves it to the model."""
+    timeout: float
+    """Seconds until the answer comes too late."""
+
+
+class SummaryAnswer(TypedDict, total=False):
+    """What a summariser gives back; its text alone will do."""
+
+    text: str
+    """The summary."""
+    model: str
+    """The model that wrote it."""
+    usage: Mapping[str, int]
+    """Tokens as reported: `input` and `output`, and what else is known."""
+
+
+Summarizer = Callable[
+    [SummaryRequest], str | SummaryAnswer | Awaitable[str] | Awaitable[SummaryAnswer]
+]
+"""Writes a summary from a prompt: a function, or a coroutine function."""
+
+NativePolicy = tuple[bytes, tuple[Callable[[dict[str, Any]], bytes], str] | None]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """When contexts are compacted, and how: the window, what is kept word for word, what makes the text.
+
+    What is `None` is as loopstore has it by default: a window of 128,000 tokens (64,000 with the trigger
+    `target`), 2 turns kept at the start and 10 at the end, and the text of a digest that needs no model.
+
+    >>> policy = Policy(200_000, system_tokens=4_000, keep_recent=40)
+    """
+
+    window: int | None = None
+    """Tokens that the model's window has, system prompt and tools included."""
+    model: str | None = None
+    """The model, for its window; `window` wins over it."""
+    models: Mapping[str, int] = field(default_factory=dict)
+    """Windows of models by the beginnings of their names; they join those that loopstore knows."""
+    system_tokens: int | None = None
+    """Tokens of the system prompt and the tools."""
+    max_bytes: int | None = None
+    """Bytes of JSON that the messages may have."""
+    trigger: Literal["headroom", "reserves", "target"] | None = None
+    """When to compact, and what to come down to."""
+    trigger_params: Mapping[str, int | float] = field(default_factory=dict)
+    """Parameters of the trigger, by name."""
+    keep_first: int | None = None
+    """Turns kept word for word from the start of the current loop."""
+    keep_recent: int | str | None = None
+    """How much is kept at the end: turns, or `user-turns:N`, `messages:N`."""
+    recent_window: Literal["loop", "chain"] | None = None
+    """Where the turns kept at the end may lie."""
+    max_summary_tokens: int | None = None
+    """Tokens that the summary of a loop may have."""
+    max_rollup_tokens: int | None = None
+    """Tokens that the rollup of older loops may have."""
+    tool_output_lines: int | None = None
+    """Lines left of each tool output in the turns kept at the end."""
+    scope: str | None = None
+    """How many earlier loops are taken in: `fixed:N` or `token-budget`."""
+    older_loops: Literal["skip", "rollup"] | None = None
+    """What becomes of the loops before these."""
+    strategy: Literal["one-liner", "digest"] | None = None
+    """What makes the texts, where there is no summariser."""
+    summarizer: Summarizer | None = None
+    """Writes the summaries; if it fails, the digest stands in, and the audit row says so."""
+    summarizer_name: str | None = None
+    """How the audit rows name the summariser; by default the name of the function."""
+
+
+def native(
+    policy: Policy, loop: asyncio.AbstractEventLoop | None = None
+) -> NativePolicy:
+    """Return a policy as the native part takes it; coroutines of its summariser run on `loop`."""
+    given = {
+        "policy": policy.trigger,
+        "policy_param": dict(policy.trigger_params),
+        "max_tokens": policy.window,
+        "max_bytes": policy.max_bytes,
+        "system_tokens": policy.system_tokens,
+        "model": policy.model,
+        "models": dict(policy.models),
+        "keep_first": policy.keep_first,
+        "keep_recent": policy.keep_recent,
+        "max_summary_tokens": policy.max_summary_tokens,
+        "max_rollup_tokens": policy.max_rollup_tokens,
+        "tool_output_lines": policy.tool_output_lines,
+        "scope": policy.scope,
+        "older_loops": policy.older_loops,
+        "recent_window": policy.recent_window,
+        "strategy": policy.strategy,
+    }
+    settings = encode({key: value for key, value in given.items() if value is not None})
+    if policy.summarizer is None:
+        return settings, None
+    name = policy.summarizer_name or str(getattr(policy.summarizer, "__name__", "python"))
+    return settings, (_asking(policy.summarizer, loop), name)
+
+
+def _asking(
+    summarizer: Summarizer, loop: asyncio.AbstractEventLoop | None
+) -> Callable[[dict[str, Any]], bytes]:
+    """Return a function that asks a summariser, of either kind, from a thread of its own."""
+
+    def ask(request: dict[str, Any]) -> bytes:
+        answer: Any = summarizer(SummaryRequest(**request))  # type: ignore[typeddict-item]
+        if inspect.isawaitable(answer):
+            answer = _awaited(answer, loop, request["timeout"])
+        if isinstance(answer, str):
+            answer = {"text": answer}
+        if not isinstance(answer, Mapping):
+            raise TypeError(f"a summariser returns a str or a dict, not {type(answer).__name__}")
+        return encode(dict(answer))
+
+    return ask
+
+
+def _awaited(
+    answer: Awaitable[Any], loop: asyncio.AbstractEventLoop | None, timeout: float
+) -> Any:
+    async def wait() -> Any:
+        return await asyncio.wait_for(answer, timeout)
+
+    if loop is None or loop.is_closed():
+        return asyncio.run(wait())
+    return asyncio.run_coroutine_threadsafe(wait(), loop).result(timeout)

@@ -1,0 +1,674 @@
+"""The front door: a store, and a session's handle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, overload
+
+from loopstore import _loopstore
+from loopstore._json import Form, Messages, decode, encode, messages
+from loopstore._policy import Policy, native
+
+Path = str | PathLike[str]
+Json = dict[str, Any]
+
+
+class Appended(NamedTuple):
+    """Where an append went."""
+
+    loop_id: str
+    """The loop that holds the last of the messages."""
+    turns: range
+    """The turns that they belong to in that loop, those included that they joined."""
+    seqs: range
+    """Their sequences in that loop."""
+    tokens: int
+    """The tokens of all of them."""
+    begun: list[str]
+    """The loops that they began, in order."""
+    duplicate: bool
+    """Whether the session had an append of this key before, and nothing was appended now."""
+
+
+class CallState(NamedTuple):
+    """What is known of a tool call."""
+
+    state: Literal["new", "started", "finished"]
+    """`new`: run it. `started`: a run before this one may have been cut off. `finished`: it has a result."""
+    key: str | None
+    """The same at every attempt, so that a tool can keep its work from being done twice."""
+    message: Json | None
+    """The result, once there is one."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The context of the next model call, which fits the policy's window."""
+
+    request: Json
+    """What goes into the request, in the form that was asked for."""
+    loop_id: str
+    """The loop in which it ends."""
+    tokens: int
+    """The sum of the messages' counts."""
+    bytes: int
+    """The sum of the messages' JSON."""
+    was_compacted: bool
+    """Whether it was compacted for this call."""
+    compactions: list[Json]
+    """The attempts to compact it, in order: what `Session.compact` returns."""
+    faults: list[Json]
+    """What a provider would object to in the originals."""
+    mended: list[Json]
+    """What was done so that the provider accepts it."""
+
+    @property
+    def messages(self) -> list[Json]:
+        """The messages of the request, or its items in the form `responses`."""
+        found: list[Json] = self.request["input" if "input" in self.request else "messages"]
+        return found
+
+
+@dataclass(frozen=True)
+class Recall:
+    """What answers a question."""
+
+    text: str
+    """The answer as text, each part under the place that it is from."""
+    tokens: int
+    """Tokens of the text, by the store's counter."""
+    parts: list[Json]
+    """The excerpts."""
+    left_out: Json | None
+    """What else was found."""
+
+
+class Store:
+    """A database of sessions.
+
+    >>> store = Store.in_memory()
+    >>> chat = store.session("weather")
+    >>> chat.append({"role": "user", "content": "Will it rain?"}, format="openai").loop_id
+    'loop-1'
+    >>> chat.context(format="openai")
+    {'messages': [{'role': 'user', 'content': 'Will it rain?'}]}
+
+    A store may be used from all threads of its process. It does not go through a fork: a process that was
+    forked opens its own. `close` is called by `with`, and when the store is no longer used.
+    """
+
+    __slots__ = ("_native", "__weakref__")
+
+    def __init__(self, native_store: _loopstore.Store) -> None:
+        """Take a native store: use `Store.open`, `Store.in_memory` or `Store.connect`."""
+        if not isinstance(native_store, _loopstore.Store):
+            raise TypeError("use Store.open(path), Store.in_memory() or Store.connect(url)")
+        self._native = native_store
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        policy: Policy | None = None,
+        counter: str | None = None,
+        durability: Literal["full", "normal"] | None = None,
+        key: str | bytes | None = None,
+        read_only: bool = False,
+    ) -> Store:
+        """Open a SQLite database, which is created if it is not there.
+
+        Args:
+            path: The file.
+            policy: When and how the sessions are compacted that are given no policy of their own.
+            counter: What counts tokens; by default that of the database, `heuristic` for a new one.
+            durability: What a power loss may cost: nothing (`full`), or the last appends (`normal`).
+            key: Encrypts the database (a build with the feature `sqlcipher`).
+            read_only: Open it for reading only.
+
+        Raises:
+            OpenError: The file is no database of this version, or cannot be read.
+            DamagedError: The file is damaged.
+            BusyError: Another program holds it.
+        """
+        secret = key.encode() if isinstance(key, str) else key
+        return cls(
+            _loopstore.Store.open(
+                path, native(policy or Policy()), counter, durability, secret, read_only
+            )
+        )
+
+    @classmethod
+    def in_memory(cls, *, policy: Policy | None = None, counter: str | None = None) -> Store:
+        """Open a database in memory, which goes with the store."""
+        return cls(_loopstore.Store.in_memory(native(policy or Policy()), counter))
+
+    @classmethod
+    def connect(
+        cls,
+        url: str,
+        *,
+        policy: Policy | None = None,
+        counter: str | None = None,
+        read_only: bool = False,
+    ) -> Store:
+        """Open a PostgreSQL database (a build with the feature `postgres`).
+
+        Raises:
+            OpenError: The server cannot be reached, refuses, or holds something else.
+            UnsupportedError: This build has no PostgreSQL.
+        """
+        return cls(_loopstore.Store.connect(url, native(policy or Policy()), counter, read_only))
+
+    @property
+    def place(self) -> str:
+        """Where the database is, without user and password."""
+        return self._native.place()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the store was closed."""
+        return self._native.is_closed()
+
+    def close(self) -> None:
+        """Close the store and its sessions, once the calls that are under way have ended."""
+        self._native.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<loopstore.Store {'(closed)' if self.closed else self.place}>"
+
+    def session(self, id: str, *, policy: Policy | None = None) -> Session:
+        """Return a session's handle. A session that is not there begins with its first append.
+
+        Args:
+            id: The session's id.
+            policy: When and how this handle compacts, in place of the store's policy.
+
+        Raises:
+            InvalidInputError: The id is empty or longer than 512 bytes.
+        """
+        return Session(self._native.session(id, native(policy) if policy else None))
+
+    def search(
+        self,
+        text: str,
+        *,
+        session: str | None = None,
+        by: Literal["message", "session"] = "message",
+        source: str | None = None,
+        project: str | None = None,
+        role: str | None = None,
+        tool: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        hidden: bool | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Json:
+        """Find messages by their words, also those that a compaction hides.
+
+        Args:
+            text: A question in plain words; `"phrase"`, `-word`, `+word` and `word*` for those who mean them.
+            session: Only messages of this session.
+            by: `session` groups: the best sessions, each with its best messages.
+            source: Only sessions that were imported from this format.
+            project: Only sessions whose project folder has this in its path.
+            role: Only messages of this role: `user`, `assistant`, `toolResult`.
+            tool: Only calls of this tool and their results.
+            since: Only messages of this time or later, in milliseconds since the epoch.
+            until: Only messages of this time or earlier.
+            hidden: Only messages that the context does not hold, or only those that it holds.
+            limit: How many to return; 20 if not given.
+            offset: How many of the best to leave out.
+
+        Returns:
+            `{"hits": [...], "indexed": ..., "next": ...}`; with `by="session"` `sessions` in place of `hits`.
+        """
+        given = {
+            "session": session,
+            "source": source,
+            "project": project,
+            "role": role,
+            "tool": tool,
+            "since": since,
+            "until": until,
+            "hidden": hidden,
+            "limit": limit,
+            "offset": offset,
+        }
+        found: Json = decode(self._native.search(text, encode(given), by == "session"))
+        return found
+
+    def recall(self, question: str, max_tokens: int, *, session: str | None = None) -> Recall:
+        """Answer a question from what was said, in at most so many tokens.
+
+        Raises:
+            BudgetTooSmallError: The least answer does not fit.
+        """
+        query = encode({"session": session})
+        return _recalled(*self._native.recall(question, query, max_tokens))
+
+    def sessions(
+        self,
+        *,
+        source: str | None = None,
+        project: str | None = None,
+        text: str | None = None,
+        since: str | None = None,
+        limit: int | None = None,
+    ) -> list[Json]:
+        """Return the rows of the view `v_sessions`, last active first.
+
+        Args:
+            source: Only those of this importer.
+            project: Only those whose project has this text in it.
+            text: Only those that have this text in title, prompt or id.
+            since: Only those that were active then or later, as ISO-8601 text.
+            limit: Only so many.
+        """
+        found: list[Json] = decode(self._native.sessions(source, project, text, since, limit))
+        return found
+
+    def history(self, session: str | None = None) -> list[Json]:
+        """Return all attempts to compact, newest first, each with its undos and redos as `flips`."""
+        found: list[Json] = decode(self._native.history(session))
+        return found
+
+    def sql(
+        self, query: str, *, max_rows: int | None = None, timeout: float | None = 60.0
+    ) -> list[Json]:
+        """Run one query that can only read, and return its rows.
+
+        >>> Store.in_memory().sql("SELECT count(*) AS n FROM v_messages")
+        [{'n': 0}]
+        """
+        found: list[Json] = decode(self._native.sql(query, max_rows, timeout))
+        return found
+
+    def import_(
+        self,
+        *paths: Path,
+        format: str | None = None,
+        session: str | None = None,
+        redact: bool = False,
+        keep_source: bool = True,
+    ) -> Json:
+        """Import transcripts of other tools; run again, it adds only what is new.
+
+        Args:
+            paths: Files and folders.
+            format: Their format; by default it is detected for each file.
+            session: Only this session of the files.
+            redact: Replace secrets by markers before anything is stored.
+            keep_source: Keep the files themselves too, compressed.
+
+        Returns:
+            What came in: `files`, `sessions`, `messages`, `added_messages`, `skipped` and more.
+        """
+        report: Json = decode(
+            self._native.import_paths(list(paths), format, session, redact, keep_source)
+        )
+        return report
+
+    def stats(self) -> dict[str, int]:
+        """Return figures of the database."""
+        found: dict[str, int] = decode(self._native.stats())
+        return found
+
+    def verify(self) -> Json:
+        """Derive every digest and total again: `{"ok": ..., "checked": ..., "problems": [...]}`."""
+        found: Json = decode(self._native.verify())
+        return found
+
+
+class Session:
+    """One agent's history. Get one with `Store.session`.
+
+    A handle goes along one line of loops: the session's current loop when it was first used, then what goes
+    on from there. A fork has a handle of its own, and the other one stays on its line.
+
+    Turns and loops make themselves. A turn is one model call with its inputs and its tool results. A loop is
+    a prompt and everything until the agent stops.
+    """
+
+    __slots__ = ("_native", "__weakref__")
+
+    def __init__(self, native_session: _loopstore.Session) -> None:
+        """Take a native session: use `Store.session`."""
+        if not isinstance(native_session, _loopstore.Session):
+            raise TypeError("use Store.session(id)")
+        self._native = native_session
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._native.id
+
+    def __repr__(self) -> str:
+        return f"<loopstore.Session {self.id!r}>"
+
+    def with_policy(self, policy: Policy) -> Session:
+        """Return the same handle, on the same line, with another policy."""
+        return Session(self._native.with_policy(native(policy)))
+
+    def leaf(self) -> str | None:
+        """Return the loop that the handle goes on from; `None` if the session has none yet."""
+        return self._native.leaf()
+
+    def append(
+        self, given: Messages, *, format: Form = "loopstore", key: str | None = None
+    ) -> Appended:
+        """Append messages: all of them or, with an exception, none. When it returns they are durable.
+
+        Args:
+            given: A message, several, or the JSON of either as `str` or `bytes`. In the form of a provider
+                also a whole answer of its API.
+            format: The form of the messages.
+            key: Append once: if the session has an append of this key, nothing is appended, and what is
+                returned says where its messages are.
+
+        Raises:
+            InvalidInputError: Something cannot be kept as a message; the text names its place.
+            LoopHeldError: Another program drives the loop.
+            BusyError: Another writer held the database too long.
+        """
+        loop_id, turns, seqs, tokens, begun, duplicate = self._native.append(
+            format, messages(given), key
+        )
+        return Appended(loop_id, range(*turns), range(*seqs), tokens, begun, duplicate)
+
+    def append_once(self, key: str, given: Messages, *, format: Form = "loopstore") -> Appended:
+        """Append messages once: as `append` with `key`."""
+        return self.append(given, format=format, key=key)
+
+    def context(
+        self,
+        *,
+        max_tokens: int | None = None,
+        max_bytes: int | None = None,
+        format: Form = "loopstore",
+        check: bool = False,
+    ) -> Json:
+        """Build what the next model call sees, without changing anything.
+
+        Args:
+            max_tokens: Tokens that the messages may have; more is an error.
+            max_bytes: Bytes of JSON that the messages may have; more is an error.
+            format: `openai` gives `{"messages"}`, `responses` `{"instructions"?, "input"}`, `anthropic`
+                `{"system"?, "messages"}`: keywords of the provider's call. `loopstore` gives `messages` with
+                `tokens`, `parts`, `faults` and more.
+            check: Compare each message with its digest; one that does not fit is a `DamagedError`.
+
+        Raises:
+            NeedsCompactionError: It does not fit.
+        """
+        built: Json = decode(
+            self._native.context(format, max_tokens, max_bytes, (None, None, None), check)
+        )
+        return built
+
+    def as_of(
+        self,
+        loop_id: str | None = None,
+        turn: int | None = None,
+        *,
+        run: str | None = None,
+        time: str | None = None,
+        format: Form = "loopstore",
+    ) -> Json:
+        """Build what the next model call would have seen just after a turn, a run, or at a time.
+
+        >>> chat = Store.in_memory().session("weather")
+        >>> _ = chat.append({"role": "user", "content": "Will it rain?"}, format="openai")
+        >>> len(chat.as_of("loop-1", 0)["messages"])
+        1
+
+        Args:
+            loop_id: The loop of the turn.
+            turn: The turn, by position from 0.
+            run: Just after this compaction, for its own loop.
+            time: Just after the last turn or compaction until this time, as ISO-8601 text.
+            format: As for `context`.
+        """
+        place = None if loop_id is None or turn is None else (loop_id, turn)
+        if place is None and run is None and time is None:
+            raise TypeError("as_of needs a loop and a turn, a run, or a time")
+        built: Json = decode(self._native.context(format, None, None, (run, place, time), False))
+        return built
+
+    def prepare(self, *, format: Form = "loopstore", for_length: bool = False) -> Prepared:
+        """Return the context of the next model call, compacted if the policy says so.
+
+        Args:
+            format: As for `context`.
+            for_length: The provider refused, or cut its answer for length: compact whatever the policy says.
+
+        Raises:
+            BudgetTooSmallError: Not even the last turn fits.
+            NeedsCompactionError: A compaction that was needed failed or was refused.
+        """
+        return self._prepare(format, for_length, _loopstore.CancelFlag())
+
+    def _prepare(
+        self, format: Form, for_length: bool, cancel: _loopstore.CancelFlag
+    ) -> Prepared:
+        request, about = self._native.prepare(format, for_length, cancel)
+        return Prepared(request=decode(request), **decode(about))
+
+    def compact(
+        self,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        policy: Policy | None = None,
+    ) -> Json:
+        """Compact as the policy says: one run, which writes blocks over the loops. No original changes.
+
+        Args:
+            force: Do not ask the trigger, and plan as if no block were active.
+            dry_run: Only say what would be done.
+            policy: In place of the handle's policy; a `summarizer` goes in here.
+
+        Returns:
+            The audit row: `run_id`, `outcome` (`committed`, `no_gain`, `not_needed`, `failed`, ...),
+            `tokens_before`, `tokens_after`, `blocks` and more.
+        """
+        given = native(policy) if policy else None
+        return self._compact(force, dry_run, given, _loopstore.CancelFlag())
+
+    def _compact(
+        self, force: bool, dry_run: bool, given: Any, cancel: _loopstore.CancelFlag
+    ) -> Json:
+        report: Json = decode(self._native.compact(force, dry_run, given, cancel))
+        return report
+
+    def undo(self, run: str | None = None, *, reason: str | None = None) -> Json:
+        """Take the last compaction of the line out of force, or the one named.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        report: Json = decode(self._native.undo(run, reason))
+        return report
+
+    def redo(self, run: str | None = None, *, reason: str | None = None) -> Json:
+        """Put the compaction back that was undone last, or the one named."""
+        report: Json = decode(self._native.redo(run, reason))
+        return report
+
+    def fork(self, loop_id: str, turn: int) -> Session:
+        """Begin a branch after a complete turn, and return its handle. It is one row; nothing is copied."""
+        return Session(self._native.fork(loop_id, turn))
+
+    def at_loop(self, loop_id: str) -> Session:
+        """Return a handle that goes on from this loop: a branch that was begun before, say."""
+        return Session(self._native.at_loop(loop_id))
+
+    def begin_loop(
+        self,
+        id: str | None = None,
+        *,
+        fresh: bool = False,
+        agent: str | None = None,
+        kind: str | Mapping[str, Any] | None = None,
+    ) -> str:
+        """Begin a loop on purpose, and return its id; appends begin loops by themselves.
+
+        Args:
+            id: Its id; the next free `loop-N` if not given.
+            fresh: Go on from nothing: its context begins empty.
+            agent: The agent that runs.
+            kind: How it came to be: `Default`, `{"Rerun": {"tag": ...}}` or `{"Branch": {"tag": ...}}`.
+        """
+        return self._native.begin_loop(id, fresh, agent, encode(kind) if kind else None)
+
+    def end_loop(self, status: Literal["Completed", "Rejected", "Aborted"] = "Completed") -> None:
+        """End the loop that the handle stands on. A user message after that begins the next."""
+        self._native.end_loop(status)
+
+    def start_call(self, call_id: str) -> CallState:
+        """Say that a tool call is about to run, so that a restart knows of it.
+
+        Appending the result finishes the call.
+        """
+        state, key, message = self._native.start_call(call_id)
+        return CallState(state, key, decode(message) if message else None)  # type: ignore[arg-type]
+
+    def child(self, call_id: str, id: str) -> Session:
+        """Begin the session of a sub-agent that a tool call starts, or go on with it."""
+        return Session(self._native.child(call_id, id))
+
+    def pin(self, loop_id: str, turn: int, seq: int | None = None) -> Json:
+        """Keep a message word for word through every compaction; without `seq` the words of the turn."""
+        report: Json = decode(self._native.pin(loop_id, turn, seq))
+        return report
+
+    def unpin(self, loop_id: str, turn: int, seq: int | None = None) -> Json:
+        """Take a pin back."""
+        report: Json = decode(self._native.unpin(loop_id, turn, seq))
+        return report
+
+    def pins(self) -> list[Json]:
+        """Return what is pinned on the line."""
+        found: list[Json] = decode(self._native.pins())
+        return found
+
+    def search(
+        self,
+        text: str,
+        *,
+        role: str | None = None,
+        tool: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        hidden: bool | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Json:
+        """Find messages of this session: see `Store.search`."""
+        given = {
+            "role": role,
+            "tool": tool,
+            "since": since,
+            "until": until,
+            "hidden": hidden,
+            "limit": limit,
+            "offset": offset,
+        }
+        found: Json = decode(self._native.search(text, encode(given)))
+        return found
+
+    def recall(self, question: str, max_tokens: int) -> Recall:
+        """Answer a question from what was said in the session, in at most so many tokens.
+
+        The least answer takes about 100 tokens. A session that is not there says nothing.
+        """
+        return _recalled(*self._native.recall(question, max_tokens))
+
+    def expand(
+        self,
+        first: int,
+        last: int,
+        *,
+        loop_id: str | None = None,
+        match: str | None = None,
+        max_tokens: int | None = None,
+        start: str | None = None,
+    ) -> Json:
+        """Return turns of a loop as they were recorded: `{"messages": [...], "tokens": ..., "next": ...}`.
+
+        Args:
+            first: The first turn.
+            last: The last turn.
+            loop_id: The loop; that of the handle if not given.
+            match: Only messages that fit this query, and of long ones the lines around what fits.
+            max_tokens: End the answer there, and say how to go on in `next`.
+            start: Where to go on: `SEQ` or `SEQ:OFFSET`, from the `next` of the answer before.
+        """
+        found: Json = decode(
+            self._native.expand((first, last), loop_id, match, max_tokens, start)
+        )
+        return found
+
+    def history(self) -> list[Json]:
+        """Return the attempts to compact this session, newest first."""
+        found: list[Json] = decode(self._native.history())
+        return found
+
+    def show(self) -> Json:
+        """Return the session's row of `v_sessions`, with its `loops` and their `blocks`."""
+        session, loops = decode(self._native.show())
+        shown: Json = {**session, "loops": [{**row, "blocks": blocks} for row, blocks in loops]}
+        return shown
+
+    @overload
+    def export(self, format: str, *, loop_id: str | None = None) -> bytes: ...
+    @overload
+    def export(self, format: str, path: Path, *, loop_id: str | None = None) -> None: ...
+    def export(
+        self, format: str, path: Path | None = None, *, loop_id: str | None = None
+    ) -> bytes | None:
+        """Return the originals in another form, or write them to a file.
+
+        Args:
+            format: `phi-core`, `openai`, `responses`, `anthropic`, `markdown` or `jsonl`.
+            path: The file, which is never incomplete; replaced if it exists.
+            loop_id: Only the chain that ends in this loop.
+        """
+        return self._native.export(format, loop_id, path)
+
+    @overload
+    def report(self) -> str: ...
+    @overload
+    def report(self, path: Path) -> None: ...
+    def report(self, path: Path | None = None) -> str | None:
+        """Return the session as one self-contained HTML page, or write it to a file."""
+        page = self._native.report(path)
+        return None if page is None else page.decode()
+
+    def set_title(self, title: str) -> None:
+        """Give the session a title, which lists show in place of its first prompt."""
+        self._native.set_title(title)
+
+    def set_project(self, folder: Path) -> None:
+        """Note the folder that the session's agent works in."""
+        self._native.set_project(fspath(folder))
+
+
+def _recalled(answer: bytes, text: str) -> Recall:
+    found = decode(answer)
+    return Recall(text, found["tokens"], found["parts"], found["left_out"])

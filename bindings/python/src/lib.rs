@@ -1,0 +1,52 @@
+//! The native part of the Python package `loopstore`.
+//!
+//! It holds handles and moves JSON as bytes; what a user meets (classes, docstrings, dictionaries, the async
+//! face) is Python in `python/loopstore`. Each call releases the GIL, refuses a store that came through a
+//! fork, and turns a panic into an exception: `call` in `guard.rs`.
+
+mod checkpoints;
+mod errors;
+mod guard;
+mod messages;
+mod options;
+mod session;
+mod store;
+mod summarizer;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _loopstore {
+    use std::ffi::OsString;
+
+    use pyo3::prelude::*;
+
+    use crate::guard;
+
+    #[pymodule_export]
+    use crate::checkpoints::Checkpoints;
+    #[pymodule_export]
+    use crate::session::Session;
+    #[pymodule_export]
+    use crate::store::Store;
+    #[pymodule_export]
+    use crate::summarizer::CancelFlag;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("COUNTERS", loopstore::COUNTERS.to_vec())
+    }
+
+    /// Runs the command line and returns its exit code.
+    #[pyfunction]
+    fn run_command(py: Python<'_>, args: Vec<OsString>) -> PyResult<u8> {
+        guard::call(py, || Ok(loopstore_cli::run(args)))
+    }
+
+    /// Panics, so that a test can see what a panic becomes.
+    #[pyfunction]
+    fn _panic(py: Python<'_>, message: String) -> PyResult<()> {
+        guard::call(py, || std::panic::resume_unwind(Box::new(message)))
+    }
+}

@@ -1,0 +1,554 @@
+//! A session's handle.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use loopstore::admin::inspect::{self, ExpandRequest};
+use loopstore::export::{ExportForm, WholeFile, export};
+use loopstore::{
+    AsOf, BuildOptions, CallState, CompactRequest, CompactTrigger, Context, ContinuationKind,
+    Error, FlipReport, FlipRequest, LoopId, LoopSpec, LoopStatus, PinRef, SessionHandle, Time,
+    TurnRef, build_context_from_session,
+};
+use loopstore_report::{ReportOptions, write_report};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde_json::json;
+
+use crate::errors::Failure;
+use crate::guard::{Handle, call};
+use crate::messages;
+use crate::options::{GivenPolicy, policy};
+use crate::store::GivenQuery;
+use crate::summarizer::CancelFlag;
+
+/// One agent's history.
+#[pyclass(frozen, module = "loopstore._loopstore")]
+pub struct Session {
+    handle: Arc<Handle>,
+    key: u64,
+    id: String,
+}
+
+/// Where an append went: loop, turns, sequences, tokens, loops that began, whether it was known.
+type Appended = (String, (u32, u32), (u32, u32), u64, Vec<String>, bool);
+
+/// The state of a call, its key, and the message that finished it.
+type KnownCall<'py> = (&'static str, Option<String>, Option<Bound<'py, PyBytes>>);
+
+/// A moment: a run, a turn of a loop, or a time.
+type Moment = (Option<String>, Option<(String, u32)>, Option<String>);
+
+impl Session {
+    pub fn of(handle: &Arc<Handle>, session: SessionHandle) -> Result<Self, Failure> {
+        let id = session.id().to_string();
+        Ok(Self {
+            handle: Arc::clone(handle),
+            key: handle.keep(session)?,
+            id,
+        })
+    }
+
+    fn session(&self) -> Result<SessionHandle, Failure> {
+        self.handle.session(self.key)
+    }
+
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(SessionHandle) -> Result<T, Failure> + Send,
+    ) -> PyResult<T> {
+        call(py, || work(self.session()?))
+    }
+
+    /// Runs `work` on the session and returns the JSON of what it gives.
+    fn json<'py>(
+        &self,
+        py: Python<'py>,
+        work: impl FnOnce(SessionHandle) -> Result<Vec<u8>, Failure> + Send,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let json = self.call(py, work)?;
+        Ok(PyBytes::new(py, &json))
+    }
+
+    /// Returns a handle of the same session that `work` made.
+    fn other(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(SessionHandle) -> Result<SessionHandle, Failure> + Send,
+    ) -> PyResult<Self> {
+        self.call(py, |session| Self::of(&self.handle, work(session)?))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.handle.forget(self.key);
+    }
+}
+
+fn pair(range: &Range<u32>) -> (u32, u32) {
+    (range.start, range.end)
+}
+
+fn moment(session: &SessionHandle, moment: Moment) -> Result<Option<AsOf>, Failure> {
+    Ok(match moment {
+        (None, None, None) => None,
+        (Some(run), None, None) => Some(AsOf::run(run)),
+        (None, Some((loop_id, turn)), None) => Some(AsOf::turn(loop_id, turn)),
+        (None, None, Some(time)) => Some(AsOf::time(
+            session.store().database(),
+            session.id(),
+            None,
+            &Time::from_text(time),
+        )?),
+        _ => {
+            let text = "a moment is a run, a turn or a time: give one of them";
+            return Err(Failure::Input(text.into()));
+        }
+    })
+}
+
+fn context(
+    session: &SessionHandle,
+    max_tokens: Option<u64>,
+    max_bytes: Option<u64>,
+    at: Moment,
+    check: bool,
+) -> Result<Context, Failure> {
+    let as_of = moment(session, at)?;
+    if as_of.is_none() && session.leaf()?.is_none() {
+        return Ok(session.context()?);
+    }
+    let options = BuildOptions {
+        leaf: match as_of {
+            Some(_) => None,
+            None => session.leaf()?,
+        },
+        as_of,
+        budget: max_tokens,
+        max_bytes,
+        check,
+        ..BuildOptions::default()
+    };
+    let built = build_context_from_session(session.store().database(), session.id(), &options);
+    Ok(built.map_err(Error::from)?)
+}
+
+fn flip_request(
+    session: &SessionHandle,
+    run: Option<String>,
+    reason: Option<String>,
+) -> Result<FlipRequest, Failure> {
+    Ok(FlipRequest {
+        leaf: Some(leaf(session)?),
+        run,
+        reason,
+    })
+}
+
+fn leaf(session: &SessionHandle) -> Result<LoopId, Failure> {
+    let missing = || Error::NotFound {
+        what: "session",
+        id: session.id().to_string(),
+    };
+    Ok(session.leaf()?.ok_or_else(missing)?)
+}
+
+fn flipped(report: FlipReport) -> Result<Vec<u8>, Failure> {
+    Ok(serde_json::to_vec(&report)?)
+}
+
+fn pin_ref(loop_id: String, turn: u32, seq: Option<u32>) -> PinRef {
+    match seq {
+        Some(seq) => PinRef::message(loop_id, turn, seq),
+        None => PinRef::turn(loop_id, turn),
+    }
+}
+
+#[pymethods]
+impl Session {
+    #[getter]
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn with_policy(&self, py: Python<'_>, given: GivenPolicy<'_>) -> PyResult<Self> {
+        self.other(py, |session| Ok(session.with_policy(policy(given)?)))
+    }
+
+    fn leaf(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.call(py, |session| {
+            Ok(session.leaf()?.map(|leaf| leaf.to_string()))
+        })
+    }
+
+    fn append(
+        &self,
+        py: Python<'_>,
+        form: &str,
+        messages: &[u8],
+        key: Option<&str>,
+    ) -> PyResult<Appended> {
+        self.call(py, |session| {
+            let messages = messages::read(form, messages)?;
+            let done = match key {
+                Some(key) => session.append_once(key, messages)?,
+                None => session.append(messages)?,
+            };
+            let begun = done.begun.iter().map(ToString::to_string).collect();
+            Ok((
+                done.loop_id.to_string(),
+                pair(&done.turns),
+                pair(&done.seqs),
+                done.tokens,
+                begun,
+                done.duplicate,
+            ))
+        })
+    }
+
+    fn context<'py>(
+        &self,
+        py: Python<'py>,
+        form: &str,
+        max_tokens: Option<u64>,
+        max_bytes: Option<u64>,
+        at: Moment,
+        check: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            let context = context(&session, max_tokens, max_bytes, at, check)?;
+            messages::write(form, &context)
+        })
+    }
+
+    /// Returns the context in a form, and what was done to get it.
+    fn prepare<'py>(
+        &self,
+        py: Python<'py>,
+        form: &str,
+        for_length: bool,
+        cancel: &CancelFlag,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let cancel = cancel.0.clone();
+        let (context, about) = self.call(py, |session| {
+            let trigger = match for_length {
+                true => CompactTrigger::Length,
+                false => CompactTrigger::Policy,
+            };
+            let ready = session.prepare_by(trigger, cancel)?;
+            let about = json!({
+                "loop_id": ready.context.leaf,
+                "tokens": ready.context.tokens,
+                "bytes": ready.context.bytes,
+                "faults": ready.context.faults,
+                "mended": messages::mended(form, &ready.context)?,
+                "compactions": ready.compactions,
+                "was_compacted": ready.was_compacted(),
+            });
+            Ok((
+                messages::write(form, &ready.context)?,
+                serde_json::to_vec(&about)?,
+            ))
+        })?;
+        Ok((PyBytes::new(py, &context), PyBytes::new(py, &about)))
+    }
+
+    fn compact<'py>(
+        &self,
+        py: Python<'py>,
+        force: bool,
+        dry_run: bool,
+        given: Option<GivenPolicy<'_>>,
+        cancel: &CancelFlag,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let cancel = cancel.0.clone();
+        self.json(py, |session| {
+            let request = match given {
+                Some(given) => policy(given)?.request(),
+                None => session.policy().request(),
+            };
+            let request = CompactRequest {
+                trigger: match force {
+                    true => CompactTrigger::Force,
+                    false => CompactTrigger::Policy,
+                },
+                dry_run,
+                cancel,
+                ..request
+            };
+            Ok(serde_json::to_vec(&session.compact(&request)?)?)
+        })
+    }
+
+    fn undo<'py>(
+        &self,
+        py: Python<'py>,
+        run: Option<String>,
+        reason: Option<String>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            let request = flip_request(&session, run, reason)?;
+            flipped(loopstore::undo(
+                session.store().database(),
+                session.id(),
+                &request,
+            )?)
+        })
+    }
+
+    fn redo<'py>(
+        &self,
+        py: Python<'py>,
+        run: Option<String>,
+        reason: Option<String>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            let request = flip_request(&session, run, reason)?;
+            flipped(loopstore::redo(
+                session.store().database(),
+                session.id(),
+                &request,
+            )?)
+        })
+    }
+
+    fn fork(&self, py: Python<'_>, loop_id: String, turn: u32) -> PyResult<Self> {
+        self.other(py, |session| {
+            LoopId::new(loop_id.as_str())?;
+            Ok(session.fork_at(TurnRef::new(loop_id, turn))?)
+        })
+    }
+
+    fn at_loop(&self, py: Python<'_>, loop_id: String) -> PyResult<Self> {
+        self.other(py, |session| Ok(session.at_loop(&LoopId::new(loop_id)?)?))
+    }
+
+    fn begin_loop(
+        &self,
+        py: Python<'_>,
+        id: Option<String>,
+        fresh: bool,
+        agent: Option<String>,
+        kind: Option<&[u8]>,
+    ) -> PyResult<String> {
+        self.call(py, |session| {
+            let mut spec = match fresh {
+                true => LoopSpec::fresh(),
+                false => LoopSpec::new(),
+            };
+            if let Some(id) = id {
+                spec = spec.id(LoopId::new(id)?);
+            }
+            if let Some(agent) = agent {
+                spec = spec.agent(agent);
+            }
+            if let Some(kind) = kind {
+                spec = spec.kind(serde_json::from_slice::<ContinuationKind>(kind)?);
+            }
+            Ok(session.begin_loop(spec)?.to_string())
+        })
+    }
+
+    fn end_loop(&self, py: Python<'_>, status: &str) -> PyResult<()> {
+        self.call(py, |session| match LoopStatus::from(status) {
+            LoopStatus::Other(_) => Err(Failure::Input(format!(
+                "unknown status `{status}`; known are Completed, Rejected, Aborted"
+            ))),
+            status => Ok(session.end_loop(status)?),
+        })
+    }
+
+    /// Returns the state of a call, its key, and the message that finished it.
+    fn start_call<'py>(&self, py: Python<'py>, call_id: &str) -> PyResult<KnownCall<'py>> {
+        let (state, key, message) = self.call(py, |session| {
+            Ok(match session.start_call(call_id)? {
+                CallState::New { key } => ("new", Some(key), None),
+                CallState::Started { key } => ("started", Some(key), None),
+                CallState::Finished(message) => {
+                    ("finished", None, Some(serde_json::to_vec(&message)?))
+                }
+            })
+        })?;
+        Ok((state, key, message.map(|json| PyBytes::new(py, &json))))
+    }
+
+    fn child(&self, py: Python<'_>, call_id: &str, id: &str) -> PyResult<Self> {
+        self.other(py, |session| Ok(session.child(call_id, id)?))
+    }
+
+    fn pin<'py>(
+        &self,
+        py: Python<'py>,
+        loop_id: String,
+        turn: u32,
+        seq: Option<u32>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            Ok(serde_json::to_vec(
+                &session.pin(pin_ref(loop_id, turn, seq))?,
+            )?)
+        })
+    }
+
+    fn unpin<'py>(
+        &self,
+        py: Python<'py>,
+        loop_id: String,
+        turn: u32,
+        seq: Option<u32>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            Ok(serde_json::to_vec(
+                &session.unpin(pin_ref(loop_id, turn, seq))?,
+            )?)
+        })
+    }
+
+    fn pins<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| Ok(serde_json::to_vec(&session.pins()?)?))
+    }
+
+    /// Finds messages of the session.
+    fn search<'py>(
+        &self,
+        py: Python<'py>,
+        text: String,
+        query: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            let mut query = GivenQuery::of(text, query)?;
+            query.session = Some(session.id().clone());
+            Ok(serde_json::to_vec(&session.store().search(query)?)?)
+        })
+    }
+
+    fn history<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            let rows = session.store().database().run_rows(Some(session.id()))?;
+            Ok(serde_json::to_vec(&rows)?)
+        })
+    }
+
+    /// Returns an answer and its text.
+    fn recall<'py>(
+        &self,
+        py: Python<'py>,
+        question: &str,
+        tokens: u64,
+    ) -> PyResult<(Bound<'py, PyBytes>, String)> {
+        let (json, text) = self.call(py, |session| {
+            let answer = session.recall(question, tokens)?;
+            Ok((serde_json::to_vec(&answer)?, answer.text()))
+        })?;
+        Ok((PyBytes::new(py, &json), text))
+    }
+
+    fn expand<'py>(
+        &self,
+        py: Python<'py>,
+        turns: (u32, u32),
+        loop_id: Option<String>,
+        matching: Option<String>,
+        max_tokens: Option<u64>,
+        start: Option<&str>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            let mut request = ExpandRequest::turns(turns.0, turns.1);
+            request.loop_id = match loop_id {
+                Some(id) => Some(LoopId::new(id)?),
+                None => Some(leaf(&session)?),
+            };
+            request.matching = matching;
+            request.max_tokens = max_tokens;
+            request.from = start.map(str::parse).transpose().map_err(Failure::Input)?;
+            let found = inspect::expand(session.store().database(), session.id(), &request);
+            Ok(serde_json::to_vec(&found.map_err(Error::from)?)?)
+        })
+    }
+
+    /// Returns the rows of the session, its loops and the blocks on them.
+    fn show<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            let view = session.store().database().session_view(session.id())?;
+            let loops: Vec<_> = view
+                .loops
+                .iter()
+                .map(|(row, blocks)| (row, blocks))
+                .collect();
+            Ok(serde_json::to_vec(&(&view.session, loops))?)
+        })
+    }
+
+    /// Returns an export, or writes it to a file.
+    fn export<'py>(
+        &self,
+        py: Python<'py>,
+        format: &str,
+        loop_id: Option<String>,
+        path: Option<PathBuf>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let bytes = self.call(py, |session| {
+            let form: ExportForm = format.parse()?;
+            let leaf = loop_id.map(LoopId::new).transpose()?;
+            let database = session.store().database();
+            written(path, |out| {
+                export(database, session.id(), leaf.as_ref(), form, out)?;
+                Ok(())
+            })
+        })?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    /// Returns the page of the session, or writes it to a file.
+    fn report<'py>(
+        &self,
+        py: Python<'py>,
+        path: Option<PathBuf>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let bytes = self.call(py, |session| {
+            let options = ReportOptions {
+                leaf: session.leaf()?,
+                ..ReportOptions::default()
+            };
+            let database = session.store().database();
+            written(path, |out| {
+                write_report(database, session.id(), &options, out)?;
+                Ok(())
+            })
+        })?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    fn set_title(&self, py: Python<'_>, title: String) -> PyResult<()> {
+        self.call(py, |session| Ok(session.set_title(title)?))
+    }
+
+    fn set_project(&self, py: Python<'_>, folder: String) -> PyResult<()> {
+        self.call(py, |session| Ok(session.set_project(folder)?))
+    }
+}
+
+/// Runs `write`, into a file that is renamed into its place once it is whole, or into bytes.
+fn written(
+    path: Option<PathBuf>,
+    write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), Failure>,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(path) = path else {
+        let mut bytes = Vec::new();
+        write(&mut bytes)?;
+        return Ok(Some(bytes));
+    };
+    let failed =
+        |error: std::io::Error| Failure::File(format!("cannot write {}: {error}", path.display()));
+    let file = WholeFile::create(&path).map_err(failed)?;
+    let mut out = std::io::BufWriter::with_capacity(64 << 10, file);
+    write(&mut out)?;
+    let file = out
+        .into_inner()
+        .map_err(|error| failed(error.into_error()))?;
+    file.finish().map_err(failed)?;
+    Ok(None)
+}

@@ -1,0 +1,322 @@
+//! A store, and what is asked of all its sessions.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopstore::admin::inspect;
+use loopstore::extend::SessionFilter;
+use loopstore::extend::sqlite::QueryLimits;
+use loopstore::import::{ImportOptions, import_paths};
+use loopstore::search::{SearchQuery, search_sessions};
+use loopstore::{Error, Policy, Role, SessionId, SqliteStore, Time};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde::Deserialize;
+
+use crate::errors::Failure;
+use crate::guard::{Handle, call};
+use crate::options::{GivenPolicy, OpenOptions, policy};
+use crate::session::Session;
+
+/// A database of sessions.
+#[pyclass(frozen, module = "loopstore._loopstore")]
+pub struct Store {
+    handle: Arc<Handle>,
+    policy: Policy,
+}
+
+/// What a search is to look for: see `SearchQuery`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GivenQuery {
+    session: Option<String>,
+    source: Option<String>,
+    project: Option<String>,
+    role: Option<String>,
+    tool: Option<String>,
+    since: Option<i64>,
+    until: Option<i64>,
+    hidden: Option<bool>,
+    limit: Option<usize>,
+    offset: usize,
+}
+
+impl GivenQuery {
+    pub fn of(text: String, json: &[u8]) -> Result<SearchQuery, Failure> {
+        let given: Self = serde_json::from_slice(json)?;
+        let role = |name: String| match &*name {
+            "user" => Ok(Role::User),
+            "assistant" => Ok(Role::Assistant),
+            "toolResult" => Ok(Role::ToolResult),
+            "extension" => Ok(Role::Extension),
+            _ => Err(Failure::Input(format!(
+                "unknown role `{name}`; known are user, assistant, toolResult, extension"
+            ))),
+        };
+        Ok(SearchQuery {
+            text,
+            session: given.session.map(SessionId::new).transpose()?,
+            source: given.source,
+            project: given.project,
+            role: given.role.map(role).transpose()?,
+            tool: given.tool,
+            since: given.since,
+            until: given.until,
+            hidden: given.hidden,
+            limit: given.limit,
+            offset: given.offset,
+        })
+    }
+}
+
+impl Store {
+    /// Returns what the store's classes share.
+    pub fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    fn opened(store: loopstore::Store, policy: Policy) -> Self {
+        Self {
+            handle: Arc::new(Handle::new(store)),
+            policy,
+        }
+    }
+
+    /// Runs `work` on the store and returns the JSON of what it gives.
+    fn json<'py>(
+        &self,
+        py: Python<'py>,
+        work: impl FnOnce(&loopstore::Store) -> Result<Vec<u8>, Failure> + Send,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let json = call(py, || work(&self.handle.store()?))?;
+        Ok(PyBytes::new(py, &json))
+    }
+}
+
+#[pymethods]
+impl Store {
+    #[staticmethod]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        given: GivenPolicy<'_>,
+        counter: Option<String>,
+        durability: Option<String>,
+        key: Option<Vec<u8>>,
+        read_only: bool,
+    ) -> PyResult<Self> {
+        let options = OpenOptions {
+            counter,
+            durability,
+            key,
+            read_only,
+        };
+        call(py, || {
+            let policy = policy(given)?;
+            let store = SqliteStore::open_with(&path, options.sqlite()?)?;
+            Ok(Self::opened(store.into(), policy))
+        })
+    }
+
+    #[staticmethod]
+    fn in_memory(
+        py: Python<'_>,
+        given: GivenPolicy<'_>,
+        counter: Option<String>,
+    ) -> PyResult<Self> {
+        let options = OpenOptions {
+            counter,
+            durability: None,
+            key: None,
+            read_only: false,
+        };
+        call(py, || {
+            let policy = policy(given)?;
+            let store = SqliteStore::in_memory_with(options.sqlite()?)?;
+            Ok(Self::opened(store.into(), policy))
+        })
+    }
+
+    #[staticmethod]
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables))]
+    fn connect(
+        py: Python<'_>,
+        url: String,
+        given: GivenPolicy<'_>,
+        counter: Option<String>,
+        read_only: bool,
+    ) -> PyResult<Self> {
+        #[cfg(not(feature = "postgres"))]
+        return call(py, || Err(Failure::Feature("postgres")));
+        #[cfg(feature = "postgres")]
+        {
+            let options = OpenOptions {
+                counter,
+                durability: None,
+                key: None,
+                read_only,
+            };
+            call(py, || {
+                let policy = policy(given)?;
+                let store = loopstore::PostgresStore::open_with(&url, options.postgres()?)?;
+                Ok(Self::opened(store.into(), policy))
+            })
+        }
+    }
+
+    /// Where the database is, without user and password.
+    fn place(&self, py: Python<'_>) -> PyResult<String> {
+        call(py, || Ok(self.handle.store()?.database().place()))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        call(py, || self.handle.close())
+    }
+
+    fn is_closed(&self, py: Python<'_>) -> PyResult<bool> {
+        call(py, || self.handle.is_closed())
+    }
+
+    fn session(
+        &self,
+        py: Python<'_>,
+        id: &str,
+        given: Option<GivenPolicy<'_>>,
+    ) -> PyResult<Session> {
+        call(py, || {
+            let policy = match given {
+                Some(given) => policy(given)?,
+                None => self.policy.clone(),
+            };
+            let session = self.handle.store()?.session(id)?.with_policy(policy);
+            Session::of(&self.handle, session)
+        })
+    }
+
+    /// Finds messages, or sessions.
+    fn search<'py>(
+        &self,
+        py: Python<'py>,
+        text: String,
+        query: &[u8],
+        by_session: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |store| {
+            let query = GivenQuery::of(text, query)?;
+            Ok(match by_session {
+                true => {
+                    let found = search_sessions(store.database(), &query).map_err(Error::from)?;
+                    serde_json::to_vec(&found)?
+                }
+                false => serde_json::to_vec(&store.search(query)?)?,
+            })
+        })
+    }
+
+    /// Returns an answer and its text.
+    fn recall<'py>(
+        &self,
+        py: Python<'py>,
+        question: String,
+        query: &[u8],
+        tokens: u64,
+    ) -> PyResult<(Bound<'py, PyBytes>, String)> {
+        let (json, text) = call(py, || {
+            let query = GivenQuery::of(question, query)?;
+            let answer = self.handle.store()?.recall(query, tokens)?;
+            Ok((serde_json::to_vec(&answer)?, answer.text()))
+        })?;
+        Ok((PyBytes::new(py, &json), text))
+    }
+
+    fn sessions<'py>(
+        &self,
+        py: Python<'py>,
+        source: Option<String>,
+        project: Option<String>,
+        text: Option<String>,
+        since: Option<String>,
+        limit: Option<usize>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let filter = SessionFilter {
+            source,
+            project,
+            text,
+            since: since.map(Time::from_text),
+            limit,
+        };
+        self.json(py, |store| {
+            Ok(serde_json::to_vec(
+                &store.database().session_rows(&filter)?,
+            )?)
+        })
+    }
+
+    fn history<'py>(
+        &self,
+        py: Python<'py>,
+        session: Option<&str>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |store| {
+            let session = session.map(SessionId::new).transpose()?;
+            Ok(serde_json::to_vec(
+                &store.database().run_rows(session.as_ref())?,
+            )?)
+        })
+    }
+
+    fn sql<'py>(
+        &self,
+        py: Python<'py>,
+        query: &str,
+        max_rows: Option<usize>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |store| {
+            let time = timeout.map(Duration::try_from_secs_f64).transpose();
+            let time = time.map_err(|error| Failure::Input(format!("timeout: {error}")))?;
+            let limits = QueryLimits {
+                rows: max_rows,
+                time,
+            };
+            let rows = store.database().query_within(query, limits)?;
+            Ok(serde_json::to_vec(&rows.records())?)
+        })
+    }
+
+    fn import_paths<'py>(
+        &self,
+        py: Python<'py>,
+        paths: Vec<PathBuf>,
+        format: Option<String>,
+        session: Option<&str>,
+        redact: bool,
+        keep_source: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |store| {
+            let options = ImportOptions {
+                format,
+                session: session.map(SessionId::new).transpose()?,
+                without_source: !keep_source,
+                redact,
+                ..ImportOptions::default()
+            };
+            let report = import_paths(store.database(), &paths, &options, &mut |_| {})?;
+            Ok(serde_json::to_vec(&report)?)
+        })
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |store| {
+            Ok(serde_json::to_vec(&store.database().stats()?)?)
+        })
+    }
+
+    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |store| {
+            let report = inspect::verify(store.database())?;
+            Ok(serde_json::to_vec(&report)?)
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! A Python callable that writes summaries.
+
+use std::time::Duration;
+
+use loopstore::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest, Usage};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Deserialize;
+
+/// Cancels a call from another thread.
+#[pyclass(frozen, module = "loopstore._loopstore")]
+pub struct CancelFlag(pub loopstore::CancelFlag);
+
+#[pymethods]
+impl CancelFlag {
+    #[new]
+    fn new() -> Self {
+        Self(loopstore::CancelFlag::new())
+    }
+
+    fn cancel(&self) {
+        self.0.cancel();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+/// Asks a Python callable, which is given a dictionary and returns JSON.
+pub struct PythonSummarizer {
+    pub callable: Py<PyAny>,
+    pub name: String,
+}
+
+/// What the callable returns.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    text: String,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    usage: Option<Usage>,
+}
+
+impl PythonSummarizer {
+    fn ask(&self, py: Python<'_>, request: &SummaryRequest, left: Duration) -> PyResult<Vec<u8>> {
+        let asked = PyDict::new(py);
+        asked.set_item("system", &request.system)?;
+        asked.set_item("prompt", &request.prompt)?;
+        asked.set_item("asked_tokens", request.asked_tokens)?;
+        asked.set_item("max_tokens", request.max_tokens)?;
+        asked.set_item("temperature", request.temperature)?;
+        asked.set_item("timeout", left.as_secs_f64())?;
+        self.callable.call1(py, (asked,))?.extract(py)
+    }
+}
+
+impl Summarizer for PythonSummarizer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
+        let left = request.time_left()?;
+        // The thread that asks may outlive the interpreter.
+        let answer = Python::try_attach(|py| {
+            self.ask(py, request, left)
+                .map_err(|error| SummarizerError::Failed(error.to_string()))
+        });
+        let answer = answer.ok_or(SummarizerError::Cancelled)??;
+        let answer: Answer = serde_json::from_slice(&answer)
+            .map_err(|error| SummarizerError::Unreadable(error.to_string()))?;
+        Ok(SummaryAnswer {
+            text: answer.text,
+            model: answer.model,
+            usage: answer.usage,
+            ..SummaryAnswer::default()
+        })
+    }
+}
+
+/// Makes a summariser of a callable and its name.
+pub fn summarizer(given: Option<(Py<PyAny>, String)>) -> Option<PythonSummarizer> {
+    given.map(|(callable, name)| PythonSummarizer { callable, name })
+}

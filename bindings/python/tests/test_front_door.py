@@ -1,0 +1,232 @@
+"""What a user of the package does, and what comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import assistant, talk, user
+
+import loopstore
+from loopstore import Policy, Session, Store
+
+
+def test_what_was_appended_is_there_after_the_store_was_opened_again(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        done = store.session("weather").append([user("Will it rain?"), assistant("No.")])
+    assert (done.loop_id, list(done.turns), list(done.seqs)) == ("loop-1", [0], [0, 1])
+    assert done.tokens > 0 and not done.duplicate and done.begun == ["loop-1"]
+    with Store.open(tmp_path / "a.db") as store:
+        texts = [m["content"][0]["text"] for m in store.session("weather").context()["messages"]]
+    assert texts == ["Will it rain?", "No."]
+
+
+@pytest.mark.parametrize("given", ["dict", "list", "tuple", "generator", "str", "bytes"])
+def test_messages_come_in_every_shape(chat: Session, given: str) -> None:
+    message = user("Ümläute, 日本語, 🦀")
+    text = '{"role":"user","content":[{"type":"text","text":"Ümläute, 日本語, 🦀"}]}'
+    shapes = {
+        "dict": message,
+        "list": [message],
+        "tuple": (message,),
+        "generator": (one for one in [message]),
+        "str": text,
+        "bytes": f"[{text}]".encode(),
+    }
+    chat.append(shapes[given])  # type: ignore[arg-type]
+    stored = chat.context()["messages"]
+    assert len(stored) == 1 and stored[0]["content"] == message["content"]
+
+
+@pytest.mark.parametrize(
+    ("form", "question", "answer", "key"),
+    [
+        ("openai", {"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "No."}, "messages"),
+        (
+            "responses",
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Rain?"}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "No."}]},
+            "input",
+        ),
+        (
+            "anthropic",
+            {"role": "user", "content": [{"type": "text", "text": "Rain?"}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "No."}]},
+            "messages",
+        ),
+    ],
+)
+def test_what_a_provider_said_goes_back_to_it(
+    chat: Session, form: loopstore.Form, question: object, answer: object, key: str
+) -> None:
+    chat.append([question, answer], format=form)  # type: ignore[list-item]
+    request = chat.context(format=form)[key]
+    assert [message["role"] for message in request] == ["user", "assistant"]
+    assert "Rain?" in str(request[0]) and "No." in str(request[1])
+
+
+def test_an_append_under_a_key_is_made_once(chat: Session) -> None:
+    once = chat.append(user("Pay the bill."), key="request 17")
+    again = chat.append_once("request 17", user("Pay the bill."))
+    assert again.duplicate and again.seqs == once.seqs
+    assert len(chat.context()["messages"]) == 1
+
+
+def test_a_compaction_can_be_undone_and_put_back(chat: Session) -> None:
+    talk(chat)
+    before = chat.context()
+    report = chat.compact(force=True)
+    assert report["outcome"] == "committed"
+    assert report["tokens_after"] < report["tokens_before"] == before["tokens"]
+    short = chat.context()
+    assert chat.undo(reason="a test")["outcome"] == "undone"
+    assert chat.context() == before
+    assert chat.redo()["run_id"] == report["run_id"]
+    assert chat.context() == short
+    history = chat.history()
+    assert [run["run_id"] for run in history] == [report["run_id"]]
+    assert [flip["kind"] for flip in history[0]["flips"]] == ["undo", "redo"]
+    assert chat.as_of("loop-1", 39)["tokens"] == before["tokens"]
+    assert chat.as_of(run=report["run_id"])["tokens"] == short["tokens"]
+    assert chat.as_of(time="2999-01-01T00:00:00Z")["messages"]
+
+
+def test_prepare_compacts_when_the_window_fills(store: Store) -> None:
+    chat = store.session("weather", policy=Policy(6_000))
+    talk(chat)
+    ready = chat.prepare(format="anthropic")
+    assert ready.was_compacted and ready.tokens < 6_000
+    assert ready.compactions[0]["outcome"] == "committed"
+    assert ready.messages == ready.request["messages"] != []
+    assert not chat.prepare().was_compacted
+    assert chat.prepare(for_length=True).tokens <= ready.tokens
+
+
+def test_a_dry_run_changes_nothing(chat: Session) -> None:
+    talk(chat)
+    before = chat.context()
+    assert chat.compact(force=True, dry_run=True)["run_id"] is None
+    assert chat.context() == before and chat.history() == []
+
+
+def test_a_fork_is_a_line_of_its_own(chat: Session) -> None:
+    chat.append([user("Will it rain?"), assistant("No.")])
+    side = chat.fork("loop-1", 0)
+    side.append(user("Are you sure?"))
+    chat.append(user("And tomorrow?"))
+    texts = [m["content"][0]["text"] for m in side.context()["messages"]]
+    assert texts == ["Will it rain?", "No.", "Are you sure?"]
+    texts = [m["content"][0]["text"] for m in chat.context()["messages"]]
+    assert texts == ["Will it rain?", "No.", "And tomorrow?"]
+    leaf = side.leaf()
+    assert leaf is not None
+    assert chat.at_loop(leaf).context()["loop_id"] == leaf
+
+
+def test_loops_begin_and_end_on_purpose(chat: Session) -> None:
+    chat.append([user("Will it rain?"), assistant("No.")])
+    chat.end_loop("Aborted")
+    assert chat.begin_loop("clean", fresh=True, agent="scout") == "clean"
+    chat.append(user("What is the capital of France?"))
+    assert len(chat.context()["messages"]) == 1
+    shown = chat.show()
+    assert [loop["status"] for loop in shown["loops"]] == ["Aborted", "Running"]
+    with pytest.raises(loopstore.ExistsError):
+        chat.begin_loop("clean")
+    with pytest.raises(loopstore.InvalidInputError, match="Aborted"):
+        chat.end_loop("Happy")  # type: ignore[arg-type]
+
+
+def test_a_restart_knows_of_a_call_that_was_started(chat: Session) -> None:
+    call = {"type": "toolCall", "id": "c1", "name": "pay", "arguments": {}}
+    chat.append([user("Pay the bill."), {"role": "assistant", "content": [call]}])
+    first = chat.start_call("c1")
+    assert first.state == "new" and first.key
+    assert chat.start_call("c1") == ("started", first.key, None)
+    child = chat.child("c1", "payment")
+    child.append(user("Pay it."))
+    result = {"role": "toolResult", "toolCallId": "c1", "toolName": "pay", "content": []}
+    chat.append(result)
+    assert chat.start_call("c1").state == "finished"
+    with pytest.raises(loopstore.NotFoundError):
+        chat.start_call("c2")
+
+
+def test_a_pin_outlives_a_compaction(chat: Session) -> None:
+    chat.append([user("How is the weather?"), assistant("The code is 7-11-19.")])
+    talk(chat)
+    chat.pin("loop-1", 0, 1)
+    assert [pin["seq"] for pin in chat.pins()] == [1]
+    chat.compact(force=True, policy=Policy(keep_first=0))
+    assert "7-11-19" in str(chat.context())
+    assert chat.unpin("loop-1", 0, 1)["outcome"] == "unpinned"
+
+
+def test_what_a_compaction_hides_is_found(store: Store, chat: Session) -> None:
+    chat.append([user("Which port?"), assistant("The server listens on 7071.")])
+    talk(chat)
+    chat.compact(force=True, policy=Policy(keep_first=0))
+    hit = chat.search("listens", limit=1)["hits"][0]
+    assert (hit["session_id"], hit["seq"]) == ("weather", 1)
+    assert store.search("listens", by="session")["sessions"][0]["session_id"] == "weather"
+    assert store.search("listens", session="weather", role="user")["hits"] == []
+    answer = chat.recall("which port listens", 500)
+    assert "7071" in answer.text and answer.tokens <= 500 and answer.parts
+    assert store.recall("which port listens", 500).text == answer.text
+    page = chat.expand(0, 0, loop_id="loop-1", match="port", max_tokens=500)
+    assert page["messages"] and page["next"] is None
+    with pytest.raises(loopstore.BudgetTooSmallError) as caught:
+        store.recall("which port listens", 3)
+    assert caught.value.needed > caught.value.budget == 3
+
+
+def test_a_session_has_a_title_and_a_project(store: Store, chat: Session) -> None:
+    chat.append(user("Will it rain?"))
+    chat.set_title("The weather")
+    chat.set_project(Path("/home/ann/garden"))
+    assert [row["title"] for row in store.sessions(project="garden")] == ["The weather"]
+    assert store.sessions(text="nothing of this") == []
+    assert store.sql("SELECT session_id FROM v_sessions") == [{"session_id": "weather"}]
+
+
+def test_a_session_goes_out_and_comes_in(store: Store, chat: Session, tmp_path: Path) -> None:
+    talk(chat, 3)
+    chat.export("jsonl", tmp_path / "weather.jsonl")
+    assert b"How is the weather?" in chat.export("markdown")
+    assert chat.report().startswith("<!doctype html>")
+    chat.report(tmp_path / "weather.html")
+    with Store.in_memory() as other:
+        report = other.import_(tmp_path / "weather.jsonl")
+        assert (report["sessions"], report["added_messages"]) == (["weather"], 4)
+        assert other.import_(tmp_path / "weather.jsonl")["added_messages"] == 0
+        assert other.session("weather").context()["tokens"] == chat.context()["tokens"]
+    assert store.verify()["ok"] and store.stats()["messages"] == 4
+
+
+def test_a_store_opened_for_reading_writes_nothing(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db", durability="normal") as store:
+        store.session("weather").append(user("Will it rain?"))
+    with Store.open(tmp_path / "a.db", read_only=True) as reader:
+        assert len(reader.session("weather").context()["messages"]) == 1
+        with pytest.raises(loopstore.ReadOnlyError):
+            reader.session("weather").append(user("And now?"))
+
+
+def test_the_counter_is_that_of_the_database(tmp_path: Path) -> None:
+    assert "heuristic" in loopstore.COUNTERS
+    Store.open(tmp_path / "a.db", counter="heuristic").close()
+    Store.open(tmp_path / "a.db").close()
+    with pytest.raises(loopstore.InvalidInputError, match="heuristic"):
+        Store.open(tmp_path / "b.db", counter="guess")
+
+
+def test_a_policy_that_says_nonsense_is_refused(store: Store) -> None:
+    for policy, text in [
+        (Policy(trigger="sometimes"), "sometimes"),  # type: ignore[arg-type]
+        (Policy(keep_recent="all"), "all"),
+        (Policy(window=0), "0"),
+        (Policy(model="a-model-of-nobody"), "a-model-of-nobody"),
+        (Policy(trigger="target", trigger_params={"triger": 0.5}), "trigger"),
+    ]:
+        with pytest.raises(loopstore.InvalidInputError, match=text):
+            store.session("weather", policy=policy)
