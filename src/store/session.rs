@@ -2,7 +2,7 @@
 
 use super::error::{StoreError, StoreResult};
 use super::rows::{HideRow, LoopCore, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionRow};
-use super::{LoopKey, SessionKey, StoreRead, StoreWrite};
+use super::{LoopKey, SessionKey, StoreRead, StoreWrite, Tick};
 use crate::model::{
     ContinuationKind, LoopId, LoopRecord, LoopStatus, MAX_ID_BYTES, Session, SessionId, Time,
 };
@@ -187,21 +187,23 @@ fn rename(
         tick: row.tick + 1,
         at: Time::now().as_str().to_owned(),
     };
-    apply_hide(write, row, &hide)
+    // What comes after it is later in any copy: one that takes over the row alone has not all of it.
+    apply_hide(write, row, &hide, hide.tick + 1)
 }
 
-/// Hides a session or brings it back as `hide` says.
+/// Hides a session or brings it back as `hide` says; its clock shows `tick` then.
 pub(crate) fn apply_hide(
     write: &mut dyn StoreWrite,
     row: SessionRow,
     hide: &HideRow,
+    tick: Tick,
 ) -> StoreResult<()> {
     write.insert_hide(row.key, hide)?;
     // Its own document names it too.
     let mut said: Session = super::codec::from_json(&row.meta)?;
     said.session_id = hide.session_id.clone();
     let row = SessionRow {
-        tick: hide.tick,
+        tick,
         session_id: hide.session_id.clone(),
         meta: super::codec::to_json(&said)?,
         ..row

@@ -1,6 +1,6 @@
 //! `loopstore hide` and `loopstore unhide`
 
-use loopstore::extend::{self as store, session};
+use loopstore::extend::{self as store, SessionRow, StoreRead, StoreResult, session};
 use loopstore::{SessionId, StoreError};
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ pub struct Args {
 /// Bring a hidden session back
 #[derive(clap::Args)]
 pub struct UnhideArgs {
-    /// The hidden session: its whole id, as `sessions --hidden` lists it.
+    /// The hidden session: its whole id, as `sessions --hidden` lists it, or the one that it had.
     session: String,
     /// The id that it has from now on [default: the one that it had].
     #[arg(long = "as", value_name = "ID")]
@@ -30,13 +30,9 @@ pub struct UnhideArgs {
 
 #[derive(Serialize)]
 struct Hidden<'a> {
+    /// The id that the session has, or had, when it is shown.
     session_id: &'a str,
-    hidden_as: &'a str,
-}
-
-#[derive(Serialize)]
-struct Shown<'a> {
-    session_id: &'a str,
+    /// The id that it has, or had, when it is hidden.
     hidden_as: &'a str,
 }
 
@@ -59,7 +55,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 /// Brings the session back.
 pub fn unhide(app: &mut App, args: &UnhideArgs) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
-    let row = select::session(&*store, &args.session)?;
+    let row = store::read(&*store, |read| hidden(read, &args.session))?;
     let given = args.id.as_deref().map(SessionId::new).transpose();
     let given = given.map_err(|error| CliError::Usage(format!("--as: {error}")))?;
     let id = store::write(&*store, |write| {
@@ -73,11 +69,46 @@ pub fn unhide(app: &mut App, args: &UnhideArgs) -> Result<Done, CliError> {
         session::unhide(write, row.key, &id)?;
         Ok(id)
     })?;
-    let shown = Shown {
+    let shown = Hidden {
         session_id: id.as_str(),
         hidden_as: row.session_id.as_str(),
     };
     let (was, now) = (text::line(shown.hidden_as), text::line(shown.session_id));
     app.print(&shown, || format!("Session {was} is {now} again."))?;
     Ok(Done::Well)
+}
+
+/// Returns the hidden session with this id, or else the only one that had it.
+fn hidden(read: &dyn StoreRead, given: &str) -> StoreResult<SessionRow> {
+    let none = || StoreError::NoSession(given.to_owned());
+    let id = SessionId::new(given).map_err(|_| none())?;
+    let is_hidden = |row: &SessionRow| session::is_hidden(read, row.key);
+    if let Some(row) = read.session(&id)?
+        && is_hidden(&row)?
+    {
+        return Ok(row);
+    }
+    let mut had = Vec::new();
+    for key in read.renamed_from(&id)? {
+        let last = read.hides(key)?.pop();
+        if last.is_some_and(|last| last.hidden && last.was == id) {
+            had.push(read.session_by_key(key)?);
+        }
+    }
+    match (had.len(), had.pop()) {
+        (0, _) | (_, None) => match read.session(&id)? {
+            Some(_) => Err(StoreError::Invalid(format!("session `{id}` is not hidden"))),
+            None => Err(none()),
+        },
+        (1, Some(row)) => Ok(row),
+        (count, Some(last)) => {
+            had.push(last);
+            let ids = had.iter().map(|row| row.session_id.to_string());
+            Err(StoreError::Ambiguous {
+                given: given.to_owned(),
+                count,
+                ids: ids.take(4).collect(),
+            })
+        }
+    }
 }

@@ -48,7 +48,8 @@ fn bring_up(
     hides: &[store::HideRow],
 ) -> StoreResult<()> {
     for hide in hides {
-        session::apply_hide(write, row.clone(), hide)?;
+        let tick = row.tick.max(hide.tick);
+        session::apply_hide(write, row.clone(), hide, tick)?;
         row = write.session_by_key(row.key)?;
     }
     Ok(())

@@ -209,6 +209,8 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.calls_of_loop(k.busy)),
         said(read.append_key(k.session, "key")),
         said(read.append_keys(k.session)),
+        said(read.hides(k.session)),
+        said(read.hidden_sessions()),
         said(read.append_keys_within(k.session, &AppendKeyRange::default())),
         said(read.notes(k.busy)),
         said(read.usage(k.session)),
