@@ -244,6 +244,8 @@ impl Store {
             project,
             text,
             since: since.map(Time::from_text),
+            hidden: false,
+            offset: 0,
             limit,
         };
         self.json(py, |store| {
