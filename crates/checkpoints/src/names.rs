@@ -121,7 +121,7 @@ impl Revision {
     pub(crate) fn next(last: Option<Self>, beginning: &str, is_deleted: bool) -> String {
         let number = last.map_or(0, |last| last.number.saturating_add(1));
         let end = if is_deleted { "-" } else { "" };
-        format!("{beginning}{number:08x}{end}")
+        format!("{beginning}{number:04x}{end}")
     }
 }
 

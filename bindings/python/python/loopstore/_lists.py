@@ -48,6 +48,10 @@ class Known:
             and (self.extra or None) == (message.__pydantic_extra__ or None)
         )
 
+    def follows(self, other: Known | None) -> bool:
+        """Whether the message stands right behind another one on a line."""
+        return other is not None and self.before is not None and self.before.place == other.place
+
 
 @dataclass(slots=True)
 class Remembered:
@@ -176,8 +180,8 @@ class Pending:
         new = iter(answer["new"])
         before = done.known[-1] if done.known else None
         at = len(self.base.segments) - 1 if self.base is not None else -1
-        # As in `_parts`.
-        run: Known | None = None
+        # As in `_find`.
+        run = before
         for message, known in self.kept:
             if known is None:
                 loop_id, seq, segment = next(new)
@@ -186,7 +190,7 @@ class Pending:
                 known = Known(message, (loop_id, seq), before if goes_on else None, is_single)
                 at, run = segment, None
             else:
-                if run is None or known.before is not run:
+                if not known.follows(run):
                     at += 1
                 run = known
             done.add(message, known)
@@ -204,29 +208,27 @@ def pending(
     base = thread.lists.get(key) if thread is not None else None
     if base is not None and base.begins(messages):
         rest = messages[len(base.messages) :]
-        parts, kept = _parts(thread, rest, {}, write)
-        head: Json = {"kept": base.segments}
-        if parts and not parts[0].get("kept"):
-            parts[0] = {**head, **parts[0]}
-        else:
-            parts.insert(0, head)
-        return Pending(parts, kept, base)
+        head: Json = {"kept": list(base.segments)}
+        kept = _find(thread, rest, {}, head, base.known[-1] if base.known else None, write)
+        return Pending(kept[0], kept[1], base)
     by_object: dict[int, Known] = {}
     if base is not None:
         by_object = dict(zip(map(id, base.messages), base.known, strict=True))
-    parts, kept = _parts(thread, messages, by_object, write)
-    return Pending(parts, kept, None)
+    parts, found = _find(thread, messages, by_object, None, None, write)
+    return Pending(parts, found, None)
 
 
-def _parts(
+def _find(
     thread: Thread | None,
     messages: list[BaseMessage],
     by_object: dict[int, Known],
+    head: Json | None,
+    before: Known | None,
     write: Callable[[BaseMessage], Json],
 ) -> tuple[list[Json], list[tuple[BaseMessage, Known | None]]]:
-    parts: list[Json] = []
-    kept: list[tuple[BaseMessage, Known | None]] = []
-    before: Known | None = None
+    """Find messages, and return them with the parts of their list: the first is `head`, which ends so."""
+    parts: list[Json] = [] if head is None else [head]
+    found: list[tuple[BaseMessage, Known | None]] = []
     for message in messages:
         known = by_object.get(id(message))
         if known is None and thread is not None and isinstance(message.id, str):
@@ -237,17 +239,17 @@ def _parts(
             if not parts:
                 parts.append({})
             parts[-1].setdefault("new", []).append(write(message))
+            before = None
         else:
             if not parts or "new" in parts[-1]:
                 parts.append({"kept": []})
-                before = None
             segments = parts[-1]["kept"]
             if known.is_single:
                 segments.append([known.place])
-            elif before is not None and known.before is before:
-                segments[-1][1] = known.place
+            elif known.follows(before):
+                segments[-1] = [segments[-1][0], known.place]
             else:
                 segments.append([known.place, known.place])
-        kept.append((message, known))
-        before = known
-    return parts, kept
+            before = known
+        found.append((message, known))
+    return parts, found
