@@ -382,7 +382,10 @@ def _uncontent(blocks: list[Json], kept: Json) -> str | list[str | Json]:
             content.append(block["text"])
         elif kind == "image":
             url = f"data:{block['mimeType']};base64,{block['data']}"
-            content.append({"type": "image_url", "image_url": {"url": url, **mark[1]}, **mark[0]})
+            rest: Json
+            inner: Json
+            rest, inner = mark or [{}, {}]
+            content.append({"type": "image_url", "image_url": {"url": url, **inner}, **rest})
         elif kind == MARK:
             content.append(block["item"])
         else:

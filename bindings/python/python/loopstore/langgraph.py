@@ -39,10 +39,10 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
-    SerializerProtocol,
     get_checkpoint_id,
     get_checkpoint_metadata,
 )
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import TASKS
 
@@ -64,6 +64,9 @@ __all__ = ["ExistsError", "ForeignThreadError", "LoopstoreSaver", "UnreadableErr
 P = ParamSpec("P")
 T = TypeVar("T")
 Json = dict[str, Any]
+
+_Refs = list[tuple[str, str, str]]
+"""Thread, namespace and id of checkpoints."""
 
 _COMPRESS = 256
 """Bytes of an encoded value from which on it is tried to be compressed."""
@@ -239,7 +242,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         filter: dict[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
-    ) -> list[tuple[str, str, str]]:
+    ) -> _Refs:
         query: Json = {}
         if config is not None:
             query["thread"] = _thread(config)
