@@ -107,6 +107,9 @@ CREATE TABLE loops (
     parent_loop_id  TEXT,
     -- Last turn of the parent that belongs to this chain; NULL: none.
     parent_turn     BIGINT,
+    -- Where within that turn the chain leaves the parent: the last sequence that belongs to it; NULL: the
+    -- whole turn does.
+    parent_seq      BIGINT CHECK (parent_seq IS NULL OR parent_turn IS NOT NULL),
     kind            TEXT NOT NULL,
     status          TEXT NOT NULL,
     started_at      TEXT,
@@ -968,8 +971,9 @@ WHEN (NOT OLD.leaves)
 EXECUTE FUNCTION loopstore_never('a session is never deleted');
 
 CREATE TRIGGER loops_stay_sealed BEFORE UPDATE ON loops FOR EACH ROW
-WHEN ((NEW.session, NEW.key, NEW.loop_id, NEW.parent, NEW.parent_turn, NEW.tick)
-        IS DISTINCT FROM (OLD.session, OLD.key, OLD.loop_id, OLD.parent, OLD.parent_turn, OLD.tick)
+WHEN ((NEW.session, NEW.key, NEW.loop_id, NEW.parent, NEW.parent_turn, NEW.parent_seq, NEW.tick)
+        IS DISTINCT FROM (OLD.session, OLD.key, OLD.loop_id, OLD.parent, OLD.parent_turn, OLD.parent_seq,
+            OLD.tick)
     OR NEW.sealed_seq < OLD.sealed_seq)
 EXECUTE FUNCTION loopstore_only_with_receipt('the place of a loop in its tree and its seal never change');
 CREATE TRIGGER loops_no_delete BEFORE DELETE ON loops FOR EACH ROW
@@ -1605,27 +1609,29 @@ SELECT l.session, l.key, l.loop_id
 FROM loops l
     JOIN sessions s ON s.session = l.session
     LEFT JOIN LATERAL (
-        SELECT max(coalesce(c.parent_turn, -1)) AS turn
+        SELECT max(coalesce(c.parent_turn - (c.parent_seq IS NOT NULL)::INT, -1)) AS turn
         FROM loops c WHERE c.session = l.session AND c.parent = l.key
     ) last_child ON TRUE
 WHERE l.key = s.current_loop OR last_child.turn IS NULL OR last_child.turn < l.turns - 1;
 
--- Internal. The chain of a leaf. `cut` is how many of a loop's turns belong to the chain, `depth`
--- counts from 0 at the root. A parent's key is smaller than its child's, so that the walk ends
+-- Internal. The chain of a leaf. `cut` is how many of a loop's turns belong whole to the chain, `part` the
+-- last sequence of the turn after these, if the chain leaves the loop within it; `depth` counts from 0 at
+-- the root. A parent's key is smaller than its child's, so that the walk ends
 -- whatever is stored.
 CREATE FUNCTION loopstore_chain(of_session BIGINT, leaf BIGINT)
-RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT) LANGUAGE plpgsql STABLE AS $$
+RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, part BIGINT) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH RECURSIVE up (loop, parent, parent_turn, cut, distance) AS (
-        SELECT l.key, l.parent, l.parent_turn, 4294967296, 0::BIGINT
+    WITH RECURSIVE up (loop, parent, parent_turn, parent_seq, cut, part, distance) AS (
+        SELECT l.key, l.parent, l.parent_turn, l.parent_seq, 4294967296, NULL::BIGINT, 0::BIGINT
         FROM loops l WHERE l.session = of_session AND l.key = leaf
         UNION ALL
-        SELECT p.key, p.parent, p.parent_turn, coalesce(up.parent_turn + 1, 0), up.distance + 1
+        SELECT p.key, p.parent, p.parent_turn, p.parent_seq,
+            coalesce(up.parent_turn + (up.parent_seq IS NULL)::INT, 0), up.parent_seq, up.distance + 1
         FROM up JOIN loops p ON p.session = of_session AND p.key = up.parent AND p.key < up.loop
     )
-    SELECT up.loop, count(*) OVER () - 1 - up.distance, up.cut FROM up;
+    SELECT up.loop, count(*) OVER () - 1 - up.distance, up.cut, up.part FROM up;
 END
 $$;
 
@@ -1634,7 +1640,8 @@ $$;
 -- then no turn beyond its cut; a run is live if it committed and the last flip of it that counts is no
 -- undo; the active block is the newest generation of such a run.
 CREATE FUNCTION loopstore_active_by_loop(of_session BIGINT, leaf BIGINT)
-RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, block BIGINT, plain BIGINT, run BIGINT)
+RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, block BIGINT, plain BIGINT, run BIGINT,
+    part BIGINT)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
@@ -1672,7 +1679,7 @@ BEGIN
          WHERE b.session = of_session AND b.loop = c.loop AND b.generation = best.generation),
         (SELECT b.key FROM blocks b
          WHERE b.session = of_session AND b.loop = c.loop AND b.generation = best.plain),
-        (SELECT max(live.newest) FROM live)
+        (SELECT max(live.newest) FROM live), c.part
     FROM chain c LEFT JOIN best ON best.loop = c.loop;
 END
 $$;
@@ -1704,17 +1711,21 @@ $$;
 -- the anchor of the active rollup on or, if the newest live run skips older loops, those in its
 -- scope. `turns` and `end_seq` are where a loop's cut is.
 CREATE FUNCTION loopstore_context_loops(of_session BIGINT, leaf BIGINT)
-RETURNS TABLE (loop BIGINT, depth BIGINT, turns BIGINT, end_seq BIGINT, block BIGINT)
+RETURNS TABLE (loop BIGINT, depth BIGINT, turns BIGINT, end_seq BIGINT, block BIGINT, part BIGINT)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     WITH
     link AS (
-        SELECT f.loop, f.depth, least(f.cut, l.turns) AS turns,
+        SELECT f.loop, f.depth, least(f.cut + (f.part IS NOT NULL)::INT, l.turns) AS turns, f.part,
             -- For the window, the leaf's turn in flight is no turn.
-            CASE l.key WHEN leaf THEN l.complete ELSE least(f.cut, l.turns) END AS complete,
+            CASE l.key
+                WHEN leaf THEN l.complete
+                ELSE least(f.cut + (f.part IS NOT NULL)::INT, l.turns)
+            END AS complete,
             CASE
+                WHEN f.part IS NOT NULL THEN f.part + 1
                 WHEN f.cut < l.turns THEN coalesce(
                     (SELECT t.first_seq FROM turns t
                      WHERE t.session = of_session AND t.loop = f.loop AND t.turn = f.cut),
@@ -1738,6 +1749,10 @@ BEGIN
             -- Active tokens: only a budget asks for them.
             CASE
                 WHEN k.older_loops <> 'skip' OR k.scope <> 'token-budget' THEN 0
+                WHEN b.key IS NULL AND k.part IS NOT NULL THEN (
+                    SELECT coalesce(sum(m.tokens), 0) FROM messages m
+                    WHERE m.session = of_session AND m.loop = k.loop AND m.seq < k.end_seq AND m.role <> 3
+                )
                 WHEN b.key IS NULL THEN (
                     SELECT t.tokens FROM turns t
                     WHERE t.session = of_session AND t.loop = k.loop AND t.turn = k.turns - 1
@@ -1760,7 +1775,7 @@ BEGIN
             ), 0) AS turns_after
         FROM sized
     )
-    SELECT placed.loop, placed.depth, placed.turns, placed.end_seq, placed.block
+    SELECT placed.loop, placed.depth, placed.turns, placed.end_seq, placed.block, placed.part
     FROM placed
     WHERE CASE
         WHEN placed.older_loops <> 'skip' THEN placed.depth >= placed.anchor
@@ -1784,7 +1799,8 @@ BEGIN
     RETURN QUERY
     WITH
     slot AS (
-        SELECT k.loop, k.depth, k.turns, k.end_seq, b.key AS block, b.through, name.place, name.section,
+        SELECT k.loop, k.depth, k.turns, k.end_seq, k.part, b.key AS block, b.through, name.place,
+            name.section,
             CASE name.section
                 WHEN 'first' THEN b.first_start
                 WHEN 'recent' THEN b.recent_start
@@ -1831,8 +1847,13 @@ BEGIN
         FROM bounded CROSS JOIN LATERAL (
             SELECT t.messages AS n, t.tokens, NULL::BIGINT AS low, NULL::BIGINT AS high
             FROM turns t
-            WHERE bounded.section = 'raw' AND t.session = of_session AND t.loop = bounded.loop
-                AND t.turn = bounded.to_turn
+            WHERE bounded.section = 'raw' AND bounded.part IS NULL AND t.session = of_session
+                AND t.loop = bounded.loop AND t.turn = bounded.to_turn
+            UNION ALL
+            SELECT count(*), coalesce(sum(m.tokens), 0)::BIGINT, NULL, NULL
+            FROM messages m
+            WHERE bounded.section = 'raw' AND bounded.part IS NOT NULL AND m.session = of_session
+                AND m.loop = bounded.loop AND m.seq < bounded.end_seq AND m.role <> 3
             UNION ALL
             SELECT count(*), coalesce(sum(x.tokens), 0)::BIGINT, NULL, NULL
             FROM block_messages x
@@ -1907,7 +1928,8 @@ FROM sessions s
         FROM loops l WHERE l.session = s.session
     ) t;
 
--- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain.
+-- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain, parent_seq its last
+-- message that does, where the chain leaves the parent within that turn.
 -- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind
 -- that this version does not know. archived means that no message of the loop has content left. prompt is
 -- the first that the loop was given, as a line like those of v_sessions.
@@ -1924,7 +1946,7 @@ SELECT
     END AS continuation_kind,
     l.status, l.started_at, l.ended_at, l.turns, l.messages, l.tokens,
     (l.next_seq > 0 AND kept.is_there IS NULL)::INT AS archived,
-    p.prompt
+    p.prompt, l.parent_seq
 FROM sessions s
     JOIN loops l ON l.session = s.session
     CROSS JOIN LATERAL loopstore_json(l.kind) k (kind)

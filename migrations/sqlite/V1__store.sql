@@ -287,6 +287,9 @@ CREATE TABLE loops (
     parent_loop_id  TEXT,
     -- Last turn of the parent that belongs to this chain; NULL: none.
     parent_turn     INTEGER,
+    -- Where within that turn the chain leaves the parent: the last sequence that belongs to it; NULL: the
+    -- whole turn does.
+    parent_seq      INTEGER CHECK (parent_seq IS NULL OR parent_turn IS NOT NULL),
     kind            TEXT NOT NULL,
     status          TEXT NOT NULL,
     started_at      TEXT,
@@ -333,6 +336,7 @@ CREATE TRIGGER loops_stay_sealed
 BEFORE UPDATE ON loops
 WHEN (NEW.key IS NOT OLD.key OR NEW.session IS NOT OLD.session OR NEW.loop_id IS NOT OLD.loop_id
         OR NEW.parent IS NOT OLD.parent OR NEW.parent_turn IS NOT OLD.parent_turn
+        OR NEW.parent_seq IS NOT OLD.parent_seq
         OR NEW.tick IS NOT OLD.tick OR NEW.sealed_seq < OLD.sealed_seq)
     AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
@@ -1939,27 +1943,30 @@ WHERE l.key = (SELECT s.current_loop FROM sessions s WHERE s.key = l.session)
     OR NOT EXISTS (
         SELECT 1 FROM loops c
         WHERE c.parent = l.key AND c.session = l.session
-            AND coalesce(c.parent_turn, -1) >= l.turns - 1
+            AND coalesce(c.parent_turn, -1) >= l.turns - 1 AND c.parent_seq IS NULL
     );
 
 -- Internal. The chain of the loop `leaf`, as far as the loop `oldest`; both must be given, and a
 -- key smaller than every loop of the chain means all of it. `cut` is how many of a loop's turns
--- belong to the chain, `depth` counts from 0 at the old end. A parent's key is smaller than its
+-- belong whole to the chain, `part` the last sequence of the turn after these, if the chain leaves the
+-- loop within it; `depth` counts from 0 at the old end. A parent's key is smaller than its
 -- child's, so that the walk ends whatever is stored.
 CREATE VIEW chain_of AS
 SELECT
     leaf.key AS leaf, oldest.key AS oldest,
-    link.value ->> 0 AS loop, link.value ->> 1 AS depth, link.value ->> 2 AS cut
+    link.value ->> 0 AS loop, link.value ->> 1 AS depth, link.value ->> 2 AS cut,
+    link.value ->> 3 AS part
 FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
-    WITH RECURSIVE up (loop, parent, parent_turn, cut, distance) AS (
-        SELECT leaf.key, leaf.parent, leaf.parent_turn, 4294967296, 0
+    WITH RECURSIVE up (loop, parent, parent_turn, parent_seq, cut, part, distance) AS (
+        SELECT leaf.key, leaf.parent, leaf.parent_turn, leaf.parent_seq, 4294967296, NULL, 0
         UNION ALL
-        SELECT p.key, p.parent, p.parent_turn, coalesce(up.parent_turn + 1, 0), up.distance + 1
+        SELECT p.key, p.parent, p.parent_turn, p.parent_seq,
+            coalesce(up.parent_turn + (up.parent_seq IS NULL), 0), up.parent_seq, up.distance + 1
         FROM up CROSS JOIN loops p ON p.key = up.parent
         WHERE p.key < up.loop AND p.key >= oldest.key AND p.session = leaf.session
     )
-    SELECT json_group_array(json_array(loop, depth, cut))
-    FROM (SELECT loop, count(*) OVER () - 1 - distance AS depth, cut FROM up)
+    SELECT json_group_array(json_array(loop, depth, cut, part))
+    FROM (SELECT loop, count(*) OVER () - 1 - distance AS depth, cut, part FROM up)
 )) link;
 
 -- Internal. The active block of each loop of a chain (see chain_of): `block`, and `plain` if
@@ -1974,11 +1981,11 @@ SELECT
      WHERE b.loop = link.value ->> 0 AND b.generation = link.value ->> 3) AS block,
     (SELECT b.key FROM blocks b
      WHERE b.loop = link.value ->> 0 AND b.generation = link.value ->> 4) AS plain,
-    link.value ->> 5 AS run
+    link.value ->> 5 AS run, link.value ->> 6 AS part
 FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
     WITH
-    chain (loop, depth, cut) AS (
-        SELECT c.loop, c.depth, c.cut FROM chain_of c
+    chain (loop, depth, cut, part) AS (
+        SELECT c.loop, c.depth, c.cut, c.part FROM chain_of c
         WHERE c.leaf = leaf.key AND c.oldest = oldest.key
     ),
     -- Every run that counts, and every flip.
@@ -2003,16 +2010,16 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         WHERE word = 'run' AND last_word <> 'undo'
     ),
     -- Loops and blocks meet by grouping: a join would search the chain once for each.
-    met (loop, depth, cut, generation, plain, newest) AS (
-        SELECT loop, depth, cut, NULL, NULL, NULL FROM chain
+    met (loop, depth, cut, part, generation, plain, newest) AS (
+        SELECT loop, depth, cut, part, NULL, NULL, NULL FROM chain
         UNION ALL
-        SELECT b.loop, NULL, NULL, b.generation,
+        SELECT b.loop, NULL, NULL, NULL, b.generation,
             CASE WHEN b.kind <> 'rollup' THEN b.generation END, live.newest
         FROM live LEFT JOIN blocks b ON b.run = live.run
     )
-    SELECT json_group_array(json_array(loop, depth, cut, generation, plain, newest))
+    SELECT json_group_array(json_array(loop, depth, cut, generation, plain, newest, part))
     FROM (
-        SELECT loop, max(depth) AS depth, max(cut) AS cut, max(generation) AS generation,
+        SELECT loop, max(depth) AS depth, max(cut) AS cut, max(part) AS part, max(generation) AS generation,
             max(plain) AS plain, max(max(newest)) OVER () AS newest
         FROM met GROUP BY loop
     )
@@ -2026,20 +2033,25 @@ CREATE VIEW context_loops AS
 SELECT
     leaf.key AS leaf,
     link.value ->> 0 AS loop, link.value ->> 1 AS depth, link.value ->> 2 AS turns,
-    link.value ->> 3 AS end_seq, link.value ->> 4 AS block
+    link.value ->> 3 AS end_seq, link.value ->> 4 AS block, link.value ->> 5 AS part
 FROM loops leaf CROSS JOIN json_each((
     WITH
-    link (loop, depth, turns, complete, end_seq, block, older_loops, scope, config) AS (
-        SELECT f.loop, f.depth, min(f.cut, l.turns),
+    link (loop, depth, turns, complete, end_seq, part, block, older_loops, scope, config) AS (
+        SELECT f.loop, f.depth, min(f.cut + (f.part IS NOT NULL), l.turns),
             -- For the window, the leaf's turn in flight is no turn.
-            CASE l.key WHEN leaf.key THEN l.complete ELSE min(f.cut, l.turns) END,
+            CASE l.key
+                WHEN leaf.key THEN l.complete
+                ELSE min(f.cut + (f.part IS NOT NULL), l.turns)
+            END,
             CASE
+                WHEN f.part IS NOT NULL THEN f.part + 1
                 WHEN f.cut < l.turns THEN coalesce(
                     (SELECT t.first_seq FROM turns t WHERE t.id = (f.loop << 32) + f.cut),
                     l.next_seq
                 )
                 ELSE l.next_seq
             END,
+            f.part,
             CASE WHEN r.older_loops = 'skip' THEN f.plain ELSE f.block END,
             coalesce(r.older_loops, 'rollup'), r.scope,
             CASE
@@ -2058,6 +2070,10 @@ FROM loops leaf CROSS JOIN json_each((
             -- Active tokens: only a budget asks for them.
             CASE
                 WHEN k.older_loops <> 'skip' OR k.scope <> 'token-budget' THEN 0
+                WHEN b.key IS NULL AND k.part IS NOT NULL THEN (
+                    SELECT total(m.tokens) FROM messages m
+                    WHERE m.id >= (k.loop << 32) AND m.id < (k.loop << 32) + k.end_seq AND m.role <> 3
+                )
                 WHEN b.key IS NULL THEN (
                     SELECT t.tokens FROM turns t WHERE t.id = (k.loop << 32) + k.turns - 1
                         AND k.turns > 0
@@ -2080,7 +2096,7 @@ FROM loops leaf CROSS JOIN json_each((
             ) AS turns_after
         FROM sized
     )
-    SELECT json_group_array(json_array(loop, depth, turns, end_seq, block))
+    SELECT json_group_array(json_array(loop, depth, turns, end_seq, block, part))
     FROM placed
     WHERE CASE
         WHEN older_loops <> 'skip' THEN depth >= anchor
@@ -2116,7 +2132,8 @@ SELECT
      WHERE h.key = (SELECT max(n.key) FROM hides n WHERE n.session = s.key)) AS hidden_at
 FROM sessions s;
 
--- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain.
+-- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain, parent_seq its last
+-- message that does, where the chain leaves the parent within that turn.
 -- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind
 -- that this version does not know. archived means that no message of the loop has content left. prompt is
 -- the first that the loop was given, as a line like those of v_sessions.
@@ -2138,7 +2155,8 @@ SELECT
         WHERE m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.head IS NOT NULL
     ) AS archived,
     (SELECT p.line FROM loop_prompts f CROSS JOIN prompt_lines p ON p.id = f.id
-     WHERE f.loop = l.key) AS prompt
+     WHERE f.loop = l.key) AS prompt,
+    l.parent_seq
 FROM sessions s JOIN loops l ON l.session = s.key;
 
 -- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a
@@ -2359,7 +2377,7 @@ FROM sessions s
     CROSS JOIN json_each((
         WITH
         slot AS (
-            SELECT k.loop, k.depth, k.turns, k.end_seq, b.key AS block, b.through, name.key AS place,
+            SELECT k.loop, k.depth, k.turns, k.end_seq, k.part, b.key AS block, b.through, name.key AS place,
                 name.value AS section,
                 CASE name.value
                     WHEN 'first' THEN b.first_start
@@ -2407,6 +2425,11 @@ FROM sessions s
         measured AS (
             SELECT bounded.*,
                 CASE
+                    WHEN section = 'raw' AND part IS NOT NULL THEN (
+                        SELECT json_array(count(*), CAST(total(m.tokens) AS INTEGER))
+                        FROM messages m
+                        WHERE m.id >= (loop << 32) AND m.id < (loop << 32) + end_seq AND m.role <> 3
+                    )
                     WHEN section = 'raw' THEN (
                         SELECT json_array(t.messages, t.tokens)
                         FROM turns t WHERE t.id = (loop << 32) + to_turn AND to_turn >= 0

@@ -11,7 +11,7 @@ use crate::BuildOptions;
 use crate::context::{AsOf, BuildError, Context, build_context_from_session, leaf_of, session_of};
 use crate::model::{AgentMessage, Json, LoopId, Role, SessionId};
 use crate::store::active_blocks::{ActiveBlocks, View};
-use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult, Tick};
+use crate::store::{self, Cut, LoopKey, SessionStore, StoreRead, StoreResult, Tick};
 
 /// What a replay tells next.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +85,8 @@ struct BranchTurns {
     key: LoopKey,
     loop_id: LoopId,
     turns: u32,
+    /// Where the last of these ends, if the branch leaves the loop within it.
+    end: Option<u32>,
 }
 
 /// Walks a recorded session.
@@ -212,14 +214,16 @@ impl Iterator for Replay<'_> {
 
 /// Returns the loops of the branch, root first.
 fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<BranchTurns>> {
-    let (mut found, mut cut) = (VecDeque::new(), u32::MAX);
+    let (mut found, mut cut) = (VecDeque::new(), Cut::NONE);
     read.walk(leaf, &mut |row| {
-        let turns = cut.min(row.totals.turns);
-        cut = row.parent_turns();
+        let turns = cut.turns().min(row.totals.turns);
+        let end = cut.part.map(|last| last.saturating_add(1));
+        cut = row.parent_cut();
         found.push_front(BranchTurns {
             key: row.key,
             loop_id: row.core.loop_id,
             turns,
+            end,
         });
         Ok(ControlFlow::Continue(()))
     })?;
@@ -278,6 +282,7 @@ fn turn_of(
         Some(next) => next.first_seq,
         None => read.loop_by_key(stretch.key)?.totals.next_seq,
     };
+    let end = stretch.end.map_or(end, |cut| cut.min(end));
     // What stands before the first turn belongs to none.
     let first = if turn == 0 { 0 } else { first };
     let mut replayed = Box::new(ReplayedTurn {

@@ -10,8 +10,8 @@ use crate::model::{
 };
 use crate::recorder::{edit_loop, finish_calls, idempotency_key};
 use crate::store::{
-    self, CallRow, LoopCore, LoopKey, LoopRow, SessionKey, SessionStore, StoreError, StoreRead,
-    StoreResult, StoreWrite, session,
+    self, CallRow, Cut, LoopCore, LoopKey, LoopRow, SessionKey, SessionStore, StoreError,
+    StoreRead, StoreResult, StoreWrite, session,
 };
 
 /// How far a tool call has come.
@@ -178,11 +178,11 @@ fn find(
     let Some(leaf) = position.leaf else {
         return Ok(None);
     };
-    let (mut found, mut turns) = (None, u32::MAX);
+    let (mut found, mut cut) = (None, Cut::NONE);
     read.walk(leaf, &mut |row| {
-        let below = row.parent_turns();
-        found = in_loop(read, row, turns, call_id)?;
-        turns = below;
+        let below = row.parent_cut();
+        found = in_loop(read, row, cut, call_id)?;
+        cut = below;
         Ok(match found {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
@@ -191,18 +191,20 @@ fn find(
     Ok(found)
 }
 
-/// Finds a call in the first `turns` turns of a loop.
+/// Finds a call in a loop, as far as it belongs to the line.
 fn in_loop(
     read: &dyn StoreRead,
     row: LoopRow,
-    turns: u32,
+    cut: Cut,
     call_id: &str,
 ) -> StoreResult<Option<CallOnLine>> {
     let open = row.progress.open_calls.get(call_id).copied();
-    let open = open.filter(|made| *made < turns);
-    let end = match read.turn(row.key, turns.min(row.totals.turns))? {
-        Some(next) => next.first_seq,
-        None => row.totals.next_seq,
+    let open = open.filter(|made| *made < cut.turns());
+    let next = read.turn(row.key, cut.turns().min(row.totals.turns))?;
+    let end = match (cut.part, next) {
+        (Some(last), _) => last.saturating_add(1),
+        (None, Some(next)) => next.first_seq,
+        (None, None) => row.totals.next_seq,
     };
     let from = match open {
         Some(made) => read.turn(row.key, made)?.map_or(0, |turn| turn.first_seq),
@@ -222,9 +224,10 @@ fn in_loop(
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok(match (open, call, result) {
-        (Some(_), Some(call), _) => Some(CallOnLine::Open(Box::new(row), call)),
-        (None, _, Some(result)) => Some(CallOnLine::Answered(result)),
+    let is_open = open.is_some() || cut.part.is_some() && result.is_none();
+    Ok(match (is_open, call, result) {
+        (true, Some(call), None) => Some(CallOnLine::Open(Box::new(row), call)),
+        (false, _, Some(result)) => Some(CallOnLine::Answered(result)),
         _ => None,
     })
 }

@@ -555,7 +555,19 @@ impl SessionHandle {
         Ok(self.on(LoopLineage::at(key, loop_id.clone())))
     }
 
-    /// Begins a branch after a complete turn, and returns its handle. It is one row; nothing is copied.
+    /// Begins a branch after a complete turn, or within a turn after one of its messages, and returns its
+    /// handle. It is one row; nothing is copied.
+    ///
+    /// ```
+    /// use loopstore::{Message, Store, TurnRef};
+    ///
+    /// let chat = Store::in_memory()?.session("weather")?;
+    /// chat.append([Message::user("Will it rain?"), Message::assistant("It will.")])?;
+    /// // The answer is taken back.
+    /// let side = chat.fork_at(TurnRef::within("loop-1", 0, 0))?;
+    /// assert_eq!(side.context()?.messages.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// If there is no such turn, it is still in flight, or the store fails.
@@ -571,6 +583,7 @@ impl SessionHandle {
             let fork = Fork {
                 loop_id: id.clone(),
                 turn: at.turn,
+                seq: at.seq,
                 tag: id.to_string(),
             };
             Ok((session::fork(write, parent.key, &fork)?, id))

@@ -9,6 +9,8 @@ pub struct TurnRef {
     pub loop_id: LoopId,
     /// The turn.
     pub turn: u32,
+    /// The last of its messages that counts, by its sequence in the loop; `None`: the whole turn.
+    pub seq: Option<u32>,
 }
 
 impl TurnRef {
@@ -17,6 +19,15 @@ impl TurnRef {
         Self {
             loop_id: LoopId::of(loop_id),
             turn,
+            seq: None,
+        }
+    }
+
+    /// Turn `turn` of loop `loop_id` as far as its message `seq`, counted in the loop.
+    pub fn within(loop_id: impl Into<String>, turn: u32, seq: u32) -> Self {
+        Self {
+            seq: Some(seq),
+            ..Self::new(loop_id, turn)
         }
     }
 }

@@ -19,7 +19,6 @@ use crate::context::{Chain, Purpose};
 use crate::model::{AgentMessage, Content, Layout, Role, Turns};
 use crate::overlay::{size_of, turn_seqs};
 use crate::store::active_blocks::{ChainLink, View};
-use crate::store::append::size_through;
 use crate::store::{self, BlockCore, BlockKind, StoreError, StoreRead, StoreResult};
 
 impl Planner<'_> {
@@ -159,8 +158,9 @@ impl Attempt<'_> {
                 None => return Ok(true),
             },
         };
-        let key = self.snapshot.chain.links[depth].row.key;
-        let originals = store::read(self.planner.store, |read| size_of(read, key, turns))?;
+        let link = &self.snapshot.chain.links[depth];
+        let (key, end) = (link.row.key, link.end_of(turns.end()));
+        let originals = store::read(self.planner.store, |read| size_of(read, key, turns, end))?;
         let quotes = self.quote_tokens(key, &|pin| pin.is_hidden(key, Some(turns), false))?;
         Ok(text + quotes < originals.tokens)
     }
@@ -385,8 +385,7 @@ impl Costs for ChainCosts<'_> {
 
     fn planned(&mut self, depth: usize, kept: &KeptTurns) -> StoreResult<u64> {
         let link = &self.chain.links[self.base + depth];
-        let key = link.row.key;
-        let through = |turns| Ok::<_, StoreError>(size_through(self.read, key, turns)?.tokens);
+        let through = |turns| Ok::<_, StoreError>(link.size_through(self.read, turns)?.tokens);
         let (first, recent) = (through(kept.first)?, through(kept.recent)?);
         let middle = (recent - first).min(self.config.max_summary_tokens);
         Ok(first + middle + through(link.turns)? - recent)

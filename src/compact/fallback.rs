@@ -319,7 +319,7 @@ impl Ladder<'_> {
         Ok(store::read(self.planner.store, |read| {
             let turns = 0..kept.map_or(0, |(_, kept)| kept.first);
             turns
-                .map(|turn| size_of(read, key, Turns::only(turn)))
+                .map(|turn| size_of(read, key, Turns::only(turn), None))
                 .collect()
         })?)
     }

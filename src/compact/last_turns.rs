@@ -249,7 +249,7 @@ impl Ladder<'_> {
         let most = self.planner.request.config.keep_first_turns.min(free);
         Ok(store::read(self.planner.store, |read| {
             for turn in 0..most {
-                let size = size_of(read, snapshot.leaf, Turns::only(turn))?;
+                let size = size_of(read, snapshot.leaf, Turns::only(turn), None)?;
                 if !spare.fits(size) {
                     return Ok(turn);
                 }

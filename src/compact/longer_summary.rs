@@ -54,7 +54,7 @@ impl Attempt<'_> {
         let mut tokens = 0;
         for turns in whole.into_iter().flatten() {
             let size = store::read(self.planner.store, |read| {
-                size_of(read, link.row.key, turns)
+                size_of(read, link.row.key, turns, link.end_of(turns.end()))
             });
             tokens += size?.tokens;
         }

@@ -11,7 +11,7 @@ use crate::context::{leaf_of, session_of};
 use crate::model::{AgentMessage, Author, Content, LoopId, Role, SessionId, Time, Turns};
 use crate::overlay::{ChainPins, PinnedMessage, turn_seqs};
 use crate::store::{
-    self, LoopRow, PinRow, Point, SessionRow, SessionStore, StoreError, StoreRead, StoreResult,
+    self, Cut, LoopRow, PinRow, Point, SessionRow, SessionStore, StoreError, StoreRead, StoreResult,
 };
 
 /// A message of a turn, or those of it that a person or the agent wrote.
@@ -281,10 +281,17 @@ fn leaf_for(
     request: &PinRequest,
 ) -> StoreResult<LoopRow> {
     let asked = leaf_of(read, owner, request.leaf.as_ref())?;
-    let (mut cut, mut holds) = (u32::MAX, false);
+    let (mut cut, mut holds) = (Cut::NONE, false);
+    // Of a turn that the chain leaves midway, its first message at least.
+    let seq = match request.of.seq {
+        Some(seq) => seq,
+        None => read
+            .turn(of.key, request.of.turn)?
+            .map_or(0, |turn| turn.first_seq),
+    };
     read.walk(asked.key, &mut |row| {
-        holds |= row.key == of.key && request.of.turn < cut;
-        cut = row.parent_turns();
+        holds |= row.key == of.key && cut.holds(request.of.turn, seq);
+        cut = row.parent_cut();
         Ok(ControlFlow::Continue(()))
     })?;
     match (holds, request.leaf.is_some()) {

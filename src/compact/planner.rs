@@ -73,7 +73,13 @@ impl Planner<'_> {
         let before = self.block_before(depth)?;
         let before_key = before.as_ref().map(|row| row.key);
         Ok(LoopSlice {
-            reader: Box::new(StoreTurns::new(self.store, key, through, before_key)),
+            reader: Box::new(StoreTurns::new(
+                self.store,
+                key,
+                through,
+                link.end_of(link.turns).map(|end| (link.turns, end)),
+                before_key,
+            )),
             counter: self.store.counter(),
             cancel: self.request.cancel.clone(),
             loop_id: link.row.loop_id.clone(),

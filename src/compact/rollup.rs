@@ -14,7 +14,6 @@ use crate::context::shown_messages;
 use crate::model::{LoopId, Message, Size, Turns};
 use crate::overlay::{BlockSpec, CompactedAs, first_prompt, rolled_up};
 use crate::store::active_blocks::ChainLink;
-use crate::store::append::size_through;
 use crate::store::{self, BlockCore, BlockKind, LoopKey, StoreRead, StoreResult};
 
 impl Attempt<'_> {
@@ -136,7 +135,7 @@ impl Attempt<'_> {
         };
         store::read(self.planner.store, |read| {
             let tokens = |link: &ChainLink| {
-                Ok::<_, store::StoreError>(size_through(read, link.row.key, link.turns)?.tokens)
+                Ok::<_, store::StoreError>(link.size_through(read, link.turns)?.tokens)
             };
             if let Some(before) = before {
                 let before = read.block_by_key(before.key)?;

@@ -1,5 +1,6 @@
 //! A chain as numbers: what each loop shows, and with `Skip` where the context begins.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::recent_window::Reach;
@@ -7,11 +8,12 @@ use crate::compaction::plan::{
     ChainTurn, ForeignAnswer, LoopFacts, fit, is_hidden, reached, window,
 };
 use crate::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
-use crate::model::{Role, Turns};
+use crate::model::{Message, Role, Turns};
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
 use crate::store::append::size_through;
 use crate::store::{
-    BlockCore, BlockKey, CallSite, LoopKey, NewBlock, Size, StoreError, StoreRead, StoreResult,
+    self, BlockCore, BlockKey, CallSite, LoopKey, NewBlock, Size, StoreError, StoreRead,
+    StoreResult,
 };
 
 /// The loops of a chain from where the context may begin to the leaf.
@@ -250,7 +252,13 @@ struct Load<'a> {
 impl Load<'_> {
     fn add(&mut self, link: ChainLink) -> StoreResult<()> {
         if self.with_facts {
-            let answers = self.read.answers(link.row.key, 0..link.turns)?;
+            let mut answers = self.read.answers(link.row.key, 0..link.turns)?;
+            if let Some((turn, _)) = answers.last()
+                && link.end_of(turn.saturating_add(1)).is_some()
+                && !answers_others(self.read, &link)?
+            {
+                answers.pop();
+            }
             self.sites.push(answers);
         }
         self.links.push(link);
@@ -311,6 +319,26 @@ impl Load<'_> {
     }
 }
 
+/// Whether what belongs to the chain of a turn that it leaves holds a result of a call of another turn.
+fn answers_others(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<bool> {
+    let Some(last) = link.turns.checked_sub(1) else {
+        return Ok(false);
+    };
+    let row = read.turn(link.row.key, last)?;
+    let first = row.map_or(link.end_seq, |row| row.first_seq);
+    let (mut made, mut found) = (HashSet::new(), false);
+    read.messages(link.row.key, first..link.end_seq, &mut |row| {
+        let message = store::decode(read, row.body)?;
+        if let Some(Message::ToolResult(result)) = message.message() {
+            found |= !made.contains(&result.tool_call_id);
+        }
+        let calls = message.message().into_iter().flat_map(Message::tool_calls);
+        made.extend(calls.map(|call| call.id.clone()));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
 /// Returns what a loop shows: its block and the tail, or the loop itself.
 fn shown_of(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Size> {
     match &link.block {
@@ -337,7 +365,7 @@ fn size_to(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Si
         return Ok(Size::default());
     };
     if view.at.is_none() {
-        return size_through(read, link.row.key, link.turns);
+        return link.size_through(read, link.turns);
     }
     // The moment may lie within the last turn.
     let mut size = size_through(read, link.row.key, last)?;

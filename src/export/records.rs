@@ -53,7 +53,7 @@ fn overlays(
         let rollup = chain.anchor.and_then(|at| chain.links[at].block.clone());
         for (at, link) in chain.links.iter().enumerate() {
             // What the current loop sees of a loop that it left midway is not all of it.
-            if link.turns < link.row.totals.turns {
+            if link.is_part || link.turns < link.row.totals.turns {
                 continue;
             }
             seen.push(link.row.key);
@@ -214,7 +214,7 @@ impl<'a> SessionRecords<'a> {
         let cut = row.parent_turn.map_or(NO_TURN, i64::from);
         let is_told = match noted {
             Some(noted) => noted.get() == cut,
-            None => row.parent_turn == last,
+            None => row.parent_turn == last && row.parent_seq.is_none(),
         };
         Ok((!is_told).then_some(cut))
     }
@@ -267,6 +267,7 @@ fn link_of(row: &LoopRow) -> ChainLink {
         turns: row.totals.turns,
         complete: row.totals.complete,
         end_seq: row.totals.next_seq,
+        is_part: false,
         row: row.core.clone(),
         block: None,
     }

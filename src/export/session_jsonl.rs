@@ -160,6 +160,7 @@ impl<'a> LineWriter<'a> {
             parent: row.parent.map(|key| self.id(key)).transpose()?,
             parent_loop_id: row.parent_loop_id.clone(),
             parent_turn: row.parent_turn,
+            parent_seq: row.parent_seq,
             kind: raw(&row.kind)?,
             status: row.status.clone(),
             started_at: row.started_at.clone(),

@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use crate::compaction::{Recent, Summary};
 use crate::model::{AgentMessage, Content, Json, Role, Turns};
 use crate::overlay::{BlockSpec, ChainSnapshot, quotes_of, rolled_up, turn_seqs};
-use crate::store::append::size_through;
 use crate::store::{
     BlockCore, BlockKind, MessageRow, NewBlock, Section, StoreRead, StoreResult, decode,
 };
@@ -292,7 +291,7 @@ impl ImportedCompaction<'_> {
     fn tokens_before(&self, at: usize) -> StoreResult<u64> {
         let mut tokens = 0;
         for link in &self.chain.links[..at] {
-            tokens += size_through(self.read, link.row.key, link.turns)?.tokens;
+            tokens += link.size_through(self.read, link.turns)?.tokens;
         }
         Ok(tokens)
     }

@@ -43,6 +43,7 @@ impl Described {
                 loop_id: record.loop_id.clone(),
                 parent: None,
                 parent_turn: None,
+                parent_seq: None,
                 status: LoopStatus::default(),
                 totals: LoopTotals::default(),
             },

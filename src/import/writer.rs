@@ -305,8 +305,21 @@ impl<'a> StoreSink<'a> {
             return;
         };
         let cut = cut.get();
-        if cut == session::NO_TURN || u32::try_from(cut).is_ok_and(|cut| cut < parent.totals.turns)
-        {
+        let turn = u32::try_from(cut).ok();
+        let turn = turn.filter(|turn| *turn < parent.totals.turns);
+        if cut == session::NO_TURN || turn.is_some() {
+            let part = turn.zip(session::parent_seq(record));
+            let fits = part.is_none_or(|(turn, seq)| {
+                session::part_of(self.write.as_read(), parent, turn, seq).is_ok()
+            });
+            if !fits {
+                let reason = format!(
+                    "loop `{}` goes on from within turn {cut} of `{}`, which has no such message",
+                    record.loop_id, parent.loop_id
+                );
+                self.report.skip(&self.from.path, None, reason);
+                session::forget_parent_seq(record);
+            }
             return;
         }
         let reason = format!(

@@ -9,7 +9,6 @@ use super::ranges::{size_of, through, turn_seqs};
 use crate::compaction::{Draft, Recent, Summary};
 use crate::model::{AgentMessage, Role, Size, Turns};
 use crate::store::active_blocks::ChainLink;
-use crate::store::append::size_through;
 use crate::store::{
     Blob, BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition,
     LoopKey, NewBlock, RunKey, Section, StoreError, StoreRead, StoreResult, StoredMessage, codec,
@@ -93,6 +92,7 @@ impl BlockSpec {
             counter,
             loop_key,
             through,
+            part: link.end_of(layout.end()).map(|end| (layout.end(), end)),
             all: Turns {
                 first: 0,
                 last: layout.end().saturating_sub(1),
@@ -112,7 +112,7 @@ impl BlockSpec {
         if let Some(recent) = self.draft.recent {
             sections.keep_recent(recent)?;
         }
-        let own = size_through(read, loop_key, layout.end())?;
+        let own = link.size_through(read, layout.end())?;
         let row = BlockRow {
             core: BlockCore {
                 key: BlockKey(0),
@@ -151,6 +151,8 @@ struct Sections<'a> {
     counter: &'a dyn TokenCounter,
     loop_key: LoopKey,
     through: u32,
+    /// How many turns the block covers and where the last of them ends, if the chain leaves the loop in it.
+    part: Option<(u32, u32)>,
     /// All turns that the block covers.
     all: Turns,
     size: Size,
@@ -162,9 +164,15 @@ struct Sections<'a> {
 }
 
 impl Sections<'_> {
+    /// Returns the size of turns, as far as they belong to the chain.
+    fn size_of(&self, turns: Turns) -> StoreResult<Size> {
+        let part = self.part.filter(|(covered, _)| *covered == turns.end());
+        size_of(self.read, self.loop_key, turns, part.map(|(_, end)| end))
+    }
+
     /// Shows turns as they are.
     fn keep(&mut self, turns: Turns) -> StoreResult<()> {
-        self.size.add(size_of(self.read, self.loop_key, turns)?);
+        self.size.add(self.size_of(turns)?);
         let seqs = self.seqs(turns)?;
         self.coverage.add(turns, &seqs, Disposition::Kept);
         Ok(())
@@ -227,10 +235,8 @@ impl Sections<'_> {
             let reason = format!("message {seq} is not in the section");
             return Err(StoreError::Invalid(reason));
         }
-        let (coverage, mut size) = (
-            &mut self.coverage,
-            size_of(self.read, self.loop_key, turns)?,
-        );
+        let mut size = self.size_of(turns)?;
+        let coverage = &mut self.coverage;
         self.read.sizes(self.loop_key, seqs, &mut |original| {
             if original.role == Role::Extension {
                 return Ok(ControlFlow::Continue(()));

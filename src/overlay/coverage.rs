@@ -116,7 +116,8 @@ pub(crate) fn message_count(
             Ok(messages)
         }
         (_, Some((first, last))) => {
-            Ok(size_of(read, row.loop_key, Turns { first, last })?.messages)
+            let end = row.seqs.map(|(_, last)| last.saturating_add(1));
+            Ok(size_of(read, row.loop_key, Turns { first, last }, end)?.messages)
         }
         _ => Ok(0),
     }

@@ -10,8 +10,8 @@ use super::coverage::OwnCoverage;
 use crate::model::{Role, Turns};
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
-    BlockMessage, CoverageRow, Disposition, LoopKey, MessageSize, PinRow, Point, SessionKey,
-    StoreRead, StoreResult,
+    BlockMessage, CoverageRow, Disposition, LoopKey, MessageSize, PinRow, SessionKey, StoreRead,
+    StoreResult,
 };
 
 /// A pinned message of a chain.
@@ -71,11 +71,7 @@ impl ChainPins {
             let Some(turn) = turn_of(read, loop_key, seq)? else {
                 continue;
             };
-            let point = Point {
-                loop_key,
-                turns: turn.saturating_add(1),
-            };
-            if chain.counts(point)? {
+            if chain.holds(loop_key, turn, seq)? {
                 messages.push(PinnedMessage {
                     loop_key,
                     seq,

@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::model::{Role, Size, Turns};
 use crate::store::active_blocks::ChainLink;
-use crate::store::append::size_through;
+use crate::store::append::{size_through, size_within};
 use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 
 /// Returns the sequences of some turns, none at or after `end`. Extensions after a turn are within it.
@@ -38,8 +38,14 @@ pub(crate) fn through(read: &dyn StoreRead, link: &ChainLink, turns: u32) -> Sto
     Ok(end)
 }
 
-/// Returns the size of some turns as they were appended.
-pub(crate) fn size_of(read: &dyn StoreRead, loop_key: LoopKey, turns: Turns) -> StoreResult<Size> {
+/// Returns the size of some turns as they were appended; of the last of them only what lies before the
+/// sequence `end`, if that is given.
+pub(crate) fn size_of(
+    read: &dyn StoreRead,
+    loop_key: LoopKey,
+    turns: Turns,
+    end: Option<u32>,
+) -> StoreResult<Size> {
     let before = size_through(read, loop_key, turns.first)?;
-    Ok(size_through(read, loop_key, turns.end())?.without(before))
+    Ok(size_within(read, loop_key, turns.end(), end)?.without(before))
 }

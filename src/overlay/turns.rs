@@ -16,6 +16,8 @@ pub(crate) struct StoreTurns<'a> {
     loop_key: LoopKey,
     /// The sequence after the last that may be read.
     through: u32,
+    /// How many turns belong to the chain and where the last of them ends, if the chain leaves the loop in it.
+    part: Option<(u32, u32)>,
     /// The active block.
     before: Option<BlockKey>,
     bytes_read: AtomicU64,
@@ -26,6 +28,7 @@ impl<'a> StoreTurns<'a> {
         store: &'a dyn SessionStore,
         loop_key: LoopKey,
         through: u32,
+        part: Option<(u32, u32)>,
         before: Option<BlockKey>,
     ) -> Self {
         let bytes_read = AtomicU64::default();
@@ -33,6 +36,7 @@ impl<'a> StoreTurns<'a> {
             store,
             loop_key,
             through,
+            part,
             before,
             bytes_read,
         }
@@ -71,7 +75,9 @@ impl TurnReader for StoreTurns<'_> {
     }
 
     fn tokens(&self, turns: Turns) -> Result<u64, ReadError> {
-        self.read(|read| Ok(size_of(read, self.loop_key, turns)?.tokens))
+        let part = self.part.filter(|(all, _)| *all == turns.end());
+        let end = part.map(|(_, end)| end);
+        self.read(|read| Ok(size_of(read, self.loop_key, turns, end)?.tokens))
     }
 
     fn messages(&self, turns: Turns) -> Result<Vec<Placed>, ReadError> {

@@ -10,7 +10,7 @@ use crate::context::{BuildOptions, Chain, Purpose, settings};
 use crate::model::{LoopId, Role};
 use crate::store::active_blocks::{ChainLink, View};
 use crate::store::{
-    BlockCore, BlockKey, BlockMessage, CoverageRow, Disposition, LoopKey, LoopRow, RunKey,
+    BlockCore, BlockKey, BlockMessage, CoverageRow, Cut, Disposition, LoopKey, LoopRow, RunKey,
     SessionKey, SessionRow, StoreRead, StoreResult,
 };
 
@@ -52,7 +52,7 @@ struct Outlook {
     /// Those of them that are in the context.
     shown: HashSet<LoopKey>,
     /// The loops before them: how many of their turns belong to the chain.
-    older: HashMap<LoopKey, u32>,
+    older: HashMap<LoopKey, Cut>,
     /// The rollup that stands for these.
     rollup: Option<BlockCore>,
 }
@@ -101,7 +101,7 @@ impl Sights {
         let outlook = entry(&mut self.outlooks, leaf, || Outlook::load(read, leaf))?;
         let is_note = spot.role == Role::Extension || spot.turn.is_none();
         if let Some(cut) = outlook.older.get(&spot.loop_key) {
-            if spot.turn.is_some_and(|turn| turn >= *cut) {
+            if spot.turn.is_some_and(|turn| !cut.holds(turn, spot.seq)) {
                 return Ok(None);
             }
             let Some(rollup) = outlook.rollup.clone() else {
@@ -193,12 +193,12 @@ impl Outlook {
         let shown = chain.links.iter().skip(chain.start);
         let shown = shown.map(|link| link.row.key).collect();
         let links: HashMap<_, _> = chain.links.into_iter().map(|l| (l.row.key, l)).collect();
-        let (mut older, mut cut) = (HashMap::new(), u32::MAX);
+        let (mut older, mut cut) = (HashMap::new(), Cut::NONE);
         read.walk(leaf, &mut |row| {
             if !links.contains_key(&row.key) {
                 older.insert(row.key, cut);
             }
-            cut = row.parent_turns();
+            cut = row.parent_cut();
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(Self {

@@ -8,9 +8,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use super::append::size_within;
 use super::error::StoreResult;
 use super::rows::{
-    BlockCore, BlockKind, FlipRow, Generation, LoopCore, Outcome, Point, RunKey, RunRow,
+    BlockCore, BlockKind, Cut, FlipRow, Generation, LoopCore, Outcome, Point, RunKey, RunRow, Size,
 };
 use super::{LoopKey, LoopWithBlock, RunSummary, SessionKey, StoreRead, Tick};
 use crate::model::{Message, Role};
@@ -42,11 +43,26 @@ pub struct ChainLink {
     pub complete: u32,
     /// The sequence after the last that belongs to the chain.
     pub end_seq: u32,
+    /// Whether the chain leaves the loop within the last of its turns.
+    pub is_part: bool,
     /// The active block.
     pub block: Option<BlockCore>,
 }
 
 impl ChainLink {
+    /// Returns where the last of the first `turns` turns ends, if the chain leaves the loop within it.
+    pub fn end_of(&self, turns: u32) -> Option<u32> {
+        (self.is_part && turns == self.turns).then_some(self.end_seq)
+    }
+
+    /// Returns the size of the first `turns` turns, as far as they belong to the chain.
+    ///
+    /// # Errors
+    /// If a turn is missing.
+    pub fn size_through(&self, read: &dyn StoreRead, turns: u32) -> StoreResult<Size> {
+        size_within(read, self.row.key, turns, self.end_of(turns))
+    }
+
     /// Whether the active block covers every loop before this one.
     pub fn is_anchor(&self) -> bool {
         self.block
@@ -59,10 +75,10 @@ impl ChainLink {
 pub struct ActiveBlocks<'a> {
     read: &'a dyn StoreRead,
     view: View,
-    /// Turns that belong to the chain, of each loop met so far. Keys fall.
-    cuts: Vec<(LoopKey, u32)>,
-    /// The loop to meet next, and how many of its turns belong to the chain.
-    next: Option<(LoopKey, u32)>,
+    /// Where the chain leaves each loop met so far. Keys fall.
+    cuts: Vec<(LoopKey, Cut)>,
+    /// The loop to meet next, and where the chain leaves it.
+    next: Option<(LoopKey, Cut)>,
     leaf: LoopKey,
     live: HashMap<RunKey, bool>,
     /// Blocks that are to be written: as if they were active already.
@@ -72,7 +88,7 @@ pub struct ActiveBlocks<'a> {
 impl<'a> ActiveBlocks<'a> {
     /// Begins at `leaf`; it knows no loop yet.
     pub fn new(read: &'a dyn StoreRead, leaf: LoopKey, view: View) -> Self {
-        let next = Some((leaf, u32::MAX));
+        let next = Some((leaf, Cut::NONE));
         Self {
             read,
             view,
@@ -102,11 +118,11 @@ impl<'a> ActiveBlocks<'a> {
         visit: &mut dyn FnMut(ChainLink) -> StoreResult<ControlFlow<()>>,
     ) -> StoreResult<()> {
         let (read, leaf) = (self.read, self.leaf);
-        let mut cut = u32::MAX;
+        let mut cut = Cut::NONE;
         read.loops_with_blocks(leaf, &mut |standing| {
-            let parent_turns = standing.row.parent_turns();
+            let next = standing.row.parent_cut();
             let link = self.link(standing, cut)?;
-            cut = parent_turns;
+            cut = next;
             let is_anchor = link.is_anchor();
             let flow = visit(link)?;
             Ok(if is_anchor {
@@ -118,7 +134,7 @@ impl<'a> ActiveBlocks<'a> {
     }
 
     /// Notes how much of a loop belongs to the chain, and which loop comes next.
-    fn meet(&mut self, key: LoopKey, cut: u32, parent: Option<(LoopKey, u32)>) {
+    fn meet(&mut self, key: LoopKey, cut: Cut, parent: Option<(LoopKey, Cut)>) {
         // Whoever asked what counts has met some loops before the walk came to them.
         if self.cuts.last().is_none_or(|(last, _)| key < *last) {
             self.cuts.push((key, cut));
@@ -128,9 +144,9 @@ impl<'a> ActiveBlocks<'a> {
         }
     }
 
-    fn link(&mut self, standing: LoopWithBlock, cut: u32) -> StoreResult<ChainLink> {
+    fn link(&mut self, standing: LoopWithBlock, cut: Cut) -> StoreResult<ChainLink> {
         let row = &standing.row;
-        let parent = row.parent.map(|parent| (parent, row.parent_turns()));
+        let parent = row.parent.map(|parent| (parent, row.parent_cut()));
         self.meet(row.key, cut, parent);
         let LoopWithBlock {
             row,
@@ -145,16 +161,23 @@ impl<'a> ActiveBlocks<'a> {
             (None, Some(newest)) if self.applies(&newest)? => Some(newest.block),
             (None, _) => self.block_of(row.key)?,
         };
-        let turns = cut.min(row.totals.turns);
+        let turns = cut.turns().min(row.totals.turns);
         let mut link = ChainLink {
             turns,
-            complete: turns.min(row.totals.complete),
+            // What is left of a turn is a turn.
+            complete: match cut.part {
+                Some(_) => turns,
+                None => turns.min(row.totals.complete),
+            },
             end_seq: row.totals.next_seq,
+            is_part: cut.part.is_some(),
             row,
             block,
         };
-        if cut < link.row.totals.turns {
-            link.end_seq = first_seq(self.read, link.row.key, cut)?;
+        if let Some(last) = cut.part {
+            link.end_seq = last.saturating_add(1);
+        } else if cut.whole < link.row.totals.turns {
+            link.end_seq = first_seq(self.read, link.row.key, cut.whole)?;
         }
         match (self.view.leaf_end, self.view.at) {
             (Some(end), _) if link.row.key == self.leaf => self.cut_within(&mut link, end)?,
@@ -187,6 +210,7 @@ impl<'a> ActiveBlocks<'a> {
     fn shorten(&self, link: &mut ChainLink, length: u32) -> StoreResult<()> {
         if length < link.end_seq {
             link.end_seq = length;
+            link.is_part = false;
             link.turns = turns_before(self.read, link, length)?;
             link.complete = link.complete.min(link.turns);
         }
@@ -227,9 +251,26 @@ impl<'a> ActiveBlocks<'a> {
             let parent = self.read.parent_of(next)?;
             self.meet(next, cut, parent);
         }
-        let found = |(key, _): &(LoopKey, u32)| point.loop_key.cmp(key);
+        let found = |(key, _): &(LoopKey, Cut)| point.loop_key.cmp(key);
         let at = self.cuts.binary_search_by(found);
-        Ok(at.is_ok_and(|at| point.turns <= self.cuts[at].1))
+        Ok(at.is_ok_and(|at| point.turns <= self.cuts[at].1.whole))
+    }
+
+    /// Whether a message of a turn belongs to the chain.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub fn holds(&mut self, loop_key: LoopKey, turn: u32, seq: u32) -> StoreResult<bool> {
+        let point = Point {
+            loop_key,
+            turns: turn.saturating_add(1),
+        };
+        if self.counts(point)? {
+            return Ok(true);
+        }
+        let found = |(key, _): &(LoopKey, Cut)| loop_key.cmp(key);
+        let at = self.cuts.binary_search_by(found);
+        Ok(at.is_ok_and(|at| self.cuts[at].1.holds(turn, seq)))
     }
 
     /// Whether a run that counts is live from the leaf.

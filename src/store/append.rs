@@ -8,14 +8,14 @@ mod replace;
 mod state;
 mod turns;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use super::error::{StoreError, StoreResult};
 use super::lease::{self, Lease};
 use super::ready::Ready;
 use super::rows::{LoopProgress, LoopRow, Size, TurnRow};
 use super::{AppendState, LoopCore, LoopKey, StoreRead, StoreWrite, Tick};
-use crate::model::{AgentMessage, LoopStatus, Time};
+use crate::model::{AgentMessage, LoopStatus, Role, Time};
 use crate::tokens::TokenCounter;
 
 pub use replace::replace_last_turn;
@@ -268,4 +268,29 @@ pub fn size_through(
         None => Ok(Size::default()),
         Some(last) => Ok(turn_of(read, loop_key, last)?.size()),
     }
+}
+
+/// Returns the size of the first `turns` turns of a loop; of the last of them only what lies before the
+/// sequence `end`, if that is given.
+///
+/// # Errors
+/// If a turn is missing.
+pub fn size_within(
+    read: &(impl StoreRead + ?Sized),
+    loop_key: LoopKey,
+    turns: u32,
+    end: Option<u32>,
+) -> StoreResult<Size> {
+    let (Some(end), Some(last)) = (end, turns.checked_sub(1)) else {
+        return size_through(read, loop_key, turns);
+    };
+    let mut size = size_through(read, loop_key, last)?;
+    let first = turn_of(read, loop_key, last)?.first_seq;
+    read.sizes(loop_key, first..end, &mut |message| {
+        if message.role != Role::Extension {
+            size.add(message.size);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(size)
 }

@@ -72,11 +72,10 @@ pub trait StoreRead {
     /// Returns what the loop's source said of it.
     fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta>;
 
-    /// Returns the parent of a loop, and how many of its turns belong to the loop's chain; a key without
-    /// a row is damage.
-    fn parent_of(&self, key: LoopKey) -> StoreResult<Option<(LoopKey, u32)>> {
+    /// Returns the parent of a loop, and where the loop's chain leaves it; a key without a row is damage.
+    fn parent_of(&self, key: LoopKey) -> StoreResult<Option<(LoopKey, Cut)>> {
         let row = self.loop_by_key(key)?;
-        Ok(row.parent.map(|parent| (parent, row.parent_turns())))
+        Ok(row.parent.map(|parent| (parent, row.parent_cut())))
     }
 
     /// Returns the newest loop that goes on from this one by default.

@@ -1,5 +1,7 @@
 //! Beginning sessions, loops and forks.
 
+use std::ops::ControlFlow;
+
 use super::error::{StoreError, StoreResult};
 use super::rows::{HideRow, LoopCore, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionRow};
 use super::{LoopKey, SessionKey, StoreRead, StoreWrite, Tick};
@@ -9,6 +11,9 @@ use crate::model::{
 
 /// The `parent_turn` of a loop whose chain holds no turn of its parent.
 pub const NO_TURN: i64 = -1;
+
+/// The field of a loop's document that says within which message of `parent_turn` its chain leaves the parent.
+const PARENT_SEQ: &str = "parent_seq";
 
 /// How many digits the id of a hidden session has behind the one that it had.
 const HIDDEN_DIGITS: usize = 8;
@@ -315,13 +320,15 @@ pub(crate) fn add_loop(
 ) -> StoreResult<LoopKey> {
     let mut owner = write.session_by_key(session)?;
     owner.tick += 1;
+    let cut = cut_of(write.as_read(), parent.as_ref(), record)?;
     let mut row = LoopRow {
         core: LoopCore {
             key: LoopKey(0),
             session,
             loop_id: record.loop_id.clone(),
             parent: parent.as_ref().map(|parent| parent.key),
-            parent_turn: cut_of(parent.as_ref(), record)?,
+            parent_turn: cut.0,
+            parent_seq: cut.1,
             status: record.status.clone(),
             totals: LoopTotals::default(),
         },
@@ -346,11 +353,13 @@ pub struct Fork {
     pub loop_id: LoopId,
     /// The last turn of the parent that belongs to its chain.
     pub turn: u32,
+    /// The last message of that turn that does; `None`: the whole turn.
+    pub seq: Option<u32>,
     /// Which branch it is.
     pub tag: String,
 }
 
-/// Begins a branch after a complete turn of a loop. It is one row: what the parent holds up to that
+/// Begins a branch after a complete turn of a loop, or after a message of a turn. It is one row: what the parent holds up to that
 /// turn, and the blocks that were active then, are read through it. It becomes the current loop.
 ///
 /// # Errors
@@ -376,7 +385,7 @@ pub struct Fork {
 /// #     append::append(write, loop_key, messages.collect(), &HeuristicTokenCounter)?;
 /// #     Ok(loop_key)
 /// # })?;
-/// let branch = Fork { loop_id: LoopId::new("another")?, turn: 9, tag: "sunny".into() };
+/// let branch = Fork { loop_id: LoopId::new("another")?, turn: 9, seq: None, tag: "sunny".into() };
 /// store::write(&store, |write| session::fork(write, loop_key, &branch))?;
 /// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
 /// assert_eq!((&context.leaf, context.messages.len()), (&branch.loop_id, 10));
@@ -394,14 +403,27 @@ pub fn fork(write: &mut dyn StoreWrite, parent: LoopKey, fork: &Fork) -> StoreRe
             "loop `{id}` has no turn {turn}; its last turn is {last}"
         )));
     }
-    if turn >= totals.complete {
+    if turn >= totals.complete && fork.seq.is_none() {
         return Err(StoreError::Invalid(format!(
             "turn {turn} of loop `{id}` is still open; fork from an earlier turn, or when it is \
              complete"
         )));
     }
+    if let Some(seq) = fork.seq
+        && seq >= totals.sealed_seq
+        && write.session_by_key(parent.session)?.source.is_some()
+    {
+        return Err(StoreError::Invalid(format!(
+            "message {seq} of loop `{id}` may be replaced when its transcript grows; fork from an earlier one"
+        )));
+    }
     let mut record = LoopRecord::new(fork.loop_id.clone(), Some(parent.loop_id.clone()));
     record.parent_turn = Some(i64::from(turn).into());
+    if let Some(seq) = fork.seq {
+        record
+            .extra
+            .insert(PARENT_SEQ, serde_json::Value::from(seq).into());
+    }
     record.status = LoopStatus::Pending;
     let tag = fork.tag.clone();
     record.continuation_kind = Some(ContinuationKind::Branch { tag });
@@ -413,27 +435,75 @@ pub fn fork(write: &mut dyn StoreWrite, parent: LoopKey, fork: &Fork) -> StoreRe
     Ok(key)
 }
 
-/// Returns the last turn of the parent that belongs to the new loop's chain.
-fn cut_of(parent: Option<&LoopRow>, record: &LoopRecord) -> StoreResult<Option<u32>> {
+/// Returns the last turn of the parent that belongs to the new loop's chain, and the last message of that turn
+/// if not all of it does.
+fn cut_of(
+    read: &dyn StoreRead,
+    parent: Option<&LoopRow>,
+    record: &LoopRecord,
+) -> StoreResult<(Option<u32>, Option<u32>)> {
     let Some(parent) = parent else {
-        return Ok(None);
+        return Ok((None, None));
     };
-    let last = parent.totals.turns.checked_sub(1);
+    let (id, turns) = (&parent.loop_id, parent.totals.turns);
+    let last = turns.checked_sub(1);
     let Some(wanted) = &record.parent_turn else {
-        return Ok(last);
+        return Ok((last, None));
     };
     if wanted.get() == NO_TURN {
-        return Ok(None);
+        return Ok((None, None));
     }
-    match u32::try_from(wanted.get()) {
-        Ok(turn) if Some(turn) <= last => Ok(Some(turn)),
-        _ => Err(StoreError::Invalid(format!(
-            "loop `{}` has {} turns; there is no turn {}",
-            parent.loop_id,
-            parent.totals.turns,
-            wanted.get()
-        ))),
+    let turn = match u32::try_from(wanted.get()) {
+        Ok(turn) if Some(turn) <= last => turn,
+        _ => {
+            return Err(StoreError::Invalid(format!(
+                "loop `{id}` has {turns} turns; there is no turn {}",
+                wanted.get()
+            )));
+        }
+    };
+    match parent_seq(record) {
+        None => Ok((Some(turn), None)),
+        Some(seq) => Ok((Some(turn), part_of(read, parent, turn, seq)?)),
     }
+}
+
+/// Returns the message that a record's chain leaves its parent after, within a turn.
+pub(crate) fn parent_seq(record: &LoopRecord) -> Option<i64> {
+    record.extra.get(PARENT_SEQ)?.read().ok()
+}
+
+/// Lets a record's chain hold the whole turn.
+pub(crate) fn forget_parent_seq(record: &mut LoopRecord) {
+    record.extra.remove(PARENT_SEQ);
+}
+
+/// Returns the cut after a message of a turn; `None` if that is the end of the turn.
+pub(crate) fn part_of(
+    read: &dyn StoreRead,
+    parent: &LoopRow,
+    turn: u32,
+    seq: i64,
+) -> StoreResult<Option<u32>> {
+    let first = read.turn(parent.key, turn)?.map(|row| row.first_seq);
+    let next = read.turn(parent.key, turn.saturating_add(1))?;
+    let end = next.map_or(parent.totals.next_seq, |next| next.first_seq);
+    let found = u32::try_from(seq).ok().zip(first);
+    let found = found.filter(|(seq, first)| seq >= first && *seq < end);
+    let Some((seq, _)) = found else {
+        return Err(StoreError::Invalid(format!(
+            "turn {turn} of loop `{}` has no message {seq}",
+            parent.loop_id
+        )));
+    };
+    // More may come to a turn in flight; to any other, nothing that would be shown.
+    let mut is_end = turn < parent.totals.complete;
+    read.sizes(parent.key, seq.saturating_add(1)..end, &mut |message| {
+        is_end = false;
+        let _ = message;
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok((!is_end).then_some(seq))
 }
 
 /// Takes over what `record` says of itself, and returns what is stored beside the row.

@@ -95,6 +95,7 @@ fn fork(history: &History<'_>, at: usize, turn: u32, id: &str) -> store::StoreRe
     let fork = Fork {
         loop_id: LoopId::new(id).unwrap(),
         turn,
+        seq: None,
         tag: "other".into(),
     };
     let key = history.row(at).key;

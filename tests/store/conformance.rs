@@ -741,7 +741,11 @@ fn a_walk_meets_the_newest_block_of_each_loop(store: &dyn SessionStore) {
     assert_eq!(met(store, first), [(first, None, true)]);
     let turns = history.row(1).parent_turns();
     read(store, |read| {
-        assert_eq!(read.parent_of(leaf)?, Some((first, turns)));
+        let cut = Cut {
+            whole: turns,
+            part: None,
+        };
+        assert_eq!(read.parent_of(leaf)?, Some((first, cut)));
         assert_eq!(read.parent_of(first)?, None);
         Ok(())
     })

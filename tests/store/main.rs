@@ -19,6 +19,7 @@ mod keys;
 mod loaded;
 mod migrations;
 mod model;
+mod parts;
 mod pins;
 mod recalling;
 mod recorder;

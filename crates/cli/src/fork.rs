@@ -19,9 +19,10 @@ pub struct Args {
     /// The loop to fork: its id or a unique prefix.
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: String,
-    /// The last turn that both have in common; it must be complete.
-    #[arg(long, value_name = "N")]
-    turn: u32,
+    /// The last turn that both have in common; it must be complete. With a message of it, that is the last
+    /// one.
+    #[arg(long, value_name = "N[:SEQ]", value_parser = parse_turn)]
+    turn: (u32, Option<u32>),
     /// The name of the branch.
     #[arg(long, value_name = "TAG", default_value = "fork")]
     tag: String,
@@ -36,6 +37,20 @@ struct Forked {
     loop_id: LoopId,
     parent_loop_id: LoopId,
     parent_turn: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_seq: Option<u32>,
+}
+
+/// Reads a turn, and a message of it.
+fn parse_turn(given: &str) -> Result<(u32, Option<u32>), String> {
+    let number = |text: &str| {
+        text.parse::<u32>()
+            .map_err(|_| "give a turn such as 3, or a message of it such as 3:7".to_owned())
+    };
+    match given.split_once(':') {
+        None => Ok((number(given)?, None)),
+        Some((turn, seq)) => Ok((number(turn)?, Some(number(seq)?))),
+    }
 }
 
 /// Forks a loop and prints the new one.
@@ -50,7 +65,8 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let session = select::session(&*store, &args.session)?;
     let fork = Fork {
         loop_id: id.clone(),
-        turn: args.turn,
+        turn: args.turn.0,
+        seq: args.turn.1,
         tag: args.tag.clone(),
     };
     let parent = select::loop_row(&*store, &session, &args.loop_id)?;
@@ -59,7 +75,8 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         session_id: session.session_id,
         loop_id: id,
         parent_loop_id: parent.core.loop_id,
-        parent_turn: args.turn,
+        parent_turn: args.turn.0,
+        parent_seq: args.turn.1,
     };
     app.print(&forked, || {
         format!(

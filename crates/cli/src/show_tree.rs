@@ -81,7 +81,10 @@ impl<'a> TreeView<'a> {
     fn main_child(&self, at: usize) -> Option<usize> {
         let children = &self.children[at];
         let last = self.view.loops[at].0.number("turns").map(|turns| turns - 1);
-        let goes_on = |child: &&usize| self.view.loops[**child].0.number("parent_turn") == last;
+        let goes_on = |child: &&usize| {
+            let row = &self.view.loops[**child].0;
+            row.number("parent_turn") == last && row.number("parent_seq").is_none()
+        };
         let current = children.iter().find(|child| self.is_current[**child]);
         current.or_else(|| children.iter().find(goes_on)).copied()
     }

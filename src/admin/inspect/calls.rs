@@ -7,7 +7,7 @@ use super::report::ProblemKind;
 use super::turns::Turn;
 use super::verify::Verify;
 use crate::model::Message;
-use crate::store::{self, CallSite, LoopKey, LoopRow, StoreRead, StoreResult, TurnRow};
+use crate::store::{self, CallSite, Cut, LoopKey, LoopRow, StoreRead, StoreResult, TurnRow};
 
 /// The calls of a loop without a result so far.
 #[derive(Debug, Default)]
@@ -95,15 +95,15 @@ pub(super) fn check_calls_from_above(
     Ok(())
 }
 
-/// Returns the loops above, nearest first, with how many of their turns belong to the chain.
-fn above(read: &dyn StoreRead, loop_key: &LoopRow) -> StoreResult<Vec<(LoopRow, u32)>> {
+/// Returns the loops above, nearest first, with where the chain leaves them.
+fn above(read: &dyn StoreRead, loop_key: &LoopRow) -> StoreResult<Vec<(LoopRow, Cut)>> {
     let mut above = Vec::new();
     let Some(parent) = loop_key.parent else {
         return Ok(above);
     };
-    let mut cut = loop_key.parent_turns();
+    let mut cut = loop_key.parent_cut();
     read.walk(parent, &mut |row| {
-        let next = row.parent_turns();
+        let next = row.parent_cut();
         above.push((row, std::mem::replace(&mut cut, next)));
         Ok(ControlFlow::Continue(()))
     })?;
@@ -112,11 +112,12 @@ fn above(read: &dyn StoreRead, loop_key: &LoopRow) -> StoreResult<Vec<(LoopRow, 
 
 fn holds(
     verify: &Verify<'_>,
-    above: &[(LoopRow, u32)],
+    above: &[(LoopRow, Cut)],
     turn: &Turn,
     site: CallSite,
 ) -> StoreResult<bool> {
-    let is_above = |(row, cut): &(LoopRow, u32)| row.key == site.loop_key && site.turn < *cut;
+    let is_above =
+        |(row, cut): &(LoopRow, Cut)| row.key == site.loop_key && site.turn < cut.turns();
     if !above.iter().any(is_above) {
         return Ok(false);
     }
@@ -172,13 +173,13 @@ pub(super) fn each_message(
 /// Returns the call above that a result answers, if nothing was appended to its turn since.
 fn expected(
     read: &dyn StoreRead,
-    above: &[(LoopRow, u32)],
+    above: &[(LoopRow, Cut)],
     turn: &Turn,
     id: &str,
 ) -> StoreResult<Option<CallSite>> {
     let site = above.iter().find_map(|(row, cut)| {
         let made = row.progress.open_calls.get(id)?;
-        (made < cut).then_some(CallSite {
+        (*made < cut.whole).then_some(CallSite {
             loop_key: row.key,
             turn: *made,
         })

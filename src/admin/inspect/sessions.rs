@@ -194,6 +194,16 @@ fn check_parent(verify: &mut Verify<'_>, row: &LoopRow, place: &str) -> StoreRes
     if row.parent_turns() > parent.totals.turns {
         let (cut, turns) = (row.parent_turns() - 1, parent.totals.turns);
         wrong(format!("its parent has {turns} turns, no turn {cut}"));
+    } else if let (Some(seq), Some(turn)) = (row.parent_seq, row.parent_turn) {
+        let seqs = verify.scan.turn(parent.key, turn);
+        let next = verify.scan.turn(parent.key, turn.saturating_add(1));
+        let seqs = verify.found.readable(place, seqs)?.flatten();
+        let next = verify.found.readable(place, next)?.flatten();
+        let end = next.map_or(parent.totals.next_seq, |next| next.first_seq);
+        if seqs.is_none_or(|row| seq < row.first_seq || seq >= end) {
+            let detail = format!("turn {turn} of its parent has no message {seq}");
+            verify.found.add(ProblemKind::Parent, place, detail);
+        }
     }
     Ok(())
 }

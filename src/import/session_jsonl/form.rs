@@ -73,6 +73,9 @@ pub(crate) struct LoopLine {
     /// The parent as the source names it.
     pub(crate) parent_loop_id: Option<LoopId>,
     pub(crate) parent_turn: Option<u32>,
+    /// Where within that turn its chain leaves the parent; absent: behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parent_seq: Option<u32>,
     pub(crate) kind: Box<RawValue>,
     pub(crate) status: LoopStatus,
     pub(crate) started_at: Option<String>,

@@ -100,7 +100,7 @@ impl SessionTarget<'_> {
     /// Goes on with a stored loop; of a newer file it takes the messages that are not sealed anew.
     fn known_loop(&mut self, stored: LoopRow, line: LoopLine) -> Result<RestoredLoop, ImportError> {
         let wanted = self.row_of(&line)?;
-        let place = |row: &LoopRow| (row.tick, row.parent, row.parent_turn);
+        let place = |row: &LoopRow| (row.tick, row.parent, row.parent_turn, row.parent_seq);
         if place(&stored) != place(&wanted) {
             let id = shown(line.loop_id.as_str());
             return Err(self.open.parted(&format!("loop `{id}` began elsewhere")));
@@ -165,6 +165,7 @@ impl SessionTarget<'_> {
                 loop_id: line.loop_id.clone(),
                 parent,
                 parent_turn: line.parent_turn,
+                parent_seq: line.parent_seq,
                 status: line.status.clone(),
                 totals: LoopTotals {
                     next_seq: line.next_seq,

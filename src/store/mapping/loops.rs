@@ -28,6 +28,7 @@ pub(in crate::store) fn loop_core(row: &impl Columns, key: LoopKey) -> StoreResu
         loop_id: row.get("loop_id")?,
         parent: row.get("parent")?,
         parent_turn: row.get("parent_turn")?,
+        parent_seq: row.get("parent_seq")?,
         status: row.get("status")?,
         totals: LoopTotals {
             next_seq: row.get("next_seq")?,

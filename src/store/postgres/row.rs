@@ -60,12 +60,12 @@ pub(super) const SESSION: &str =
     s.last_active_at, s.current_loop, s.tick, s.source, s.project, s.meta FROM sessions s";
 
 pub(super) const LOOP_COLUMNS: &str = "l.session, l.key, l.loop_id, l.parent, l.parent_loop_id,
-    l.parent_turn, l.kind, l.status, l.started_at, l.ended_at, l.tick, l.next_seq, l.sealed_seq,
+    l.parent_turn, l.parent_seq, l.kind, l.status, l.started_at, l.ended_at, l.tick, l.next_seq, l.sealed_seq,
     l.turns, l.complete, l.messages, l.tokens, l.bytes, l.system_tokens, l.generation,
     l.reported_seq, l.reported_tokens, l.last_turn_index, l.open_calls, l.chain";
 
 pub(super) const CORE_COLUMNS: &str = "l.session, l.key, l.loop_id, l.parent, l.parent_turn,
-    l.status, l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes,
+    l.parent_seq, l.status, l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes,
     l.generation, l.reported_seq, l.reported_tokens";
 
 pub(super) const TURN: &str =

@@ -303,10 +303,10 @@ impl StoreWrite for PostgresTransaction<'_> {
         let key = self.next_key("loops", session)?;
         self.run(
             session,
-            "INSERT INTO loops (session, key, loop_id, parent, parent_loop_id, parent_turn, kind,
-                 status, started_at, ended_at, tick, chain, meta, history)
+            "INSERT INTO loops (session, key, loop_id, parent, parent_loop_id, parent_turn,
+                 parent_seq, kind, status, started_at, ended_at, tick, chain, meta, history)
              VALUES ($1, $2,
-                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
             &[
                 &session,
                 &key,
@@ -315,6 +315,7 @@ impl StoreWrite for PostgresTransaction<'_> {
                 &parent.filter(|key| session_of(*key) == session),
                 &row.parent_loop_id.as_ref().map(|id| id.as_str()),
                 &wide(row.parent_turn),
+                &wide(row.parent_seq),
                 &row.kind,
                 &row.status.as_str(),
                 &row.started_at,

@@ -65,6 +65,9 @@ pub struct LoopCore {
     pub parent: Option<LoopKey>,
     /// The last turn of the parent that belongs to this loop's chain; `None`: no turn of it.
     pub parent_turn: Option<u32>,
+    /// Where within that turn the chain leaves the parent: the last sequence that belongs to it; `None`: the
+    /// whole turn does.
+    pub parent_seq: Option<u32>,
     /// Where it stands.
     pub status: LoopStatus,
     /// What it holds.
@@ -106,9 +109,47 @@ impl DerefMut for LoopRow {
 }
 
 impl LoopCore {
-    /// Returns how many turns of the parent belong to this loop's chain.
+    /// Returns how many turns of the parent belong to this loop's chain, one of which only a part does included.
     pub fn parent_turns(&self) -> u32 {
         self.parent_turn.map_or(0, |turn| turn.saturating_add(1))
+    }
+
+    /// Returns where this loop's chain leaves the parent.
+    pub fn parent_cut(&self) -> Cut {
+        let part = self.parent_seq;
+        Cut {
+            whole: self
+                .parent_turns()
+                .saturating_sub(u32::from(part.is_some())),
+            part,
+        }
+    }
+}
+
+/// Where a chain leaves a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// How many turns belong whole to the chain.
+    pub whole: u32,
+    /// The last sequence of the turn after these that belongs to it too; `None`: nothing of that does.
+    pub part: Option<u32>,
+}
+
+impl Cut {
+    /// No cut: all of a loop belongs to its own chain.
+    pub const NONE: Self = Self {
+        whole: u32::MAX,
+        part: None,
+    };
+
+    /// Returns how many turns belong to the chain, one of which only a part does included.
+    pub fn turns(&self) -> u32 {
+        self.whole.saturating_add(u32::from(self.part.is_some()))
+    }
+
+    /// Whether a message of a turn lies before it.
+    pub fn holds(&self, turn: u32, seq: u32) -> bool {
+        turn < self.whole || turn == self.whole && self.part.is_some_and(|last| seq <= last)
     }
 }
 

@@ -235,15 +235,20 @@ impl StoreRead for SqliteReader<'_> {
         meta.ok_or_else(|| missing("loop", key.0))
     }
 
-    fn parent_of(&self, key: LoopKey) -> StoreResult<Option<(LoopKey, u32)>> {
-        let sql = "SELECT parent, parent_turn FROM loops WHERE key = ?1";
+    fn parent_of(&self, key: LoopKey) -> StoreResult<Option<(LoopKey, Cut)>> {
+        let sql = "SELECT parent, parent_turn, parent_seq FROM loops WHERE key = ?1";
         let found = self.one(sql, [key.0], |row| {
-            Ok((row.get("parent")?, row.get("parent_turn")?))
+            Ok((
+                row.get("parent")?,
+                row.get("parent_turn")?,
+                row.get("parent_seq")?,
+            ))
         })?;
-        let found: Option<(Option<LoopKey>, Option<u32>)> = found;
-        let (parent, turn) = found.ok_or_else(|| missing("loop", key.0))?;
+        let found: Option<(Option<LoopKey>, Option<u32>, Option<u32>)> = found;
+        let (parent, turn, part) = found.ok_or_else(|| missing("loop", key.0))?;
         let turns = turn.map_or(0, |turn| turn.saturating_add(1));
-        Ok(parent.map(|parent| (parent, turns)))
+        let whole = turns.saturating_sub(u32::from(part.is_some()));
+        Ok(parent.map(|parent| (parent, Cut { whole, part })))
     }
 
     fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>> {

@@ -24,7 +24,7 @@ pub(super) static LOOP_COLUMNS: Sql = Sql::new(|| {
 const PROGRESS_COLUMNS: &str = "l.system_tokens, l.last_turn_index, l.open_calls, l.chain";
 
 // Whoever walks a chain knows the keys of its loops.
-const CORE_COLUMNS: &str = "l.session, l.loop_id, l.parent, l.parent_turn, l.status,
+const CORE_COLUMNS: &str = "l.session, l.loop_id, l.parent, l.parent_turn, l.parent_seq, l.status,
     l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes, l.generation,
     l.reported_seq, l.reported_tokens";
 

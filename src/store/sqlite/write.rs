@@ -196,15 +196,16 @@ impl StoreWrite for SqliteReader<'_> {
 
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         self.run(
-            "INSERT INTO loops (session, loop_id, parent, parent_loop_id, parent_turn, kind,
-                 status, started_at, ended_at, tick, chain, meta, history)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            "INSERT INTO loops (session, loop_id, parent, parent_loop_id, parent_turn,
+                 parent_seq, kind, status, started_at, ended_at, tick, chain, meta, history)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             params![
                 row.session.0,
                 row.loop_id.as_str(),
                 row.parent.map(|key| key.0),
                 row.parent_loop_id.as_ref().map(|id| id.as_str()),
                 row.parent_turn,
+                row.parent_seq,
                 row.kind,
                 row.status.as_str(),
                 row.started_at,

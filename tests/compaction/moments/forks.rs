@@ -35,6 +35,7 @@ fn forked(store: &SqliteStore, history: &History<'_>, at: usize, turn: u32, id: 
     let wanted = Fork {
         loop_id: LoopId::new(id).unwrap(),
         turn,
+        seq: None,
         tag: "try".into(),
     };
     store::write(store, |write| fork(write, parent, &wanted)).unwrap();

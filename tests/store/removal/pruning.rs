@@ -175,6 +175,7 @@ fn whatever_happened_to_an_old_session_keeps_it() {
                 let fork = store::session::Fork {
                     loop_id: LoopId::new("branch").unwrap(),
                     turn: 0,
+                    seq: None,
                     tag: "t".into(),
                 };
                 store::session::fork(write, parent, &fork)

@@ -19,13 +19,13 @@ fn sessions_and_loops_show_their_totals() {
     stage.turns(next, 1);
     assert_eq!(
         stage.lines("SELECT * FROM v_sessions"),
-        ["s|agent|A title|2026-01-01T00:00:00Z|2026-01-01T00:00:02.500Z|next|2|4|8|44||four|"]
+        ["s|agent|A title|2026-01-01T00:00:00Z|2026-01-01T00:00:02.500Z|next|2|4|8|44||four||"]
     );
     assert_eq!(
         stage.lines("SELECT * FROM v_loops"),
         [
-            "s|root|||Initial|Completed|2026-01-01T00:00:01Z||3|6|33|0|four",
-            "s|next|root|1|Default|Completed|2026-01-01T00:00:01Z||1|2|11|0|four",
+            "s|root|||Initial|Completed|2026-01-01T00:00:01Z||3|6|33|0|four|",
+            "s|next|root|1|Default|Completed|2026-01-01T00:00:01Z||1|2|11|0|four|",
         ]
     );
 }

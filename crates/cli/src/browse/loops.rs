@@ -128,7 +128,7 @@ impl<'a> LoopTree<'a> {
         let current = children
             .iter()
             .find(|child| self.on_chain.contains(&child.key));
-        let goes_on = |child: &&&LoopRow| child.parent_turns() == row.totals.turns;
+        let goes_on = |child: &&&LoopRow| child.parent_cut().whole == row.totals.turns;
         current.or_else(|| children.iter().find(goes_on)).copied()
     }
 

@@ -197,7 +197,7 @@ fn shown(read: &dyn StoreRead, session: SessionKey) -> StoreResult<HashSet<LoopK
     let turns: HashMap<LoopKey, u32> = rows.iter().map(|row| (row.key, row.totals.turns)).collect();
     let went_on = |child: &LoopRow| {
         let parent = child.parent?;
-        (child.parent_turns() >= *turns.get(&parent)?).then_some(parent)
+        (child.parent_cut().whole >= *turns.get(&parent)?).then_some(parent)
     };
     let goes_on: HashSet<LoopKey> = rows.iter().filter_map(went_on).collect();
     let mut shown = HashSet::new();

@@ -137,7 +137,12 @@ impl SalvageMending<'_, '_> {
             Ok(parent) if row.parent_loop_id.as_ref() != Some(&parent.loop_id) => {
                 "its parent is not the one that it names"
             }
-            Ok(parent) if row.parent_turns() > parent.totals.turns => {
+            Ok(parent)
+                if row.parent_turns() > parent.totals.turns
+                    || row
+                        .parent_seq
+                        .is_some_and(|seq| seq >= parent.totals.next_seq) =>
+            {
                 "its parent has lost the turn that it goes on from"
             }
             Ok(_) => return Ok(()),

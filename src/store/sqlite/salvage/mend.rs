@@ -100,7 +100,8 @@ impl Mender<'_> {
 
     /// Makes a loop the beginning of a chain; it still names its parent.
     pub(crate) fn detach(&mut self, key: LoopKey) -> StoreResult<()> {
-        let sql = "UPDATE loops SET parent = NULL, parent_turn = NULL WHERE key = ?1";
+        let sql =
+            "UPDATE loops SET parent = NULL, parent_turn = NULL, parent_seq = NULL WHERE key = ?1";
         self.run(sql, [key.0]).map(drop)
     }
 

@@ -19,6 +19,7 @@ fn sessions_are_listed() {
       "agent_id": "agent",
       "created_at": "2026-01-05T09:00:00Z",
       "current_loop_id": "test",
+      "hidden_at": null,
       "last_active_at": "2026-01-05T09:01:00Z",
       "loops": 4,
       "messages": 54,

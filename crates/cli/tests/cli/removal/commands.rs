@@ -130,3 +130,41 @@ fn what_makes_no_sense_is_refused() {
     }
     assert_eq!(json(&stage, &["verify"])["ok"], true);
 }
+
+#[test]
+fn a_hidden_session_is_in_no_list_and_comes_back() {
+    let stage = stage();
+    let told = json(&stage, &["hide", "other"]);
+    assert_eq!(told["session_id"], "other");
+    let hidden = told["hidden_as"].as_str().unwrap().to_owned();
+    let listed = |args: &[&str]| {
+        let rows = json(&stage, args);
+        let ids = rows.as_array().unwrap().iter();
+        ids.map(|row| row["session_id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&["sessions"]), ["session-with-it"]);
+    assert_eq!(listed(&["sessions", "--hidden"]), [hidden.as_str()]);
+    // Its whole id is needed.
+    for args in [&["show", "other"], &["hide", "other"], &["unhide", "oth"]] {
+        let (code, _, err) = run(&stage, args);
+        assert!(code == 1 && err.contains("no session"), "{args:?}: {err}");
+    }
+    assert_eq!(
+        json(&stage, &["show", &hidden])["session_id"],
+        hidden.as_str()
+    );
+    let (code, _, err) = run(&stage, &["hide", &hidden]);
+    assert!(code == 1 && err.contains("hidden already"), "{err}");
+    let (code, _, err) = run(&stage, &["unhide", "other", "--as", "session-with-it"]);
+    assert!(code == 1 && err.contains("session-with-it"), "{err}");
+    let (code, _, err) = run(&stage, &["unhide", "other", "--as", ""]);
+    assert!(code == 2 && err.contains("--as"), "{err}");
+    assert_eq!(json(&stage, &["unhide", "other"])["session_id"], "other");
+    let (code, _, err) = run(&stage, &["unhide", "other"]);
+    assert!(code == 1 && err.contains("not hidden"), "{err}");
+    let mut all = listed(&["sessions"]);
+    all.sort();
+    assert_eq!(all, ["other", "session-with-it"]);
+    assert_eq!(json(&stage, &["verify"])["ok"], true);
+}

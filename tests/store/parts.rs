@@ -1,0 +1,325 @@
+//! Forks that cut inside a turn, against a twin in which the parent never held more than what they keep.
+
+use loopstore::admin::copy::copy;
+use loopstore::admin::inspect::verify;
+use loopstore::extend as store;
+use loopstore::extend::session::{self, Fork};
+use loopstore::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::histories::{History, Random, answer, user};
+use crate::support::stores::stores;
+
+fn sound(store: &dyn Database) {
+    let report = verify(store).unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+}
+
+fn look(calls: &[&str]) -> Message {
+    let look = Message::assistant("I look.");
+    calls
+        .iter()
+        .fold(look, |look, id| look.with_tool_call(*id, "look", json!({})))
+}
+
+#[test]
+fn what_comes_behind_the_cut_is_not_on_the_branch() {
+    for store in stores() {
+        let chat = store.session("talk").unwrap();
+        chat.append([Message::user("One?"), look(&["a", "b"])])
+            .unwrap();
+        chat.append([
+            Message::tool_result("a", "found a"),
+            Message::tool_result("b", "found b"),
+        ])
+        .unwrap();
+        chat.append([Message::assistant("Both.")]).unwrap();
+        let side = chat.fork_at(TurnRef::within("loop-1", 0, 2)).unwrap();
+        let told = |chat: &SessionHandle| chat.context().unwrap().messages.len();
+        assert_eq!((told(&side), told(&chat)), (3, 5));
+        assert_eq!(side.entries(&EntryQuery::new()).unwrap().len(), 3);
+        // The call whose result lies behind the cut is open here, and its result joins it.
+        assert!(matches!(
+            side.start_call("b").unwrap(),
+            CallState::New { .. }
+        ));
+        side.append([Message::tool_result("b", "found another b")])
+            .unwrap();
+        side.append([Message::assistant("Both, again.")]).unwrap();
+        assert_eq!(told(&side), 5);
+        assert!(side.context().unwrap().faults.is_empty());
+        assert_eq!(told(&chat), 5);
+        // What hides nothing is found; what is behind the cut is not in this context.
+        let context = format!("{:?}", side.context().unwrap().messages);
+        assert!(context.contains("another b") && !context.contains("found b"));
+        // A pin behind the cut is none of the branch.
+        assert!(side.pin(PinRef::message("loop-1", 0, 3)).is_err());
+        side.pin(PinRef::message("loop-1", 0, 0)).unwrap();
+        assert_eq!(side.pins().unwrap().len(), 1);
+        let sql = "SELECT parent_turn, parent_seq FROM v_loops WHERE loop_id = 'loop-2'";
+        let row = &store
+            .database()
+            .query_within(sql, Default::default())
+            .unwrap()
+            .records()[0];
+        assert_eq!(
+            (row.number("parent_turn"), row.number("parent_seq")),
+            (Some(0), Some(2))
+        );
+        sound(store.database());
+    }
+}
+
+#[test]
+fn a_cut_at_the_end_of_a_turn_is_that_of_the_turn() {
+    for store in stores() {
+        let chat = store.session("talk").unwrap();
+        chat.append([Message::user("One?"), Message::assistant("One.")])
+            .unwrap();
+        let side = chat.fork_at(TurnRef::within("loop-1", 0, 1)).unwrap();
+        let row = |side: &SessionHandle| {
+            let leaf = side.leaf().unwrap().unwrap();
+            store::read(store.database(), |read| {
+                let key = read.session(side.id())?.unwrap().key;
+                Ok(read.loop_by_id(key, &leaf)?.unwrap())
+            })
+            .unwrap()
+        };
+        assert_eq!(
+            (row(&side).parent_turn, row(&side).parent_seq),
+            (Some(0), None)
+        );
+        for bad in [
+            TurnRef::within("loop-1", 0, 2),
+            TurnRef::within("loop-1", 1, 0),
+            TurnRef::new("loop-1", 1),
+        ] {
+            assert!(chat.fork_at(bad).is_err());
+        }
+        // A turn in flight has no end yet.
+        chat.append([Message::user("Two?")]).unwrap();
+        let chat = store
+            .session("talk")
+            .unwrap()
+            .at_loop(&LoopId::new("loop-1").unwrap())
+            .unwrap();
+        let leaf = chat.leaf().unwrap().unwrap();
+        assert!(chat.fork_at(TurnRef::new(leaf.as_str(), 0)).is_err());
+        let side = chat.fork_at(TurnRef::within(leaf.as_str(), 0, 0)).unwrap();
+        assert_eq!(row(&side).parent_seq, Some(0));
+        sound(store.database());
+    }
+}
+
+#[test]
+fn a_run_counts_as_for_a_cut_at_the_turn_before() {
+    for store in stores() {
+        let chat = store.session("talk").unwrap();
+        for round in 0..3 {
+            let call = format!("c{round}");
+            chat.append([
+                Message::user(format!("Question {round}: {}", "words ".repeat(40))),
+                look(&[&call]),
+            ])
+            .unwrap();
+            chat.append([Message::tool_result(&call, "line\n".repeat(200))])
+                .unwrap();
+            chat.append([Message::assistant("Done.")]).unwrap();
+            let request = CompactRequest {
+                trigger: CompactTrigger::Force,
+                ..CompactRequest::default()
+            };
+            chat.compact(&request).unwrap();
+        }
+        let leaf = chat.leaf().unwrap().unwrap();
+        // As it stood before the last loop had a complete turn.
+        let side = chat.fork_at(TurnRef::within(leaf.as_str(), 0, 1)).unwrap();
+        let at_start = chat.context_as_of(AsOf::turn("loop-2", 1)).unwrap();
+        let seen = side.context().unwrap().messages;
+        let own = seen.len() - 2;
+        assert_eq!(
+            seen[..own].len(),
+            at_start.messages.len()
+                - usize::from(own < at_start.messages.len()) * (at_start.messages.len() - own)
+        );
+        let before = chat.context().unwrap().messages;
+        side.append([Message::tool_result("c2", "another")])
+            .unwrap();
+        side.compact(&CompactRequest {
+            trigger: CompactTrigger::Force,
+            ..CompactRequest::default()
+        })
+        .unwrap();
+        assert_eq!(chat.context().unwrap().messages, before);
+        let _ = side.undo();
+        sound(store.database());
+    }
+}
+
+#[test]
+fn a_cut_inside_a_turn_is_copied_and_comes_back_from_lines() {
+    for store in stores() {
+        let chat = store.session("talk").unwrap();
+        chat.append([Message::user("One?"), look(&["a"])]).unwrap();
+        chat.append([Message::tool_result("a", "found a")]).unwrap();
+        let side = chat.fork_at(TurnRef::within("loop-1", 0, 1)).unwrap();
+        side.append([Message::tool_result("a", "other")]).unwrap();
+        let (other, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
+        let report = copy(
+            store.database(),
+            other.database(),
+            folder.path(),
+            &mut |_, _| {},
+        )
+        .unwrap();
+        assert!(report.is_whole(), "{report:?}");
+        let there = other.session("talk").unwrap();
+        assert_eq!(
+            there.context().unwrap().messages,
+            side.context().unwrap().messages
+        );
+        sound(other.database());
+        // The document of phi-core says it too.
+        let whole = side.load_whole().unwrap();
+        let text = serde_json::to_string(&whole).unwrap();
+        assert!(text.contains("\"parent_seq\":1"), "{text}");
+    }
+}
+
+/// What two histories are compared in.
+fn seen(history: &History<'_>, database: &dyn Database, leaf: &str) -> (Vec<AgentMessage>, String) {
+    let options = BuildOptions {
+        leaf: Some(LoopId::new(leaf).unwrap()),
+        ..BuildOptions::default()
+    };
+    let context = build_context_from_session(history.store, &history.session, &options).unwrap();
+    let sql = format!(
+        "SELECT loop_id, section, from_turn, to_turn, messages, tokens FROM v_context
+         WHERE leaf_loop_id = '{leaf}' ORDER BY ordinal"
+    );
+    let rows = database.query_within(&sql, Default::default()).unwrap();
+    let mut rows = format!("{:?}", rows.records());
+    rows.push_str(&format!("{:?} {}", context.parts, context.tokens));
+    (context.messages, rows)
+}
+
+/// Begins the same history in two stores; in the second, the parent of the last loop ends at the cut.
+fn twins(seed: u64) {
+    let (one, two) = (
+        SqliteStore::in_memory().unwrap(),
+        SqliteStore::in_memory().unwrap(),
+    );
+    let mut random = Random::new(seed);
+    let (mut cut, mut twin) = (History::new(&one, "s"), History::new(&two, "s"));
+    let loops = 1 + random.below(3) as usize;
+    for at in 0..loops {
+        if at > 0 {
+            cut.end_loop(at - 1);
+            twin.end_loop(at - 1);
+            cut.start_loop(Some(at - 1), None);
+            twin.start_loop(Some(at - 1), None);
+        }
+        for turn in 0..1 + random.below(5) as u32 {
+            let messages = cut.random_turn(&mut random, turn + 50);
+            if at + 1 < loops {
+                twin.append(at, messages.clone());
+            }
+            cut.append(at, messages);
+        }
+    }
+    let parent = loops - 1;
+    let row = cut.row(parent);
+    let mut places = Vec::new();
+    store::read(&one, |read| {
+        read.sizes(row.key, 0..row.totals.next_seq, &mut |size| {
+            places.extend(size.turn.map(|turn| (turn, size.seq)));
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
+    })
+    .unwrap();
+    if places.is_empty() {
+        return;
+    }
+    let (turn, seq) = places[random.below(places.len() as u64) as usize];
+    // The twin's parent holds what the cut keeps, and ends there.
+    let mut kept = Vec::new();
+    store::read(&one, |read| {
+        read.messages(row.key, 0..seq + 1, &mut |row| {
+            kept.push(store::decode(read, row.body)?);
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
+    })
+    .unwrap();
+    twin.append(parent, kept);
+    twin.end_loop(parent);
+    let fork = Fork {
+        loop_id: LoopId::new(format!("loop-{loops}")).unwrap(),
+        turn,
+        seq: Some(seq),
+        tag: "side".into(),
+    };
+    store::write(&one, |write| session::fork(write, row.key, &fork)).unwrap();
+    cut.loops += 1;
+    twin.start_loop(Some(parent), None);
+    let leaf = format!("loop-{loops}");
+    for turn in 0..1 + random.below(4) as u32 {
+        let messages = cut.random_turn(&mut random, turn + 50);
+        cut.append(loops, messages.clone());
+        twin.append(loops, messages);
+        assert_eq!(
+            seen(&cut, &one, &leaf),
+            seen(&twin, &two, &leaf),
+            "seed {seed}"
+        );
+        let keep = (random.below(3) as u32, random.below(5) as u32);
+        let force = random.one_in(2);
+        let (a, b) = (
+            cut.compact(loops, keep, force),
+            twin.compact(loops, keep, force),
+        );
+        for key in [
+            "outcome",
+            "tokens_before",
+            "tokens_after",
+            "messages_after",
+            "bytes_after",
+            "fallback",
+        ] {
+            assert_eq!(a[key], b[key], "seed {seed}: {key}\n{a}\n{b}");
+        }
+        assert_eq!(
+            seen(&cut, &one, &leaf),
+            seen(&twin, &two, &leaf),
+            "seed {seed}"
+        );
+        if random.one_in(4) {
+            let redo = random.one_in(3);
+            assert_eq!(cut.flip(loops, redo), twin.flip(loops, redo), "seed {seed}");
+            assert_eq!(
+                seen(&cut, &one, &leaf),
+                seen(&twin, &two, &leaf),
+                "seed {seed}"
+            );
+        }
+    }
+    sound(&one);
+    // The parent goes on, and nothing of that reaches the branch.
+    let before = seen(&cut, &one, &leaf);
+    cut.append(
+        parent,
+        vec![user("And on?", 90), answer("And on.", &[], 90)],
+    );
+    cut.compact(parent, (1, 1), true);
+    assert_eq!(seen(&cut, &one, &leaf), before, "seed {seed}");
+    sound(&one);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_branch_from_within_a_turn_is_that_of_a_parent_that_ended_there(seed in any::<u64>()) {
+        twins(seed);
+    }
+}
