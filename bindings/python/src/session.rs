@@ -5,19 +5,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopstore::admin::inspect::{self, ExpandRequest};
+use loopstore::admin::retention::{self, EraseRequest};
 use loopstore::export::{ExportForm, WholeFile, export};
 use loopstore::{
     AsOf, BuildOptions, CallState, CompactRequest, CompactTrigger, Context, ContinuationKind,
-    Error, FlipReport, FlipRequest, LoopId, LoopSpec, LoopStatus, PinRef, SessionHandle, Time,
-    TurnRef, build_context_from_session,
+    Error, FlipReport, FlipRequest, KeyQuery, LoopId, LoopSpec, LoopStatus, PinRef, SessionHandle,
+    Time, TurnRef, build_context_from_session,
 };
 use loopstore_report::{ReportOptions, write_report};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use serde_json::json;
 
+use crate::entries::{self, GivenEntries};
 use crate::errors::Failure;
 use crate::guard::{Handle, call};
+use crate::items;
 use crate::messages;
 use crate::options::{GivenPolicy, policy};
 use crate::store::GivenQuery;
@@ -86,6 +90,17 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.handle.forget(self.key);
     }
+}
+
+fn appended(done: loopstore::Appended) -> Appended {
+    (
+        done.loop_id.to_string(),
+        pair(&done.turns),
+        pair(&done.seqs),
+        done.tokens,
+        done.begun.iter().map(ToString::to_string).collect(),
+        done.duplicate,
+    )
 }
 
 fn pair(range: &Range<u32>) -> (u32, u32) {
@@ -197,15 +212,7 @@ impl Session {
                 Some(key) => session.append_once(key, messages)?,
                 None => session.append(messages)?,
             };
-            let begun = done.begun.iter().map(ToString::to_string).collect();
-            Ok((
-                done.loop_id.to_string(),
-                pair(&done.turns),
-                pair(&done.seqs),
-                done.tokens,
-                begun,
-                done.duplicate,
-            ))
+            Ok(appended(done))
         })
     }
 
@@ -520,6 +527,126 @@ impl Session {
             })
         })?;
         Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    /// Appends several times in one transaction: a key and messages each.
+    fn append_batch(
+        &self,
+        py: Python<'_>,
+        form: &str,
+        parts: Vec<(Option<String>, PyBackedBytes)>,
+    ) -> PyResult<Vec<Appended>> {
+        self.call(py, |session| {
+            let parts = parts
+                .into_iter()
+                .map(|(key, messages)| Ok::<_, Failure>((key, messages::read(form, &messages)?)));
+            let done = session.append_batch(parts.collect::<Result<Vec<_>, _>>()?)?;
+            Ok(done.into_iter().map(appended).collect())
+        })
+    }
+
+    /// Returns where the messages of a key are.
+    fn appended(&self, py: Python<'_>, key: &str) -> PyResult<Option<Appended>> {
+        self.call(py, |session| Ok(session.appended(key)?.map(appended)))
+    }
+
+    /// Lists keys in the order of their bytes, with where their messages are.
+    fn append_keys(
+        &self,
+        py: Python<'_>,
+        prefix: String,
+        after: Option<String>,
+        before: Option<String>,
+        descending: bool,
+        limit: Option<usize>,
+    ) -> PyResult<Vec<(String, Appended)>> {
+        let mut query = KeyQuery::prefix(prefix);
+        if let Some(after) = after {
+            query = query.after(after);
+        }
+        if let Some(before) = before {
+            query = query.before(before);
+        }
+        if descending {
+            query = query.descending();
+        }
+        if let Some(limit) = limit {
+            query = query.limit(limit);
+        }
+        self.call(py, |session| {
+            let found = session.append_keys(&query)?.into_iter();
+            Ok(found.map(|one| (one.key, appended(one.appended))).collect())
+        })
+    }
+
+    /// Returns stored messages with their places.
+    fn entries<'py>(&self, py: Python<'py>, query: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            let found = session.entries(&GivenEntries::of(query)?)?;
+            Ok(serde_json::to_vec(&entries::rows(&found))?)
+        })
+    }
+
+    fn count_entries(&self, py: Python<'_>, query: &[u8]) -> PyResult<u64> {
+        self.call(py, |session| {
+            Ok(session.count_entries(&GivenEntries::of(query)?)?)
+        })
+    }
+
+    fn exists(&self, py: Python<'_>) -> PyResult<bool> {
+        self.call(py, |session| Ok(session.exists()?))
+    }
+
+    fn hide(&self, py: Python<'_>) -> PyResult<String> {
+        self.call(py, |session| Ok(session.hide()?.to_string()))
+    }
+
+    fn unhide(&self, py: Python<'_>, id: &str) -> PyResult<Self> {
+        self.other(py, |session| Ok(session.unhide(id)?))
+    }
+
+    fn erase<'py>(&self, py: Python<'py>, reason: Option<String>) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            let request = EraseRequest {
+                reason,
+                ..EraseRequest::new(session.id().clone())
+            };
+            let report = retention::erase(session.store().database(), &request)?;
+            Ok(serde_json::to_vec(&report)?)
+        })
+    }
+
+    /// Appends items of Responses, which come back as they are.
+    fn append_items(&self, py: Python<'_>, items: &[u8]) -> PyResult<()> {
+        self.call(py, |session| {
+            session.append(items::read(items)?)?;
+            Ok(())
+        })
+    }
+
+    /// Returns the items of the context, the last `limit` of them if that is given.
+    fn items<'py>(&self, py: Python<'py>, limit: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| items::write(&session, limit))
+    }
+
+    /// Takes the last item back.
+    fn pop_item<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let item = self.call(py, |session| items::pop(&session))?;
+        Ok(item.map(|item| PyBytes::new(py, &item)))
+    }
+
+    /// Returns all items, and the place of the last message, for a compaction by the provider.
+    fn items_to_seal<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Option<(Bound<'py, PyBytes>, String, u32)>> {
+        let found = self.call(py, |session| items::snapshot(&session))?;
+        Ok(found.map(|(items, loop_id, seq)| (PyBytes::new(py, &items), loop_id, seq)))
+    }
+
+    /// Appends what the provider's own compaction gave.
+    fn seal_items(&self, py: Python<'_>, items: &[u8], loop_id: String, seq: u32) -> PyResult<()> {
+        self.call(py, |session| items::seal(&session, items, loop_id, seq))
     }
 
     fn set_title(&self, py: Python<'_>, title: String) -> PyResult<()> {

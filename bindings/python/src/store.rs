@@ -1,19 +1,22 @@
 //! A store, and what is asked of all its sessions.
 
+use std::io::Cursor;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loopstore::admin::inspect;
 use loopstore::extend::SessionFilter;
+use loopstore::extend::import::{Source, import_source};
 use loopstore::extend::sqlite::QueryLimits;
-use loopstore::import::{ImportOptions, import_paths};
+use loopstore::import::{ImportOptions, import_paths, importers};
 use loopstore::search::{SearchQuery, search_sessions};
-use loopstore::{Error, Policy, Role, SessionId, SqliteStore, Time};
+use loopstore::{Error, Policy, SessionId, SqliteStore, Time};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Deserialize;
 
+use crate::entries::role;
 use crate::errors::Failure;
 use crate::guard::{Handle, call};
 use crate::options::{GivenPolicy, OpenOptions, policy};
@@ -45,21 +48,12 @@ pub struct GivenQuery {
 impl GivenQuery {
     pub fn of(text: String, json: &[u8]) -> Result<SearchQuery, Failure> {
         let given: Self = serde_json::from_slice(json)?;
-        let role = |name: String| match &*name {
-            "user" => Ok(Role::User),
-            "assistant" => Ok(Role::Assistant),
-            "toolResult" => Ok(Role::ToolResult),
-            "extension" => Ok(Role::Extension),
-            _ => Err(Failure::Input(format!(
-                "unknown role `{name}`; known are user, assistant, toolResult, extension"
-            ))),
-        };
         Ok(SearchQuery {
             text,
             session: given.session.map(SessionId::new).transpose()?,
             source: given.source,
             project: given.project,
-            role: given.role.map(role).transpose()?,
+            role: given.role.as_deref().map(role).transpose()?,
             tool: given.tool,
             since: given.since,
             until: given.until,
@@ -247,6 +241,7 @@ impl Store {
             hidden: false,
             offset: 0,
             limit,
+            ..SessionFilter::default()
         };
         self.json(py, |store| {
             Ok(serde_json::to_vec(
@@ -305,6 +300,31 @@ impl Store {
                 ..ImportOptions::default()
             };
             let report = import_paths(store.database(), &paths, &options, &mut |_| {})?;
+            Ok(serde_json::to_vec(&report)?)
+        })
+    }
+
+    /// Imports a transcript that is no file; its name may matter to the format.
+    fn import_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        name: PathBuf,
+        transcript: &[u8],
+        format: &str,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |store| {
+            let importer = importers().iter().find(|one| one.format() == format);
+            let importer = importer.ok_or_else(|| {
+                let known: Vec<_> = importers().iter().map(|one| one.format()).collect();
+                let known = known.join(", ");
+                Failure::Input(format!("unknown format `{format}`; known are {known}"))
+            })?;
+            let mut reader = Cursor::new(transcript);
+            let mut source = Source {
+                path: &name,
+                reader: &mut reader,
+            };
+            let report = import_source(store.database(), *importer, &mut source, None)?;
             Ok(serde_json::to_vec(&report)?)
         })
     }

@@ -18,6 +18,9 @@ use loopstore::{AgentMessage, ContinuationKind, Json, LoopId, LoopRecord, LoopSt
 use crate::error::{Error, Result};
 use crate::record::{MessagesOf, Part, Place, Segment, StoredList, kinds};
 
+/// The field of a loop that says after which message of its parent it begins.
+pub(crate) const PARENT_SEQ: &str = "parent_seq";
+
 /// A session that lists are written to.
 pub(crate) struct Lines<'a> {
     pub(crate) write: &'a mut dyn StoreWrite,
@@ -76,13 +79,13 @@ impl Lines<'_> {
             return Ok(());
         }
         let end = end_of(&list.segments).cloned();
-        let (leaf, goes_on) = self.leaf_behind(end.as_ref())?;
+        let leaf = self.leaf_behind(end.as_ref())?;
         let done = append_in_turns(self.write, self.session, leaf, group, self.counter)?;
         self.home = Some(done.loop_key);
         let place = |seq| Place(done.loop_id.clone(), seq);
         let (first, last) = (done.seqs.start, done.seqs.end.saturating_sub(1));
         match list.segments.last_mut() {
-            Some(segment) if goes_on && segment.to.is_some() => segment.to = Some(place(last)),
+            Some(segment) if segment.to.is_some() => segment.to = Some(place(last)),
             _ => list.segments.push(Segment {
                 from: place(first),
                 to: Some(place(last)),
@@ -124,22 +127,23 @@ impl Lines<'_> {
     }
 
     /// Returns the loop that goes on behind a message; `None`: the session has none yet.
-    fn leaf_behind(&mut self, end: Option<&Place>) -> Result<(Option<LoopKey>, bool)> {
+    fn leaf_behind(&mut self, end: Option<&Place>) -> Result<Option<LoopKey>> {
         let Some(end) = end else {
-            return Ok((self.empty_line()?, false));
+            return self.empty_line();
         };
         let row = loop_at(self.write.as_read(), self.session, end)?;
         if is_line_end(self.write.as_read(), &row, end.1)? {
-            return Ok((Some(row.key), true));
+            return Ok(Some(row.key));
         }
         let id = free_loop_id(self.write.as_read(), self.session)?;
         let mut record = LoopRecord::new(id.clone(), Some(row.loop_id.clone()));
         let turn = turn_of(self.write.as_read(), &row, end.1)?;
         record.parent_turn = Some(turn.map_or(session::NO_TURN, i64::from).into());
+        record.extra.insert(PARENT_SEQ, Json::of(&end.1).map_err(|error| invalid(&error))?);
         record.status = LoopStatus::Running;
         record.continuation_kind = Some(ContinuationKind::Branch { tag: id.to_string() });
         let key = session::create_loop(self.write, self.session, &record)?;
-        Ok((Some(key), is_turn_end(self.write.as_read(), &row, end.1, turn)?))
+        Ok(Some(key))
     }
 
     /// Returns a loop for a list that goes on from nothing.
@@ -176,23 +180,6 @@ fn is_line_end(read: &dyn StoreRead, row: &LoopCore, seq: u32) -> Result<bool> {
         Ok(if is_last { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
     Ok(is_last && read.default_child(row.key)?.is_none())
-}
-
-/// Whether a turn ends with a message.
-fn is_turn_end(
-    read: &dyn StoreRead,
-    row: &LoopCore,
-    seq: u32,
-    turn: Option<u32>,
-) -> Result<bool> {
-    let mut is_end = true;
-    let behind = seq.saturating_add(1)..row.totals.next_seq;
-    read.sizes(row.key, behind, &mut |size| {
-        let is_shown = size.role != Role::Extension;
-        is_end &= !(is_shown && size.turn == turn);
-        Ok(if is_shown { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    })?;
-    Ok(is_end)
 }
 
 /// Returns the turn of a message.
@@ -242,6 +229,9 @@ fn ranges(
 
 /// Returns the sequence where a loop's chain leaves its parent.
 fn cut_of(read: &dyn StoreRead, row: &LoopCore, above: &LoopCore) -> Result<u32> {
+    if let Some(last) = row.parent_seq {
+        return Ok(last.saturating_add(1));
+    }
     let turns = row.parent_turns();
     if turns == 0 {
         return Ok(0);

@@ -8,11 +8,11 @@ use loopstore::extend::append::append;
 use loopstore::extend::{
     AppendKey, LoopKey, LoopRow, SessionKey, SessionRow, StoreRead, StoreWrite, decode_ref, session,
 };
-use loopstore::{LoopRecord, Session, SessionId, StoreError};
+use loopstore::{Json, LoopRecord, Session, SessionId, StoreError};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::lines::Lines;
+use crate::lines::{Lines, PARENT_SEQ};
 use crate::names::{self, Revision};
 use crate::put::push;
 use crate::read;
@@ -250,8 +250,13 @@ impl Checkpoints {
 /// Returns a loop as it began, without what it holds.
 fn record_of(read: &dyn StoreRead, row: &LoopRow) -> Result<LoopRecord> {
     let meta = read.loop_meta(row.key)?.meta;
-    let record: LoopRecord = serde_json::from_str(&meta)
+    let mut record: LoopRecord = serde_json::from_str(&meta)
         .map_err(|error| StoreError::Damaged(format!("a loop cannot be read: {error}")))?;
+    record.extra.remove(PARENT_SEQ);
+    if let Some(seq) = row.parent_seq {
+        let seq = Json::of(&seq).map_err(|error| Error::Invalid(error.to_string()))?;
+        record.extra.insert(PARENT_SEQ, seq);
+    }
     let turn = row.parent_turn.map_or(session::NO_TURN, i64::from);
     Ok(LoopRecord {
         status: row.status.clone(),

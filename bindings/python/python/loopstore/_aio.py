@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -254,6 +254,14 @@ class AsyncStore:
             keep_source=keep_source,
         )
 
+    async def import_bytes(
+        self, transcript: bytes, *, format: str, name: Path = "transcript"
+    ) -> Json:
+        """As `Store.import_bytes`."""
+        return await self._workers.run(
+            self._store.import_bytes, transcript, format=format, name=name
+        )
+
     async def stats(self) -> dict[str, int]:
         """As `Store.stats`."""
         return await self._workers.run(self._store.stats)
@@ -308,6 +316,105 @@ class AsyncSession:
     ) -> Appended:
         """As `Session.append_once`."""
         return await self._workers.run(self._session.append_once, key, given, format=format)
+
+    async def append_batch(
+        self,
+        parts: Iterable[tuple[str | None, Messages]],
+        *,
+        format: Form = "loopstore",
+    ) -> list[Appended]:
+        """As `Session.append_batch`."""
+        return await self._workers.run(self._session.append_batch, parts, format=format)
+
+    async def appended(self, key: str) -> Appended | None:
+        """As `Session.appended`."""
+        return await self._workers.run(self._session.appended, key)
+
+    async def append_keys(
+        self,
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[tuple[str, Appended]]:
+        """As `Session.append_keys`."""
+        return await self._workers.run(
+            self._session.append_keys,
+            prefix,
+            after=after,
+            before=before,
+            descending=descending,
+            limit=limit,
+        )
+
+    async def entries(
+        self,
+        *,
+        whole_session: bool = False,
+        loop_id: str | None = None,
+        seqs: range | None = None,
+        roles: Iterable[str] | None = None,
+        kinds: Iterable[str] | None = None,
+        after: tuple[str, int] | None = None,
+        before: tuple[str, int] | None = None,
+        last: int | None = None,
+        limit: int | None = None,
+    ) -> list[Json]:
+        """As `Session.entries`."""
+        return await self._workers.run(
+            self._session.entries,
+            whole_session=whole_session,
+            loop_id=loop_id,
+            seqs=seqs,
+            roles=roles,
+            kinds=kinds,
+            after=after,
+            before=before,
+            last=last,
+            limit=limit,
+        )
+
+    async def count_entries(
+        self,
+        *,
+        whole_session: bool = False,
+        loop_id: str | None = None,
+        seqs: range | None = None,
+        roles: Iterable[str] | None = None,
+        kinds: Iterable[str] | None = None,
+        after: tuple[str, int] | None = None,
+        before: tuple[str, int] | None = None,
+    ) -> int:
+        """As `Session.count_entries`."""
+        return await self._workers.run(
+            self._session.count_entries,
+            whole_session=whole_session,
+            loop_id=loop_id,
+            seqs=seqs,
+            roles=roles,
+            kinds=kinds,
+            after=after,
+            before=before,
+        )
+
+    async def exists(self) -> bool:
+        """As `Session.exists`."""
+        return await self._workers.run(self._session.exists)
+
+    async def hide(self) -> str:
+        """As `Session.hide`."""
+        return await self._workers.run(self._session.hide)
+
+    async def unhide(self, id: str) -> AsyncSession:
+        """As `Session.unhide`."""
+        session = await self._workers.run(self._session.unhide, id)
+        return AsyncSession(session, self._workers)
+
+    async def erase(self, *, reason: str | None = None) -> Json:
+        """As `Session.erase`."""
+        return await self._workers.run(self._session.erase, reason=reason)
 
     async def context(
         self,

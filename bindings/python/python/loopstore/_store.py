@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from types import TracebackType
@@ -324,6 +324,11 @@ class Store:
         )
         return report
 
+    def import_bytes(self, transcript: bytes, *, format: str, name: Path = "transcript") -> Json:
+        """Import a transcript that is no file; of some formats the name is the id."""
+        report: Json = decode(self._native.import_bytes(name, transcript, format))
+        return report
+
     def stats(self) -> dict[str, int]:
         """Return figures of the database."""
         found: dict[str, int] = decode(self._native.stats())
@@ -386,14 +391,116 @@ class Session:
             LoopHeldError: Another program drives the loop.
             BusyError: Another writer held the database too long.
         """
-        loop_id, turns, seqs, tokens, begun, duplicate = self._native.append(
-            format, messages(given), key
-        )
-        return Appended(loop_id, range(*turns), range(*seqs), tokens, begun, duplicate)
+        return _appended(self._native.append(format, messages(given), key))
 
     def append_once(self, key: str, given: Messages, *, format: Form = "loopstore") -> Appended:
         """Append messages once: as `append` with `key`."""
         return self.append(given, format=format, key=key)
+
+    def append_batch(
+        self,
+        parts: Iterable[tuple[str | None, Messages]],
+        *,
+        format: Form = "loopstore",
+    ) -> list[Appended]:
+        """Append several times in one transaction, in order: all of it or, with an exception, nothing.
+
+        Args:
+            parts: A key, or `None`, and messages each. A key that the session has already appends nothing.
+            format: The form of the messages.
+        """
+        given = [(key, messages(part)) for key, part in parts]
+        return [_appended(done) for done in self._native.append_batch(format, given)]
+
+    def appended(self, key: str) -> Appended | None:
+        """Return where the messages are that were appended under a key; `None` if nothing was."""
+        found = self._native.appended(key)
+        return None if found is None else _appended(found)
+
+    def append_keys(
+        self,
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[tuple[str, Appended]]:
+        """List the keys that begin so, in the order of their bytes, with where their messages are."""
+        found = self._native.append_keys(prefix, after, before, descending, limit)
+        return [(key, _appended(done)) for key, done in found]
+
+    def entries(
+        self,
+        *,
+        whole_session: bool = False,
+        loop_id: str | None = None,
+        seqs: range | None = None,
+        roles: Iterable[str] | None = None,
+        kinds: Iterable[str] | None = None,
+        after: tuple[str, int] | None = None,
+        before: tuple[str, int] | None = None,
+        last: int | None = None,
+        limit: int | None = None,
+    ) -> list[Json]:
+        """Return stored messages in order, also those that a compaction hides, and extensions.
+
+        Args:
+            whole_session: Those of all loops, in place of the handle's line.
+            loop_id: Those of this loop, in place of the line.
+            seqs: With `loop_id`, only these.
+            roles: Only messages of these roles.
+            kinds: Only extensions of these kinds; beside `roles`, these too.
+            after: Only what comes after this message: a loop and a sequence.
+            before: Only what comes before this message.
+            last: Only the last so many of those; what comes before is not read.
+            limit: Only the first so many of those.
+
+        Returns:
+            A dict each: `loop_id`, `turn`, `seq`, `created_at` and `message`.
+        """
+        query = _entry_query(
+            whole_session, loop_id, seqs, roles, kinds, after, before, last, limit
+        )
+        found: list[Json] = decode(self._native.entries(query))
+        return found
+
+    def count_entries(
+        self,
+        *,
+        whole_session: bool = False,
+        loop_id: str | None = None,
+        seqs: range | None = None,
+        roles: Iterable[str] | None = None,
+        kinds: Iterable[str] | None = None,
+        after: tuple[str, int] | None = None,
+        before: tuple[str, int] | None = None,
+    ) -> int:
+        """Count what `entries` would return."""
+        query = _entry_query(
+            whole_session, loop_id, seqs, roles, kinds, after, before, None, None
+        )
+        return self._native.count_entries(query)
+
+    def exists(self) -> bool:
+        """Whether the session is there: something was appended to it, or its title set."""
+        return self._native.exists()
+
+    def hide(self) -> str:
+        """Hide the session, which frameworks call delete, and return the id that it is kept under.
+
+        It is in no list and no search any more, and its id may be used again. `unhide` brings it back.
+        """
+        return self._native.hide()
+
+    def unhide(self, id: str) -> Session:
+        """Bring a hidden session back under an id that is free, and return its handle."""
+        return Session(self._native.unhide(id))
+
+    def erase(self, *, reason: str | None = None) -> Json:
+        """Remove the session and all that it holds, for good. What is left is a receipt."""
+        report: Json = decode(self._native.erase(reason))
+        return report
 
     def context(
         self,
@@ -667,6 +774,39 @@ class Session:
     def set_project(self, folder: Path) -> None:
         """Note the folder that the session's agent works in."""
         self._native.set_project(fspath(folder))
+
+
+def _appended(
+    done: tuple[str, tuple[int, int], tuple[int, int], int, list[str], bool],
+) -> Appended:
+    loop_id, turns, seqs, tokens, begun, duplicate = done
+    return Appended(loop_id, range(*turns), range(*seqs), tokens, begun, duplicate)
+
+
+def _entry_query(
+    whole_session: bool,
+    loop_id: str | None,
+    seqs: range | None,
+    roles: Iterable[str] | None,
+    kinds: Iterable[str] | None,
+    after: tuple[str, int] | None,
+    before: tuple[str, int] | None,
+    last: int | None,
+    limit: int | None,
+) -> bytes:
+    return encode(
+        {
+            "whole_session": whole_session,
+            "loop_id": loop_id,
+            "seqs": None if seqs is None else (seqs.start, seqs.stop),
+            "roles": None if roles is None else list(roles),
+            "kinds": None if kinds is None else list(kinds),
+            "after": after,
+            "before": before,
+            "last": last,
+            "limit": limit,
+        }
+    )
 
 
 def _recalled(answer: bytes, text: str) -> Recall:

@@ -1,0 +1,310 @@
+"""A session store for the Claude Agent SDK.
+
+    from claude_agent_sdk import ClaudeAgentOptions, query
+    from loopstore.claude import LoopstoreSessionStore
+
+    store = LoopstoreSessionStore("agent.db")
+    async for message in query(prompt="Will it rain?", options=ClaudeAgentOptions(session_store=store)):
+        ...
+
+The entries that the SDK mirrors are kept as they came, each `uuid` once, and come back so. They are also
+understood: the session stands in the store under its own id, with its prompts, turns, tool calls,
+compactions and sub-agents, as an import of the transcript would make it. So it can be searched, shown,
+compacted and exported with `loopstore.Store`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from threading import Lock
+from types import TracebackType
+from typing import Any, Literal, TypeVar, cast
+from urllib.parse import quote, unquote
+
+from claude_agent_sdk import fold_session_summary
+from claude_agent_sdk.types import (
+    SessionKey,
+    SessionListSubkeysKey,
+    SessionStore,
+    SessionStoreEntry,
+    SessionStoreListEntry,
+    SessionSummaryEntry,
+)
+
+from loopstore._errors import ClosedError, ForkedError, InvalidInputError, ReadOnlyError
+from loopstore._json import encode
+from loopstore._store import Json, Path, Session, Store
+
+T = TypeVar("T")
+
+_ENTRY = "claudeEntry"
+_IMPORTED = "claudeImported"
+_SUMMARY = "claudeSummary"
+
+# A transcript of fewer bytes is understood anew with each batch, a longer one when it grew by a sixteenth.
+_SMALL = 2 << 20
+_GROWTH = 16
+
+
+class LoopstoreSessionStore(SessionStore):
+    """The `SessionStore` of the Claude Agent SDK, with all of its optional methods."""
+
+    def __init__(
+        self,
+        store: Store | Path = ":memory:",
+        *,
+        on_delete: Literal["hide", "erase"] = "hide",
+        understand: bool = True,
+    ) -> None:
+        """Take a store.
+
+        Args:
+            store: An open store, which stays open; or the path of a database, which `close` closes.
+            on_delete: What `delete` does: hide the session and keep the record, or erase it.
+            understand: Import what is mirrored, so that it can be searched, shown and compacted.
+        """
+        if on_delete not in ("hide", "erase"):
+            raise InvalidInputError(f"on_delete is `hide` or `erase`, not {on_delete!r}")
+        self._owns_store = not isinstance(store, Store)
+        if isinstance(store, Store):
+            self.store = store
+        else:
+            in_memory = str(store) == ":memory:"
+            self.store = Store.in_memory() if in_memory else Store.open(store)
+        self._on_delete = on_delete
+        self._understands = understand
+        self._workers = ThreadPoolExecutor(4, thread_name_prefix="loopstore-claude")
+        self._process = os.getpid()
+        # How large each transcript was when it was understood last, and is now.
+        self._sizes: dict[str, tuple[int, int]] = {}
+        self._lock = Lock()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        if self._process != os.getpid():
+            raise ForkedError(
+                "this store was opened before the process was forked; open it again in this process"
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            future = loop.run_in_executor(self._workers, work)
+        except RuntimeError as error:
+            raise ClosedError("the store is closed; open it again") from error
+        return await future
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        """Keep a batch of entries, each `uuid` once. When it returns they are durable."""
+        if entries:
+            await self._run(lambda: self._append(key, entries))
+
+    def _append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        mirror = self.store.session(_id(key))
+        parts: list[tuple[str | None, bytes]] = []
+        for entry in entries:
+            text = encode({"role": "extension", "kind": _ENTRY, "data": entry})
+            parts.append((_key_of(entry), text))
+        mirror.append_batch(parts)
+        if not self._understands:
+            return
+        with self._lock:
+            before, size = self._sizes.get(mirror.id, (0, 0))
+            size += sum(len(text) for _, text in parts)
+            is_due = size < _SMALL or size - before > size // _GROWTH
+            self._sizes[mirror.id] = (size if is_due else before, size)
+        if is_due:
+            self._understand(key, mirror)
+
+    async def understand(self, key: SessionKey) -> list[str]:
+        """Import all that was mirrored under a key, and return the ids of its sessions.
+
+        `append` does so by itself: with each batch while the transcript is small, later when it has grown by
+        a sixteenth.
+        """
+        return await self._run(lambda: self._understand(key, self.store.session(_id(key))))
+
+    def _understand(self, key: SessionKey, mirror: Session) -> list[str]:
+        lines = b"\n".join(encode(entry) for entry in self._entries(mirror))
+        name = "/".join([key["project_key"], key["session_id"], key.get("subpath") or ""])
+        try:
+            report = self.store.import_bytes(
+                lines, format="claude-code", name=name.rstrip("/") + ".jsonl"
+            )
+        except InvalidInputError:
+            # There is no conversation in it yet.
+            return []
+        sessions: list[str] = report["sessions"]
+        known = {one for one, _ in mirror.append_keys(_IMPORTED)}
+        for session in sessions:
+            name = f"{_IMPORTED}/{session}"
+            if name not in known:
+                note = {"role": "extension", "kind": _IMPORTED, "data": session}
+                mirror.append(note, key=name)
+        return sessions
+
+    def _entries(
+        self, mirror: Session, after: tuple[str, int] | None = None
+    ) -> list[SessionStoreEntry]:
+        found = mirror.entries(kinds=[_ENTRY], after=after)
+        return [cast(SessionStoreEntry, entry["message"]["data"]) for entry in found]
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """Return all entries of a key as they came; `None` if there are none."""
+        return await self._run(lambda: self._entries(self.store.session(_id(key))) or None)
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """Return the sessions of a project with the time when each was last written."""
+
+        def read() -> list[SessionStoreListEntry]:
+            return [
+                {"session_id": unquote(rest), "mtime": mtime}
+                for rest, mtime in self._listed(f"claude/{_quoted(project_key)}/")
+                if "/" not in rest
+            ]
+
+        return await self._run(read)
+
+    def _listed(self, prefix: str) -> list[tuple[str, int]]:
+        """Return what follows the prefix in the ids of sessions, and when each was last written."""
+        literal = prefix.replace("'", "''")
+        rows = self.store.sql(
+            "SELECT session_id, last_active_at FROM v_sessions"
+            f" WHERE substr(session_id, 1, {len(prefix)}) = '{literal}' AND hidden_at IS NULL"
+        )
+        return [(row["session_id"][len(prefix) :], _millis(row["last_active_at"])) for row in rows]
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """Return the SDK's summary of each session of a project; only what is new is read for it."""
+        listed = await self.list_sessions(project_key)
+        return await self._run(lambda: self._summaries(project_key, listed))
+
+    def _summaries(
+        self, project_key: str, listed: list[SessionStoreListEntry]
+    ) -> list[SessionSummaryEntry]:
+        index = self.store.session(f"claude-index/{_quoted(project_key)}")
+        summaries: list[SessionSummaryEntry] = []
+        new: list[tuple[str | None, bytes]] = []
+        for one in listed:
+            key: SessionKey = {"project_key": project_key, "session_id": one["session_id"]}
+            number, kept = self._kept_summary(index, one["session_id"])
+            mirror = self.store.session(_id(key))
+            after = tuple(kept["after"]) if kept else None
+            found = mirror.entries(kinds=[_ENTRY], after=after)
+            before: SessionSummaryEntry | None = kept["summary"] if kept else None
+            if found or before is None:
+                entries = [entry["message"]["data"] for entry in found]
+                before = fold_session_summary(before, key, entries)
+            if found:
+                last = found[-1]
+                data = {"summary": before, "after": [last["loop_id"], last["seq"]]}
+                new.append(_summary(one["session_id"], number + 1, data))
+            summaries.append({**before, "mtime": one["mtime"]})
+        if new:
+            try:
+                index.append_batch(new)
+            except ReadOnlyError:
+                pass
+        return summaries
+
+    def _kept_summary(self, index: Session, session_id: str) -> tuple[int, Json | None]:
+        """Return the newest summary of a session that was kept, with its number."""
+        found = index.append_keys(f"{_quoted(session_id)}/", descending=True, limit=1)
+        if not found:
+            return 0, None
+        name, at = found[0]
+        kept = index.entries(loop_id=at.loop_id, seqs=at.seqs)[0]["message"]["data"]
+        return int(name.rsplit("/", 1)[1]), kept
+
+    async def delete(self, key: SessionKey) -> None:
+        """Delete a session with its sub-agents, or with a `subpath` one of these.
+
+        The record stays hidden, unless `on_delete` is `erase`; the id may be used again.
+        """
+        await self._run(lambda: self._delete(key))
+
+    def _delete(self, key: SessionKey) -> None:
+        own = _id(key)
+        ids = [own]
+        if not key.get("subpath"):
+            ids += [f"{own}/{rest}" for rest, _ in self._listed(f"{own}/")]
+            index = self.store.session(f"claude-index/{_quoted(key['project_key'])}")
+            number, kept = self._kept_summary(index, key["session_id"])
+            if kept:
+                index.append_batch([_summary(key["session_id"], number + 1, None)])
+        for id in ids:
+            mirror = self.store.session(id)
+            if not mirror.exists():
+                continue
+            for name, _ in mirror.append_keys(f"{_IMPORTED}/"):
+                self._remove(self.store.session(name[len(_IMPORTED) + 1 :]))
+            self._remove(mirror)
+            self._sizes.pop(id, None)
+
+    def _remove(self, session: Session) -> None:
+        if not session.exists():
+            return
+        if self._on_delete == "erase":
+            session.erase(reason="delete")
+        else:
+            session.hide()
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        """Return the subpaths that there are entries of under a session."""
+        prefix = f"{_id(cast(SessionKey, key))}/"
+
+        def read() -> list[str]:
+            return [unquote(rest) for rest, _ in self._listed(prefix)]
+
+        return await self._run(read)
+
+    def close(self) -> None:
+        """Let the threads go, and close the store if this object opened it."""
+        self._workers.shutdown(wait=False)
+        if self._owns_store:
+            self.store.close()
+
+    def __enter__(self) -> LoopstoreSessionStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")
+
+
+def _id(key: SessionKey) -> str:
+    """Return the id of the session that holds the entries of a key."""
+    id = f"claude/{_quoted(key['project_key'])}/{_quoted(key['session_id'])}"
+    subpath = key.get("subpath")
+    return f"{id}/{quote(subpath, safe='/')}" if subpath else id
+
+
+def _key_of(entry: SessionStoreEntry) -> str | None:
+    """Return what an entry is known by, if it is known by anything."""
+    uuid = entry.get("uuid")
+    if not isinstance(uuid, str) or not uuid:
+        return None
+    key = f"uuid/{uuid}"
+    return key if len(key.encode()) <= 512 else hashlib.sha256(uuid.encode()).hexdigest()
+
+
+def _summary(session_id: str, number: int, data: Any) -> tuple[str | None, bytes]:
+    message = {"role": "extension", "kind": _SUMMARY, "data": data}
+    return f"{_quoted(session_id)}/{number:012}", encode(message)
+
+
+def _millis(time: str | None) -> int:
+    """Return milliseconds since the epoch of a time as the store writes it."""
+    if not time:
+        return 0
+    return int(datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp() * 1000)

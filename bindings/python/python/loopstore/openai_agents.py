@@ -1,0 +1,295 @@
+"""A session of the OpenAI Agents SDK that is kept by loopstore.
+
+    from agents import Agent, Runner
+    from loopstore.openai_agents import LoopstoreSession
+
+    session = LoopstoreSession("user-17", "agent.db")
+    result = await Runner.run(agent, "Will it rain?", session=session)
+
+What the SDK adds is stored once and never changed. `get_items` gives the context: each item as it was added,
+and what a compaction put in place of others. `pop_item` and `clear_session` begin a branch, and the record
+stays. The same session can be searched, shown and exported with `loopstore.Store`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+from agents.memory import SessionSettings
+from agents.memory.session import OpenAIResponsesCompactionArgs, SessionABC
+
+from loopstore import _loopstore
+from loopstore._errors import ClosedError, ForkedError, InvalidInputError
+from loopstore._json import decode, encode
+from loopstore._policy import Policy, native
+from loopstore._store import Json, Path, Session, Store
+
+if TYPE_CHECKING:
+    from agents.items import TResponseInputItem
+    from openai import AsyncOpenAI
+
+T = TypeVar("T")
+
+_CANDIDATES = 10
+
+Decision = Callable[[dict[str, Any]], bool]
+
+
+class LoopstoreSession(SessionABC):
+    """The `Session` of the OpenAI Agents SDK, also its compaction-aware one.
+
+    Several objects of one session id, in any number of threads and processes, are the same session.
+    """
+
+    session_id: str
+    session_settings: SessionSettings | None
+
+    def __init__(
+        self,
+        session_id: str,
+        store: Store | Path = ":memory:",
+        *,
+        policy: Policy | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+        compaction: Literal["loopstore", "openai"] = "loopstore",
+        client: AsyncOpenAI | None = None,
+        model: str = "gpt-4.1",
+        should_trigger_compaction: Decision | None = None,
+        on_delete: Literal["keep", "erase"] = "keep",
+    ) -> None:
+        """Take a session of a store.
+
+        Args:
+            session_id: The session's id.
+            store: An open store, which stays open; or the path of a database, which `close` closes.
+            policy: When and how loopstore compacts; by default at 90 % of a window of 128,000 tokens.
+            session_settings: The SDK's settings: `limit` is the default of `get_items`.
+            compaction: Who compacts: loopstore, by the policy; or the provider (`responses.compact`), whose
+                sealed item is kept as it came and stands for what was before it.
+            client: The client that asks the provider.
+            model: The model that the provider compacts with.
+            should_trigger_compaction: Decides whether the provider is asked; by default once ten items are
+                neither prompts nor compactions.
+            on_delete: What `clear_session` does: begin anew and keep the record, or erase it.
+        """
+        if compaction not in ("loopstore", "openai"):
+            raise InvalidInputError(f"compaction is `loopstore` or `openai`, not {compaction!r}")
+        if on_delete not in ("keep", "erase"):
+            raise InvalidInputError(f"on_delete is `keep` or `erase`, not {on_delete!r}")
+        if isinstance(session_settings, dict):
+            session_settings = SessionSettings(**session_settings)
+        self.session_id = session_id
+        self.session_settings = session_settings or SessionSettings()
+        self.policy = policy
+        self.compaction = compaction
+        self.model = model
+        self.on_delete = on_delete
+        self._client = client
+        self._decides = should_trigger_compaction or _has_many_candidates
+        self._owns_store = not isinstance(store, Store)
+        if isinstance(store, Store):
+            self.store = store
+        else:
+            in_memory = str(store) == ":memory:"
+            self.store = Store.in_memory() if in_memory else Store.open(store)
+        self._native()  # An id that is none is told here.
+        self._workers = ThreadPoolExecutor(4, thread_name_prefix="loopstore-session")
+        self._process = os.getpid()
+        self._response_id: str | None = None
+        self._unstored_response_id: str | None = None
+
+    @property
+    def session(self) -> Session:
+        """The session as loopstore has it, for what the SDK has no name for: `search`, `undo`, `report`."""
+        return Session(self._native())
+
+    def _native(self, loop: asyncio.AbstractEventLoop | None = None) -> _loopstore.Session:
+        """Return a handle that goes on from where the session is now, whoever brought it there."""
+        policy = native(self.policy, loop) if self.policy else None
+        return self.store._native.session(self.session_id, policy)
+
+    async def _run(
+        self, work: Callable[[], T], cancel: _loopstore.CancelFlag | None = None
+    ) -> T:
+        """Run `work` on a thread. What it writes is settled when this returns or raises, cancelled or not."""
+        if self._process != os.getpid():
+            raise ForkedError(
+                "this session was opened before the process was forked; open it again in this process"
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            future = loop.run_in_executor(self._workers, work)
+        except RuntimeError as error:
+            raise ClosedError("the session is closed; open it again") from error
+        return await _settled(future, cancel)
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the items of the context, oldest first.
+
+        Args:
+            limit: Only the last so many; by default that of `session_settings`, else all. None for 0, and
+                all for a negative number.
+        """
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        if limit == 0:
+            return []
+        most = None if limit is None or limit < 0 else limit
+
+        def read() -> list[TResponseInputItem]:
+            items: list[TResponseInputItem] = decode(self._native().items(most))
+            return items
+
+        return await self._run(read)
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Append items: all of them or, with an exception, none. When it returns they are durable."""
+        if self.store.closed:
+            raise ClosedError("the store is closed; open it again")
+        if items:
+            await self._run(lambda: self._native().append_items(encode(list(items))))
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Take the last item back and return it; `None` if there is none. The record keeps it."""
+        item = await self._run(lambda: self._native().pop_item())
+        return None if item is None else cast("TResponseInputItem", decode(item))
+
+    async def clear_session(self) -> None:
+        """Begin anew: no item is left. The record stays, unless `on_delete` is `erase`."""
+
+        def clear() -> None:
+            session = self._native()
+            if not session.exists():
+                return
+            if self.on_delete == "erase":
+                session.erase("clear_session")
+            else:
+                session.begin_loop(None, True, None, None)
+
+        await self._run(clear)
+
+    async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
+        """Compact the session, if that is due: as an overlay, which `session.undo()` takes back.
+
+        Args:
+            args: Of the SDK: `force` compacts whatever the policy or the decision says; `response_id`,
+                `store` and `compaction_mode` say how the provider gets the history where it is asked.
+        """
+        given: dict[str, Any] = dict(args or {})
+        force = bool(given.get("force"))
+        if self.compaction == "openai":
+            await self._compact_by_provider(given, force)
+            return
+        loop = asyncio.get_running_loop()
+        cancel = _loopstore.CancelFlag()
+
+        def compact() -> None:
+            session = self._native(loop)
+            if session.leaf() is not None:
+                session.compact(force, False, None, cancel)
+
+        await self._run(compact, cancel)
+
+    async def _compact_by_provider(self, given: dict[str, Any], force: bool) -> None:
+        mode = self._mode(given)
+        found = await self._run(lambda: self._native().items_to_seal())
+        if found is None:
+            return
+        items: list[Json] = decode(found[0])
+        context = {
+            "response_id": self._response_id,
+            "compaction_mode": mode,
+            "compaction_candidate_items": _candidates(items),
+            "session_items": items,
+        }
+        if not force and not self._decides(context):
+            return
+        asked: dict[str, Any] = {"model": self.model}
+        if mode == "previous_response_id":
+            asked["previous_response_id"] = self._response_id
+        else:
+            asked["input"] = items
+        answer = await self._openai().responses.compact(**asked)
+        output = [
+            item if isinstance(item, dict) else item.model_dump(exclude_unset=True, warnings=False)
+            for item in answer.output or []
+        ]
+        if not output:
+            raise InvalidInputError("the provider's compaction holds nothing; nothing was changed")
+        _, loop_id, seq = found
+        await self._run(lambda: self._native().seal_items(encode(output), loop_id, seq))
+
+    def _mode(self, given: dict[str, Any]) -> Literal["previous_response_id", "input"]:
+        """Say how the provider gets the history."""
+        self._response_id = given.get("response_id") or self._response_id
+        if given.get("store") is False:
+            self._unstored_response_id = self._response_id
+        mode = given.get("compaction_mode") or "auto"
+        is_stored = (
+            self._response_id is not None and self._response_id != self._unstored_response_id
+        )
+        if mode == "previous_response_id" and self._response_id is None:
+            raise ValueError("compaction by previous_response_id needs a response_id")
+        if mode == "previous_response_id" or (mode == "auto" and is_stored):
+            return "previous_response_id"
+        return "input"
+
+    def _openai(self) -> AsyncOpenAI:
+        if self._client is None:
+            from agents.models._openai_shared import get_default_openai_client
+            from openai import AsyncOpenAI
+
+            self._client = get_default_openai_client() or AsyncOpenAI()
+        return self._client
+
+    def close(self) -> None:
+        """Let the threads go, and close the store if this object opened it."""
+        self._workers.shutdown(wait=False)
+        if self._owns_store:
+            self.store.close()
+
+    def __enter__(self) -> LoopstoreSession:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+async def _settled(future: Awaitable[T], cancel: _loopstore.CancelFlag | None) -> T:
+    """Wait until a call is done, also if the caller is cancelled meanwhile; then that is told."""
+    task = asyncio.ensure_future(future)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+            if cancel is not None:
+                cancel.cancel()
+    if cancelled is not None:
+        task.exception()
+        raise cancelled
+    return task.result()
+
+
+def _candidates(items: list[Json]) -> list[Json]:
+    """Return the items that a compaction makes shorter: neither prompts nor compactions."""
+    return [
+        item
+        for item in items
+        if item.get("role") != "user" and item.get("type") != "compaction"
+    ]
+
+
+def _has_many_candidates(context: dict[str, Any]) -> bool:
+    return len(context["compaction_candidate_items"]) >= _CANDIDATES

@@ -1,0 +1,25 @@
+"""The examples run, and are short."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+SAYS = {
+    "chat": "4 messages are kept",
+    "claude_sessions": "7071",
+    "openai_agents_session": "I see 3 items.",
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    assert len(example.read_text().splitlines()) <= 30
+    command = [sys.executable, str(example), str(tmp_path / "a.db")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert SAYS.get(example.stem, "") in ran.stdout
