@@ -23,10 +23,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import random
+import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
@@ -98,6 +100,10 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         self.on_delete = on_delete
         self._native = _loopstore.Checkpoints(self.store._native)
         self._memory = Memory()
+        # LangGraph stores the checkpoints of a graph and of its subgraphs from several threads: the later one
+        # is to find the messages of the earlier.
+        self._process = os.getpid()
+        self._locks = [threading.Lock() for _ in range(64)]
 
     @classmethod
     @contextmanager
@@ -269,6 +275,22 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint. It is durable when this returns."""
+        with self._lock(_thread(config)):
+            return self._put(config, checkpoint, metadata, new_versions)
+
+    def _lock(self, thread: str) -> AbstractContextManager[Any]:
+        if self._process != os.getpid():
+            # A lock may have been held when the process was forked; the store refuses what is asked.
+            return nullcontext()
+        return self._locks[hash(thread) % len(self._locks)]
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
         thread, ns, parent = _thread(config), _ns(config), get_checkpoint_id(config)
         values: Json = checkpoint["channel_values"]
         rest = {
