@@ -100,7 +100,11 @@ impl Checkpoints {
     }
 
     fn delete_thread(&self, py: Python<'_>, thread: &str, erase: bool) -> PyResult<()> {
-        let how = if erase { OnDelete::Erase } else { OnDelete::Hide };
+        let how = if erase {
+            OnDelete::Erase
+        } else {
+            OnDelete::Hide
+        };
         call(py, || Ok(self.kept()?.delete_thread(thread, how)?))
     }
 
@@ -109,7 +113,11 @@ impl Checkpoints {
     }
 
     fn prune(&self, py: Python<'_>, thread: &str, keep_latest: bool) -> PyResult<usize> {
-        let strategy = if keep_latest { Strategy::KeepLatest } else { Strategy::Delete };
+        let strategy = if keep_latest {
+            Strategy::KeepLatest
+        } else {
+            Strategy::Delete
+        };
         call(py, || Ok(self.kept()?.prune(thread, strategy)?))
     }
 

@@ -21,13 +21,13 @@ mod names;
 mod put;
 mod read;
 mod record;
-mod thread;
 #[cfg(test)]
 mod tests;
+mod thread;
 
 use loopstore::Store;
-use loopstore::extend::{self, StoreRead, StoreWrite};
 use loopstore::StoreError;
+use loopstore::extend::{self, StoreRead, StoreWrite};
 
 pub use error::{Error, Result};
 pub use names::Language;

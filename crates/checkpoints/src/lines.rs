@@ -13,7 +13,9 @@ use std::ops::{ControlFlow, Range};
 use loopstore::extend::append::{append_in_turns, free_loop_id};
 use loopstore::extend::{self, LoopCore, LoopKey, SessionKey, StoreRead, StoreWrite, session};
 use loopstore::tokens::TokenCounter;
-use loopstore::{AgentMessage, ContinuationKind, Json, LoopId, LoopRecord, LoopStatus, Role, StoreError};
+use loopstore::{
+    AgentMessage, ContinuationKind, Json, LoopId, LoopRecord, LoopStatus, Role, StoreError,
+};
 
 use crate::error::{Error, Result};
 use crate::record::{MessagesOf, Part, Place, Segment, StoredList, kinds};
@@ -139,9 +141,14 @@ impl Lines<'_> {
         let mut record = LoopRecord::new(id.clone(), Some(row.loop_id.clone()));
         let turn = turn_of(self.write.as_read(), &row, end.1)?;
         record.parent_turn = Some(turn.map_or(session::NO_TURN, i64::from).into());
-        record.extra.insert(PARENT_SEQ, Json::of(&end.1).map_err(|error| invalid(&error))?);
+        record.extra.insert(
+            PARENT_SEQ,
+            Json::of(&end.1).map_err(|error| invalid(&error))?,
+        );
         record.status = LoopStatus::Running;
-        record.continuation_kind = Some(ContinuationKind::Branch { tag: id.to_string() });
+        record.continuation_kind = Some(ContinuationKind::Branch {
+            tag: id.to_string(),
+        });
         let key = session::create_loop(self.write, self.session, &record)?;
         Ok(Some(key))
     }
@@ -158,7 +165,11 @@ impl Lines<'_> {
         let id = free_loop_id(self.write.as_read(), self.session)?;
         let mut record = LoopRecord::new(id, None);
         record.status = LoopStatus::Running;
-        Ok(Some(session::create_loop(self.write, self.session, &record)?))
+        Ok(Some(session::create_loop(
+            self.write,
+            self.session,
+            &record,
+        )?))
     }
 }
 
@@ -168,7 +179,10 @@ fn invalid(error: &serde_json::Error) -> Error {
 
 /// Returns the last message of a list that stands on a line.
 fn end_of(segments: &[Segment]) -> Option<&Place> {
-    segments.iter().rev().find_map(|segment| segment.to.as_ref())
+    segments
+        .iter()
+        .rev()
+        .find_map(|segment| segment.to.as_ref())
 }
 
 /// Whether nothing that a model sees comes after a message.
@@ -177,7 +191,11 @@ fn is_line_end(read: &dyn StoreRead, row: &LoopCore, seq: u32) -> Result<bool> {
     let behind = seq.saturating_add(1)..row.totals.next_seq;
     read.sizes(row.key, behind, &mut |size| {
         is_last &= size.role == Role::Extension;
-        Ok(if is_last { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        Ok(if is_last {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        })
     })?;
     Ok(is_last && read.default_child(row.key)?.is_none())
 }
@@ -192,7 +210,11 @@ fn turn_of(read: &dyn StoreRead, row: &LoopCore, seq: u32) -> Result<Option<u32>
     Ok(turn)
 }
 
-pub(crate) fn loop_at(read: &dyn StoreRead, session: SessionKey, place: &Place) -> Result<LoopCore> {
+pub(crate) fn loop_at(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    place: &Place,
+) -> Result<LoopCore> {
     let row = read.loop_by_id(session, &place.0)?;
     let row = row.ok_or_else(|| StoreError::NoLoop(place.0.to_string()))?;
     if place.1 >= row.totals.next_seq {

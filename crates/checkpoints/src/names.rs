@@ -67,7 +67,10 @@ fn escaped(text: &str) -> String {
 fn id_part(id: &str) -> Result<String> {
     let escaped = escaped(id);
     if escaped.is_empty() || escaped.len() > LONGEST_ID {
-        let reason = format!("a checkpoint's id has 1 to {LONGEST_ID} bytes, not {}", id.len());
+        let reason = format!(
+            "a checkpoint's id has 1 to {LONGEST_ID} bytes, not {}",
+            id.len()
+        );
         return Err(Error::Invalid(reason));
     }
     Ok(escaped)
@@ -90,7 +93,12 @@ pub(crate) fn checkpoint(language: Language, ns: &str, id: &str) -> Result<Strin
 
 /// The writes that belong to a checkpoint.
 pub(crate) fn writes(language: Language, ns: &str, id: &str) -> Result<String> {
-    Ok(format!("{}w/{}/{}/", language.prefix(), part(ns), id_part(id)?))
+    Ok(format!(
+        "{}w/{}/{}/",
+        language.prefix(),
+        part(ns),
+        id_part(id)?
+    ))
 }
 
 /// What a task wrote, in its revisions.

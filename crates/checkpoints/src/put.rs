@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use loopstore::extend::{AppendKey, LoopKey, SessionKey, StoreWrite, session};
 use loopstore::{AgentMessage, Json, Session, SessionId};
 
+use crate::Checkpoints;
 use crate::error::{Error, Result};
 use crate::lines::Lines;
 use crate::names::{self, Revision};
@@ -12,7 +13,6 @@ use crate::read;
 use crate::record::{
     NewCheckpoint, NewWrites, Place, Record, Stored, StoredValue, WritesRecord, kinds,
 };
-use crate::Checkpoints;
 
 impl Checkpoints {
     /// Stores a checkpoint. The session begins with it if it is not there. One that has its id is replaced:
@@ -136,7 +136,8 @@ impl Checkpoints {
             let record: Record = read::record(write.as_read(), thread, &key)?;
             let own = read::place(write.as_read(), &key)?;
             for (channel, version) in &new.versions {
-                if new.values.contains_key(channel) || record.versions.get(channel) != Some(version) {
+                if new.values.contains_key(channel) || record.versions.get(channel) != Some(version)
+                {
                     continue;
                 }
                 if record.values.contains_key(channel) {
@@ -146,11 +147,14 @@ impl Checkpoints {
                 }
             }
         }
-        let is_missing = |channel: &&String| {
-            !at.contains_key(*channel) && !new.values.contains_key(*channel)
-        };
+        let is_missing =
+            |channel: &&String| !at.contains_key(*channel) && !new.values.contains_key(*channel);
         let missing: Vec<String> = new.unchanged.iter().filter(is_missing).cloned().collect();
-        if missing.is_empty() { Ok(at) } else { Err(Error::Missing(missing)) }
+        if missing.is_empty() {
+            Ok(at)
+        } else {
+            Err(Error::Missing(missing))
+        }
     }
 
     /// Returns the loop of the parent, where a checkpoint without messages goes.

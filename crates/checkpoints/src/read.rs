@@ -34,7 +34,8 @@ impl Checkpoints {
                 Some(id) => self.find(read, session, ns, id)?,
                 None => self.newest(read, session, ns)?,
             };
-            key.map(|key| self.whole(read, session, &thread, &key)).transpose()
+            key.map(|key| self.whole(read, session, &thread, &key))
+                .transpose()
         })
     }
 
@@ -68,8 +69,14 @@ impl Checkpoints {
                 let record: Record = record(read, &thread, &key)?;
                 let fits = query.ns.as_ref().is_none_or(|ns| *ns == record.ns)
                     && query.id.as_ref().is_none_or(|id| *id == record.id)
-                    && query.before.as_ref().is_none_or(|before| record.id < *before)
-                    && query.filter.iter().all(|(name, value)| has(&record, name, value));
+                    && query
+                        .before
+                        .as_ref()
+                        .is_none_or(|before| record.id < *before)
+                    && query
+                        .filter
+                        .iter()
+                        .all(|(name, value)| has(&record, name, value));
                 if fits {
                     found.push(CheckpointRef {
                         thread: thread.to_string(),
@@ -98,7 +105,11 @@ impl Checkpoints {
         self.read(|read| {
             let mut found: BTreeMap<String, ChannelHistory> = BTreeMap::new();
             let mut open: BTreeSet<&String> = channels.iter().collect();
-            found.extend(channels.iter().map(|name| (name.clone(), ChannelHistory::default())));
+            found.extend(
+                channels
+                    .iter()
+                    .map(|name| (name.clone(), ChannelHistory::default())),
+            );
             let Some(session) = self.own(read, &thread)? else {
                 return Ok(found);
             };
@@ -144,7 +155,11 @@ impl Checkpoints {
     }
 
     /// Returns the session of a thread whose values are in this encoding; `None` if there is none.
-    pub(crate) fn own(&self, read: &dyn StoreRead, thread: &SessionId) -> Result<Option<SessionKey>> {
+    pub(crate) fn own(
+        &self,
+        read: &dyn StoreRead,
+        thread: &SessionId,
+    ) -> Result<Option<SessionKey>> {
         let Some(row) = read.session(thread)? else {
             return Ok(None);
         };
@@ -183,7 +198,9 @@ impl Checkpoints {
             let is_partial = (page.len() as u64) < u64::from(limit);
             for key in page {
                 // Older revisions of the one before.
-                if end.as_deref().map(names::without_revision) == Some(names::without_revision(&key.name)) {
+                if end.as_deref().map(names::without_revision)
+                    == Some(names::without_revision(&key.name))
+                {
                     continue;
                 }
                 if !is_deleted(&key) {
@@ -228,7 +245,10 @@ impl Checkpoints {
         let mut live: Vec<AppendKey> = Vec::new();
         for key in names::all(read, session, beginning)? {
             let base = names::without_revision(&key.name);
-            if live.last().is_some_and(|last| names::without_revision(&last.name) == base) {
+            if live
+                .last()
+                .is_some_and(|last| names::without_revision(&last.name) == base)
+            {
                 live.pop();
             }
             live.push(key);
@@ -307,7 +327,10 @@ fn id_of(name: &str) -> &str {
 }
 
 fn has(record: &Record, name: &str, wanted: &serde_json::Value) -> bool {
-    let found = record.metadata.get(name).and_then(|value| value.read().ok());
+    let found = record
+        .metadata
+        .get(name)
+        .and_then(|value| value.read().ok());
     let found = found.unwrap_or(serde_json::Value::Null);
     match (found.as_f64(), wanted.as_f64()) {
         (Some(found), Some(wanted)) => found == wanted,
@@ -416,9 +439,7 @@ fn value_of(
 
 /// Refuses messages whose content was removed.
 fn readable(found: MessagesOf, thread: &SessionId) -> Result<MessagesOf> {
-    let is_removed = |message: &AgentMessage| {
-        matches!(message, AgentMessage::Extension(extension) if extension.kind == "removed")
-    };
+    let is_removed = |message: &AgentMessage| matches!(message, AgentMessage::Extension(extension) if extension.kind == "removed");
     let removed = found.messages.iter().position(is_removed);
     match removed.and_then(|at| found.places.get(at)) {
         None => Ok(found),

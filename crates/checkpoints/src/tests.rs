@@ -1,7 +1,5 @@
 //! What a saver of LangGraph relies on, without one.
 
-use std::collections::BTreeMap;
-
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::{Message, Store};
 use serde_json::{Value as Any, json};
@@ -75,10 +73,20 @@ fn a_list_that_grows_is_two_places_and_each_message_is_stored_once() {
     let mut stored = put_list(&saver, "c0", None, 0, json!([{"new": [user("0")]}]));
     for n in 1..30 {
         let (id, parent) = (format!("c{n:02}"), format!("c{:02}", n - 1));
-        let message = if n % 2 == 0 { user(&n.to_string()) } else { answer(&n.to_string()) };
+        let message = if n % 2 == 0 {
+            user(&n.to_string())
+        } else {
+            answer(&n.to_string())
+        };
         let kept = segments(&stored);
         let parent = if n == 1 { "c0" } else { &parent };
-        stored = put_list(&saver, &id, Some(parent), n, json!([{"kept": kept, "new": [message]}]));
+        stored = put_list(
+            &saver,
+            &id,
+            Some(parent),
+            n,
+            json!([{"kept": kept, "new": [message]}]),
+        );
     }
     assert_eq!(segments(&stored), json!([[["loop-1", 0], ["loop-15", 2]]]));
     let all: Vec<String> = (0..30).map(|n| n.to_string()).collect();
@@ -91,10 +99,28 @@ fn a_list_that_grows_is_two_places_and_each_message_is_stored_once() {
 #[test]
 fn who_goes_on_from_an_earlier_state_gets_a_branch_and_the_other_one_stays() {
     let saver = python();
-    let first = put_list(&saver, "a", None, 1, json!([{"new": [user("q"), answer("1")]}]));
+    let first = put_list(
+        &saver,
+        "a",
+        None,
+        1,
+        json!([{"new": [user("q"), answer("1")]}]),
+    );
     let kept = segments(&first);
-    put_list(&saver, "b", Some("a"), 2, json!([{"kept": kept, "new": [user("left")]}]));
-    put_list(&saver, "c", Some("a"), 2, json!([{"kept": kept, "new": [user("right")]}]));
+    put_list(
+        &saver,
+        "b",
+        Some("a"),
+        2,
+        json!([{"kept": kept, "new": [user("left")]}]),
+    );
+    put_list(
+        &saver,
+        "c",
+        Some("a"),
+        2,
+        json!([{"kept": kept, "new": [user("right")]}]),
+    );
     assert_eq!(state(&saver, "b"), ["q", "1", "left"]);
     assert_eq!(state(&saver, "c"), ["q", "1", "right"]);
     assert_eq!(context(&saver), ["q", "1", "right"]);
@@ -111,8 +137,13 @@ fn a_branch_may_leave_a_turn_whose_call_is_open() {
     let edited = json!({"role": "assistant", "content":
         [{"type": "toolCall", "id": "c1", "name": "rm", "arguments": {"all": false}}]});
     let result = json!({"role": "toolResult", "toolCallId": "c1", "content": [{"type": "text", "text": "ok"}]});
-    let stored =
-        put_list(&saver, "b", Some("a"), 2, json!([{"kept": question, "new": [edited, result]}]));
+    let stored = put_list(
+        &saver,
+        "b",
+        Some("a"),
+        2,
+        json!([{"kept": question, "new": [edited, result]}]),
+    );
     assert_eq!(state(&saver, "b"), ["q", "", "ok"]);
     assert_eq!(context(&saver), ["q", "", "ok"]);
     assert_eq!(segments(&first), json!([[["loop-1", 0], ["loop-1", 1]]]));
@@ -126,8 +157,17 @@ fn a_list_that_lost_messages_is_segments_and_goes_on_at_its_end() {
     let saver = python();
     let new = [user("0"), answer("1"), user("2"), answer("3")];
     put_list(&saver, "a", None, 1, json!([{"new": new}]));
-    let kept = json!([[["loop-1", 0], ["loop-1", 0]], [["loop-2", 1], ["loop-2", 1]]]);
-    let stored = put_list(&saver, "b", Some("a"), 2, json!([{"kept": kept, "new": [user("4")]}]));
+    let kept = json!([
+        [["loop-1", 0], ["loop-1", 0]],
+        [["loop-2", 1], ["loop-2", 1]]
+    ]);
+    let stored = put_list(
+        &saver,
+        "b",
+        Some("a"),
+        2,
+        json!([{"kept": kept, "new": [user("4")]}]),
+    );
     assert_eq!(state(&saver, "b"), ["0", "3", "4"]);
     // Nothing of the record is gone.
     assert_eq!(context(&saver), ["0", "1", "2", "3", "4"]);
@@ -137,7 +177,13 @@ fn a_list_that_lost_messages_is_segments_and_goes_on_at_its_end() {
 #[test]
 fn a_message_in_the_middle_is_kept_beside_the_line() {
     let saver = python();
-    put_list(&saver, "a", None, 1, json!([{"new": [user("0"), answer("1")]}]));
+    put_list(
+        &saver,
+        "a",
+        None,
+        1,
+        json!([{"new": [user("0"), answer("1")]}]),
+    );
     let parts = json!([
         {"new": [user("zero")]},
         {"kept": [[["loop-1", 1], ["loop-1", 1]]], "new": [user("2")]},
@@ -165,7 +211,13 @@ fn a_system_message_is_one_of_the_list_and_in_no_context() {
 #[test]
 fn a_list_that_begins_anew_has_a_line_of_its_own() {
     let saver = python();
-    put_list(&saver, "a", None, 1, json!([{"new": [user("q"), answer("1")]}]));
+    put_list(
+        &saver,
+        "a",
+        None,
+        1,
+        json!([{"new": [user("q"), answer("1")]}]),
+    );
     put_list(&saver, "b", Some("a"), 2, json!([{"new": [user("anew")]}]));
     assert_eq!(state(&saver, "b"), ["anew"]);
     assert_eq!(context(&saver), ["anew"]);
@@ -184,19 +236,30 @@ fn a_value_is_stored_with_the_checkpoint_that_brought_it() {
         saver.put("t", checkpoint(next)).unwrap();
     }
     let found = saver.get("t", "", None).unwrap().unwrap();
-    assert_eq!((found.id.as_str(), found.parent.as_deref()), ("c", Some("b")));
+    assert_eq!(
+        (found.id.as_str(), found.parent.as_deref()),
+        ("c", Some("b"))
+    );
     let found = serde_json::to_value(&found.values).unwrap();
     assert_eq!(found, json!({"x": {"data": "large"}, "y": {"data": "c"}}));
     let sql = "SELECT count(*) AS n FROM v_messages WHERE payload LIKE '%large%'";
-    let rows = saver.store().database().query_within(sql, QueryLimits::default()).unwrap();
-    assert_eq!(serde_json::to_value(rows.records()).unwrap(), json!([{"n": 1}]));
+    let rows = saver
+        .store()
+        .database()
+        .query_within(sql, QueryLimits::default())
+        .unwrap();
+    assert_eq!(
+        serde_json::to_value(rows.records()).unwrap(),
+        json!([{"n": 1}])
+    );
     // A channel whose version nobody stored is asked for.
     let other = json!({"id": "d", "parent": "c", "versions": {"x": 9}, "unchanged": ["x"]});
     let error = saver.put("t", checkpoint(other)).unwrap_err();
     assert!(matches!(error, Error::Missing(channels) if channels == ["x"]));
     assert!(saver.get("t", "", Some("d")).unwrap().is_none());
     // One that lost its value has none.
-    let gone = json!({"id": "e", "parent": "c", "versions": {"x": 2, "y": "c"}, "unchanged": ["y"]});
+    let gone =
+        json!({"id": "e", "parent": "c", "versions": {"x": 2, "y": "c"}, "unchanged": ["y"]});
     saver.put("t", checkpoint(gone)).unwrap();
     let found = saver.get("t", "", Some("e")).unwrap().unwrap();
     assert_eq!(found.values.keys().collect::<Vec<_>>(), ["y"]);
@@ -212,13 +275,20 @@ fn writes_are_kept_by_index_and_special_ones_replaced() {
     };
     write("2", "b", json!([[0, "x", "late"]]));
     write("1", "c", json!([[0, "x", 1], [-1, "__error__", "first"]]));
-    write("1", "c", json!([[0, "x", 2], [1, "y", 3], [-1, "__error__", "second"]]));
+    write(
+        "1",
+        "c",
+        json!([[0, "x", 2], [1, "y", 3], [-1, "__error__", "second"]]),
+    );
     write("1", "c", json!([[0, "x", 4]]));
     saver.put("t", checkpoint(json!({"id": "a"}))).unwrap();
     let found = saver.get("t", "", None).unwrap().unwrap();
     let found = serde_json::to_value(&found.writes).unwrap();
     let expected = json!([
-        ["2", "x", "late"], ["1", "__error__", "second"], ["1", "x", 1], ["1", "y", 3],
+        ["2", "x", "late"],
+        ["1", "__error__", "second"],
+        ["1", "x", 1],
+        ["1", "y", 3],
     ]);
     assert_eq!(found, expected);
 }
@@ -226,10 +296,14 @@ fn writes_are_kept_by_index_and_special_ones_replaced() {
 #[test]
 fn a_list_of_checkpoints_is_filtered_and_the_newest_come_first() {
     let saver = python();
-    for (thread, ns, id, step) in
-        [("t", "", "c1", 1), ("t", "", "c3", 3), ("t", "sub/x:1|y", "c2", 2), ("u", "", "c4", 1)]
-    {
-        let new = json!({"ns": ns, "id": id, "metadata": {"step": step, "run_id": format!("r{step}")}});
+    for (thread, ns, id, step) in [
+        ("t", "", "c1", 1),
+        ("t", "", "c3", 3),
+        ("t", "sub/x:1|y", "c2", 2),
+        ("u", "", "c4", 1),
+    ] {
+        let new =
+            json!({"ns": ns, "id": id, "metadata": {"step": step, "run_id": format!("r{step}")}});
         saver.put(thread, checkpoint(new)).unwrap();
     }
     let list = |query: Any| -> Vec<String> {
@@ -241,10 +315,16 @@ fn a_list_of_checkpoints_is_filtered_and_the_newest_come_first() {
     assert_eq!(list(json!({"thread": "t"})), ["c3", "c2", "c1"]);
     assert_eq!(list(json!({"thread": "t", "ns": ""})), ["c3", "c1"]);
     assert_eq!(list(json!({"thread": "t", "ns": "sub/x:1|y"})), ["c2"]);
-    assert_eq!(list(json!({"thread": "t", "ns": "sub"})), Vec::<String>::new());
+    assert_eq!(
+        list(json!({"thread": "t", "ns": "sub"})),
+        Vec::<String>::new()
+    );
     assert_eq!(list(json!({"before": "c3", "limit": 1})), ["c2"]);
     assert_eq!(list(json!({"filter": {"step": 1.0}})), ["c4", "c1"]);
-    assert_eq!(list(json!({"filter": {"nothing": 1}})), Vec::<String>::new());
+    assert_eq!(
+        list(json!({"filter": {"nothing": 1}})),
+        Vec::<String>::new()
+    );
     assert_eq!(list(json!({"thread": "nobody"})), Vec::<String>::new());
     assert_eq!(list(json!({"limit": 0})), Vec::<String>::new());
     assert_eq!(saver.delete_for_runs(&["r1".into()]).unwrap(), 2);
@@ -304,12 +384,23 @@ fn a_thread_of_the_other_language_is_refused_and_its_messages_are_shared() {
     let refused = [
         other.get("t", "", None).err(),
         other.put("t", checkpoint(json!({"id": "b"}))).err(),
-        other.put_writes("t", writes(json!({"id": "a", "task": "1", "writes": []}))).err(),
+        other
+            .put_writes("t", writes(json!({"id": "a", "task": "1", "writes": []})))
+            .err(),
         other.prune("t", Strategy::Delete).err(),
         other.copy_thread("t", "u").err(),
     ];
     for error in refused {
-        assert!(matches!(error, Some(Error::Foreign { theirs: "Python", .. })), "{error:?}");
+        assert!(
+            matches!(
+                error,
+                Some(Error::Foreign {
+                    theirs: "Python",
+                    ..
+                })
+            ),
+            "{error:?}"
+        );
     }
     assert_eq!(other.list(&ListQuery::default()).unwrap(), []);
     assert_eq!(context(&other), ["q"]);
@@ -329,28 +420,48 @@ fn what_was_remembered_of_a_deleted_thread_is_refused() {
     assert!(matches!(error, Error::Stale(_)), "{error}");
     saver.delete_thread("t", crate::OnDelete::Erase).unwrap();
     assert!(saver.get("t", "", None).unwrap().is_none());
-    saver.delete_thread("nobody", crate::OnDelete::Hide).unwrap();
-    saver.delete_thread("nobody", crate::OnDelete::Erase).unwrap();
+    saver
+        .delete_thread("nobody", crate::OnDelete::Hide)
+        .unwrap();
+    saver
+        .delete_thread("nobody", crate::OnDelete::Erase)
+        .unwrap();
 }
 
 #[test]
 fn a_copy_holds_everything_and_goes_its_own_way() {
     let saver = python();
-    let first = put_list(&saver, "a", None, 1, json!([{"new": [user("q"), answer("1")]}]));
+    let first = put_list(
+        &saver,
+        "a",
+        None,
+        1,
+        json!([{"new": [user("q"), answer("1")]}]),
+    );
     let kept = segments(&first);
-    put_list(&saver, "b", Some("a"), 2, json!([{"kept": kept, "new": [user("2")]}]));
+    put_list(
+        &saver,
+        "b",
+        Some("a"),
+        2,
+        json!([{"kept": kept, "new": [user("2")]}]),
+    );
     let new = json!({"id": "b", "task": "1", "writes": [[0, "x", 1]]});
     saver.put_writes("t", writes(new)).unwrap();
     saver.copy_thread("t", "u").unwrap();
     for id in ["a", "b"] {
-        let [one, other] = ["t", "u"].map(|thread| saver.get(thread, "", Some(id)).unwrap().unwrap());
+        let [one, other] =
+            ["t", "u"].map(|thread| saver.get(thread, "", Some(id)).unwrap().unwrap());
         assert_eq!((&one.values, &one.writes), (&other.values, &other.writes));
     }
     let next = json!({"id": "c", "parent": "b", "versions": {"messages": 3}, "values": {"messages":
         {"list": [{"kept": [[["loop-1", 0], ["loop-2", 0]]], "new": [answer("mine")]}]}}});
     saver.put("u", checkpoint(next)).unwrap();
     assert_eq!(context(&saver), ["q", "1", "2"]);
-    assert!(matches!(saver.copy_thread("t", "u"), Err(Error::ThreadExists(_))));
+    assert!(matches!(
+        saver.copy_thread("t", "u"),
+        Err(Error::ThreadExists(_))
+    ));
     saver.copy_thread("nobody", "v").unwrap();
     assert!(saver.get("v", "", None).unwrap().is_none());
     let report = loopstore::admin::inspect::verify(saver.store().database()).unwrap();
@@ -376,7 +487,10 @@ fn names_that_no_key_holds_are_refused_or_shortened() {
         assert!(matches!(error, Error::Invalid(_)), "{error}");
         assert!(saver.get("t", "", Some(id)).unwrap().is_none());
     }
-    assert!(matches!(saver.put("", checkpoint(json!({"id": "a"}))), Err(Error::Id(_))));
+    assert!(matches!(
+        saver.put("", checkpoint(json!({"id": "a"}))),
+        Err(Error::Id(_))
+    ));
     assert!(matches!(saver.get(&long, "", None), Err(Error::Id(_))));
 }
 
@@ -406,27 +520,27 @@ fn a_compaction_and_notes_of_others_change_no_state() {
     let mut stored = put_list(&saver, "a", None, 0, json!([{"new": [user("0")]}]));
     for n in 1..40 {
         let text = format!("{n} {long}");
-        let message = if n % 2 == 0 { user(&text) } else { answer(&text) };
+        let message = if n % 2 == 0 {
+            user(&text)
+        } else {
+            answer(&text)
+        };
         let parts = json!([{"kept": segments(&stored), "new": [message]}]);
         stored = put_list(&saver, &format!("b{n:03}"), None, n, parts);
     }
     let before = state(&saver, "b039");
     let handle = saver.store().session("t").unwrap();
     let handle = handle.with_policy(loopstore::Policy::new(20_000));
-    assert!(!handle.prepare().unwrap().was_compacted() || handle.context().unwrap().tokens < 20_000);
-    handle.append([Message::user("a note of another program")]).unwrap();
+    assert!(
+        !handle.prepare().unwrap().was_compacted() || handle.context().unwrap().tokens < 20_000
+    );
+    handle
+        .append([Message::user("a note of another program")])
+        .unwrap();
     assert_eq!(state(&saver, "b039"), before);
     let parts = json!([{"kept": segments(&stored), "new": [user("on")]}]);
     put_list(&saver, "c", None, 99, parts);
     let mut after = before;
     after.push("on".into());
     assert_eq!(state(&saver, "c"), after);
-}
-
-#[test]
-fn what_was_removed_is_told() {
-    let saver = python();
-    put_list(&saver, "a", None, 1, json!([{"new": [user("q")]}]));
-    let values: BTreeMap<_, _> = saver.get("t", "", None).unwrap().unwrap().values;
-    assert_eq!(values.len(), 1);
 }

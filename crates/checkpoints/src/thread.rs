@@ -11,13 +11,13 @@ use loopstore::extend::{
 use loopstore::{Json, LoopRecord, Session, SessionId, StoreError};
 use serde::Serialize;
 
+use crate::Checkpoints;
 use crate::error::{Error, Result};
 use crate::lines::{Lines, PARENT_SEQ};
 use crate::names::{self, Revision};
 use crate::put::push;
 use crate::read;
 use crate::record::{Record, kinds};
-use crate::Checkpoints;
 
 /// What becomes of a thread that is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,9 @@ impl Checkpoints {
                     reason: Some("its thread was deleted".into()),
                     ..EraseRequest::new(handle.id().clone())
                 };
-                erase(self.store.database(), &request).map(|_| ()).map_err(Error::from)
+                erase(self.store.database(), &request)
+                    .map(|_| ())
+                    .map_err(Error::from)
             }
         };
         match done {
@@ -197,9 +199,8 @@ impl Checkpoints {
         kept.insert(key.name.clone());
         let mut record: Record = read::record(write.as_read(), thread, key)?;
         let counters = record.metadata.get("counters_since_delta_snapshot");
-        let deltas = counters.and_then(|counters| {
-            counters.read::<BTreeMap<String, serde_json::Value>>().ok()
-        });
+        let deltas = counters
+            .and_then(|counters| counters.read::<BTreeMap<String, serde_json::Value>>().ok());
         let mut open: Vec<String> = deltas.into_iter().flatten().map(|(name, _)| name).collect();
         loop {
             open.retain(|name| !record.values.contains_key(name) && !record.at.contains_key(name));
@@ -242,7 +243,12 @@ impl Checkpoints {
             session,
             counter,
         };
-        push(&mut lines, kinds::DELETED, &DeletedRecord { deleted: names }, new)?;
+        push(
+            &mut lines,
+            kinds::DELETED,
+            &DeletedRecord { deleted: names },
+            new,
+        )?;
         Ok(count)
     }
 }
