@@ -71,8 +71,14 @@ pub(super) struct MessageText {
     pub(super) tools: Vec<String>,
 }
 
-/// The kind of the extensions of a log of events: copies of what is said elsewhere, again and again.
-const LOGGED: &str = "phi-core-event";
+/// The kinds of extensions in which nothing is said that does not stand elsewhere: a log of events, and the
+/// state of an agent's framework.
+const UNSEARCHED: [&str; 4] = [
+    "phi-core-event",
+    "langgraph.checkpoint",
+    "langgraph.writes",
+    "langgraph.deleted",
+];
 
 /// Returns what is searched of a message: texts and thinking, names and arguments of tools, results,
 /// and what stands in blocks and notes of other kinds. Images, signatures and logged events are left
@@ -80,7 +86,7 @@ const LOGGED: &str = "phi-core-event";
 pub(super) fn message_text(message: AgentMessage, author: Author) -> MessageText {
     let mut message_text = MessageText::default();
     match message {
-        AgentMessage::Extension(extension) if extension.kind == LOGGED => {}
+        AgentMessage::Extension(extension) if UNSEARCHED.contains(&&*extension.kind) => {}
         AgentMessage::Extension(extension) => {
             message_text.push(Field::Note, extension.kind);
             message_text.push(Field::Note, extension.data.plain_text());

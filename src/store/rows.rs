@@ -48,5 +48,12 @@ key! {
     ManifestKey,
 }
 
+impl SessionKey {
+    /// Returns the number. A session that was erased and began again has another one.
+    pub fn get(self) -> i64 {
+        self.0
+    }
+}
+
 /// A moment of a session: everything with this tick or an earlier one has happened.
 pub type Tick = i64;

@@ -18,9 +18,25 @@ pub enum Failure {
     File(String),
     /// This build lacks a feature.
     Feature(&'static str),
+    /// What a drop-in refuses: the exception's class, and its text.
+    Named(&'static str, String),
     Closed,
     Forked,
     Panicked(String),
+}
+
+impl From<loopstore_checkpoints::Error> for Failure {
+    fn from(error: loopstore_checkpoints::Error) -> Self {
+        use loopstore_checkpoints::Error;
+        match error {
+            Error::Store(error) => error.into(),
+            Error::Id(error) => error.into(),
+            Error::Foreign { .. } => Self::Named("ForeignThreadError", error.to_string()),
+            Error::ThreadExists(_) => Self::Named("ExistsError", error.to_string()),
+            Error::Unreadable { .. } => Self::Named("UnreadableError", error.to_string()),
+            other => Self::Input(with_causes(&other)),
+        }
+    }
 }
 
 impl From<Error> for Failure {
@@ -137,6 +153,7 @@ impl Failure {
                      `MATURIN_PEP517_ARGS='--features {name}' pip install .`"
                 ),
             ),
+            Self::Named(class, text) => plain(class, text),
             Self::Closed => plain("ClosedError", "the store is closed; open it again".into()),
             Self::Forked => plain(
                 "ForkedError",

@@ -4,6 +4,7 @@
 //! face) is Python in `python/loopstore`. Each call releases the GIL, refuses a store that came through a
 //! fork, and turns a panic into an exception: `call` in `guard.rs`.
 
+mod checkpoints;
 mod entries;
 mod errors;
 mod guard;
@@ -24,6 +25,8 @@ mod _loopstore {
 
     use crate::guard;
 
+    #[pymodule_export]
+    use crate::checkpoints::Checkpoints;
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]

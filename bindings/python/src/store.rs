@@ -65,6 +65,11 @@ impl GivenQuery {
 }
 
 impl Store {
+    /// Returns what the store's classes share.
+    pub fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
     fn opened(store: loopstore::Store, policy: Policy) -> Self {
         Self {
             handle: Arc::new(Handle::new(store)),
@@ -233,6 +238,8 @@ impl Store {
             project,
             text,
             since: since.map(Time::from_text),
+            hidden: false,
+            offset: 0,
             limit,
             ..SessionFilter::default()
         };

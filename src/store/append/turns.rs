@@ -15,18 +15,19 @@ use crate::tokens::TokenCounter;
 
 /// Where the messages of one append went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TurnsAppended {
+pub struct TurnsAppended {
     /// The loop that holds the last of them.
-    pub(crate) loop_key: LoopKey,
-    pub(crate) loop_id: LoopId,
+    pub loop_key: LoopKey,
+    /// Its id.
+    pub loop_id: LoopId,
     /// The sequences of those in that loop.
-    pub(crate) seqs: Range<u32>,
+    pub seqs: Range<u32>,
     /// The turns of these.
-    pub(crate) turns: Range<u32>,
+    pub turns: Range<u32>,
     /// The tokens of all of them.
-    pub(crate) tokens: u64,
+    pub tokens: u64,
     /// The loops that they began, in order.
-    pub(crate) begun: Vec<LoopId>,
+    pub begun: Vec<LoopId>,
     /// The messages that hold a provider's own compaction.
     pub(crate) compactions: Vec<SealedMessage>,
 }
@@ -44,7 +45,7 @@ enum MessagePlacement {
 ///
 /// # Errors
 /// If the leaf is driven under a lease, or the store refuses.
-pub(crate) fn append_in_turns(
+pub fn append_in_turns(
     write: &mut dyn StoreWrite,
     owner: SessionKey,
     leaf: Option<LoopKey>,
@@ -250,7 +251,10 @@ fn begin_loop(
 }
 
 /// Returns an id that no loop of the session has: `loop-1`, `loop-2` and so on.
-pub(crate) fn free_loop_id(read: &dyn StoreRead, owner: SessionKey) -> StoreResult<LoopId> {
+///
+/// # Errors
+/// If the store fails.
+pub fn free_loop_id(read: &dyn StoreRead, owner: SessionKey) -> StoreResult<LoopId> {
     let current = match read.session_by_key(owner)?.current_loop {
         Some(key) => Some(read.loop_by_key(key)?),
         None => None,

@@ -88,6 +88,17 @@ class DamagedError(LoopstoreError):
     """The database is damaged; restore a backup, or save what is intact with `loopstore verify --salvage`."""
 
 
+class ForeignThreadError(LoopstoreError):
+    """The thread's state was written by another language's LangGraph, whose values this one cannot read.
+
+    Its messages and its search are shared. Use another thread id, or read the state in that language.
+    """
+
+
+class UnreadableError(LoopstoreError):
+    """A part of a thread's state is not there any more: it was redacted or is damaged; the text says which."""
+
+
 class ClosedError(LoopstoreError):
     """The store was closed; open it again."""
 

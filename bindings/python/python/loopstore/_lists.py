@@ -1,0 +1,255 @@
+"""What a saver remembers of the lists of messages that it stored and read.
+
+A list grows at its end nearly always. So a list is compared with the one before it, and only what is new is
+written, whatever the length. Messages are compared by their fields and not by identity alone: one that was
+changed in place is another message.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from operator import attrgetter, is_
+from threading import Lock
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from loopstore._langchain import Json, snapshot
+
+Place = tuple[str, int]
+
+_fields: Callable[[Any], Json] = attrgetter("__dict__")
+_extra: Callable[[Any], Json | None] = attrgetter("__pydantic_extra__")
+
+
+class Known:
+    """A message that is stored."""
+
+    __slots__ = ("before", "extra", "fields", "is_single", "kind", "place")
+
+    def __init__(
+        self, message: BaseMessage, place: Place, before: Known | None, is_single: bool
+    ) -> None:
+        """Remember a message, and which one stands before it on its line."""
+        self.kind = type(message)
+        self.fields: Json = snapshot(message.__dict__)
+        self.extra: Json | None = snapshot(message.__pydantic_extra__)
+        self.place = place
+        self.before = before
+        self.is_single = is_single
+
+    def is_same(self, message: BaseMessage) -> bool:
+        """Whether the message says the same."""
+        return (
+            self.kind is type(message)
+            and self.fields == message.__dict__
+            and (self.extra or None) == (message.__pydantic_extra__ or None)
+        )
+
+    def follows(self, other: Known | None) -> bool:
+        """Whether the message stands right behind another one on a line."""
+        return other is not None and self.before is not None and self.before.place == other.place
+
+
+@dataclass(slots=True)
+class Remembered:
+    """A list as it was last stored or read."""
+
+    segments: list[Any] = field(default_factory=list)
+    known: list[Known] = field(default_factory=list)
+    messages: list[BaseMessage] = field(default_factory=list)
+    # The same as columns: a comparison of lists runs without a step of Python for each message.
+    fields: list[Json] = field(default_factory=list)
+    extra: list[Json | None] = field(default_factory=list)
+
+    def add(self, message: BaseMessage, known: Known) -> None:
+        """Put a message behind the others."""
+        self.known.append(known)
+        self.messages.append(message)
+        self.fields.append(known.fields)
+        self.extra.append(known.extra)
+
+    def begins(self, messages: list[BaseMessage]) -> bool:
+        """Whether a list goes on from this one."""
+        count = len(self.messages)
+        if len(messages) < count:
+            return False
+        first = messages[:count]
+        if list(map(_fields, first)) != self.fields or list(map(_extra, first)) != self.extra:
+            return False
+        # An object never changes its class.
+        return all(map(is_, first, self.messages)) or list(map(type, first)) == [
+            known.kind for known in self.known
+        ]
+
+
+class Thread:
+    """What is remembered of a thread."""
+
+    __slots__ = ("by_id", "lists", "session")
+
+    def __init__(self, session: int) -> None:
+        """Begin with nothing."""
+        self.session = session
+        self.lists: dict[tuple[str, str], Remembered] = {}
+        self.by_id: dict[str, Known] = {}
+
+    def note(self, key: tuple[str, str], remembered: Remembered) -> None:
+        """Remember a list of a namespace and channel."""
+        last = self.lists.get(key)
+        self.lists[key] = remembered
+        count = len(last.known) if last is not None else 0
+        goes_on = 0 < count <= len(remembered.known) and last is not None
+        if not goes_on or remembered.known[count - 1] is not last.known[-1]:  # type: ignore[union-attr]
+            count = 0
+        for known in remembered.known[count:]:
+            if isinstance(own := known.fields.get("id"), str):
+                self.by_id[own] = known
+
+
+class Memory:
+    """The threads that were used last."""
+
+    def __init__(self, threads: int = 128, messages: int = 200_000) -> None:
+        """Remember at most so many threads, and about so many messages."""
+        self._threads: OrderedDict[str, Thread] = OrderedDict()
+        self._most = threads
+        self._most_messages = messages
+        self._lock = Lock()
+
+    def get(self, thread: str) -> Thread | None:
+        """Return what is remembered of a thread."""
+        with self._lock:
+            found = self._threads.get(thread)
+            if found is not None:
+                self._threads.move_to_end(thread)
+            return found
+
+    def note(
+        self, thread: str, session: int, lists: Iterable[tuple[tuple[str, str], Remembered]]
+    ) -> None:
+        """Remember lists of a thread."""
+        with self._lock:
+            found = self._threads.get(thread)
+            if found is None or found.session != session:
+                found = self._threads[thread] = Thread(session)
+            self._threads.move_to_end(thread)
+            for key, remembered in lists:
+                found.note(key, remembered)
+            if len(found.lists) > 64 or len(found.by_id) > self._most_messages:
+                # Namespaces of subgraphs come and go.
+                del self._threads[thread]
+            while len(self._threads) > 1 and (
+                len(self._threads) > self._most
+                or sum(len(each.by_id) for each in self._threads.values()) > self._most_messages
+            ):
+                self._threads.popitem(last=False)
+
+    def forget(self, thread: str) -> None:
+        """Forget a thread."""
+        with self._lock:
+            self._threads.pop(thread, None)
+
+
+@dataclass(slots=True)
+class Pending:
+    """A list on its way to the store."""
+
+    parts: list[Json]
+    kept: list[tuple[BaseMessage, Known | None]]
+    base: Remembered | None
+
+    def stored(self, answer: Json) -> Remembered:
+        """Return the list, now that the store has said where its new messages are."""
+        segments = answer["segments"]
+        if self.base is not None and not self.kept:
+            # Nothing is new but perhaps the version.
+            return self.base
+        done = self.base if self.base is not None else Remembered()
+        if self.base is not None:
+            done = Remembered(
+                segments,
+                list(done.known),
+                list(done.messages),
+                list(done.fields),
+                list(done.extra),
+            )
+        done.segments = segments
+        new = iter(answer["new"])
+        before = done.known[-1] if done.known else None
+        at = len(self.base.segments) - 1 if self.base is not None else -1
+        # As in `_find`.
+        run = before
+        for message, known in self.kept:
+            if known is None:
+                loop_id, seq, segment = next(new)
+                is_single = len(segments[segment]) == 1
+                goes_on = segment == at and before is not None and not before.is_single
+                known = Known(message, (loop_id, seq), before if goes_on else None, is_single)
+                at, run = segment, None
+            else:
+                if not known.follows(run):
+                    at += 1
+                run = known
+            done.add(message, known)
+            before = known
+        return done
+
+
+def pending(
+    thread: Thread | None,
+    key: tuple[str, str],
+    messages: list[BaseMessage],
+    write: Callable[[BaseMessage], Json],
+) -> Pending:
+    """Find what of a list is stored, and write what is not."""
+    base = thread.lists.get(key) if thread is not None else None
+    if base is not None and base.begins(messages):
+        rest = messages[len(base.messages) :]
+        head: Json = {"kept": list(base.segments)}
+        kept = _find(thread, rest, {}, head, base.known[-1] if base.known else None, write)
+        return Pending(kept[0], kept[1], base)
+    by_object: dict[int, Known] = {}
+    if base is not None:
+        by_object = dict(zip(map(id, base.messages), base.known, strict=True))
+    parts, found = _find(thread, messages, by_object, None, None, write)
+    return Pending(parts, found, None)
+
+
+def _find(
+    thread: Thread | None,
+    messages: list[BaseMessage],
+    by_object: dict[int, Known],
+    head: Json | None,
+    before: Known | None,
+    write: Callable[[BaseMessage], Json],
+) -> tuple[list[Json], list[tuple[BaseMessage, Known | None]]]:
+    """Find messages, and return them with the parts of their list: the first is `head`, which ends so."""
+    parts: list[Json] = [] if head is None else [head]
+    found: list[tuple[BaseMessage, Known | None]] = []
+    for message in messages:
+        known = by_object.get(id(message))
+        if known is None and thread is not None and isinstance(message.id, str):
+            known = thread.by_id.get(message.id)
+        if known is not None and not known.is_same(message):
+            known = None
+        if known is None:
+            if not parts:
+                parts.append({})
+            parts[-1].setdefault("new", []).append(write(message))
+            before = None
+        else:
+            if not parts or "new" in parts[-1]:
+                parts.append({"kept": []})
+            segments = parts[-1]["kept"]
+            if known.is_single:
+                segments.append([known.place])
+            elif known.follows(before):
+                segments[-1] = [segments[-1][0], known.place]
+            else:
+                segments.append([known.place, known.place])
+            before = known
+        found.append((message, known))
+    return parts, found

@@ -1,0 +1,531 @@
+"""Checkpoints of LangGraph in a store: a drop-in for its savers.
+
+>>> from langgraph.graph import START, MessagesState, StateGraph
+>>> import loopstore
+>>> from loopstore.langgraph import LoopstoreSaver
+>>> graph = StateGraph(MessagesState)
+>>> _ = graph.add_node("model", lambda state: {"messages": [("ai", "No.")]})
+>>> _ = graph.add_edge(START, "model")
+>>> store = loopstore.Store.in_memory()
+>>> agent = graph.compile(checkpointer=LoopstoreSaver(store))
+>>> thread = {"configurable": {"thread_id": "weather"}}
+>>> len(agent.invoke({"messages": [("user", "Will it rain?")]}, thread)["messages"])
+2
+>>> store.session("weather").context(format="openai")["messages"][1]["content"]
+'No.'
+
+A thread is a session. Its state comes back exactly as it came. A message is stored once, however many
+checkpoints have it, and is searched, counted, shown and compacted as any other message of loopstore; a value
+that did not change is not written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import random
+import threading
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal, ParamSpec, TypeVar, cast
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import TASKS
+
+from loopstore import _langchain, _loopstore
+from loopstore._errors import (
+    DamagedError,
+    ExistsError,
+    ForeignThreadError,
+    InvalidInputError,
+    UnreadableError,
+)
+from loopstore._json import decode, encode
+from loopstore._langchain import is_plain
+from loopstore._lists import Known, Memory, Pending, Remembered, Thread, pending
+from loopstore._store import Path, Store
+
+__all__ = ["ExistsError", "ForeignThreadError", "LoopstoreSaver", "UnreadableError"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Json = dict[str, Any]
+
+_Refs = list[tuple[str, str, str]]
+"""Thread, namespace and id of checkpoints."""
+
+_COMPRESS = 256
+"""Bytes of an encoded value from which on it is tried to be compressed."""
+
+_ENCODED = "langgraph.encoded"
+"""The field of metadata that JSON does not hold."""
+
+
+class LoopstoreSaver(BaseCheckpointSaver[str]):
+    """Keeps LangGraph's checkpoints in a store, for programs with and without asyncio.
+
+    It may be used from all threads, and several processes may work on one database, one thread of LangGraph
+    included. `on_delete` says what `delete_thread` does: with "hide" nobody finds the thread any more, its id
+    may be used again, and the record stays; with "erase" its content is removed.
+    """
+
+    def __init__(
+        self,
+        store: Store | Path,
+        *,
+        serde: SerializerProtocol | None = None,
+        on_delete: Literal["hide", "erase"] = "hide",
+    ) -> None:
+        """Take an open store, or the path of one that is opened or created."""
+        super().__init__(serde=serde)
+        if on_delete not in ("hide", "erase"):
+            raise InvalidInputError(f"on_delete is 'hide' or 'erase', not {on_delete!r}")
+        self.store = store if isinstance(store, Store) else Store.open(store)
+        self.on_delete = on_delete
+        self._native = _loopstore.Checkpoints(self.store._native)
+        self._memory = Memory()
+        # LangGraph stores the checkpoints of a graph and of its subgraphs from several threads: the later one
+        # is to find the messages of the earlier.
+        self._process = os.getpid()
+        self._locks = [threading.Lock() for _ in range(64)]
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls, conn_string: str) -> Iterator[LoopstoreSaver]:
+        """Open a database for as long as the context lasts; ":memory:" is one in memory."""
+        store = Store.in_memory() if conn_string == ":memory:" else Store.open(conn_string)
+        with store:
+            yield cls(store)
+
+    # Values.
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether what is stored may be read by others: a serializer of the caller's own may encrypt it."""
+        return isinstance(self.serde, JsonPlusSerializer)
+
+    def _write(self, value: Any) -> Any:
+        """Write a value: as JSON where that gives it back as it is, else in LangGraph's encoding."""
+        if self._is_open and is_plain(value):
+            return {"value": value}
+        kind, data = self.serde.dumps_typed(value)
+        if len(data) >= _COMPRESS and len(packed := zlib.compress(data, 1)) < len(data):
+            return [kind, base64.b64encode(packed).decode(), "zlib"]
+        return [kind, base64.b64encode(data).decode()]
+
+    def _read(self, form: Any) -> Any:
+        try:
+            if isinstance(form, dict):
+                return form["value"]
+            kind, text, *packing = form
+            data = base64.b64decode(text)
+            if packing:
+                data = zlib.decompress(data)
+        except (KeyError, TypeError, ValueError, zlib.error) as error:
+            raise DamagedError(f"a stored value cannot be read: {error!r}") from error
+        return self.serde.loads_typed((kind, data))
+
+    def _write_metadata(self, value: Any) -> Any:
+        """Write metadata as JSON, so that it can be searched for; tuples become lists."""
+        value = _listed(value)
+        if is_plain(value) and not (isinstance(value, dict) and _ENCODED in value):
+            return value
+        kind, data = self.serde.dumps_typed(value)
+        return {_ENCODED: [kind, base64.b64encode(data).decode()]}
+
+    def _read_metadata(self, form: Any) -> Any:
+        return self._read(form[_ENCODED]) if isinstance(form, dict) and _ENCODED in form else form
+
+    def _write_message(self, message: BaseMessage) -> Json:
+        return _langchain.write(message, self.serde)
+
+    def _read_value(
+        self, form: Json, lists: dict[str, Remembered] | None = None, channel: str = ""
+    ) -> Any:
+        if "list" not in form:
+            return self._read(form["data"])
+        found = Remembered()
+        for part in form["list"]:
+            found.segments.append(part["segment"])
+            is_single = len(part["segment"]) == 1
+            before: Known | None = None
+            for place, stored in zip(part["places"], part["messages"], strict=True):
+                message = _langchain.read(stored, self.serde)
+                known = Known(message, (place[0], place[1]), before, is_single)
+                found.add(message, known)
+                before = known
+        if lists is not None:
+            lists[channel] = found
+        return list(found.messages)
+
+    # Reading.
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint with what was written on it, the newest if the config names none."""
+        thread, ns = _thread(config), _ns(config)
+        return self._get(thread, ns, get_checkpoint_id(config))
+
+    def _get(self, thread: str, ns: str, checkpoint_id: str | None) -> CheckpointTuple | None:
+        found = self._native.get(
+            thread, ns, None if checkpoint_id is None else str(checkpoint_id)
+        )
+        return None if found is None else self._tuple(thread, decode(found))
+
+    def _tuple(self, thread: str, found: Json) -> CheckpointTuple:
+        ns: str = found["ns"]
+        lists: dict[str, Remembered] = {}
+        values = {
+            channel: self._read_value(value, lists, channel)
+            for channel, value in found["values"].items()
+        }
+        self._memory.note(
+            thread,
+            found["session"],
+            [((ns, channel), remembered) for channel, remembered in lists.items()],
+        )
+        checkpoint: Json = self._read(found["checkpoint"])
+        checkpoint = {
+            **checkpoint,
+            "id": found["id"],
+            "channel_values": values,
+            "channel_versions": found["versions"],
+        }
+        parent: str | None = found["parent"]
+        if checkpoint.get("v", 4) < 4 and parent is not None and TASKS not in values:
+            self._migrate(thread, ns, parent, checkpoint)
+        metadata = {key: self._read_metadata(value) for key, value in found["metadata"].items()}
+        return CheckpointTuple(
+            _config(thread, ns, found["id"]),
+            cast(Checkpoint, checkpoint),
+            cast(CheckpointMetadata, metadata),
+            None if parent is None else _config(thread, ns, parent),
+            [(task, channel, self._read(value)) for task, channel, value in found["writes"]],
+        )
+
+    def _migrate(self, thread: str, ns: str, parent: str, checkpoint: Json) -> None:
+        """Give a checkpoint of an older version what its parent's tasks sent, as newer ones have it."""
+        found = self._native.get(thread, ns, parent)
+        sent = decode(found)["writes"] if found is not None else []
+        sends = [self._read(value) for _, channel, value in sent if channel == TASKS]
+        if sends:
+            versions: ChannelVersions = checkpoint["channel_versions"]
+            checkpoint["channel_values"][TASKS] = sends
+            newest = max(versions.values(), key=str) if versions else None
+            versions[TASKS] = newest if newest is not None else self.get_next_version(None, None)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """List checkpoints, the newest first: of a thread, or of all without a config."""
+        for thread, ns, checkpoint_id in self._list(config, filter, before, limit):
+            if (found := self._get(thread, ns, checkpoint_id)) is not None:
+                yield found
+
+    def _list(
+        self,
+        config: RunnableConfig | None,
+        filter: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> _Refs:
+        query: Json = {}
+        if config is not None:
+            query["thread"] = _thread(config)
+            query["ns"] = config["configurable"].get("checkpoint_ns")
+            query["id"] = get_checkpoint_id(config)
+        if before is not None:
+            query["before"] = get_checkpoint_id(before)
+        if limit is not None:
+            query["limit"] = max(limit, 0)
+        if filter:
+            query["filter"] = {
+                key: self._write_metadata(value) for key, value in filter.items()
+            }
+        found = decode(self._native.list(encode(query)))
+        return [(each["thread"], each["ns"], each["id"]) for each in found]
+
+    # Writing.
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint. It is durable when this returns."""
+        with self._lock(_thread(config)):
+            return self._put(config, checkpoint, metadata, new_versions)
+
+    def _lock(self, thread: str) -> AbstractContextManager[Any]:
+        if self._process != os.getpid():
+            # A lock may have been held when the process was forked; the store refuses what is asked.
+            return nullcontext()
+        return self._locks[hash(thread) % len(self._locks)]
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        thread, ns, parent = _thread(config), _ns(config), get_checkpoint_id(config)
+        values: Json = checkpoint["channel_values"]
+        rest = {
+            key: value
+            for key, value in checkpoint.items()
+            if key not in ("id", "channel_values", "channel_versions")
+        }
+        told = get_checkpoint_metadata(config, metadata)
+        new: Json = {
+            "ns": ns,
+            "id": checkpoint["id"],
+            "parent": parent,
+            "checkpoint": self._write(rest),
+            "versions": checkpoint["channel_versions"],
+            "metadata": {key: self._write_metadata(value) for key, value in told.items()},
+        }
+        changed = [channel for channel in new_versions if channel in values]
+        unchanged = {channel for channel in values if channel not in new_versions}
+        while True:
+            known = self._known(thread, ns, parent, changed, values)
+            lists: dict[str, Pending] = {}
+            stored: Json = {}
+            for channel in changed:
+                value = values[channel]
+                if self._is_open and _is_messages(value):
+                    lists[channel] = pending(known, (ns, channel), value, self._write_message)
+                    stored[channel] = {"list": lists[channel].parts}
+                else:
+                    stored[channel] = {"data": self._write(value)}
+            new["values"], new["unchanged"] = stored, sorted(unchanged)
+            new["session"] = known.session if known is not None and lists else None
+            answer = decode(self._native.put(thread, encode(new)))
+            if "missing" in answer:
+                # LangGraph says that they did not change since a checkpoint that is not the parent.
+                changed += answer["missing"]
+                unchanged.difference_update(answer["missing"])
+            elif "stale" in answer:
+                self._memory.forget(thread)
+            else:
+                break
+        self._memory.note(
+            thread,
+            answer["session"],
+            [
+                ((ns, channel), lists[channel].stored(where))
+                for channel, where in answer["lists"].items()
+            ],
+        )
+        return _config(config["configurable"]["thread_id"], ns, checkpoint["id"])
+
+    def _known(
+        self, thread: str, ns: str, parent: str | None, changed: Sequence[str], values: Json
+    ) -> Thread | None:
+        """Return what is known of a thread; its last state is read if nothing is."""
+        known = self._memory.get(thread)
+        lists = [channel for channel in changed if self._is_open and _is_messages(values[channel])]
+        if not lists:
+            return known
+        if parent is not None and (
+            known is None or any((ns, channel) not in known.lists for channel in lists)
+        ):
+            self._get(thread, ns, parent)
+        elif known is None and ns:
+            # A subgraph begins with messages of the graph above.
+            self._get(thread, "", None)
+        return self._memory.get(thread)
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote. It is durable when this returns."""
+        checkpoint_id = get_checkpoint_id(config)
+        if checkpoint_id is None:
+            raise InvalidInputError("put_writes needs the checkpoint_id that the task goes on from")
+        new = {
+            "ns": _ns(config),
+            "id": checkpoint_id,
+            "task": task_id,
+            "path": task_path,
+            "writes": [
+                [WRITES_IDX_MAP.get(channel, index), channel, self._write(value)]
+                for index, (channel, value) in enumerate(writes)
+            ],
+        }
+        self._native.put_writes(_thread(config), encode(new))
+
+    # Whole threads.
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread: see `on_delete`."""
+        self._memory.forget(str(thread_id))
+        self._native.delete_thread(str(thread_id), self.on_delete == "erase")
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints of these runs, in all threads."""
+        self._native.delete_for_runs(encode([str(run) for run in run_ids]))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints and writes of a thread to another one, which has none yet."""
+        self._native.copy_thread(str(source_thread_id), str(target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete checkpoints: all but the newest of each namespace, or with "delete" all.
+
+        What a delta channel of the newest needs of earlier ones stays.
+        """
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInputError(f"strategy is 'keep_latest' or 'delete', not {strategy!r}")
+        for thread in thread_ids:
+            self._native.prune(str(thread), strategy == "keep_latest")
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what channels got on the way to a checkpoint."""
+        if not channels:
+            return {}
+        found = self._native.history(
+            _thread(config), _ns(config), get_checkpoint_id(config), encode(list(channels))
+        )
+        history: dict[str, DeltaChannelHistory] = {}
+        for channel, told in decode(found).items():
+            entry: DeltaChannelHistory = {
+                "writes": [(task, name, self._read(value)) for task, name, value in told["writes"]]
+            }
+            if told["seed"] is not None:
+                entry["seed"] = self._read_value(told["seed"])
+            history[channel] = entry
+        return history
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Return a version after `current`, which no other writer of the thread makes."""
+        last = 0 if current is None else int(str(current).split(".", 1)[0])
+        return f"{last + 1:010}.{random.getrandbits(40):010x}"
+
+    # The same for asyncio.
+
+    async def _run(self, work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        return await asyncio.to_thread(work, *args, **options)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Do as `get_tuple`."""
+        return await self._run(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Do as `list`."""
+        for thread, ns, checkpoint_id in await self._run(
+            self._list, config, filter, before, limit
+        ):
+            if (found := await self._run(self._get, thread, ns, checkpoint_id)) is not None:
+                yield found
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Do as `put`."""
+        return await self._run(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Do as `put_writes`."""
+        await self._run(self.put_writes, config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do as `delete_thread`."""
+        await self._run(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Do as `delete_for_runs`."""
+        await self._run(self.delete_for_runs, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Do as `copy_thread`."""
+        await self._run(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Do as `prune`."""
+        await self._run(self.prune, thread_ids, strategy=strategy)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Do as `get_delta_channel_history`."""
+        return await self._run(self.get_delta_channel_history, config=config, channels=channels)
+
+
+def _is_messages(value: Any) -> bool:
+    if type(value) is not list or not value:
+        return False
+    return all(issubclass(kind, BaseMessage) for kind in set(map(type, value)))
+
+
+def _listed(value: Any) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return {key: _listed(inner) for key, inner in value.items()}
+    return list(map(_listed, value)) if kind in (list, tuple) else value
+
+
+def _thread(config: RunnableConfig) -> str:
+    try:
+        return str(config["configurable"]["thread_id"])
+    except (KeyError, TypeError) as error:
+        raise InvalidInputError("the config names no thread_id") from error
+
+
+def _ns(config: RunnableConfig) -> str:
+    return str(config["configurable"].get("checkpoint_ns") or "")
+
+
+def _config(thread: Any, ns: str, checkpoint_id: str) -> RunnableConfig:
+    return {
+        "configurable": {
+            "thread_id": thread,
+            "checkpoint_ns": ns,
+            "checkpoint_id": checkpoint_id,
+        }
+    }

@@ -1,0 +1,130 @@
+//! Checkpoints of LangGraph; the saver itself is `loopstore/langgraph.py`.
+
+use std::sync::Arc;
+
+use loopstore_checkpoints::{
+    Checkpoints as Kept, Error, Language, ListQuery, NewCheckpoint, NewWrites, OnDelete, Strategy,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde_json::json;
+
+use crate::errors::Failure;
+use crate::guard::{Handle, call};
+use crate::store::Store;
+
+/// The checkpoints of a store.
+#[pyclass(frozen, module = "loopstore._loopstore")]
+pub struct Checkpoints {
+    handle: Arc<Handle>,
+}
+
+impl Checkpoints {
+    fn kept(&self) -> Result<Kept, Failure> {
+        Ok(Kept::new(self.handle.store()?, Language::Python))
+    }
+}
+
+#[pymethods]
+impl Checkpoints {
+    #[new]
+    fn new(store: &Store) -> Self {
+        Self {
+            handle: Arc::clone(store.handle()),
+        }
+    }
+
+    /// Stores a checkpoint. What the caller has to do again is told in place of an error: `missing` names
+    /// channels whose values are wanted, `stale` that what it remembers is of a thread that was deleted.
+    fn put<'py>(
+        &self,
+        py: Python<'py>,
+        thread: &str,
+        checkpoint: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let json = call(py, || {
+            let new: NewCheckpoint = serde_json::from_slice(checkpoint)?;
+            Ok(match self.kept()?.put(thread, new) {
+                Ok(stored) => serde_json::to_vec(&stored)?,
+                Err(Error::Missing(channels)) => serde_json::to_vec(&json!({"missing": channels}))?,
+                Err(Error::Stale(thread)) => serde_json::to_vec(&json!({"stale": thread}))?,
+                Err(error) => return Err(error.into()),
+            })
+        })?;
+        Ok(PyBytes::new(py, &json))
+    }
+
+    fn put_writes(&self, py: Python<'_>, thread: &str, writes: &[u8]) -> PyResult<()> {
+        call(py, || {
+            let new: NewWrites = serde_json::from_slice(writes)?;
+            Ok(self.kept()?.put_writes(thread, new)?)
+        })
+    }
+
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        thread: &str,
+        ns: &str,
+        id: Option<&str>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let json = call(py, || {
+            let found = self.kept()?.get(thread, ns, id)?;
+            Ok(found.map(|found| serde_json::to_vec(&found)).transpose()?)
+        })?;
+        Ok(json.map(|json| PyBytes::new(py, &json)))
+    }
+
+    fn list<'py>(&self, py: Python<'py>, query: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let json = call(py, || {
+            let query: ListQuery = serde_json::from_slice(query)?;
+            Ok(serde_json::to_vec(&self.kept()?.list(&query)?)?)
+        })?;
+        Ok(PyBytes::new(py, &json))
+    }
+
+    fn history<'py>(
+        &self,
+        py: Python<'py>,
+        thread: &str,
+        ns: &str,
+        id: Option<&str>,
+        channels: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let json = call(py, || {
+            let channels: Vec<String> = serde_json::from_slice(channels)?;
+            let found = self.kept()?.history(thread, ns, id, &channels)?;
+            Ok(serde_json::to_vec(&found)?)
+        })?;
+        Ok(PyBytes::new(py, &json))
+    }
+
+    fn delete_thread(&self, py: Python<'_>, thread: &str, erase: bool) -> PyResult<()> {
+        let how = if erase {
+            OnDelete::Erase
+        } else {
+            OnDelete::Hide
+        };
+        call(py, || Ok(self.kept()?.delete_thread(thread, how)?))
+    }
+
+    fn copy_thread(&self, py: Python<'_>, source: &str, target: &str) -> PyResult<()> {
+        call(py, || Ok(self.kept()?.copy_thread(source, target)?))
+    }
+
+    fn prune(&self, py: Python<'_>, thread: &str, keep_latest: bool) -> PyResult<usize> {
+        let strategy = if keep_latest {
+            Strategy::KeepLatest
+        } else {
+            Strategy::Delete
+        };
+        call(py, || Ok(self.kept()?.prune(thread, strategy)?))
+    }
+
+    fn delete_for_runs(&self, py: Python<'_>, runs: &[u8]) -> PyResult<usize> {
+        call(py, || {
+            let runs: Vec<String> = serde_json::from_slice(runs)?;
+            Ok(self.kept()?.delete_for_runs(&runs)?)
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Checkpoints of LangGraph in sessions of loopstore.
+//!
+//! A thread is a session. What LangGraph calls a checkpoint, the values of its channels and what tasks wrote
+//! are extension messages of it, which no model sees: durable when a call returns, never changed, verified,
+//! copied and erased with their session. A value is stored with the checkpoint that brought it, and later ones
+//! refer to it. A list of messages is stored as messages, each once, which are searched and shown as any
+//! others (`lines.rs`).
+//!
+//! The packages for Python and Node stand on this. Values are in an encoding of LangGraph's own, which differs
+//! by language: a thread that the other language wrote is refused.
+
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod error;
+mod lines;
+mod names;
+mod put;
+mod read;
+mod record;
+#[cfg(test)]
+mod tests;
+mod thread;
+
+use loopstore::Store;
+use loopstore::StoreError;
+use loopstore::extend::{self, StoreRead, StoreWrite};
+
+pub use error::{Error, Result};
+pub use names::Language;
+pub use record::{
+    ChannelHistory, Checkpoint, CheckpointRef, ListQuery, MessagesOf, NewCheckpoint, NewValue,
+    NewWrites, Part, Place, Segment, Stored, StoredList, Value, Write,
+};
+pub use thread::{OnDelete, Strategy};
+
+/// The checkpoints of a store. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    store: Store,
+    language: Language,
+}
+
+impl Checkpoints {
+    /// The checkpoints that LangGraph of a language keeps in a store.
+    pub fn new(store: Store, language: Language) -> Self {
+        Self { store, language }
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&dyn StoreRead) -> Result<T>) -> Result<T> {
+        let mut refused = None;
+        let done = extend::read(self.store.database(), |read| {
+            work(read).map_err(|error| outside(error, &mut refused))
+        });
+        refused.map_or_else(|| Ok(done?), Err)
+    }
+
+    fn write<T>(&self, work: impl FnOnce(&mut dyn StoreWrite) -> Result<T>) -> Result<T> {
+        let mut refused = None;
+        let done = extend::write(self.store.database(), |write| {
+            work(write).map_err(|error| outside(error, &mut refused))
+        });
+        refused.map_or_else(|| Ok(done?), Err)
+    }
+}
+
+/// Carries an error that is not the store's out of a transaction, which it ends.
+fn outside(error: Error, refused: &mut Option<Error>) -> StoreError {
+    match error {
+        Error::Store(error) => error,
+        error => {
+            let reason = error.to_string();
+            *refused = Some(error);
+            StoreError::Invalid(reason)
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Lists of messages as lines of loops.
+//!
+//! A list grows at its end nearly always, as a session does. So a list is where it begins and where it ends
+//! on a line of loops, however long it is, and its new messages go behind its last one: onto the line if that
+//! is where the line ends, else onto a branch from there. A list that lost messages is several such segments.
+//! What a model sees of the line is the list, and two who go on from one state do not meet.
+//!
+//! A system message is an extension, as everywhere in loopstore. So is a message that came into the middle of
+//! a list, where an earlier one was changed: no line holds it there. Each is a segment of its own.
+
+use std::ops::{ControlFlow, Range};
+
+use loopstore::extend::append::{append_in_turns, free_loop_id};
+use loopstore::extend::{self, LoopCore, LoopKey, SessionKey, StoreRead, StoreWrite, session};
+use loopstore::tokens::TokenCounter;
+use loopstore::{
+    AgentMessage, ContinuationKind, Json, LoopId, LoopRecord, LoopStatus, Role, StoreError,
+};
+
+use crate::error::{Error, Result};
+use crate::record::{MessagesOf, Part, Place, Segment, StoredList, kinds};
+
+/// The field of a loop that says after which message of its parent it begins.
+pub(crate) const PARENT_SEQ: &str = "parent_seq";
+
+/// A session that lists are written to.
+pub(crate) struct Lines<'a> {
+    pub(crate) write: &'a mut dyn StoreWrite,
+    pub(crate) session: SessionKey,
+    pub(crate) counter: &'a dyn TokenCounter,
+    /// The loop that the messages of the state end in: what belongs to the state goes there too.
+    pub(crate) home: Option<LoopKey>,
+}
+
+impl Lines<'_> {
+    /// Stores a list, and says where all of it is.
+    pub(crate) fn store(&mut self, parts: Vec<Part>) -> Result<StoredList> {
+        let mut list = StoredList {
+            segments: Vec::new(),
+            new: Vec::new(),
+        };
+        let last = parts.len().saturating_sub(1);
+        for (at, part) in parts.into_iter().enumerate() {
+            list.segments.extend(part.kept);
+            if at < last {
+                for message in part.new {
+                    let data = Json::of(&message).map_err(|error| invalid(&error))?;
+                    self.push_single(&mut list, AgentMessage::extension(kinds::MESSAGE, data))?;
+                }
+            } else {
+                self.push_tail(&mut list, part.new)?;
+            }
+        }
+        if let Some(end) = end_of(&list.segments) {
+            self.home = Some(loop_at(self.write.as_read(), self.session, end)?.key);
+        }
+        Ok(list)
+    }
+
+    /// Appends the messages at the end of a list.
+    fn push_tail(&mut self, list: &mut StoredList, new: Vec<AgentMessage>) -> Result<()> {
+        let mut group: Vec<AgentMessage> = Vec::new();
+        for message in new {
+            let is_single = message.role() == Role::Extension;
+            // Only a user message may begin a loop, so that a group lies in one.
+            if is_single || message.role() == Role::User {
+                self.push_group(list, std::mem::take(&mut group))?;
+            }
+            if is_single {
+                self.push_single(list, message)?;
+            } else {
+                group.push(message);
+            }
+        }
+        self.push_group(list, group)
+    }
+
+    fn push_group(&mut self, list: &mut StoredList, group: Vec<AgentMessage>) -> Result<()> {
+        let count = group.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let end = end_of(&list.segments).cloned();
+        let leaf = self.leaf_behind(end.as_ref())?;
+        let done = append_in_turns(self.write, self.session, leaf, group, self.counter)?;
+        self.home = Some(done.loop_key);
+        let place = |seq| Place(done.loop_id.clone(), seq);
+        let (first, last) = (done.seqs.start, done.seqs.end.saturating_sub(1));
+        match list.segments.last_mut() {
+            Some(segment) if segment.to.is_some() => segment.to = Some(place(last)),
+            _ => list.segments.push(Segment {
+                from: place(first),
+                to: Some(place(last)),
+            }),
+        }
+        let segment = list.segments.len() - 1;
+        let new = done.seqs.map(|seq| (done.loop_id.clone(), seq, segment));
+        list.new.extend(new);
+        Ok(())
+    }
+
+    fn push_single(&mut self, list: &mut StoredList, message: AgentMessage) -> Result<()> {
+        let at = match end_of(&list.segments) {
+            Some(end) => Some(loop_at(self.write.as_read(), self.session, end)?.key),
+            None => None,
+        };
+        let (_, place) = self.push_extension(at.or(self.home), message)?;
+        list.new
+            .push((place.0.clone(), place.1, list.segments.len()));
+        list.segments.push(Segment {
+            from: place,
+            to: None,
+        });
+        Ok(())
+    }
+
+    /// Appends an extension to a loop, else to the current one.
+    pub(crate) fn push_extension(
+        &mut self,
+        at: Option<LoopKey>,
+        message: AgentMessage,
+    ) -> Result<(LoopKey, Place)> {
+        let at = match at {
+            Some(at) => Some(at),
+            None => self.write.session_by_key(self.session)?.current_loop,
+        };
+        let done = append_in_turns(self.write, self.session, at, [message], self.counter)?;
+        Ok((done.loop_key, Place(done.loop_id, done.seqs.start)))
+    }
+
+    /// Returns the loop that goes on behind a message; `None`: the session has none yet.
+    fn leaf_behind(&mut self, end: Option<&Place>) -> Result<Option<LoopKey>> {
+        let Some(end) = end else {
+            return self.empty_line();
+        };
+        let row = loop_at(self.write.as_read(), self.session, end)?;
+        if is_line_end(self.write.as_read(), &row, end.1)? {
+            return Ok(Some(row.key));
+        }
+        let id = free_loop_id(self.write.as_read(), self.session)?;
+        let mut record = LoopRecord::new(id.clone(), Some(row.loop_id.clone()));
+        let turn = turn_of(self.write.as_read(), &row, end.1)?;
+        record.parent_turn = Some(turn.map_or(session::NO_TURN, i64::from).into());
+        record.extra.insert(
+            PARENT_SEQ,
+            Json::of(&end.1).map_err(|error| invalid(&error))?,
+        );
+        record.status = LoopStatus::Running;
+        record.continuation_kind = Some(ContinuationKind::Branch {
+            tag: id.to_string(),
+        });
+        let key = session::create_loop(self.write, self.session, &record)?;
+        Ok(Some(key))
+    }
+
+    /// Returns a loop for a list that goes on from nothing.
+    fn empty_line(&mut self) -> Result<Option<LoopKey>> {
+        let Some(current) = self.write.session_by_key(self.session)?.current_loop else {
+            return Ok(None);
+        };
+        let row = self.write.loop_by_key(current)?;
+        if row.totals.messages == 0 && row.parent.is_none() {
+            return Ok(Some(current));
+        }
+        let id = free_loop_id(self.write.as_read(), self.session)?;
+        let mut record = LoopRecord::new(id, None);
+        record.status = LoopStatus::Running;
+        Ok(Some(session::create_loop(
+            self.write,
+            self.session,
+            &record,
+        )?))
+    }
+}
+
+fn invalid(error: &serde_json::Error) -> Error {
+    Error::Invalid(error.to_string())
+}
+
+/// Returns the last message of a list that stands on a line.
+fn end_of(segments: &[Segment]) -> Option<&Place> {
+    segments
+        .iter()
+        .rev()
+        .find_map(|segment| segment.to.as_ref())
+}
+
+/// Whether nothing that a model sees comes after a message.
+fn is_line_end(read: &dyn StoreRead, row: &LoopCore, seq: u32) -> Result<bool> {
+    let mut is_last = true;
+    let behind = seq.saturating_add(1)..row.totals.next_seq;
+    read.sizes(row.key, behind, &mut |size| {
+        is_last &= size.role == Role::Extension;
+        Ok(if is_last {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        })
+    })?;
+    Ok(is_last && read.default_child(row.key)?.is_none())
+}
+
+/// Returns the turn of a message.
+fn turn_of(read: &dyn StoreRead, row: &LoopCore, seq: u32) -> Result<Option<u32>> {
+    let mut turn = None;
+    read.sizes(row.key, seq..seq.saturating_add(1), &mut |size| {
+        turn = size.turn;
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(turn)
+}
+
+pub(crate) fn loop_at(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    place: &Place,
+) -> Result<LoopCore> {
+    let row = read.loop_by_id(session, &place.0)?;
+    let row = row.ok_or_else(|| StoreError::NoLoop(place.0.to_string()))?;
+    if place.1 >= row.totals.next_seq {
+        let Place(id, seq) = place;
+        return Err(Error::Invalid(format!("loop `{id}` has no message {seq}")));
+    }
+    Ok(row.core)
+}
+
+/// Returns what of each loop a segment of a line takes, root first.
+fn ranges(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    from: &Place,
+    to: &Place,
+) -> Result<Vec<(LoopCore, Range<u32>)>> {
+    let mut row = loop_at(read, session, to)?;
+    let mut end = to.1.saturating_add(1);
+    let mut found = Vec::new();
+    while row.loop_id != from.0 {
+        let above = row.parent.map(|key| read.loop_by_key(key)).transpose()?;
+        let Some(above) = above else {
+            let (from, to) = (&from.0, &to.0);
+            return Err(Error::Invalid(format!("loop `{from}` is not above `{to}`")));
+        };
+        let cut = cut_of(read, &row, &above)?;
+        found.push((row, 0..end));
+        (row, end) = (above.core, cut);
+    }
+    found.push((row, from.1..end));
+    found.reverse();
+    Ok(found)
+}
+
+/// Returns the sequence where a loop's chain leaves its parent.
+fn cut_of(read: &dyn StoreRead, row: &LoopCore, above: &LoopCore) -> Result<u32> {
+    if let Some(last) = row.parent_seq {
+        return Ok(last.saturating_add(1));
+    }
+    let turns = row.parent_turns();
+    if turns == 0 {
+        return Ok(0);
+    }
+    let next = read.turn(above.key, turns)?;
+    Ok(next.map_or(above.totals.next_seq, |turn| turn.first_seq))
+}
+
+/// Reads the messages of a segment.
+pub(crate) fn read_segment(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    segment: Segment,
+) -> Result<MessagesOf> {
+    let mut found = MessagesOf {
+        segment,
+        places: Vec::new(),
+        messages: Vec::new(),
+    };
+    let parts = match &found.segment.to {
+        Some(to) => ranges(read, session, &found.segment.from, to)?,
+        None => {
+            let row = loop_at(read, session, &found.segment.from)?;
+            let seq = found.segment.from.1;
+            vec![(row, seq..seq.saturating_add(1))]
+        }
+    };
+    let is_line = found.segment.to.is_some();
+    for (row, seqs) in parts {
+        let id: &LoopId = &row.loop_id;
+        read.message_refs(row.key, seqs, false, &mut |stored| {
+            if !is_line || stored.message.role != Role::Extension {
+                let message = extend::decode_ref(read, &stored.message)?;
+                found.places.push(Place(id.clone(), stored.seq));
+                found.messages.push(message);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(found)
+}

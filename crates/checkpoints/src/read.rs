@@ -1,0 +1,452 @@
+//! Reading checkpoints.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use loopstore::extend::{self, AppendKey, LoopKey, SessionKey, StoreRead, session};
+use loopstore::{AgentMessage, Json, SessionId};
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, Result};
+use crate::lines::{loop_at, read_segment};
+use crate::names::{self, Language, Revision};
+use crate::record::{
+    ChannelHistory, Checkpoint, CheckpointRef, ListQuery, Place, Record, StoredValue, Value, Write,
+    WritesRecord,
+};
+use crate::{Checkpoints, MessagesOf};
+
+/// How many names are looked at together.
+const PAGE: u32 = 64;
+
+impl Checkpoints {
+    /// Returns a checkpoint, the newest of its namespace without an id; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`], [`Error::Unreadable`], or if the store fails.
+    pub fn get(&self, thread: &str, ns: &str, id: Option<&str>) -> Result<Option<Checkpoint>> {
+        let thread = SessionId::new(thread)?;
+        self.read(|read| {
+            let Some(session) = self.own(read, &thread)? else {
+                return Ok(None);
+            };
+            let key = match id {
+                Some(id) => self.find(read, session, ns, id)?,
+                None => self.newest(read, session, ns)?,
+            };
+            key.map(|key| self.whole(read, session, &thread, &key))
+                .transpose()
+        })
+    }
+
+    /// Lists checkpoints, the largest id first.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for a thread that was named, [`Error::Unreadable`], or if the store fails.
+    pub fn list(&self, query: &ListQuery) -> Result<Vec<CheckpointRef>> {
+        let named = query.thread.as_ref().map(SessionId::new).transpose()?;
+        self.read(|read| {
+            let mut found = Vec::new();
+            let mut keys = Vec::new();
+            match &named {
+                Some(thread) => {
+                    if let Some(session) = self.own(read, thread)? {
+                        keys.extend(self.live(read, session, thread, query)?);
+                    }
+                }
+                None => {
+                    for row in session::shown_sessions(read)? {
+                        keys.extend(self.live(read, row.key, &row.session_id, query)?);
+                    }
+                }
+            }
+            // Threads and namespaces stay together where ids are equal.
+            keys.sort_by(|one, other| id_of(&other.1.name).cmp(id_of(&one.1.name)));
+            for (thread, key) in keys {
+                if query.limit.is_some_and(|limit| found.len() >= limit) {
+                    break;
+                }
+                let record: Record = record(read, &thread, &key)?;
+                let fits = query.ns.as_ref().is_none_or(|ns| *ns == record.ns)
+                    && query.id.as_ref().is_none_or(|id| *id == record.id)
+                    && query
+                        .before
+                        .as_ref()
+                        .is_none_or(|before| record.id < *before)
+                    && query
+                        .filter
+                        .iter()
+                        .all(|(name, value)| has(&record, name, value));
+                if fits {
+                    found.push(CheckpointRef {
+                        thread: thread.to_string(),
+                        ns: record.ns,
+                        id: record.id,
+                    });
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// Returns what channels got on the way to a checkpoint (the newest without an id), since the nearest one
+    /// before it that holds a value of theirs.
+    ///
+    /// # Errors
+    /// As [`Checkpoints::get`].
+    pub fn history(
+        &self,
+        thread: &str,
+        ns: &str,
+        id: Option<&str>,
+        channels: &[String],
+    ) -> Result<BTreeMap<String, ChannelHistory>> {
+        let thread = SessionId::new(thread)?;
+        self.read(|read| {
+            let mut found: BTreeMap<String, ChannelHistory> = BTreeMap::new();
+            let mut open: BTreeSet<&String> = channels.iter().collect();
+            found.extend(
+                channels
+                    .iter()
+                    .map(|name| (name.clone(), ChannelHistory::default())),
+            );
+            let Some(session) = self.own(read, &thread)? else {
+                return Ok(found);
+            };
+            let mut key = match id {
+                Some(id) => self.find(read, session, ns, id)?,
+                None => self.newest(read, session, ns)?,
+            };
+            let mut is_target = true;
+            let mut seen = BTreeSet::new();
+            while let Some(at) = key.take().filter(|key| seen.insert(key.name.clone())) {
+                let record: Record = record(read, &thread, &at)?;
+                if !is_target {
+                    let writes = self.writes(read, session, &thread, &record.ns, &record.id)?;
+                    for write in writes.into_iter().rev() {
+                        if open.contains(&write.1)
+                            && let Some(history) = found.get_mut(&write.1)
+                        {
+                            history.writes.push(write);
+                        }
+                    }
+                    for channel in open.clone() {
+                        let own = place(read, &at)?;
+                        let value = value_of(read, session, &thread, &record, &own, channel)?;
+                        if let (Some(value), Some(history)) = (value, found.get_mut(channel)) {
+                            history.seed = Some(value);
+                            open.remove(channel);
+                        }
+                    }
+                }
+                is_target = false;
+                if open.is_empty() {
+                    break;
+                }
+                if let Some(parent) = &record.parent {
+                    key = self.find(read, session, ns, parent)?;
+                }
+            }
+            for history in found.values_mut() {
+                history.writes.reverse();
+            }
+            Ok(found)
+        })
+    }
+
+    /// Returns the session of a thread whose values are in this encoding; `None` if there is none.
+    pub(crate) fn own(
+        &self,
+        read: &dyn StoreRead,
+        thread: &SessionId,
+    ) -> Result<Option<SessionKey>> {
+        let Some(row) = read.session(thread)? else {
+            return Ok(None);
+        };
+        ensure_own(read, row.key, thread, self.language)?;
+        Ok(Some(row.key))
+    }
+
+    /// Returns the newest revision of a checkpoint, unless that says that it was deleted.
+    pub(crate) fn find(
+        &self,
+        read: &dyn StoreRead,
+        session: SessionKey,
+        ns: &str,
+        id: &str,
+    ) -> Result<Option<AppendKey>> {
+        let Ok(name) = names::checkpoint(self.language, ns, id) else {
+            return Ok(None);
+        };
+        let key = names::last(read, session, &name)?;
+        Ok(key.filter(|key| !is_deleted(key)))
+    }
+
+    fn newest(
+        &self,
+        read: &dyn StoreRead,
+        session: SessionKey,
+        ns: &str,
+    ) -> Result<Option<AppendKey>> {
+        let beginning = names::namespace(self.language, ns);
+        let (mut end, mut limit): (Option<String>, u32) = (None, 1);
+        loop {
+            let page = names::before(read, session, &beginning, end.as_deref(), limit)?;
+            let Some(last) = page.last().map(|key| key.name.clone()) else {
+                return Ok(None);
+            };
+            let is_partial = (page.len() as u64) < u64::from(limit);
+            for key in page {
+                // Older revisions of the one before.
+                if end.as_deref().map(names::without_revision)
+                    == Some(names::without_revision(&key.name))
+                {
+                    continue;
+                }
+                if !is_deleted(&key) {
+                    return Ok(Some(key));
+                }
+                end = Some(key.name);
+            }
+            if is_partial {
+                return Ok(None);
+            }
+            (end, limit) = (Some(last), PAGE);
+        }
+    }
+
+    /// Returns the newest revisions of the checkpoints that a query may want.
+    fn live(
+        &self,
+        read: &dyn StoreRead,
+        session: SessionKey,
+        thread: &SessionId,
+        query: &ListQuery,
+    ) -> Result<Vec<(SessionId, AppendKey)>> {
+        let beginning = match (&query.ns, &query.id) {
+            (Some(ns), Some(id)) => match names::checkpoint(self.language, ns, id) {
+                Ok(name) => name,
+                Err(_) => return Ok(Vec::new()),
+            },
+            (Some(ns), None) => names::namespace(self.language, ns),
+            (None, _) => names::checkpoints(self.language),
+        };
+        let keys = self.live_keys(read, session, &beginning)?;
+        Ok(keys.into_iter().map(|key| (thread.clone(), key)).collect())
+    }
+
+    /// Returns the newest revisions of all checkpoints whose names begin so.
+    pub(crate) fn live_keys(
+        &self,
+        read: &dyn StoreRead,
+        session: SessionKey,
+        beginning: &str,
+    ) -> Result<Vec<AppendKey>> {
+        let mut live: Vec<AppendKey> = Vec::new();
+        for key in names::all(read, session, beginning)? {
+            let base = names::without_revision(&key.name);
+            if live
+                .last()
+                .is_some_and(|last| names::without_revision(&last.name) == base)
+            {
+                live.pop();
+            }
+            live.push(key);
+        }
+        live.retain(|key| !is_deleted(key));
+        Ok(live)
+    }
+
+    fn whole(
+        &self,
+        read: &dyn StoreRead,
+        session: SessionKey,
+        thread: &SessionId,
+        key: &AppendKey,
+    ) -> Result<Checkpoint> {
+        let record: Record = record(read, thread, key)?;
+        let own = place(read, key)?;
+        let mut values = BTreeMap::new();
+        for channel in record.values.keys().chain(record.at.keys()) {
+            if let Some(value) = value_of(read, session, thread, &record, &own, channel)? {
+                values.insert(channel.clone(), value);
+            }
+        }
+        let writes = self.writes(read, session, thread, &record.ns, &record.id)?;
+        Ok(Checkpoint {
+            thread: thread.to_string(),
+            ns: record.ns,
+            id: record.id,
+            parent: record.parent,
+            checkpoint: record.checkpoint,
+            versions: record.versions,
+            metadata: record.metadata,
+            values,
+            writes,
+            session: session.get(),
+        })
+    }
+
+    /// Returns what tasks wrote that go on from a checkpoint, in the order in which a step applies them.
+    pub(crate) fn writes(
+        &self,
+        read: &dyn StoreRead,
+        session: SessionKey,
+        thread: &SessionId,
+        ns: &str,
+        id: &str,
+    ) -> Result<Vec<Write>> {
+        let mut sorted: BTreeMap<(String, i64), (String, String, Json)> = BTreeMap::new();
+        for key in names::all(read, session, &names::writes(self.language, ns, id)?)? {
+            let record: WritesRecord = record(read, thread, &key)?;
+            for (index, channel, value) in record.writes {
+                let entry = (record.path.clone(), channel, value);
+                let at = (record.task.clone(), index);
+                if index < 0 {
+                    sorted.insert(at, entry);
+                } else {
+                    sorted.entry(at).or_insert(entry);
+                }
+            }
+        }
+        let mut writes: Vec<_> = sorted.into_iter().collect();
+        // The sort is stable: tasks of one path stay in the order of their ids.
+        writes.sort_by(|(_, one), (_, other)| one.0.cmp(&other.0));
+        let plain = |((task, _), (_, channel, value))| (task, channel, value);
+        Ok(writes.into_iter().map(plain).collect())
+    }
+}
+
+fn is_deleted(key: &AppendKey) -> bool {
+    Revision::of(&key.name).is_none_or(|revision| revision.is_deleted)
+}
+
+/// Returns the id in the name of a checkpoint, as it stands there.
+fn id_of(name: &str) -> &str {
+    name.rsplit('/').nth(1).unwrap_or_default()
+}
+
+fn has(record: &Record, name: &str, wanted: &serde_json::Value) -> bool {
+    let found = record
+        .metadata
+        .get(name)
+        .and_then(|value| value.read().ok());
+    let found = found.unwrap_or(serde_json::Value::Null);
+    match (found.as_f64(), wanted.as_f64()) {
+        (Some(found), Some(wanted)) => found == wanted,
+        _ => found == *wanted,
+    }
+}
+
+/// Refuses a thread that the other language wrote.
+pub(crate) fn ensure_own(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    thread: &SessionId,
+    language: Language,
+) -> Result<()> {
+    let other = language.other();
+    if names::last(read, session, other.prefix())?.is_none() {
+        return Ok(());
+    }
+    Err(Error::Foreign {
+        thread: thread.to_string(),
+        theirs: other.as_str(),
+        ours: language.as_str(),
+    })
+}
+
+/// Returns where the extension of an append is.
+pub(crate) fn place(read: &dyn StoreRead, key: &AppendKey) -> Result<Place> {
+    let row = read.loop_by_key(key.loop_key)?;
+    Ok(Place(row.core.loop_id, key.seqs.start))
+}
+
+/// Reads the record of an append.
+pub(crate) fn record<T: DeserializeOwned>(
+    read: &dyn StoreRead,
+    thread: &SessionId,
+    key: &AppendKey,
+) -> Result<T> {
+    record_at(read, thread, key.loop_key, key.seqs.start)
+}
+
+fn record_at<T: DeserializeOwned>(
+    read: &dyn StoreRead,
+    thread: &SessionId,
+    loop_key: LoopKey,
+    seq: u32,
+) -> Result<T> {
+    let mut found = None;
+    read.message_refs(loop_key, seq..seq.saturating_add(1), false, &mut |stored| {
+        found = Some(extend::decode_ref(read, &stored.message)?);
+        Ok(ControlFlow::Break(()))
+    })?;
+    let unreadable = |why: String| Error::Unreadable {
+        what: "a checkpoint".into(),
+        thread: thread.to_string(),
+        why,
+    };
+    match found {
+        Some(AgentMessage::Extension(extension)) if extension.kind.starts_with("langgraph.") => {
+            let read = serde_json::from_str(extension.data.as_str());
+            read.map_err(|error| unreadable(error.to_string()))
+        }
+        Some(AgentMessage::Extension(extension)) => {
+            Err(unreadable(format!("its content is `{}`", extension.kind)))
+        }
+        Some(AgentMessage::Llm(_)) => Err(unreadable("a message stands in its place".into())),
+        None => Err(unreadable("it is not there".into())),
+    }
+}
+
+/// Reads the value of a channel, from the checkpoint that brought it.
+fn value_of(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    thread: &SessionId,
+    record: &Record,
+    own: &Place,
+    channel: &str,
+) -> Result<Option<Value>> {
+    let stored: StoredValue = match (record.values.get(channel), record.at.get(channel)) {
+        (Some(value), _) => value.clone(),
+        (None, Some(place)) if place != own => {
+            let row = loop_at(read, session, place)?;
+            let mut holder: Record = record_at(read, thread, row.key, place.1)?;
+            match holder.values.remove(channel) {
+                Some(value) => value,
+                None => {
+                    return Err(Error::Unreadable {
+                        what: format!("channel `{channel}`"),
+                        thread: thread.to_string(),
+                        why: format!("checkpoint `{}` does not hold it", holder.id),
+                    });
+                }
+            }
+        }
+        _ => return Ok(None),
+    };
+    match (stored.data, stored.list) {
+        (_, Some(segments)) => {
+            let read = |segment| readable(read_segment(read, session, segment)?, thread);
+            let list = segments.into_iter().map(read).collect::<Result<_>>()?;
+            Ok(Some(Value::List { list }))
+        }
+        (data, None) => Ok(data.map(|data| Value::Data { data })),
+    }
+}
+
+/// Refuses messages whose content was removed.
+fn readable(found: MessagesOf, thread: &SessionId) -> Result<MessagesOf> {
+    let is_removed = |message: &AgentMessage| matches!(message, AgentMessage::Extension(extension) if extension.kind == "removed");
+    let removed = found.messages.iter().position(is_removed);
+    match removed.and_then(|at| found.places.get(at)) {
+        None => Ok(found),
+        Some(Place(id, seq)) => Err(Error::Unreadable {
+            what: format!("message {seq} of loop `{id}`"),
+            thread: thread.to_string(),
+            why: "its content was removed".into(),
+        }),
+    }
+}
