@@ -1,6 +1,6 @@
 //! Conversations in the forms of providers, with every kind of item and block that these have, made at
 //! random: each is what `provider::write` makes of it once it was read.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 mod anthropic;
 mod openai;

@@ -4,8 +4,8 @@ use loopstore::Store;
 
 /// Returns an empty store in memory and, where there is a server, one on it.
 pub fn stores() -> Vec<Store> {
-    let mut stores = vec![Store::in_memory().unwrap()];
+    let memory = Some(Store::in_memory().unwrap());
     #[cfg(feature = "postgres")]
-    stores.extend(super::server::store().map(Store::from));
-    stores
+    let memory = memory.into_iter().chain(super::server::store().map(Store::from));
+    memory.into_iter().collect()
 }
