@@ -17,8 +17,9 @@ fn stores() -> Vec<Store> {
     let folder = tempfile::tempdir().unwrap().keep();
     stores.push(Store::open(folder.join("agent.db")).unwrap());
     #[cfg(feature = "postgres")]
-    if let Some(url) = crate::support::server::url() {
-        stores.push(Store::options().connect(&url).unwrap());
+    if let Some(server) = crate::support::server::server() {
+        let address = server.address(&server.prepared());
+        stores.push(Store::options().connect(&address).unwrap());
     }
     stores
 }
@@ -321,6 +322,121 @@ fn a_redacted_reasoning_item_goes_whole() {
     assert!(request.contains("Rain."));
 }
 
+/// A provider that refuses what the real ones refuse, with their typed errors.
+struct StrictProvider {
+    own: SealingProvider,
+    /// The compactions that it gave out and still knows.
+    known: Vec<String>,
+}
+
+impl StrictProvider {
+    fn answer(&self, request: &Value) -> Result<(), Value> {
+        let refused = |kind: &str, message: &str| {
+            Err(json!({"type": "error", "error": {"type": kind, "message": message}}))
+        };
+        let items: Vec<&Value> = match self.own {
+            SealingProvider::OpenAi => request["input"].as_array().unwrap().iter().collect(),
+            SealingProvider::Anthropic => {
+                let messages = request["messages"].as_array().unwrap();
+                let blocks = messages
+                    .iter()
+                    .filter_map(|message| message["content"].as_array());
+                blocks.flatten().collect()
+            }
+        };
+        let is_compaction = |item: &&Value| item["type"] == "compaction";
+        let sealed: Vec<usize> = (0..items.len())
+            .filter(|at| is_compaction(&items[*at]))
+            .collect();
+        if sealed.len() > 1 {
+            return refused(
+                "invalid_request_error",
+                "at most one compaction block is allowed",
+            );
+        }
+        let Some(at) = sealed.first() else {
+            return Ok(());
+        };
+        if self.own == SealingProvider::Anthropic && *at > 0 {
+            return refused(
+                "invalid_request_error",
+                "a compaction block must come first",
+            );
+        }
+        match self.known.contains(&items[*at].to_string()) {
+            true => Ok(()),
+            false => refused(
+                "invalid_encrypted_content",
+                "the content could not be verified",
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_forgot_its_compaction_takes_the_session_again_after_a_repair() {
+    for own in SealingProvider::ALL {
+        let store = Store::in_memory().unwrap();
+        let chat = chat(&store, "refused", Some(own));
+        conversation(&chat, own);
+        let given = compacted(own, "sealed bytes");
+        let item = match own {
+            SealingProvider::OpenAi => &given[0],
+            SealingProvider::Anthropic => &given["content"][0],
+        };
+        let mut provider = StrictProvider {
+            own,
+            known: vec![item.to_string()],
+        };
+        let request = || chat.prepare().unwrap().to(form(own)).unwrap();
+        assert_eq!(
+            provider.answer(&request()),
+            Ok(()),
+            "as it came, in its place"
+        );
+        provider.known.clear();
+        let error = provider.answer(&request()).unwrap_err();
+        assert_eq!(error["error"]["type"], "invalid_encrypted_content");
+        chat.repair(&CompactRequest::default()).unwrap();
+        assert_eq!(provider.answer(&request()), Ok(()));
+        assert!(
+            request().to_string().contains("Hour 0?"),
+            "the originals went out"
+        );
+        // The next compaction of the provider's counts again.
+        say(&chat, own, &compacted(own, "new bytes"));
+        chat.append([Message::user("Thanks.")]).unwrap();
+        assert!(request().to_string().contains("new bytes"));
+        assert!(provider.answer(&request()).is_err());
+    }
+}
+
+#[test]
+fn a_compaction_of_ours_after_the_providers_takes_its_place_for_everybody() {
+    for own in SealingProvider::ALL {
+        let store = Store::in_memory().unwrap();
+        let chat = chat(&store, "after", Some(own));
+        conversation(&chat, own);
+        for hour in 0..20 {
+            let said = format!("Hour {hour}: {}", "hail, ".repeat(200));
+            chat.append([Message::assistant(said)]).unwrap();
+        }
+        let small = Policy::new(4_000).provider(own);
+        let small = store.session("after").unwrap().with_policy(small);
+        let prepared = small.prepare().unwrap();
+        assert!(prepared.was_compacted());
+        assert!(prepared.context.tokens < 4_000);
+        let provider = StrictProvider {
+            own,
+            known: Vec::new(),
+        };
+        let request = prepared.to(form(own)).unwrap();
+        let is_sent = request.to_string().contains("sealed bytes");
+        assert_eq!(provider.answer(&request).is_err(), is_sent);
+        assert_eq!(is_sent, prepared.context.compaction.is_some());
+    }
+}
+
 /// What happens in a conversation.
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -406,6 +522,7 @@ proptest! {
         let own = SealingProvider::ALL[at];
         let store = Store::in_memory().unwrap();
         let chat = chat(&store, "random", Some(own));
+        chat.append([Message::user("Begin.")]).unwrap();
         play(&chat, own, &events);
         let check = |step: &str| {
             for reader in [None, Some(SealingProvider::OpenAi), Some(SealingProvider::Anthropic)] {
