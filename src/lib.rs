@@ -75,8 +75,9 @@ mod words;
 
 // The front door.
 pub use api::{
-    Appended, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle, Settings,
-    SettingsError, Store, StoreOptions, StoredBlock, StrategyName, TurnRef,
+    Appended, CallState, Entry, EntryQuery, EntryRef, Error, KeyQuery, KeyedAppend, LoopSpec,
+    Policy, Prepared, Result, SessionHandle, SessionSummary, Settings, SettingsError, Store,
+    StoreOptions, StoredBlock, StrategyName, TurnRef,
 };
 #[cfg(feature = "tokio")]
 pub use api::{AsyncRecorder, AsyncSession, AsyncStore};
@@ -85,7 +86,7 @@ pub use search::{
     Recall, RecallPart, SearchHit, SearchQuery, SearchResults, Snippet, recall, search,
 };
 pub use store::sqlite::Durability;
-pub use store::{Key, KeyError, OpenError, StoreError};
+pub use store::{Key, KeyError, OpenError, SessionFilter, StoreError};
 
 // Messages, loops and sessions.
 pub use model::{

@@ -64,7 +64,8 @@ CREATE TABLE audit (
     session   BIGINT NOT NULL,
     -- Counts the rows of a chain from 1, without gaps.
     audit_seq BIGINT NOT NULL,
-    kind      TEXT NOT NULL CHECK (kind IN ('run', 'flip', 'pin', 'manifest', 'import', 'receipt')),
+    kind      TEXT NOT NULL
+        CHECK (kind IN ('run', 'flip', 'pin', 'hide', 'manifest', 'import', 'receipt')),
     -- The digest of the row.
     digest    BYTEA NOT NULL,
     -- The digest that it had before, when it was begun or redacted.
@@ -340,6 +341,23 @@ CREATE TABLE pins (
 );
 CREATE INDEX pins_message ON pins (session, message_loop, seq, tick);
 CREATE INDEX pins_loop ON pins (session, loop);
+
+-- Sessions that were taken out of all lists and searches, and those that came back. Each such row gives the
+-- session another id, so that the one that it had may be used again. The last one decides.
+CREATE TABLE hides (
+    session    BIGINT NOT NULL REFERENCES sessions,
+    key        BIGINT NOT NULL CHECK (key >> 23 = session),
+    kind       TEXT NOT NULL CHECK (kind IN ('hide', 'unhide')),
+    -- The id before, and the one since.
+    was        TEXT NOT NULL,
+    session_id TEXT NOT NULL CHECK (session_id <> ''),
+    tick       BIGINT NOT NULL,
+    at         TEXT NOT NULL,
+    digest     BYTEA NOT NULL,
+    tenant     TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (session, key)
+);
+CREATE INDEX hides_was ON hides (was);
 
 CREATE TABLE blocks (
     session         BIGINT NOT NULL REFERENCES sessions,
@@ -617,7 +635,8 @@ CREATE INDEX started_calls_open ON started_calls (session, key) WHERE finished_a
 -- under its name appends nothing.
 CREATE TABLE append_keys (
     session    BIGINT NOT NULL REFERENCES sessions,
-    name       TEXT NOT NULL CHECK (name <> ''),
+    -- Names are listed in the order of their bytes.
+    name       TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
     -- The loop of the last message, and the sequences and turns of this append in it; the ends are
     -- exclusive.
     loop       BIGINT NOT NULL,
@@ -826,9 +845,27 @@ EXECUTE FUNCTION loopstore_only_with_receipt('a turn never moves');
 CREATE TRIGGER turns_no_delete BEFORE DELETE ON turns FOR EACH ROW
 EXECUTE FUNCTION loopstore_turn_goes();
 
-CREATE TRIGGER sessions_keep_their_id BEFORE UPDATE ON sessions FOR EACH ROW
-WHEN (NEW.session <> OLD.session OR NEW.session_id <> OLD.session_id OR NEW.tick < OLD.tick)
+CREATE TRIGGER sessions_keep_their_clock BEFORE UPDATE ON sessions FOR EACH ROW
+WHEN (NEW.session <> OLD.session OR NEW.tick < OLD.tick)
 EXECUTE FUNCTION loopstore_only_with_receipt('the id and the clock of a session never go back');
+-- Hiding a session gives it another id; its newest row there says which.
+CREATE FUNCTION loopstore_session_is_renamed() RETURNS TRIGGER
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NOT loopstore_is_open(OLD.session) AND NOT EXISTS (
+        SELECT 1 FROM hides h
+        WHERE h.session = OLD.session AND h.was = OLD.session_id AND h.session_id = NEW.session_id
+            AND h.key = (SELECT max(n.key) FROM hides n WHERE n.session = OLD.session)
+    ) THEN
+        RAISE EXCEPTION 'the id and the clock of a session never go back'
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER sessions_keep_their_id BEFORE UPDATE ON sessions FOR EACH ROW
+WHEN (NEW.session_id <> OLD.session_id)
+EXECUTE FUNCTION loopstore_session_is_renamed();
 CREATE TRIGGER sessions_no_delete BEFORE DELETE ON sessions FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('a session is never deleted');
 
@@ -995,6 +1032,11 @@ CREATE TRIGGER pins_stay BEFORE UPDATE OR DELETE ON pins FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('a pin is never changed');
 CREATE TRIGGER pins_audited BEFORE INSERT ON pins FOR EACH ROW
 EXECUTE FUNCTION loopstore_audited('pin', 'a pin');
+
+CREATE TRIGGER hides_stay BEFORE UPDATE OR DELETE ON hides FOR EACH ROW
+EXECUTE FUNCTION loopstore_only_with_receipt('what hid a session is never changed');
+CREATE TRIGGER hides_audited BEFORE INSERT ON hides FOR EACH ROW
+EXECUTE FUNCTION loopstore_audited('hide', 'what hid a session');
 
 -- Blocks, and what belongs to them, come while their run is open.
 CREATE FUNCTION loopstore_run_is_open() RETURNS TRIGGER
@@ -1186,7 +1228,7 @@ DECLARE
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY['store_meta', 'sessions', 'session_names', 'loops', 'turns', 'messages',
-        'blobs', 'blob_refs', 'runs', 'flips', 'pins', 'blocks', 'block_messages', 'coverage', 'manifests',
+        'blobs', 'blob_refs', 'runs', 'flips', 'pins', 'hides', 'blocks', 'block_messages', 'coverage', 'manifests',
         'imports', 'maintenance', 'redactions', 'leases', 'started_calls', 'append_keys', 'source_pieces',
         'packs', 'packed_heads', 'audit', 'receipt_chain', 'heads']
     LOOP
@@ -1247,7 +1289,7 @@ BEGIN
         ('sessions', NULL), ('sources', NULL), ('index_state', NULL), ('maintenance', NULL),
         ('audit', NULL), ('receipt_chain', NULL), ('heads', NULL), ('session_names', of_session), ('loops', of_session), ('turns', of_session),
         ('messages', of_session), ('blobs', of_session), ('blob_refs', of_session),
-        ('runs', of_session), ('flips', of_session), ('pins', of_session), ('blocks', of_session),
+        ('runs', of_session), ('flips', of_session), ('pins', of_session), ('hides', of_session), ('blocks', of_session),
         ('block_messages', of_session), ('coverage', of_session), ('manifests', of_session),
         ('imports', of_session), ('redactions', of_session), ('session_flags', of_session),
         ('leases', of_session), ('started_calls', of_session), ('append_keys', of_session),
@@ -1846,8 +1888,13 @@ SELECT
     CASE WHEN btrim(s.title) <> '' THEN s.title ELSE p.prompt END AS title,
     s.created_at, s.last_active_at,
     c.loop_id AS current_loop_id,
-    t.loops, t.turns, t.messages, t.tokens, s.source, p.prompt, s.project
+    t.loops, t.turns, t.messages, t.tokens, s.source, p.prompt, s.project,
+    h.hidden_at
 FROM sessions s
+    LEFT JOIN LATERAL (
+        SELECT CASE n.kind WHEN 'hide' THEN n.at END AS hidden_at FROM hides n
+        WHERE n.session = s.session ORDER BY n.key DESC LIMIT 1
+    ) h ON TRUE
     -- A prompt without text, such as a single image, is passed over.
     LEFT JOIN LATERAL (
         SELECT CASE

@@ -97,9 +97,15 @@ CREATE INDEX sessions_started_by ON sessions (
     )
 );
 
+-- Hiding a session gives it another id; its newest row there says which.
 CREATE TRIGGER sessions_keep_their_id
 BEFORE UPDATE ON sessions
-WHEN (NEW.key IS NOT OLD.key OR NEW.session_id IS NOT OLD.session_id OR NEW.tick < OLD.tick)
+WHEN (NEW.key IS NOT OLD.key OR NEW.tick < OLD.tick
+        OR NEW.session_id IS NOT OLD.session_id AND NOT EXISTS (
+            SELECT 1 FROM hides h
+            WHERE h.key = (SELECT max(key) FROM hides WHERE session = OLD.key)
+                AND h.was = OLD.session_id AND h.session_id = NEW.session_id
+        ))
     AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.key AND closed_at IS NULL)
 BEGIN
     SELECT RAISE(FAIL, 'the id and the clock of a session never go back');
@@ -141,14 +147,15 @@ END;
 
 CREATE TABLE audit (
     -- What was done, in order: a chain of digests for each session, and one for all receipts, so that a
-    -- row that was taken out is missed, the newest included. A run, flip, pin, manifest or import is
-    -- written only right after its row here.
+    -- row that was taken out is missed, the newest included. A run, flip, pin, hide, manifest or import
+    -- is written only right after its row here.
 
     -- 0: the receipts, which outlive their sessions.
     session   INTEGER NOT NULL,
     -- Counts the rows of a chain from 1, without gaps.
     audit_seq INTEGER NOT NULL,
-    kind      TEXT NOT NULL CHECK (kind IN ('run', 'flip', 'pin', 'manifest', 'import', 'receipt')),
+    kind      TEXT NOT NULL
+        CHECK (kind IN ('run', 'flip', 'pin', 'hide', 'manifest', 'import', 'receipt')),
     -- The digest of the row.
     digest    BLOB NOT NULL,
     -- The digest that it had before, when it was begun or redacted.
@@ -781,6 +788,59 @@ WHEN NOT EXISTS (
 )
 BEGIN
     SELECT RAISE(ABORT, 'a pin is never written without its row in the audit chain');
+END;
+
+-- hides -------------------------------------------------------------------------------------------
+
+CREATE TABLE hides (
+    -- Sessions that were taken out of all lists and searches, and those that came back. Each such row gives
+    -- the session another id, so that the one that it had may be used again. The last one decides.
+
+    key        INTEGER PRIMARY KEY,
+    session    INTEGER NOT NULL REFERENCES sessions (key),
+    kind       TEXT NOT NULL CHECK (kind IN ('hide', 'unhide')),
+    -- The id before.
+    was        TEXT NOT NULL,
+    -- The id since.
+    session_id TEXT NOT NULL CHECK (length(session_id) > 0),
+    tick       INTEGER NOT NULL,
+    at         TEXT NOT NULL,
+    digest     BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX hides_session ON hides (session);
+
+CREATE INDEX hides_was ON hides (was);
+
+CREATE TRIGGER hides_no_update
+BEFORE UPDATE ON hides
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'what hid a session is never changed');
+END;
+
+CREATE TRIGGER hides_no_delete
+BEFORE DELETE ON hides
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'what hid a session is never deleted');
+END;
+
+CREATE TRIGGER hides_no_replace
+BEFORE INSERT ON hides
+WHEN EXISTS (SELECT 1 FROM hides WHERE key = NEW.key)
+BEGIN
+    SELECT RAISE(ABORT, 'what hid a session is never replaced');
+END;
+
+CREATE TRIGGER hides_audited
+BEFORE INSERT ON hides
+WHEN NOT EXISTS (
+    SELECT 1 FROM sessions s JOIN audit a ON a.session = s.key AND a.audit_seq = s.audit_seq
+    WHERE s.key = NEW.session AND a.kind = 'hide' AND a.digest = NEW.digest
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a session is never hidden without its row in the audit chain');
 END;
 
 -- blocks ------------------------------------------------------------------------------------------
@@ -2058,7 +2118,9 @@ SELECT
     s.source,
     (SELECT p.line FROM session_prompts f CROSS JOIN prompt_lines p ON p.id = f.id
      WHERE f.session = s.key) AS prompt,
-    s.project
+    s.project,
+    (SELECT CASE h.kind WHEN 'hide' THEN h.at END FROM hides h
+     WHERE h.key = (SELECT max(n.key) FROM hides n WHERE n.session = s.key)) AS hidden_at
 FROM sessions s;
 
 -- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain.

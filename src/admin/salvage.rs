@@ -119,6 +119,7 @@ impl Lost {
             "runs" => "run",
             "flips" => "flip",
             "pins" => "pin",
+            "hides" => "hide",
             "blocks" => "block",
             "manifests" => "manifest",
             "notes" => "note",

@@ -5,8 +5,8 @@ use std::any::Any;
 use tokio::task::spawn_blocking;
 
 use super::{
-    Appended, AsyncRecorder, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle,
-    Store, StoredBlock, TurnRef,
+    Appended, AsyncRecorder, CallState, Entry, EntryQuery, Error, KeyQuery, KeyedAppend, LoopSpec,
+    Policy, Prepared, Result, SessionHandle, SessionSummary, Store, StoredBlock, TurnRef,
 };
 use crate::compact::{
     CompactReport, CompactRequest, CompactTrigger, FlipReport, Pin, PinRef, PinReport,
@@ -16,7 +16,7 @@ use crate::context::{AsOf, Context};
 use crate::model::{AgentMessage, InvalidId, LoopId, LoopRecord, LoopStatus, Session, SessionId};
 use crate::recorder::RecorderOptions;
 use crate::search::{Recall, SearchQuery, SearchResults};
-use crate::store::OpenError;
+use crate::store::{OpenError, SessionFilter};
 
 /// A [`Store`] for async code: each call runs on the pool of blocking threads, so that a disk or a
 /// strategy never holds up a task. Its calls must be made within a tokio runtime.
@@ -93,6 +93,15 @@ impl AsyncStore {
     pub async fn recall(&self, question: impl Into<SearchQuery>, tokens: u64) -> Result<Recall> {
         let (store, question) = (self.0.clone(), question.into());
         outside(move || store.recall(question, tokens)).await
+    }
+
+    /// As [`Store::sessions`].
+    ///
+    /// # Errors
+    /// As [`Store::sessions`].
+    pub async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>> {
+        let (store, filter) = (self.0.clone(), filter.clone());
+        outside(move || store.sessions(&filter)).await
     }
 
     /// Returns a recorder that writes to this store.
@@ -189,6 +198,45 @@ impl AsyncSession {
             .await
     }
 
+    /// As [`SessionHandle::append_batch`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::append_batch`].
+    pub async fn append_batch<K, M>(
+        &self,
+        parts: impl IntoIterator<Item = (Option<K>, M)>,
+    ) -> Result<Vec<Appended>>
+    where
+        K: Into<String>,
+        M: IntoIterator,
+        M::Item: Into<AgentMessage>,
+    {
+        let parts = parts.into_iter().map(|(key, messages)| {
+            let messages: Vec<AgentMessage> = messages.into_iter().map(Into::into).collect();
+            (key.map(Into::<String>::into), messages)
+        });
+        let parts: Vec<_> = parts.collect();
+        self.call(move |session| session.append_batch(parts)).await
+    }
+
+    /// As [`SessionHandle::appended`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::appended`].
+    pub async fn appended(&self, key: &str) -> Result<Option<Appended>> {
+        let key = key.to_owned();
+        self.call(move |session| session.appended(&key)).await
+    }
+
+    /// As [`SessionHandle::append_keys`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::append_keys`].
+    pub async fn append_keys(&self, query: &KeyQuery) -> Result<Vec<KeyedAppend>> {
+        let query = query.clone();
+        self.call(move |session| session.append_keys(&query)).await
+    }
+
     /// As [`SessionHandle::begin_loop`].
     ///
     /// # Errors
@@ -223,6 +271,41 @@ impl AsyncSession {
         self.call(move |session| session.child(&call_id, id))
             .await
             .map(Self)
+    }
+
+    /// As [`SessionHandle::exists`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::exists`].
+    pub async fn exists(&self) -> Result<bool> {
+        self.call(|session| session.exists()).await
+    }
+
+    /// As [`SessionHandle::summary`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::summary`].
+    pub async fn summary(&self) -> Result<Option<SessionSummary>> {
+        self.call(|session| session.summary()).await
+    }
+
+    /// As [`SessionHandle::entries`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::entries`].
+    pub async fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>> {
+        let query = query.clone();
+        self.call(move |session| session.entries(&query)).await
+    }
+
+    /// As [`SessionHandle::count_entries`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::count_entries`].
+    pub async fn count_entries(&self, query: &EntryQuery) -> Result<u64> {
+        let query = query.clone();
+        self.call(move |session| session.count_entries(&query))
+            .await
     }
 
     /// As [`SessionHandle::load`].
@@ -374,6 +457,23 @@ impl AsyncSession {
     /// As [`SessionHandle::pins`].
     pub async fn pins(&self) -> Result<Vec<Pin>> {
         self.call(|session| session.pins()).await
+    }
+
+    /// As [`SessionHandle::hide`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::hide`].
+    pub async fn hide(&self) -> Result<SessionId> {
+        self.call(|session| session.hide()).await
+    }
+
+    /// As [`SessionHandle::unhide`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::unhide`].
+    pub async fn unhide(&self, id: impl AsRef<str>) -> Result<Self> {
+        let id = id.as_ref().to_owned();
+        self.call(|session| session.unhide(id)).await.map(Self)
     }
 
     /// As [`SessionHandle::at_loop`].

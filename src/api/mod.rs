@@ -9,7 +9,9 @@ mod async_recorder;
 #[cfg(feature = "tokio")]
 mod asynchronous;
 mod calls;
+mod entries;
 mod error;
+mod keys;
 mod line;
 mod load;
 mod policy;
@@ -18,6 +20,7 @@ mod prepared;
 mod session;
 mod settings;
 mod spec;
+mod summary;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,13 +38,16 @@ pub use async_recorder::AsyncRecorder;
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncSession, AsyncStore};
 pub use calls::CallState;
+pub use entries::{Entry, EntryQuery, EntryRef};
 pub use error::{Error, Result};
+pub use keys::{KeyQuery, KeyedAppend};
 pub use load::StoredBlock;
 pub use policy::Policy;
 pub use prepared::Prepared;
 pub use session::{Appended, SessionHandle};
 pub use settings::{Settings, SettingsError, StrategyName};
 pub use spec::{LoopSpec, TurnRef};
+pub use summary::SessionSummary;
 
 /// A database of sessions. Clones are the same store.
 ///

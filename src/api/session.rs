@@ -13,17 +13,16 @@ use super::prepared::Prepared;
 use super::spec::{LoopSpec, TurnRef};
 use crate::compact::{
     CompactReport, CompactRequest, CompactTrigger, FlipReport, FlipRequest, Pin, PinRef, PinReport,
-    PinRequest, RepairReport, compact_session_loops, repair_session, seal_appended,
+    PinRequest, RepairReport, compact_session_loops, repair_session,
 };
 use crate::compaction::CancelFlag;
 use crate::context::{AsOf, BuildOptions, Context, KeptContext, build_context_from_session};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId};
 use crate::search::{Recall, SearchQuery};
-use crate::store::append::{append_in_turns, free_loop_id, set_status};
+use crate::store::append::{free_loop_id, set_status};
 use crate::store::session::{self, Fork, SessionLabels};
 use crate::store::{
-    self, AppendKey, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult,
-    StoreWrite,
+    self, SessionKey, SessionStore, StoreError, StoreRead, StoreResult, StoreWrite,
 };
 
 /// A session: one agent's history. Clones are the same handle.
@@ -217,45 +216,9 @@ impl SessionHandle {
     }
 
     fn append_named(&self, key: Option<&str>, messages: Vec<AgentMessage>) -> Result<Appended> {
-        let backend = self.backend();
-        let (counter, answered) = (backend.counter(), calls::answered(&messages));
-        let (loop_key, done) = store::write(backend, |write| {
-            let Position { session, leaf } = match self.line.find(write.as_read(), &self.id)? {
-                Some(position) => position,
-                None => begin_session(write, &self.id)?,
-            };
-            if let Some(key) = key
-                && let Some(known) = write.append_key(session, key)?
-            {
-                return appended_before(write.as_read(), known);
-            }
-            let done = append_in_turns(write, session, leaf, messages, counter)?;
-            calls::finish(write, session, done.loop_key, &answered)?;
-            seal_appended(write, counter, &done.compactions)?;
-            if let Some(key) = key {
-                let row = AppendKey {
-                    name: key.to_owned(),
-                    loop_key: done.loop_key,
-                    seqs: done.seqs.clone(),
-                    turns: done.turns.clone(),
-                    tokens: done.tokens,
-                };
-                write.insert_append_key(session, &row)?;
-            }
-            let appended = Appended {
-                loop_id: done.loop_id,
-                turns: done.turns,
-                seqs: done.seqs,
-                tokens: done.tokens,
-                begun: done.begun,
-                duplicate: false,
-            };
-            Ok((done.loop_key, appended))
-        })?;
-        if !done.duplicate {
-            self.line.reached(loop_key, done.loop_id.clone());
-        }
-        Ok(done)
+        let part = (key.map(str::to_owned), messages);
+        let done = self.append_parts(vec![part])?.pop();
+        done.ok_or_else(|| StoreError::Invalid("an append told nothing".into()).into())
     }
 
     /// Begins a loop on purpose; the one that ran is completed. Appends begin loops by themselves.
@@ -555,6 +518,49 @@ impl SessionHandle {
         Ok(PinRequest { of, leaf })
     }
 
+    /// Hides the session: what frameworks call delete. It is in no list, search or recall any more, and its id
+    /// may be used again; the next append to this handle begins a new session. Nothing of it is removed: it
+    /// stays under an id of its own, which is returned, and [`SessionHandle::unhide`] brings it back.
+    ///
+    /// ```
+    /// use loopstore::{Message, Store};
+    ///
+    /// let store = Store::in_memory()?;
+    /// let chat = store.session("weather")?;
+    /// chat.append([Message::user("Will it rain?")])?;
+    /// let hidden = chat.hide()?;
+    /// assert_eq!(store.search("rain")?.hits.len(), 0);
+    /// chat.append([Message::user("Will it snow?")])?; // Another session.
+    /// let old = store.session(&hidden)?.unhide("weather of yesterday")?;
+    /// assert_eq!(old.context()?.messages.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not there; if it is hidden already, another program drives it, or the
+    /// store fails.
+    pub fn hide(&self) -> Result<SessionId> {
+        Ok(store::write(self.backend(), |write| {
+            let key = session_key(write.as_read(), &self.id)?;
+            session::hide(write, key)
+        })?)
+    }
+
+    /// Brings a hidden session back under an id that is free, and returns its handle.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not there; if `id` is no id or that of another session, it is not hidden,
+    /// or the store fails.
+    pub fn unhide(&self, id: impl AsRef<str>) -> Result<Self> {
+        let id = SessionId::new(id.as_ref())?;
+        store::write(self.backend(), |write| {
+            let key = session_key(write.as_read(), &self.id)?;
+            session::unhide(write, key, &id)
+        })?;
+        let policy = Arc::clone(&self.policy);
+        Ok(Self::new(self.store.clone(), id, policy))
+    }
+
     /// Returns a handle that goes on from this loop: a branch that was begun before, say.
     ///
     /// # Errors
@@ -600,7 +606,11 @@ impl SessionHandle {
         }
     }
 
-    fn backend(&self) -> &dyn SessionStore {
+    pub(super) fn line(&self) -> &LoopLineage {
+        &self.line
+    }
+
+    pub(super) fn backend(&self) -> &dyn SessionStore {
         self.store.database()
     }
 
@@ -641,7 +651,7 @@ fn session_key(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionKey> 
         .ok_or_else(|| StoreError::NoSession(id.to_string()))
 }
 
-fn begin_session(write: &mut dyn StoreWrite, id: &SessionId) -> StoreResult<Position> {
+pub(super) fn begin_session(write: &mut dyn StoreWrite, id: &SessionId) -> StoreResult<Position> {
     let session = Session {
         agent_id: None,
         ..Session::new(id.clone(), "")
@@ -650,17 +660,4 @@ fn begin_session(write: &mut dyn StoreWrite, id: &SessionId) -> StoreResult<Posi
         session: session::create_session(write, &session, None, None)?,
         leaf: None,
     })
-}
-
-/// Says where the messages of an earlier append are.
-fn appended_before(read: &dyn StoreRead, known: AppendKey) -> StoreResult<(LoopKey, Appended)> {
-    let appended = Appended {
-        loop_id: read.loop_by_key(known.loop_key)?.core.loop_id,
-        turns: known.turns,
-        seqs: known.seqs,
-        tokens: known.tokens,
-        begun: Vec::new(),
-        duplicate: true,
-    };
-    Ok((known.loop_key, appended))
 }

@@ -14,6 +14,7 @@ use crate::context::view_for;
 use crate::model::{AgentMessage, Content, Json, Role, SealingProvider, Time, Turns};
 use crate::overlay::{BlockSpec, ChainSnapshot, CompactedAs, SealedRecord, turn_seqs};
 use crate::store::append::SealedMessage;
+use crate::store::session::run_owner;
 use crate::store::{
     BlockKind, LoopKey, Outcome, StoreError, StoreRead, StoreResult, StoreWrite, decode,
 };
@@ -142,10 +143,11 @@ fn run_id(
     record: &SealedRecord,
 ) -> StoreResult<String> {
     let session = read.session_by_key(chain.links[chain.leaf()].row.session)?;
+    let owner = run_owner(read, &session.session_id)?;
     let mut hash = Sha256::new();
     let seq = record.seq.to_string();
     let parts = [
-        session.session_id.as_str(),
+        owner.as_str(),
         record.loop_id.as_str(),
         &seq,
         &record.sha256,

@@ -17,7 +17,7 @@ pub use file::WholeFile;
 
 use crate::compaction::UnknownWord;
 use crate::context::{leaf_of, live_compaction, session_of};
-use crate::model::{AgentMessage, LoopId, Role, SessionId};
+use crate::model::{AgentMessage, LoopId, SessionId};
 use crate::provider::{Form, Mending, ProviderRequest};
 use crate::store::active_blocks::{self, View};
 use crate::store::source::{self, SourceError};
@@ -223,11 +223,19 @@ fn request(
     let (mut messages, mut compaction): (Vec<AgentMessage>, _) = (Vec::new(), None);
     for stretch in stretches {
         each_message(read, stretch, &mut |row| {
-            if row.body.role != Role::Extension {
+            let message = store::decode(read, row.body)?;
+            // A prompt that is set again for each loop is said once.
+            let is_shown = match &message {
+                AgentMessage::Llm(_) => true,
+                AgentMessage::Extension(note) => {
+                    note.kind == "system" && !messages.contains(&message)
+                }
+            };
+            if is_shown {
                 if live == Some((stretch.row.key, row.seq)) {
                     compaction = Some(messages.len());
                 }
-                messages.push(store::decode(read, row.body)?);
+                messages.push(message);
             }
             Ok(())
         })?;

@@ -50,6 +50,7 @@ pub(super) fn write(
         lines.run(&read.run_by_key(run)?)?;
     }
     lines.pins()?;
+    lines.hides()?;
     for row in manifests(read, session)? {
         lines.manifest(&row)?;
     }
@@ -294,6 +295,20 @@ impl<'a> LineWriter<'a> {
                 turns: pin.point.turns,
                 tick: pin.tick,
                 at: pin.at,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn hides(&mut self) -> Result<(), ExportError> {
+        for hide in self.read.hides(self.session.key)? {
+            self.line(&HideLine {
+                record: Record::Hide,
+                hidden: hide.hidden,
+                was: hide.was,
+                session: hide.session_id,
+                tick: hide.tick,
+                at: hide.at,
             })?;
         }
         Ok(())

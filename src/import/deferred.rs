@@ -9,6 +9,7 @@ use super::writer::{Origin, StoreSink};
 use super::{ImportError, SessionHead};
 use crate::model::{LoopId, SessionId};
 use crate::store::StoreResult;
+use crate::store::session::is_hidden;
 
 /// A session without an id: what it is shows only when all of it is there.
 pub(super) struct DeferredSession {
@@ -81,7 +82,9 @@ impl StoreSink<'_> {
         }
         for session in sessions {
             let row = self.write.session_by_key(session)?;
-            if self.by_id.contains_key(&row.session_id) {
+            // What was hidden is not gone on with.
+            if self.by_id.contains_key(&row.session_id) || is_hidden(self.write.as_read(), session)?
+            {
                 continue;
             }
             let Some(common) = common_prefix(&*self.write, session, &new)? else {

@@ -16,7 +16,7 @@ use super::openai_chat::{head, is_others, run_extra};
 use super::transcript::{Style, TranscriptBuilder};
 use super::{ImportError, Importer, MAX_RECORD_BYTES, Sink, Source, holds_conversation};
 use crate::model::{AgentMessage, Extra, LoopStatus, Role};
-use crate::provider::{Form, read_text};
+use crate::provider::{Form, read_str};
 
 /// Reads the form of a provider.
 #[derive(Clone, Copy, Debug)]
@@ -262,9 +262,9 @@ impl Conversation<'_> {
         if text.len() > MAX_RECORD_BYTES {
             return Ok(Err("longer than 64 MiB".into()));
         }
-        let messages = match read_text(self.form, text) {
+        let messages = match read_str(self.form, text) {
             Ok(messages) => messages,
-            Err(reason) => return Ok(Err(reason)),
+            Err(error) => return Ok(Err(error.to_string())),
         };
         if self.is_output(text, &messages) {
             self.output.push(text.to_owned());
@@ -289,7 +289,7 @@ impl Conversation<'_> {
         }
         let text = format!("[{}]", std::mem::take(&mut self.output).join(","));
         // Each of them was read alone.
-        let messages = read_text(self.form, &text).unwrap_or_default();
+        let messages = read_str(self.form, &text).unwrap_or_default();
         self.take(messages, &text)
     }
 

@@ -6,14 +6,14 @@ use super::imported_compaction::ImportedCompaction;
 use super::matching::harmless;
 use super::{FoundCompaction, FoundEffect, foreign};
 use crate::compact::{CompactionEnded, Recorded, RecordedRun, seal_all};
-use crate::model::{CompactionBlock, Json, LoopId, SealingProvider, SessionId, Time};
+use crate::model::{CompactionBlock, Json, LoopId, SealingProvider, Time};
 use crate::overlay::ChainSnapshot;
 use crate::store::active_blocks::View;
 use crate::store::{LoopKey, Outcome, StoreResult, StoreWrite, codec};
 use crate::tokens::TokenCounter;
 
 /// Returns the id of the run: the same whenever the same compaction is found again.
-pub(super) fn run_id(session: &SessionId, found: &FoundCompaction) -> StoreResult<String> {
+pub(super) fn run_id(session: &str, found: &FoundCompaction) -> StoreResult<String> {
     // Of a block, what it says counts and not how its record was written: an export writes the
     // fields in another order.
     let (record, block) = match &found.effect {
@@ -21,7 +21,7 @@ pub(super) fn run_id(session: &SessionId, found: &FoundCompaction) -> StoreResul
         _ => (found.record.as_str(), String::new()),
     };
     let parts = [
-        session.as_str(),
+        session,
         found.loop_id.as_str(),
         &found.strategy,
         record,
@@ -48,9 +48,9 @@ pub(super) fn own_run(found: &FoundCompaction) -> Option<String> {
 }
 
 /// Returns the id that such a run has in another database, where each of its blocks is a run.
-pub(super) fn run_id_of_own(session: &SessionId, loop_id: &LoopId, run: &str) -> String {
+pub(super) fn run_id_of_own(session: &str, loop_id: &LoopId, run: &str) -> String {
     let mut hash = Sha256::new();
-    for part in [session.as_str(), loop_id.as_str(), run] {
+    for part in [session, loop_id.as_str(), run] {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }

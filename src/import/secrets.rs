@@ -176,7 +176,11 @@ impl StoreSink<'_> {
         else {
             return Ok(false);
         };
-        let id = super::runs::run_id(&session.head.session.session_id, found)?;
+        let id = {
+            let id = &session.head.session.session_id;
+            let owner = crate::store::session::run_owner(self.write.as_read(), id)?;
+            super::runs::run_id(&owner, found)?
+        };
         session.has_run(&*self.write, key, &id)
     }
 

@@ -454,10 +454,11 @@ impl<'a> StoreSink<'a> {
         };
         let (loop_key, status) = (state.key, state.described.status.clone());
         let id = &session.head.session.session_id;
+        let owner = crate::store::session::run_owner(self.write.as_read(), id)?;
         let own = super::runs::own_run(&compaction);
         let run_id = match &own {
-            Some(run) => super::runs::run_id_of_own(id, &compaction.loop_id, run),
-            None => super::runs::run_id(id, &compaction)?,
+            Some(run) => super::runs::run_id_of_own(&owner, &compaction.loop_id, run),
+            None => super::runs::run_id(&owner, &compaction)?,
         };
         if let Some(run) = own
             && session.has_run(&*self.write, key, &run)?

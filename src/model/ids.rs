@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The longest id in bytes.
-const MAX_ID_BYTES: usize = 512;
+pub(crate) const MAX_ID_BYTES: usize = 512;
 
 /// Why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

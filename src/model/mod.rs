@@ -22,6 +22,7 @@ mod wire;
 pub use author::Author;
 pub use block::{CompactedSection, CompactionBlock, TurnRange};
 pub use content::{Content, Image, Sealed, Text, Thinking, ToolCall};
+pub(crate) use ids::MAX_ID_BYTES;
 pub use ids::{InvalidId, LoopId, SessionId};
 pub(crate) use image::{blob_id, image_data};
 pub use json::{Extra, Int, Json, MAX_JSON_DEPTH};

@@ -9,7 +9,7 @@ use super::event_log::is_log;
 use crate::api::AsyncStore;
 use crate::import::ImportReport;
 use crate::model::SessionId;
-use crate::store::{self, SessionStore, StoreError, StoreWrite};
+use crate::store::{self, SessionStore, StoreError, StoreWrite, session};
 
 /// Sessions of phi-core in a loopstore database.
 ///
@@ -96,7 +96,7 @@ fn id_of(given: &str) -> Result<SessionId, StoreError> {
 }
 
 fn list(store: &dyn SessionStore, agent: Option<&str>) -> Result<Vec<String>, Refusal> {
-    let mut rows = store::read(store, |read| read.sessions())?;
+    let mut rows = store::read(store, session::shown_sessions)?;
     rows.retain(|row| !is_log(row) && agent.is_none_or(|id| row.agent_id.as_deref() == Some(id)));
     Ok(rows
         .into_iter()

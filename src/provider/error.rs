@@ -69,6 +69,14 @@ pub enum ProviderError {
         /// How many there are.
         count: usize,
     },
+    /// A text is not one JSON value.
+    #[error("{form}: not JSON: {source}")]
+    Unreadable {
+        /// The form that was read.
+        form: Form,
+        /// Why.
+        source: serde_json::Error,
+    },
     /// A request cannot be written as a JSON value.
     #[error("{form}: the request cannot be written: {source}")]
     Unwritable {
@@ -88,6 +96,7 @@ impl ProviderError {
             | Self::Invalid { form, .. }
             | Self::Unsupported { form, .. }
             | Self::Choices { form, .. }
+            | Self::Unreadable { form, .. }
             | Self::BuiltForAnother { form, .. }
             | Self::Unwritable { form, .. } => *form,
         }
@@ -101,7 +110,7 @@ impl ProviderError {
             | Self::Invalid { at, .. }
             | Self::Unsupported { at, .. }
             | Self::Choices { at, .. } => at,
-            Self::BuiltForAnother { .. } | Self::Unwritable { .. } => "",
+            Self::BuiltForAnother { .. } | Self::Unreadable { .. } | Self::Unwritable { .. } => "",
         }
     }
 }

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use super::Form;
-use crate::model::{Content, Json};
+use crate::model::{Content, Extra, Json, ToolCall};
 
 /// An item that was kept.
 #[derive(Deserialize)]
@@ -18,6 +18,11 @@ impl KeptItem {
     pub(super) fn of(block: &Json) -> Option<Self> {
         let is_kept = block.type_name().is_some_and(|name| name == TYPE);
         is_kept.then(|| block.read().ok()).flatten()
+    }
+
+    /// Reads the item that a call was read from; `None` if the call is written as any other.
+    pub(super) fn of_call(call: &ToolCall) -> Option<Self> {
+        call.extra.get(CALL_ITEM)?.read().ok()
     }
 
     /// Returns the form that it is of; `None` if this version does not know it.
@@ -36,6 +41,9 @@ impl KeptItem {
 
 const TYPE: &str = "providerItem";
 
+/// The extra field of a call with the item that it was read from.
+const CALL_ITEM: &str = "item";
+
 /// Returns the block that keeps an item.
 ///
 /// # Errors
@@ -44,4 +52,15 @@ pub(super) fn keep(form: Form, item: &Json) -> serde_json::Result<Content> {
     let item = item.as_str();
     let block = format!(r#"{{"type":"{TYPE}","form":"{form}","item":{item}}}"#);
     Json::parse(&block).map(Content::Other)
+}
+
+/// Keeps the item that a call was read from, beside what every provider reads of the call.
+///
+/// # Errors
+/// If it would nest too deep.
+pub(super) fn keep_call(form: Form, item: &Json, extra: &mut Extra) -> serde_json::Result<()> {
+    let item = item.as_str();
+    let kept = Json::parse(&format!(r#"{{"form":"{form}","item":{item}}}"#))?;
+    extra.insert(CALL_ITEM, kept);
+    Ok(())
 }

@@ -140,13 +140,27 @@ pub fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>, ProviderErro
     read::read(form, items, None)
 }
 
-/// Reads the text of such JSON. What is kept whole keeps its text: the order of keys, and numbers.
+/// Reads messages from the text of such JSON, as [`read`] does. Sealed state, items that are kept whole
+/// and the arguments of calls keep their text: the order of keys, and numbers that a [`Value`] rounds.
 ///
 /// # Errors
-/// Says what is wrong with it.
-pub(crate) fn read_text(form: Form, text: &str) -> Result<Vec<AgentMessage>, String> {
-    let items: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    read::read(form, &items, Some(text)).map_err(|error| error.to_string())
+/// As those of [`read`]; also if `text` is not one JSON value.
+///
+/// # Examples
+/// ```
+/// use loopstore::Content;
+/// use loopstore::provider::{self, Form};
+///
+/// let item = r#"{"type":"reasoning","summary":[],"id":"rs_1","encrypted_content":"gAAA="}"#;
+/// let messages = provider::read_str(Form::OpenAiResponses, item)?;
+/// let answer = messages[0].message().unwrap();
+/// assert!(matches!(&answer.content()[0], Content::Sealed(sealed) if sealed.item.as_str() == item));
+/// # Ok::<(), provider::ProviderError>(())
+/// ```
+pub fn read_str(form: Form, text: &str) -> Result<Vec<AgentMessage>, ProviderError> {
+    let items: Value =
+        serde_json::from_str(text).map_err(|source| ProviderError::Unreadable { form, source })?;
+    read::read(form, &items, Some(text))
 }
 
 /// Writes a context as what a request holds: `{"messages"}` for chat completions,

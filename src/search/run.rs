@@ -472,12 +472,13 @@ struct Page {
     is_full: bool,
 }
 
-/// Returns the sessions that are looked at; `None`: all.
+/// Returns the sessions that are looked at; `None`: all. Those that are hidden are not, unless one is named.
 fn sessions_of(read: &dyn StoreRead, query: &SearchQuery) -> StoreResult<Option<Vec<SessionKey>>> {
     if let Some(id) = &query.session {
         return Ok(Some(vec![session_of(read, id)?.key]));
     }
-    if query.source.is_none() && query.project.is_none() {
+    let hidden = read.hidden_sessions()?;
+    if query.source.is_none() && query.project.is_none() && hidden.is_empty() {
         return Ok(None);
     }
     let project = query.project.as_ref().map(|project| project.to_lowercase());
@@ -485,7 +486,8 @@ fn sessions_of(read: &dyn StoreRead, query: &SearchQuery) -> StoreResult<Option<
         let folder = row.project.as_ref().map(|folder| folder.to_lowercase());
         let is_source = query.source.is_none() || row.source == query.source;
         let is_in = |project| folder.is_some_and(|folder| folder.contains(project));
-        is_source && project.as_deref().is_none_or(is_in)
+        let is_shown = hidden.binary_search(&row.key).is_err();
+        is_shown && is_source && project.as_deref().is_none_or(is_in)
     };
     let rows = read.sessions()?.into_iter().filter(fits);
     Ok(Some(rows.map(|row| row.key).collect()))

@@ -1,6 +1,6 @@
 //! The audit chain: what was done to a session, in order, so that a row that was taken out is missed.
 //!
-//! Each run, undo, redo, pin, manifest and note of an import has a row in the chain of its session, and each
+//! Each run, undo, redo, pin, hide, manifest and note of an import has a row in the chain of its session, and each
 //! receipt has one in the chain of all receipts, which outlive their sessions. A row holds the digest of
 //! what it stands for, and a chain digest over the row before. The session keeps number and chain digest
 //! of its newest row: so the newest is missed as well. A row that is redacted gets a further row in the
@@ -26,6 +26,8 @@ pub enum AuditKind {
     Flip,
     /// A pin, or its end.
     Pin,
+    /// A session was hidden, or came back.
+    Hide,
     /// A manifest.
     Manifest,
     /// The note of an import.
@@ -35,10 +37,11 @@ pub enum AuditKind {
 }
 
 impl AuditKind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Run,
         Self::Flip,
         Self::Pin,
+        Self::Hide,
         Self::Manifest,
         Self::Import,
         Self::Receipt,
@@ -50,6 +53,7 @@ impl AuditKind {
             Self::Run => "run",
             Self::Flip => "flip",
             Self::Pin => "pin",
+            Self::Hide => "hide",
             Self::Manifest => "manifest",
             Self::Import => "import",
             Self::Receipt => "receipt",
@@ -143,7 +147,7 @@ impl AuditChain {
 }
 
 /// Returns what the audit chain of a session stands for, as it is stored now: where it came from, its runs,
-/// flips and pins in order, and its manifests.
+/// flips, pins and hides in order, and its manifests.
 pub(crate) fn stored_entries(
     scan: &dyn StoreScan,
     session: SessionKey,
@@ -169,6 +173,10 @@ pub(crate) fn stored_entries(
     for key in scan.pin_keys(session)? {
         let (row, digest) = scan.pin_and_digest(key)?;
         moments.push((row.tick, AuditEntry::new(AuditKind::Pin, digest)));
+    }
+    for key in scan.hide_keys(session)? {
+        let (row, digest) = scan.hide_and_digest(key)?;
+        moments.push((row.tick, AuditEntry::new(AuditKind::Hide, digest)));
     }
     moments.sort_by_key(|(tick, _)| *tick);
     entries.extend(moments.into_iter().map(|(_, entry)| entry));

@@ -259,6 +259,11 @@ pub(crate) fn json_bytes(message: &AgentMessage) -> StoreResult<u64> {
     Ok(count.0)
 }
 
+/// Reads JSON that is stored.
+pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> StoreResult<T> {
+    serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("stored JSON: {error}")))
+}
+
 pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
     serde_json::to_string(value).map_err(|e| StoreError::Invalid(e.to_string()))
 }

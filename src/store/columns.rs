@@ -129,6 +129,7 @@ column_values! {
     RunKey: integer, column, key => Self(key);
     BlockKey: integer, column, key => Self(key);
     FlipKey: integer, column, key => Self(key);
+    HideKey: integer, column, key => Self(key);
     PinKey: integer, column, key => Self(key);
     SourceKey: integer, column, key => Self(key);
     ManifestKey: integer, column, key => Self(key);

@@ -7,8 +7,8 @@
 use sha2::{Digest as _, Sha256};
 
 use super::rows::{
-    BlockMessage, BlockRow, CoverageRow, FlipRow, ImportNote, ManifestRow, PinRow, RunRow, Section,
-    Size, Turns,
+    BlockMessage, BlockRow, CoverageRow, FlipRow, HideRow, ImportNote, ManifestRow, PinRow, RunRow,
+    Section, Size, Turns,
 };
 
 pub(super) struct FieldDigest(Sha256);
@@ -118,6 +118,17 @@ pub fn pin(row: &PinRow) -> [u8; 32] {
     fields.count(u64::from(row.pinned));
     fields.number(row.point.loop_key.0);
     fields.count(u64::from(row.point.turns));
+    fields.number(row.tick);
+    fields.text(&row.at);
+    fields.finish()
+}
+
+/// Returns the digest of what hid a session, or brought it back.
+pub fn hide(row: &HideRow) -> [u8; 32] {
+    let mut fields = FieldDigest::new("hide");
+    fields.count(u64::from(row.hidden));
+    fields.text(row.was.as_str());
+    fields.text(row.session_id.as_str());
     fields.number(row.tick);
     fields.text(&row.at);
     fields.finish()

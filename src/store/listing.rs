@@ -14,7 +14,7 @@ use crate::model::{Json, SessionId, Time};
 /// last.
 pub(super) const SESSION_COLUMNS: &str = "v.session_id, v.agent_id, s.title, v.created_at,
     v.last_active_at, v.current_loop_id, v.loops, v.turns, v.messages, v.tokens, v.source,
-    NULL AS prompt, v.project";
+    NULL AS prompt, v.project, v.hidden_at";
 
 /// Which sessions a list shows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +27,10 @@ pub struct SessionFilter {
     pub text: Option<String>,
     /// Only those that were active then or later.
     pub since: Option<Time>,
+    /// Only those that are hidden, in place of the others.
+    pub hidden: bool,
+    /// Without so many of these, the first ones.
+    pub offset: usize,
     /// Only the first of those.
     pub limit: Option<usize>,
 }
@@ -43,7 +47,8 @@ impl SessionFilter {
             last.is_some_and(|last| last.millis() >= since.millis())
         };
         let source = self.source.as_ref();
-        source.is_none_or(|source| row.text("source").as_ref() == Some(source))
+        row.text("hidden_at").is_some() == self.hidden
+            && source.is_none_or(|source| row.text("source").as_ref() == Some(source))
             && self
                 .project
                 .as_ref()
@@ -71,7 +76,8 @@ pub(super) fn sessions(
         row
     });
     let taken = described.filter(|row| filter.takes(row));
-    Ok(taken.take(filter.limit.unwrap_or(usize::MAX)).collect())
+    let limit = filter.limit.unwrap_or(usize::MAX);
+    Ok(taken.skip(filter.offset).take(limit).collect())
 }
 
 /// Gives a session and its loops, in the order of their creation, their prompts, and the session its title.

@@ -85,7 +85,8 @@ fn above_all(read: &dyn StoreRead, fits: &[SessionId]) -> StoreResult<Option<Ses
     Ok(left.is_empty().then_some(row))
 }
 
-/// Returns at most `limit` ids of sessions that begin so, in the order of their bytes.
+/// Returns at most `limit` ids of sessions that begin so, in the order of their bytes; those that are hidden
+/// are found by their whole ids alone.
 ///
 /// # Errors
 /// If the database cannot be read.
@@ -94,7 +95,11 @@ pub fn sessions_beginning(
     given: &str,
     limit: u32,
 ) -> StoreResult<Vec<SessionId>> {
-    let asked = limit.saturating_add(1).min(PAGE);
+    let hidden = read.hidden_sessions()?.into_iter();
+    let hidden = hidden.map(|key| Ok(read.session_by_key(key)?.session_id));
+    let hidden: HashSet<SessionId> = hidden.collect::<StoreResult<_>>()?;
+    let wanted = limit.saturating_add(u32::try_from(hidden.len()).unwrap_or(u32::MAX));
+    let asked = wanted.saturating_add(1).min(PAGE);
     let mut found: Vec<SessionId> = Vec::new();
     loop {
         // From the last one on, which is known.
@@ -104,7 +109,8 @@ pub fn sessions_beginning(
         let new = page.into_iter().skip(usize::from(known > 0));
         found.extend(new.take_while(|id| id.as_str().starts_with(given)));
         let is_last = found.len() - known + usize::from(known > 0) < asked as usize;
-        if is_last || found.len() >= limit as usize {
+        if is_last || found.len() >= wanted as usize {
+            found.retain(|id| !hidden.contains(id));
             found.truncate(limit as usize);
             return Ok(found);
         }

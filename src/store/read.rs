@@ -227,6 +227,17 @@ pub trait StoreRead {
     /// Returns the pins of a session in order, those that were taken back included.
     fn pins(&self, session: SessionKey) -> StoreResult<Vec<PinRow>>;
 
+    // Hides.
+
+    /// Returns how a session was hidden and came back, in order: the last one says whether it is hidden.
+    fn hides(&self, session: SessionKey) -> StoreResult<Vec<HideRow>>;
+
+    /// Returns the sessions that are hidden, oldest first. Where none ever was this must be quick.
+    fn hidden_sessions(&self) -> StoreResult<Vec<SessionKey>>;
+
+    /// Returns the sessions that had this id before they were hidden or came back, oldest first.
+    fn renamed_from(&self, id: &SessionId) -> StoreResult<Vec<SessionKey>>;
+
     // Blocks.
 
     /// Returns the block with this key; a key without a row is damage.
@@ -305,6 +316,14 @@ pub trait StoreRead {
 
     /// Returns the named appends of a session, by name.
     fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>>;
+
+    /// Returns the named appends of a session in a range of names. It must cost what it returns, however
+    /// many others there are.
+    fn append_keys_within(
+        &self,
+        session: SessionKey,
+        range: &AppendKeyRange,
+    ) -> StoreResult<Vec<AppendKey>>;
 
     // Notes.
 

@@ -40,6 +40,8 @@ key! {
     FlipKey,
     /// A pin within its database.
     PinKey,
+    /// A row of `hides` within its database.
+    HideKey,
     /// A kept file within its database.
     SourceKey,
     /// A manifest within its database.

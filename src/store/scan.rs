@@ -9,8 +9,9 @@ use super::audit::AuditChain;
 use super::error::StoreResult;
 use super::packs::PackRow;
 use super::rows::{
-    BlockKey, BlockRow, FlipKey, FlipRow, ImportNote, LoopKey, ManifestKey, ManifestRow, PinKey,
-    PinRow, Redaction, RunKey, RunRow, SessionKey, SourceKey, SourceRow, StoredBlob,
+    BlockKey, BlockRow, FlipKey, FlipRow, HideKey, HideRow, ImportNote, LoopKey, ManifestKey,
+    ManifestRow, PinKey, PinRow, Redaction, RunKey, RunRow, SessionKey, SourceKey, SourceRow,
+    StoredBlob,
 };
 use super::{ReceiptRow, StoreRead};
 
@@ -127,6 +128,14 @@ pub trait StoreScan: StoreRead {
 
     /// Returns a pin and its stored digest.
     fn pin_and_digest(&self, key: PinKey) -> StoreResult<(PinRow, [u8; 32])>;
+
+    // Hides.
+
+    /// Returns the keys of what hid a session and brought it back, in order.
+    fn hide_keys(&self, session: SessionKey) -> StoreResult<Vec<HideKey>>;
+
+    /// Returns one of these and its stored digest.
+    fn hide_and_digest(&self, key: HideKey) -> StoreResult<(HideRow, [u8; 32])>;
 
     // Blocks.
 

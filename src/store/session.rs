@@ -1,12 +1,17 @@
 //! Beginning sessions, loops and forks.
 
 use super::error::{StoreError, StoreResult};
-use super::rows::{LoopCore, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionRow};
-use super::{LoopKey, SessionKey, StoreWrite};
-use crate::model::{ContinuationKind, LoopId, LoopRecord, LoopStatus, Session, Time};
+use super::rows::{HideRow, LoopCore, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionRow};
+use super::{LoopKey, SessionKey, StoreRead, StoreWrite, Tick};
+use crate::model::{
+    ContinuationKind, LoopId, LoopRecord, LoopStatus, MAX_ID_BYTES, Session, SessionId, Time,
+};
 
 /// The `parent_turn` of a loop whose chain holds no turn of its parent.
 pub const NO_TURN: i64 = -1;
+
+/// How many digits the id of a hidden session has behind the one that it had.
+const HIDDEN_DIGITS: usize = 8;
 
 /// Adds a session without loops: these come one by one, by [`create_loop`].
 ///
@@ -88,6 +93,140 @@ pub fn label(
         write.update_session(&new)?;
     }
     Ok(())
+}
+
+/// Hides a session: it is in no list and no search any more, and the id may be used again. It stays as it
+/// is under an id of its own, which is returned.
+///
+/// # Errors
+/// If it is hidden already, somebody drives a loop of it, or the store refuses.
+///
+/// # Examples
+/// ```
+/// use loopstore::extend::{self as store, session};
+/// use loopstore::*;
+///
+/// let store = SqliteStore::in_memory()?;
+/// let id = SessionId::new("weather")?;
+/// let new = Session::new(id.clone(), "agent");
+/// let hidden = store::write(&store, |write| {
+///     let key = session::create_session(write, &new, None, None)?;
+///     session::hide(write, key)
+/// })?;
+/// assert!(hidden.as_str().starts_with("weather~"));
+/// assert_eq!(store::read(&store, |read| read.session(&id))?, None);
+/// store::write(&store, |write| {
+///     let key = write.session(&hidden)?.map(|row| row.key);
+///     session::unhide(write, key.ok_or(StoreError::NoSession(hidden.to_string()))?, &id)
+/// })?;
+/// assert!(store::read(&store, |read| read.session(&id))?.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn hide(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<SessionId> {
+    let row = write.session_by_key(session)?;
+    if is_hidden(write.as_read(), session)? {
+        return Err(StoreError::Invalid(format!(
+            "session `{}` is hidden already",
+            row.session_id
+        )));
+    }
+    let mut driven = write.loops_at_work(Some(session))?;
+    driven.extend(row.current_loop.filter(|key| !driven.contains(key)));
+    for key in driven {
+        super::lease::ensure_unleased(write, key, super::lease::now())?;
+    }
+    let id = own_id(write.as_read(), &row.session_id)?;
+    rename(write, row, id.clone(), true)?;
+    Ok(id)
+}
+
+/// Brings a hidden session back, under an id that no other session has.
+///
+/// # Errors
+/// If it is not hidden, another session has the id, or the store refuses.
+pub fn unhide(write: &mut dyn StoreWrite, session: SessionKey, id: &SessionId) -> StoreResult<()> {
+    let row = write.session_by_key(session)?;
+    if !is_hidden(write.as_read(), session)? {
+        let id = row.session_id;
+        return Err(StoreError::Invalid(format!("session `{id}` is not hidden")));
+    }
+    if write.session(id)?.is_some_and(|found| found.key != session) {
+        return Err(StoreError::SessionExists(id.to_string()));
+    }
+    rename(write, row, id.clone(), false)
+}
+
+/// Whether a session is hidden.
+///
+/// # Errors
+/// If the store fails.
+pub fn is_hidden(read: &dyn StoreRead, session: SessionKey) -> StoreResult<bool> {
+    Ok(read.hides(session)?.last().is_some_and(|last| last.hidden))
+}
+
+/// Returns the sessions that are not hidden, last active first.
+///
+/// # Errors
+/// If the store fails.
+pub fn shown_sessions(read: &dyn StoreRead) -> StoreResult<Vec<SessionRow>> {
+    let (mut rows, hidden) = (read.sessions()?, read.hidden_sessions()?);
+    rows.retain(|row| hidden.binary_search(&row.key).is_err());
+    Ok(rows)
+}
+
+fn rename(
+    write: &mut dyn StoreWrite,
+    row: SessionRow,
+    id: SessionId,
+    hidden: bool,
+) -> StoreResult<()> {
+    let hide = HideRow {
+        hidden,
+        was: row.session_id.clone(),
+        session_id: id,
+        tick: row.tick + 1,
+        at: Time::now().as_str().to_owned(),
+    };
+    // What comes after it is later in any copy: one that takes over the row alone has not all of it.
+    apply_hide(write, row, &hide, hide.tick + 1)
+}
+
+/// Hides a session or brings it back as `hide` says; its clock shows `tick` then.
+pub(crate) fn apply_hide(
+    write: &mut dyn StoreWrite,
+    row: SessionRow,
+    hide: &HideRow,
+    tick: Tick,
+) -> StoreResult<()> {
+    write.insert_hide(row.key, hide)?;
+    // Its own document names it too.
+    let mut said: Session = super::codec::from_json(&row.meta)?;
+    said.session_id = hide.session_id.clone();
+    let row = SessionRow {
+        tick,
+        session_id: hide.session_id.clone(),
+        meta: super::codec::to_json(&said)?,
+        ..row
+    };
+    write.update_session(&row)
+}
+
+/// Returns an id that no session has, and that none in another database is likely to have.
+fn own_id(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionId> {
+    loop {
+        let random = LoopId::generate().to_string();
+        let end = random.len().saturating_sub(HIDDEN_DIGITS);
+        let mut kept = id.as_str().len().min(MAX_ID_BYTES - HIDDEN_DIGITS - 1);
+        while !id.as_str().is_char_boundary(kept) {
+            kept -= 1;
+        }
+        let hidden = format!("{}~{}", &id.as_str()[..kept], &random[end..]);
+        let hidden =
+            SessionId::new(hidden).map_err(|error| StoreError::Invalid(error.to_string()))?;
+        if read.session(&hidden)?.is_none() {
+            return Ok(hidden);
+        }
+    }
 }
 
 /// Takes over what `session` says of itself.
@@ -315,4 +454,16 @@ pub fn describe_loop(row: &mut LoopRow, record: &LoopRecord) -> StoreResult<Loop
 
 fn kind_of(record: &LoopRecord) -> ContinuationKind {
     record.continuation_kind.clone().unwrap_or_default()
+}
+
+/// Returns the name that the ids of a session's runs are made with: its own, and how many sessions had that
+/// id before and are hidden now, as those may have runs of the same transcript.
+///
+/// # Errors
+/// What the store returns.
+pub(crate) fn run_owner(read: &dyn StoreRead, id: &SessionId) -> StoreResult<String> {
+    Ok(match read.renamed_from(id)?.len() {
+        0 => id.to_string(),
+        before => format!("{id}~{before}"),
+    })
 }

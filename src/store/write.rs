@@ -107,6 +107,15 @@ pub trait StoreWrite: StoreRead {
     /// Adds a pin, or takes one back.
     fn insert_pin(&mut self, session: SessionKey, row: &PinRow) -> StoreResult<()>;
 
+    // Hides.
+
+    /// Hides a session or brings it back, under the id that `row` names. Refused if another session has
+    /// that id, or this one has not the id that it had.
+    fn insert_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()>;
+
+    /// Notes how a session that has its id already was hidden or came back: of a copy.
+    fn restore_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()>;
+
     /// Adds what a head stands for. Refused if it is there.
     fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()>;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loopstore::extend::compaction::{Digest, DigestInput, digest_of};
+use loopstore::extend::compaction::{Digest, DigestInput, digest_of, document_work};
 use loopstore::{
     AgentMessage, AssistantMessage, Author, Content, HeuristicTokenCounter, Json, Message, Placed,
     Role, TokenCounter, ToolResultMessage, UserMessage, message_tokens,
@@ -96,6 +96,43 @@ fn story() -> Vec<Placed> {
         (3, user("Thanks. Use window seats from now on.")),
         (3, call("d", "notify", r#"{"mail":"ito@mail.example"}"#)),
     ])
+}
+
+#[test]
+fn what_a_line_of_commands_begins_with_again_and_again_is_a_value_by_itself() {
+    let run = |turn: u32| {
+        let line = format!("make tide-tables && ./load-{turn}-{}", "x".repeat(70));
+        let arguments = serde_json::json!({ "command": line }).to_string();
+        (turn, call(&format!("c{turn}"), "bash", &arguments))
+    };
+    let text = digest(placed((0..6).map(run).collect()), 60).text;
+    assert!(text.contains("make tide-tables (t5)"), "{text}");
+}
+
+#[test]
+fn a_path_that_a_sub_agent_reports_comes_before_what_was_only_seen() {
+    let task =
+        r#"{"description": "Tidy up", "prompt": "Tidy the tables.", "subagent_type": "tidier"}"#;
+    let seen = (0..40).map(|n| format!("Part_{n}")).collect::<Vec<_>>();
+    let report = format!(
+        "{} and\n### 1. `/quay/src/tide_tables.rs`\nis shorter.",
+        seen.join(", ")
+    );
+    let messages = vec![
+        (0, call("a", "Task", task)),
+        (1, result("a", "Task", &report, false)),
+    ];
+    let text = digest(placed(messages), 60).text;
+    assert!(text.contains("/quay/src/tide_tables.rs"), "{text}");
+}
+
+#[test]
+fn the_smallest_document_says_what_it_is() {
+    for budget in 20..60 {
+        let text = digest(story(), budget).text;
+        assert!(document_work(&text).is_some(), "{budget}: {text}");
+        assert!(text.lines().count() > 2, "{budget}: {text}");
+    }
 }
 
 #[test]

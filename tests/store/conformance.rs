@@ -117,6 +117,8 @@ promises! {
     usage_is_summed_by_loop_and_model,
     sessions_are_found_by_the_one_that_started_them,
     what_was_decided_about_a_session_is_kept,
+    a_hidden_session_takes_the_id_that_its_row_names,
+    named_appends_come_in_the_order_of_their_bytes,
     an_archived_message_reads_as_before_until_its_pack_is_taken_apart,
     a_compaction_cancelled_before_its_commit_leaves_no_block,
 }
@@ -1675,6 +1677,103 @@ fn sessions_are_found_by_the_one_that_started_them(store: &dyn SessionStore) {
     .unwrap();
     assert_eq!(read(store, |read| read.started_by(parent)).unwrap(), [key]);
     assert_eq!(read(store, |read| read.started_by(key)).unwrap(), []);
+}
+
+fn a_hidden_session_takes_the_id_that_its_row_names(store: &dyn SessionStore) {
+    let history = History::new(store, "s");
+    History::new(store, "other");
+    let (session, other) = (
+        SessionId::new("s").unwrap(),
+        SessionId::new("other").unwrap(),
+    );
+    let one = read(store, |read| Ok(key(read, "s"))).unwrap();
+    assert_eq!(read(store, |read| read.hidden_sessions()).unwrap(), []);
+    let row = |hidden: bool, was: &str, id: &str, tick| HideRow {
+        hidden,
+        was: SessionId::new(was).unwrap(),
+        session_id: SessionId::new(id).unwrap(),
+        tick,
+        at: "2026-01-01T00:00:00Z".into(),
+    };
+    // Neither an id that is taken nor another one than it has.
+    for bad in [row(true, "s", "other", 9), row(true, "x", "y", 9)] {
+        assert!(write(store, |write| write.insert_hide(one, &bad)).is_err());
+    }
+    assert_eq!(read(store, |read| read.hides(one)).unwrap(), []);
+    let (hide, unhide) = (row(true, "s", "s~1", 9), row(false, "s~1", "t", 10));
+    write(store, |write| write.insert_hide(one, &hide)).unwrap();
+    read(store, |read| {
+        assert_eq!(read.session(&session)?, None);
+        assert_eq!(key(read, "s~1"), one);
+        assert_eq!(read.hidden_sessions()?, [one]);
+        assert_eq!(read.renamed_from(&session)?, [one]);
+        assert_eq!(read.renamed_from(&other)?, []);
+        Ok(())
+    })
+    .unwrap();
+    // The id is free.
+    History::new(store, "s");
+    write(store, |write| write.insert_hide(one, &unhide)).unwrap();
+    read(store, |read| {
+        assert_eq!(key(read, "t"), one);
+        assert_ne!(key(read, "s"), one);
+        assert_eq!(read.hidden_sessions()?, []);
+        assert_eq!(read.hides(one)?, [hide, unhide]);
+        Ok(())
+    })
+    .unwrap();
+    drop(history);
+}
+
+fn named_appends_come_in_the_order_of_their_bytes(store: &dyn SessionStore) {
+    let history = History::new(store, "s");
+    let (session, loop_key) = (history.row(0).session, history.row(0).key);
+    let names = ["a", "B", "cp/1", "cp/10", "cp/2", "cp0", "\u{e4}"];
+    write(store, |write| {
+        for name in names.iter().rev() {
+            let row = AppendKey {
+                name: (*name).into(),
+                loop_key,
+                seqs: 0..1,
+                turns: 0..1,
+                tokens: 1,
+            };
+            write.insert_append_key(session, &row)?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    let listed = |range: AppendKeyRange| -> Vec<String> {
+        let rows = read(store, |read| read.append_keys_within(session, &range)).unwrap();
+        rows.into_iter().map(|row| row.name).collect()
+    };
+    let all = AppendKeyRange::default;
+    assert_eq!(
+        listed(all()),
+        ["B", "a", "cp/1", "cp/10", "cp/2", "cp0", "\u{e4}"]
+    );
+    let prefix = || AppendKeyRange {
+        prefix: "cp/".into(),
+        ..all()
+    };
+    assert_eq!(listed(prefix()), ["cp/1", "cp/10", "cp/2"]);
+    let last = AppendKeyRange {
+        descending: true,
+        limit: Some(2),
+        ..prefix()
+    };
+    assert_eq!(listed(last), ["cp/2", "cp/10"]);
+    let between = AppendKeyRange {
+        after: Some("cp/1".into()),
+        before: Some("cp/2".into()),
+        ..all()
+    };
+    assert_eq!(listed(between), ["cp/10"]);
+    let none = AppendKeyRange {
+        limit: Some(0),
+        ..all()
+    };
+    assert_eq!(listed(none), [""; 0]);
 }
 
 fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {

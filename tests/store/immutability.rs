@@ -77,6 +77,10 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
          SELECT key, audit_seq + 1, 'import', x'07', x'08' FROM sessions;
          INSERT INTO imports (session, format, path, file_name, imported_at, digest)
          VALUES (1, 'f', 'p', 'n', 'now', x'07'), (2, 'f', 'p', 'n', 'now', x'07');
+         INSERT INTO audit (session, audit_seq, kind, digest, chain)
+         SELECT key, audit_seq + 1, 'hide', x'09', x'0a' FROM sessions;
+         INSERT INTO hides (session, kind, was, session_id, tick, at, digest)
+         VALUES (1, 'hide', 's', 's~', 1, 'now', x'09'), (2, 'hide', 't', 't~', 1, 'now', x'09');
          INSERT INTO leases (loop, owner, token, ttl, renewed_at, expires_at, released)
          VALUES (1, 'o', 3, 1, 1, 2, 1), (2, 'o', 3, 1, 1, 2, 1);
          INSERT INTO started_calls (loop, call_id, nth, tool_name, arguments, idempotency_key,
@@ -138,6 +142,8 @@ const TARGETS: &[Target] = &[
     target("runs", "key", "error = 'x'", "key = 1"), target("runs", "key", "run_id = 'x'", "key = 1"),
     target("pins", "key", "kind = 'unpin'", "key = 1"), target("pins", "key", "rowid = 9", "key = 1"),
     target("pins", "key", "seq = 9", "key = 1"), target("block_messages", "id", "quotes = 1", "id = 1 << 32"),
+    target("hides", "key", "kind = 'unhide'", "key = 1"), target("hides", "key", "rowid = 9", "key = 1"),
+    target("hides", "key", "session_id = 'x'", "key = 1"),
     target("flips", "key", "kind = 'redo'", "key = 1"), target("flips", "key", "rowid = 9", "key = 1"),
     target("flips", "key", "reason = 'x'", "key = 1"),
     target("blocks", "key", "through = 1", "key = 1"), target("blocks", "key", "rowid = 9", "key = 1"),

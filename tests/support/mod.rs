@@ -3,6 +3,7 @@
 
 pub mod amount;
 pub mod archive;
+pub mod conversations;
 pub mod encryption;
 pub mod events;
 pub mod hang;
@@ -23,3 +24,4 @@ pub mod root;
 pub mod secrets;
 #[cfg(feature = "postgres")]
 pub mod server;
+pub mod stores;

@@ -58,6 +58,12 @@ pub const POSTGRES: Need = Need {
         bins.filter(has_server).max()
     },
 };
+/// An interpreter with the packages of the providers, whose types judge requests.
+pub const PROVIDER_TYPES: Need = Need {
+    name: "Python with the packages `openai` and `anthropic`",
+    from: "pip install openai anthropic; LOOPSTORE_PROVIDERS_PYTHON=INTERPRETER",
+    find: || std::env::var_os("LOOPSTORE_PROVIDERS_PYTHON").map(PathBuf::from),
+};
 pub const PYTHON: Need = program!("python3", "Debian: python3");
 pub const SCRIPT: Need = program!("script", "Debian: bsdutils");
 pub const SETPRIV: Need = program!("setpriv", "Debian: util-linux");

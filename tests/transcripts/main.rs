@@ -9,6 +9,8 @@ mod many;
 mod openai_chat;
 mod phi_core;
 mod provider_form;
+mod provider_trips;
+mod provider_types;
 mod session_jsonl;
 #[path = "../support/mod.rs"]
 mod support;

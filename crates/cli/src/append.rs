@@ -9,8 +9,9 @@ use loopstore::provider::{self, Form};
 use loopstore::{
     AgentMessage, Appended, COUNTERS, Database, LoopId, SessionHandle, SessionId, Store,
 };
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::error::{CliError, with_causes};
 use super::server::Access;
@@ -56,12 +57,32 @@ enum LineFormat {
     Anthropic,
 }
 
-/// A line that names its messages.
+/// A line that names its messages. They stay text, so that what must go back to a provider as it came
+/// does.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Keyed {
+struct Keyed<'a> {
     key: Option<String>,
-    messages: Value,
+    #[serde(borrow)]
+    messages: &'a RawValue,
+}
+
+impl<'a> Keyed<'a> {
+    fn of(line: &'a [u8]) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Named {
+            messages: Option<IgnoredAny>,
+        }
+        let is_object = line.trim_ascii_start().starts_with(b"{");
+        if is_object && serde_json::from_slice::<Named>(line)?.messages.is_some() {
+            return serde_json::from_slice(line);
+        }
+        let messages = serde_json::from_slice(line)?;
+        Ok(Self {
+            key: None,
+            messages,
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -142,15 +163,8 @@ fn label(
 
 /// Appends the messages of a line.
 fn append(session: &SessionHandle, format: LineFormat, line: &[u8]) -> Result<Appended, String> {
-    let value: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let Keyed { key, messages } = match value.get("messages") {
-        Some(_) => serde_json::from_value(value).map_err(|error| error.to_string())?,
-        None => Keyed {
-            key: None,
-            messages: value,
-        },
-    };
-    let messages = messages_of(format, messages)?;
+    let Keyed { key, messages } = Keyed::of(line).map_err(|error| error.to_string())?;
+    let messages = messages_of(format, messages.get())?;
     let appended = match key {
         Some(key) => session.append_once(&key, messages),
         None => session.append(messages),
@@ -158,15 +172,16 @@ fn append(session: &SessionHandle, format: LineFormat, line: &[u8]) -> Result<Ap
     appended.map_err(|error| with_causes(&error))
 }
 
-fn messages_of(format: LineFormat, value: Value) -> Result<Vec<AgentMessage>, String> {
+fn messages_of(format: LineFormat, text: &str) -> Result<Vec<AgentMessage>, String> {
     let form = match format {
         LineFormat::Loopstore => {
-            let list = match value {
-                Value::Array(list) => list,
-                one => vec![one],
+            let list: Vec<&RawValue> = match text.starts_with('[') {
+                true => serde_json::from_str(text).map_err(|error| error.to_string())?,
+                false => vec![serde_json::from_str(text).map_err(|error| error.to_string())?],
             };
             let messages = list.into_iter().enumerate().map(|(at, message)| {
-                serde_json::from_value(message).map_err(|error| format!("message {at}: {error}"))
+                serde_json::from_str(message.get())
+                    .map_err(|error| format!("message {at}: {error}"))
             });
             return messages.collect();
         }
@@ -174,7 +189,7 @@ fn messages_of(format: LineFormat, value: Value) -> Result<Vec<AgentMessage>, St
         LineFormat::Responses => Form::OpenAiResponses,
         LineFormat::Anthropic => Form::Anthropic,
     };
-    provider::read(form, &value).map_err(|error| with_causes(&error))
+    provider::read_str(form, text).map_err(|error| with_causes(&error))
 }
 
 fn receipt<'a>(line: u64, session: &'a SessionHandle, appended: &'a Appended) -> LineReceipt<'a> {

@@ -30,6 +30,7 @@ mod expand;
 mod expand_block;
 mod export;
 mod fork;
+mod hide;
 mod history;
 mod import;
 mod index;
@@ -154,6 +155,8 @@ enum Command {
     Redact(redact::Args),
     Prune(prune::Args),
     Protect(protect::Args),
+    Hide(hide::Args),
+    Unhide(hide::UnhideArgs),
     Erase(erase::Args),
     Receipts(receipts::Args),
     Eval(eval::Args),
@@ -445,6 +448,8 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Pin(args) => pin::run(app, args),
         Command::Unpin(args) => pin::run_unpin(app, args),
         Command::Protect(args) => protect::run(app, args),
+        Command::Hide(args) => hide::run(app, args),
+        Command::Unhide(args) => hide::unhide(app, args),
         Command::Erase(args) => erase::run(app, args),
         Command::Receipts(args) => receipts::run(app, args),
         Command::Eval(args) => eval::run(app, args),

@@ -127,7 +127,7 @@ fn all(
             "--all writes to a folder, not to stdout".into(),
         ));
     }
-    let sessions = store::read(store, |read| read.sessions())?;
+    let sessions = store::read(store, store::session::shown_sessions)?;
     let name = |id: &SessionId| (id.clone(), file_name(id));
     let files: BTreeMap<SessionId, String> =
         sessions.iter().map(|row| name(&row.session_id)).collect();

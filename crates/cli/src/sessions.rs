@@ -28,6 +28,9 @@ pub struct Args {
     /// Only sessions that have this in their title, first prompt or id, in upper or lower case.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     grep: Option<String>,
+    /// Only sessions that are hidden.
+    #[arg(long)]
+    hidden: bool,
     /// Only sessions active at or after this time, such as 2026-01-31 or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
@@ -42,6 +45,8 @@ impl Args {
             project: self.project.clone(),
             text: self.grep.clone(),
             since: since.transpose().map_err(CliError::Usage)?,
+            hidden: self.hidden,
+            offset: 0,
             limit: self.limit.map(|limit| limit as usize),
         })
     }

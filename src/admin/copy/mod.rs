@@ -17,6 +17,7 @@
 
 mod attachments;
 mod cutover;
+mod hides;
 mod receipts;
 mod spool;
 
@@ -252,7 +253,16 @@ impl<'a> Copy<'a> {
         let sessions = database::scan(self.from, |scan| {
             let keys = scan.session_keys()?.into_iter();
             let named = keys.map(|key| Ok((key, scan.session_by_key(key)?.session_id)));
-            named.collect::<StoreResult<Vec<_>>>()
+            let mut named = named.collect::<StoreResult<Vec<_>>>()?;
+            // What left its id there gives it up here, before the one that took it comes.
+            let mut renamed = std::collections::HashSet::new();
+            for (key, _) in &named {
+                if !scan.hides(*key)?.is_empty() {
+                    renamed.insert(*key);
+                }
+            }
+            named.sort_by_key(|(key, _)| !renamed.contains(key));
+            Ok(named)
         })?;
         self.report.sessions = sessions.len() as u64;
         Ok(sessions)
@@ -291,6 +301,7 @@ impl<'a> Copy<'a> {
     }
 
     fn brought(&mut self, id: &SessionId) -> Result<SessionOutcome, CopyError> {
+        hides::follow(self.from, self.to, id)?;
         let mut way = Spool::new(self.folder)?;
         let Some(lines) = SpooledLines::of(self.from, id, &mut way.file)? else {
             return Ok(SessionOutcome::Gone);

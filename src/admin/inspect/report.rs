@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::failpoints::{self, Failpoint};
 use crate::store::{
-    BlockKey, FlipKey, LoopKey, ManifestKey, PinKey, RunKey, SessionKey, SourceKey, StoreError,
-    StoreResult,
+    BlockKey, FlipKey, HideKey, LoopKey, ManifestKey, PinKey, RunKey, SessionKey, SourceKey,
+    StoreError, StoreResult,
 };
 
 /// More problems than this are only counted: a database of which every row is damaged must not
@@ -101,6 +101,8 @@ pub struct Checked {
     pub flips: u64,
     /// Pins, those that were taken back included.
     pub pins: u64,
+    /// Times that sessions were hidden and came back.
+    pub hides: u64,
     /// Blocks.
     pub blocks: u64,
     /// Messages of blocks.
@@ -151,6 +153,7 @@ pub(crate) enum Subject {
     Run(RunKey),
     Flip(FlipKey),
     Pin(PinKey),
+    Hide(HideKey),
     Block(BlockKey),
     Manifest(ManifestKey),
     Import(i64),

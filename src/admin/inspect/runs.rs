@@ -5,7 +5,7 @@ use super::sessions::Scope;
 use super::verify::Verify;
 use super::{audit, sealed};
 use crate::store::audit::AuditKind;
-use crate::store::{FlipKey, Outcome, PinKey, Point, RunKey, RunRow, StoreResult, digest};
+use crate::store::{FlipKey, HideRow, Outcome, PinKey, Point, RunKey, RunRow, StoreResult, digest};
 
 /// Checks the runs of a session, and what was undone and redone.
 pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
@@ -23,6 +23,42 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<(
     let pins = verify.found.readable(&scope.place, pins)?;
     for key in pins.into_iter().flatten() {
         check_pin(verify, scope, key)?;
+    }
+    check_hides(verify, scope)
+}
+
+/// Checks what hid the session and brought it back: each goes on from the id that the one before gave it.
+fn check_hides(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
+    let keys = verify.scan.hide_keys(scope.key);
+    let keys = verify.found.readable(&scope.place, keys)?;
+    let mut last: Option<HideRow> = None;
+    for key in keys.into_iter().flatten() {
+        verify.found.checked.hides += 1;
+        verify.found.subject = Subject::Hide(key);
+        let place = format!("{}, hide {}", scope.place, key.0);
+        let row = verify.scan.hide_and_digest(key);
+        let Some((row, stored)) = verify.found.readable(&place, row)? else {
+            continue;
+        };
+        check_row_digest(verify, &place, &stored, &digest::hide(&row));
+        audit::take(verify, &mut scope.audited, AuditKind::Hide, stored, &place);
+        scope.take_moment(verify, &place, row.tick);
+        let goes_on = match &last {
+            Some(last) => row.was == last.session_id && row.hidden != last.hidden,
+            None => row.hidden,
+        };
+        if !goes_on {
+            let detail = "it does not go on from the one before";
+            verify.found.add(ProblemKind::Session, place, detail);
+        }
+        last = Some(row);
+    }
+    if let Some(last) = last
+        && scope.id.as_ref().is_some_and(|id| *id != last.session_id)
+    {
+        verify.found.subject = Subject::Session(scope.key);
+        let detail = format!("it was given the id {}", last.session_id);
+        verify.found.add(ProblemKind::Session, &scope.place, detail);
     }
     Ok(())
 }

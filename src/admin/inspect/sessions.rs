@@ -6,13 +6,15 @@ use super::report::{ProblemKind, Subject};
 use super::runs::check_row_digest;
 use super::verify::Verify;
 use super::{audit, blocks, loops, manifests, runs};
-use crate::model::{LoopRecord, Session};
+use crate::model::{LoopRecord, Session, SessionId};
 use crate::store::audit::{AuditKind, AuditedDigests};
 use crate::store::{LoopKey, LoopRow, SessionKey, SessionRow, StoreResult, Tick, digest};
 
 /// The session at hand.
 pub(super) struct Scope {
     pub(super) key: SessionKey,
+    /// Its id, if its row can be read.
+    pub(super) id: Option<SessionId>,
     pub(super) place: String,
     /// Its clock; the end of time if it cannot be read.
     pub(super) tick: Tick,
@@ -57,6 +59,7 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
         .readable(format!("session with key {}", key.0), row)?;
     let mut scope = Scope {
         key,
+        id: row.as_ref().map(|row| row.session_id.clone()),
         place: row.as_ref().map_or_else(
             || format!("session with key {}", key.0),
             |row| format!("session {}", row.session_id),

@@ -271,6 +271,10 @@ impl SalvageMending<'_, '_> {
                     self.mender.remove(Removable::Pin(key))?;
                     self.lose("pin", &problem.place, &problem.detail);
                 }
+                Subject::Hide(key) => {
+                    self.mender.remove(Removable::Hide(key))?;
+                    self.lose("hide", &problem.place, &problem.detail);
+                }
                 _ => continue,
             }
             is_mended = true;

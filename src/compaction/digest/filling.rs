@@ -22,14 +22,17 @@ use values::words_in;
 const TOOL_SHARE: usize = 16;
 /// Bytes of a call that is still running at most.
 const LONGEST_OPEN: usize = 400;
-/// What a header may take of the page: one part in so many, for each.
-const HEADER_PARTS: [usize; 4] = [24, 14, 6, 3];
+/// What a header may take of the page: one part in so many, for each but the shortest, and for that. Without
+/// one nobody knows a text for what it is, and a later compaction cannot go on from it.
+const HEADER_PARTS: [usize; 3] = [24, 14, 6];
+const SHORTEST_HEADER: usize = 3;
 
 /// What is shown of a prompt or a statement.
 #[derive(Clone, Debug)]
 enum Shown {
     Whole,
-    Units(BTreeSet<usize>),
+    /// Some of its units, and the bytes of their line.
+    Units(BTreeSet<usize>, usize),
 }
 
 pub(super) struct Filling<'a> {
@@ -102,9 +105,20 @@ impl<'a> Filling<'a> {
         self.room
     }
 
+    /// Goes on with so many bytes.
+    pub(super) fn refill(&mut self, room: usize) {
+        self.room = room;
+        self.is_full = false;
+    }
+
     pub(super) fn header(&mut self, headers: &[String]) {
+        let longer = headers.len().saturating_sub(1);
+        let parts = HEADER_PARTS
+            .into_iter()
+            .take(longer)
+            .chain([SHORTEST_HEADER]);
         let fits = |(header, parts): &(&String, usize)| header.len() < self.most / parts;
-        if let Some((header, _)) = headers.iter().zip(HEADER_PARTS).find(fits) {
+        if let Some((header, _)) = headers.iter().zip(parts).find(fits) {
             self.room -= header.len() + 1;
             self.header = Some(header.clone());
         }
@@ -198,7 +212,7 @@ impl<'a> Filling<'a> {
     pub(super) fn prompt_whole(&mut self, at: usize, left: &mut usize) {
         let now = match self.task.get(&at) {
             Some(Shown::Whole) => return,
-            Some(Shown::Units(units)) => self.shown_bytes(at, units, Heading::Task),
+            Some(Shown::Units(_, bytes)) => *bytes,
             None => 0,
         };
         let more = self.prompt_bytes(at).saturating_sub(now);
@@ -235,7 +249,7 @@ impl<'a> Filling<'a> {
     pub(super) fn unit(&mut self, unit: UnitRef, left: &mut usize) {
         let is_shown = match self.task.get(&unit.statement) {
             Some(Shown::Whole) => true,
-            Some(Shown::Units(units)) => units.contains(&unit.unit),
+            Some(Shown::Units(units, _)) => units.contains(&unit.unit),
             None => false,
         };
         if !is_shown {
@@ -244,37 +258,46 @@ impl<'a> Filling<'a> {
     }
 
     fn add_unit(&mut self, unit: UnitRef, heading: Heading, left: &mut usize) {
+        let text = &self.record.statements[unit.statement].units.units[unit.unit].text;
+        // A line grows by more than its new unit, but for the marks of a gap that it closes.
+        let marks = if heading == Heading::Task {
+            2 * GAP.len()
+        } else {
+            0
+        };
+        let is_too_long = text.len() > (*left).min(self.room) + marks;
         let shown = match heading {
             Heading::Task => &self.task,
             _ => &self.said,
         };
-        let mut units = match shown.get(&unit.statement) {
+        let (mut units, before) = match shown.get(&unit.statement) {
             Some(Shown::Whole) => return,
-            Some(Shown::Units(units)) if units.contains(&unit.unit) => return,
-            Some(Shown::Units(units)) => units.clone(),
-            None => BTreeSet::new(),
-        };
-        let before = match units.is_empty() {
-            true => 0,
-            false => self.shown_bytes(unit.statement, &units, heading),
+            Some(Shown::Units(units, _)) if units.contains(&unit.unit) => return,
+            _ if is_too_long => {
+                self.is_full = true;
+                return;
+            }
+            Some(Shown::Units(units, bytes)) => (units.clone(), *bytes),
+            None => (BTreeSet::new(), 0),
         };
         units.insert(unit.unit);
         let after = self.shown_bytes(unit.statement, &units, heading);
         if !self.pay(heading, after.saturating_sub(before), left) {
             return;
         }
-        let text = &self.record.statements[unit.statement].units.units[unit.unit].text;
         self.tell(text);
         let shown = match heading {
             Heading::Task => &mut self.task,
             _ => &mut self.said,
         };
-        shown.insert(unit.statement, Shown::Units(units));
+        shown.insert(unit.statement, Shown::Units(units, after));
     }
 
     fn shown_bytes(&self, at: usize, units: &BTreeSet<usize>, heading: Heading) -> usize {
         let statement = &self.record.statements[at];
-        self.head(statement, heading).len() + words_of_units(statement, units, heading).len() + 1
+        let mut bytes = self.head(statement, heading).len() + 1;
+        words_of_units(statement, units, heading, &mut |text| bytes += text.len());
+        bytes
     }
 
     /// Whether an instruction stands already where somebody's words are shown. A model may say it too, but
@@ -301,9 +324,12 @@ impl<'a> Filling<'a> {
         let Some(plan) = &self.work().plan else {
             return;
         };
+        let key = (Heading::Plan, 0);
+        if self.lines.contains_key(&key) {
+            return;
+        }
         let head = plan_head(&plan.place);
         let whole: String = plan.items.iter().map(plan_line).collect();
-        let key = (Heading::Plan, 0);
         let is_done = |state| matches!(state, PlanState::Done | PlanState::Cancelled);
         let rest: String = plan
             .items
@@ -327,6 +353,9 @@ impl<'a> Filling<'a> {
 
     pub(super) fn open_calls(&mut self, left: &mut usize) {
         for (at, open) in self.work().open.iter().enumerate().rev() {
+            if self.lines.contains_key(&(Heading::Plan, at + 1)) {
+                continue;
+            }
             let mut open = open.clone();
             open.what = shortened(&open.what, LONGEST_OPEN).unwrap_or_default();
             let places = vec![open.place.clone()];
@@ -339,21 +368,35 @@ impl<'a> Filling<'a> {
         file_line(&self.work().files[at], spots).0.len()
     }
 
+    /// Whether the line of a file stands there.
+    pub(super) fn shows_file(&self, at: usize) -> bool {
+        self.lines.contains_key(&(Heading::Files, at))
+    }
+
     pub(super) fn file(&mut self, at: usize, spots: usize, left: &mut usize) {
+        if self.shows_file(at) {
+            return;
+        }
         let (line, places) = file_line(&self.work().files[at], spots);
         self.line((Heading::Files, at), line, places, left);
     }
 
     pub(super) fn file_read(&mut self, at: usize, left: &mut usize) {
+        if self.read.contains_key(&at) {
+            return;
+        }
         let text = read_file(&self.work().files[at]);
         let line = if self.read.is_empty() { READ.len() } else { 0 };
-        if !self.read.contains_key(&at) && self.pay(Heading::Files, line + text.len() + 2, left) {
+        if self.pay(Heading::Files, line + text.len() + 2, left) {
             self.tell(&text);
             self.read.insert(at, text);
         }
     }
 
     pub(super) fn attempt(&mut self, at: usize, left: &mut usize) {
+        if self.lines.contains_key(&(Heading::Attempts, at)) {
+            return;
+        }
         let attempt = &self.work().attempts[at];
         let failed = attempt.failure.iter().map(|failure| failure.0.clone());
         let places = failed
@@ -382,18 +425,22 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// Returns the chosen units of a statement as they stand in a line. In the task, where a person's words
-/// count one by one, what is left out is marked.
-fn words_of_units(statement: &Statement, units: &BTreeSet<usize>, heading: Heading) -> String {
+/// Calls `each` with the parts of the line of the chosen units of a statement. In the task, where a person's
+/// words count one by one, what is left out is marked.
+fn words_of_units(
+    statement: &Statement,
+    units: &BTreeSet<usize>,
+    heading: Heading,
+    each: &mut dyn FnMut(&str),
+) {
     let all = &statement.units;
-    let mut text = String::new();
-    let (mut next, mut lead) = (0, None);
+    let (mut next, mut lead, mut before) = (0, None, "");
     for at in units {
         let unit = &all.units[*at];
         let is_gap = heading == Heading::Task && *at != next;
-        if !text.is_empty() {
-            let ends = text.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '…']);
-            text.push_str(if is_gap {
+        if !before.is_empty() {
+            let ends = before.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '…']);
+            each(if is_gap {
                 GAP
             } else if ends {
                 " "
@@ -401,22 +448,21 @@ fn words_of_units(statement: &Statement, units: &BTreeSet<usize>, heading: Headi
                 "; "
             });
         } else if is_gap {
-            text.push_str(GAP.trim_start());
+            each(GAP.trim_start());
         }
         if unit.lead != lead {
             lead = unit.lead;
             if let Some(lead) = lead {
-                text.push_str(&all.leads[lead]);
-                text.push_str(": ");
+                each(&all.leads[lead]);
+                each(": ");
             }
         }
-        text.push_str(&unit.text);
-        next = at + 1;
+        each(&unit.text);
+        (next, before) = (at + 1, &unit.text);
     }
     if heading == Heading::Task && next < all.units.len() {
-        text.push_str(GAP.trim_end());
+        each(GAP.trim_end());
     }
-    text
 }
 
 /// Returns a text as quoted lines, whole or without some of its sections: the first stays, then of the rest

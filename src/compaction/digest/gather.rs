@@ -8,7 +8,7 @@ use super::given::{Given, sections_of};
 use super::read::{self, Section};
 use super::record::{Carried, Record, Speaker, Statement};
 use super::values::scan::{ScannedValue, scan};
-use super::values::{FactSource, Ledger, is_value};
+use super::values::{FactSource, Ledger, Shape, is_value};
 use crate::compaction::activity::noise::clean;
 use crate::compaction::activity::outcome::refusal_words;
 use crate::compaction::activity::{Activity, Place};
@@ -136,8 +136,10 @@ impl Gatherer {
     fn prompt_values(&mut self, text: &str, place: &Place) {
         let values = &mut self.record.values;
         let label = values.label("user");
-        let is_document = is_document(text);
-        scan(text, &mut |found| {
+        let mut all = Vec::new();
+        scan(text, &mut |found| all.push(found));
+        let is_document = all.len() > MOST_TOLD;
+        for found in all {
             let source = match (is_document, found.quoted) {
                 (false, true) => FactSource::ToldQuoted,
                 (false, false) => FactSource::Told,
@@ -145,7 +147,7 @@ impl Gatherer {
                 (true, false) => FactSource::Mentioned,
             };
             add_found(values, found, label, source, place);
-        });
+        }
     }
 
     fn answer(&mut self, message: &AssistantMessage, place: &Place) {
@@ -176,6 +178,9 @@ impl Gatherer {
         if let Ok(arguments) = call.arguments.read::<Value>() {
             leaves(&arguments, &call.name, &mut |key, text, is_key| {
                 let label = values.label(key);
+                for piece in pieces(text) {
+                    values.add_piece(piece, label, place);
+                }
                 if let Some(at) = values.add(text, label, FactSource::Used, place) {
                     values.facts[at].tool = Some(tool);
                 } else if !is_key {
@@ -205,6 +210,7 @@ impl Gatherer {
         for text in texts(&message.content) {
             match structured(text) {
                 Some(value) => self.fields(&value, tool, place),
+                None if is_report => self.reported(&clean(text), label, place),
                 None => self.mentions(&clean(text), label, place),
             }
         }
@@ -236,6 +242,19 @@ impl Gatherer {
                 FactSource::Quoted
             } else {
                 FactSource::Mentioned
+            };
+            add_found(values, found, label, source, place);
+        });
+    }
+
+    /// Reads a sub-agent's report. It is written for its reader, who goes on with what it names.
+    fn reported(&mut self, text: &str, label: usize, place: &Place) {
+        let values = &mut self.record.values;
+        scan(text, &mut |found| {
+            let source = match (found.quoted, Shape::of(found.value).names_one_thing()) {
+                (true, true) => FactSource::Field,
+                (true, false) => FactSource::Quoted,
+                (false, _) => FactSource::Mentioned,
             };
             add_found(values, found, label, source, place);
         });
@@ -416,12 +435,6 @@ fn texts(content: &[Content]) -> impl Iterator<Item = &str> {
     })
 }
 
-fn is_document(text: &str) -> bool {
-    let mut values = 0;
-    scan(text, &mut |_| values += 1);
-    values > MOST_TOLD
-}
-
 fn add_found(
     ledger: &mut Ledger,
     found: ScannedValue<'_>,
@@ -433,8 +446,32 @@ fn add_found(
         Some(name) => ledger.label(name),
         None => label,
     };
-    ledger.add(found.value, label, source, place);
+    ledger.add_value(found.value, label, source, place);
 }
+
+/// Commands of a line at most whose parts are looked at.
+const MOST_PIECES: usize = 6;
+
+/// Returns the parts of a line of commands that may be run again without the rest: each, and what it begins with.
+fn pieces(line: &str) -> Vec<&str> {
+    let parted: Vec<&str> = line.split(CHAIN).take(MOST_PIECES + 1).collect();
+    if !(2..=MOST_PIECES).contains(&parted.len()) {
+        return Vec::new();
+    }
+    let mut end = parted[0].len();
+    let mut pieces = vec![line[..end].trim()];
+    for (at, part) in parted.iter().enumerate().skip(1) {
+        pieces.push(part.trim());
+        end += CHAIN.len() + part.len();
+        if at + 1 < parted.len() {
+            pieces.push(line[..end].trim());
+        }
+    }
+    pieces
+}
+
+/// Parts commands of which the next runs only if the one before did well.
+const CHAIN: &str = " && ";
 
 fn structured(text: &str) -> Option<Value> {
     let text = text.trim();

@@ -69,6 +69,9 @@ const SPREAD: f64 = 0.1;
 const LINE_BYTES: usize = 8;
 /// Names of places in a file that a line tells.
 const SPOTS: usize = 4;
+/// How often a page gets back what was paid for more than it has, and the part of it that is too little for that.
+const REFILLS: usize = 3;
+const ENOUGH: usize = 128;
 /// The last prompts are shown whole before others, so many.
 const LAST_PROMPTS: usize = 3;
 
@@ -213,21 +216,36 @@ impl<'a> PageWriter<'a> {
         filling.values(&self.used_once, most / share::USED_ONCE);
         self.read(&mut filling, most / share::READ);
         filling.values(&self.other_values, most / share::SEEN);
-        // Whatever still fits.
-        self.said(&mut filling, usize::MAX);
-        self.prompt_rest(&mut filling, usize::MAX);
+        self.rest(&mut filling);
+        let mut page = filling.written();
+        // Written, a page is shorter than what was paid for it: a day stands once, values share a turn.
+        for _ in 0..REFILLS {
+            let unspent = most.saturating_sub(page.text.len());
+            if !page.is_full || unspent <= most / ENOUGH {
+                break;
+            }
+            filling.refill(unspent);
+            self.rest(&mut filling);
+            page = filling.written();
+        }
+        page
+    }
+
+    /// Adds whatever still fits.
+    fn rest(&self, filling: &mut Filling<'a>) {
+        self.said(filling, usize::MAX);
+        self.prompt_rest(filling, usize::MAX);
         for at in 0..self.record.carried.len() {
             filling.carried(at, usize::MAX);
         }
-        self.plan(&mut filling, usize::MAX);
-        self.files(&mut filling, usize::MAX);
-        self.attempts(&mut filling, usize::MAX);
-        self.standing(&mut filling, usize::MAX);
-        self.given_rest(&mut filling);
-        self.read(&mut filling, usize::MAX);
+        self.plan(filling, usize::MAX);
+        self.files(filling, usize::MAX);
+        self.attempts(filling, usize::MAX);
+        self.standing(filling, usize::MAX);
+        self.given_rest(filling);
+        self.read(filling, usize::MAX);
         filling.values(&self.used_once, usize::MAX);
         filling.values(&self.other_values, usize::MAX);
-        filling.written()
     }
 
     /// Returns the bytes for what a model wrote: most of the page of a new answer.
@@ -321,6 +339,9 @@ impl<'a> PageWriter<'a> {
 
     fn files(&self, filling: &mut Filling<'a>, most: usize) {
         let mut left = most.min(filling.room());
+        if self.changed.iter().all(|at| filling.shows_file(*at)) {
+            return;
+        }
         // As much of each as lets all of them in.
         let bytes = |spots: usize| -> usize {
             let line = |at: &usize| filling.file_bytes(*at, spots);

@@ -149,17 +149,27 @@ impl Selector {
         for (at, candidate) in self.candidates.iter().enumerate() {
             by_line[candidate.line].push(at);
         }
+        // Powers are slow, and few differ.
+        let again: Vec<f64> = (0..10).map(|times| AGAIN.powi(times)).collect();
+        let longest = by_line.iter().map(Vec::len).max().unwrap_or(0);
+        let spreads: Vec<f64> = (0..=longest)
+            .map(|taken| (taken as f64 + 1.0).powf(-spread))
+            .collect();
+        let cost = |bytes: f64| bytes.powf(PER_BYTE);
+        let costs: Vec<[f64; 2]> = self
+            .candidates
+            .iter()
+            .map(|unit| [cost(unit.bytes + line_bytes as f64), cost(unit.bytes)])
+            .collect();
         let worth = |at: usize, covered: &[u32], taken_of: &[u32]| {
             let unit = &self.candidates[at];
             let term = |term: &u32| {
-                weights[*term as usize] * AGAIN.powi(covered[*term as usize].min(9) as i32)
+                weights[*term as usize] * again[covered[*term as usize].min(9) as usize]
             };
             let gain: f64 = self.terms[unit.terms.clone()].iter().map(term).sum();
-            let taken = taken_of[unit.line];
-            let line = if taken > 0 { 0.0 } else { line_bytes as f64 };
+            let taken = taken_of[unit.line] as usize;
             let few = (unit.terms.len() as f64 / ENOUGH_TERMS).min(1.0);
-            let spread = f64::from(taken + 1).powf(-spread);
-            unit.weight * few * spread * gain / (unit.bytes + line).powf(PER_BYTE)
+            unit.weight * few * spreads[taken] * gain / costs[at][usize::from(taken > 0)]
         };
         let mut offers: BinaryHeap<Offer> = (0..self.candidates.len())
             .map(|at| Offer {

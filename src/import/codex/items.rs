@@ -15,6 +15,9 @@ use crate::model::{
 /// A call that the provider itself carries out.
 const HOSTED: &str = "web_search_call";
 
+/// What Codex notes in an item for itself: the provider's interface does not know it.
+const OWN: &str = "internal_chat_message_metadata_passthrough";
+
 /// Whether an item is part of an answer.
 pub(super) fn is_answer(kind: &str, role: &str) -> bool {
     kind == "message" && role == "assistant"
@@ -126,10 +129,24 @@ impl<'a> CodexRecord<'a> {
     fn answer(&mut self, blocks: &mut Vec<Content>, id: String) -> Result<(), String> {
         let kind = self.item.text("type").unwrap_or_default();
         match kind.as_str() {
-            "message" => blocks.extend(self.content()?),
+            "message" => {
+                let mut said = self.content()?;
+                if let Some(phase) = self.item.text("phase") {
+                    for block in &mut said {
+                        if let Content::Text(text) = block {
+                            text.extra.insert("phase", Json::string(&phase));
+                        }
+                    }
+                }
+                blocks.extend(said);
+            }
             "reasoning" | "compaction" if is_encrypted(&self.item) => {
+                let own = self.item.take(OWN);
                 blocks.push(Content::sealed("openai", self.item.to_json()?));
                 self.item.retain(|_| false);
+                if let Some(own) = own {
+                    self.item.set(OWN, own);
+                }
             }
             "reasoning" => blocks.extend(self.reasoning()),
             _ => {

@@ -8,8 +8,9 @@ use super::super::values::{
     add_cost, as_it_is, data_image, json, loop_id, millis, object_of, redacted_thinking_of, rest,
     session_id, usage, with_extra_source,
 };
+use crate::compaction::activity::outcome::refusal_words;
 use crate::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Json, LoopId, Message, SessionId, Text,
+    AgentMessage, AssistantMessage, Author, Content, Extra, Json, LoopId, Message, SessionId, Text,
     Thinking, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
 
@@ -216,7 +217,9 @@ fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> 
     state.take(key);
     let times = state.object("time");
     let timestamp = millis(&times, "end").or_else(|| millis(&times, "start"));
+    let is_refusal = is_error && is_refusal(tool, state, &content);
     let result = ToolResultMessage {
+        author: is_refusal.then_some(Author::Human),
         tool_call_id: id.to_owned(),
         tool_name: tool.to_owned(),
         content,
@@ -228,6 +231,38 @@ fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> 
         Message::ToolResult(result).into(),
         rest(state),
     ))
+}
+
+/// Tools of OpenCode whose errors are its own words. Those of servers are called `SERVER_TOOL`, and a sub-agent
+/// may fail with anybody's words.
+const OWN_WORDS: [&str; 12] = [
+    "bash",
+    "codesearch",
+    "edit",
+    "glob",
+    "grep",
+    "list",
+    "lsp",
+    "patch",
+    "read",
+    "webfetch",
+    "websearch",
+    "write",
+];
+
+/// Begins what stands in place of the result where a person refused a call and said why.
+const REFUSED: &str =
+    "The user rejected permission to use this specific tool call with the following feedback:";
+
+/// Whether an error is what a person said when refusing a call. OpenCode notes no more than the text; but it asks
+/// before a tool begins, and one that has begun has said something of itself.
+fn is_refusal(tool: &str, state: &Fields<'_>, content: &[Content]) -> bool {
+    let has_begun = !state.object("metadata").is_empty();
+    let says_so = |block: &Content| {
+        matches!(block, Content::Text(text)
+            if text.text.starts_with(REFUSED) && refusal_words(&text.text).is_some())
+    };
+    OWN_WORDS.contains(&tool) && !has_begun && content.iter().any(says_so)
 }
 
 fn output(raw: &RawValue) -> Option<Content> {

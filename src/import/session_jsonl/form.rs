@@ -1,7 +1,7 @@
 //! The lines: one record each, in which public ids stand for the keys of a database.
 //!
 //! A session's line comes first, then each loop with its turns, messages, notes and calls, then
-//! each run with its blocks and flips, the pins, the manifests, and the end. JSON that is stored stands in a
+//! each run with its blocks and flips, the pins, the hides, the manifests, and the end. JSON that is stored stands in a
 //! line as it is; digests that hold keys of a database are left out and made anew.
 
 use std::collections::BTreeMap;
@@ -32,6 +32,7 @@ pub(crate) enum Record {
     Block,
     Flip,
     Pin,
+    Hide,
     Manifest,
     End,
 }
@@ -313,6 +314,18 @@ pub(crate) struct PinLine {
     /// From where it was made.
     pub(crate) leaf: LoopId,
     pub(crate) turns: u32,
+    pub(crate) tick: i64,
+    pub(crate) at: String,
+}
+
+/// A session was hidden, or came back, under another id.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct HideLine {
+    pub(crate) record: Record,
+    /// Whether it is hidden afterwards.
+    pub(crate) hidden: bool,
+    pub(crate) was: SessionId,
+    pub(crate) session: SessionId,
     pub(crate) tick: i64,
     pub(crate) at: String,
 }

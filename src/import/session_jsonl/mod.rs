@@ -99,6 +99,7 @@ fn take(text: &str, into: &mut Restore<'_>) -> Result<(), ImportError> {
         Record::Block => session.block(parse(text)?),
         Record::Flip => session.flip(parse(text)?),
         Record::Pin => session.pin(parse(text)?),
+        Record::Hide => session.hide(parse(text)?),
         Record::Manifest => session.manifest(parse(text)?),
         Record::Session | Record::End => Ok(()),
     }

@@ -12,7 +12,8 @@ use crate::import::fields::shown;
 use crate::import::{ImportError, ImportReport};
 use crate::model::{LoopId, SessionId};
 use crate::store::{
-    LoopKey, Outcome, PinRow, RunRow, SessionKey, SessionRow, StoreRead, StoreResult, StoreWrite,
+    HideRow, LoopKey, Outcome, PinRow, RunRow, SessionKey, SessionRow, StoreRead, StoreResult,
+    StoreWrite,
 };
 use crate::tokens::TokenCounter;
 
@@ -67,6 +68,8 @@ pub(super) struct OpenSession {
     pub(super) in_run: Option<OpenRun>,
     /// The pins that are stored and have not come yet.
     pub(super) pins: VecDeque<PinRow>,
+    /// What hid it and brought it back, as is stored and has not come yet.
+    pub(super) hides: VecDeque<HideRow>,
     pub(super) manifests: Vec<String>,
     /// What was begun last; records come in this order.
     stage: RestoreStage,
@@ -80,6 +83,7 @@ pub(super) enum RestoreStage {
     Loops,
     Runs,
     Pins,
+    Hides,
     Manifests,
 }
 
@@ -208,6 +212,7 @@ impl OpenSession {
             runs: HashMap::new(),
             in_run: None,
             pins: write.pins(key)?.into(),
+            hides: write.hides(key)?.into(),
             manifests: Vec::new(),
             stage: RestoreStage::Loops,
             is_changed: stored.is_none(),
@@ -317,8 +322,8 @@ impl SessionTarget<'_> {
             return Ok(());
         }
         let stored = counts(self.write.as_read(), open.key)?;
-        if stored != open.seen || !open.pins.is_empty() {
-            let detail = "it has loops, runs, pins or manifests that the file does not have";
+        if stored != open.seen || !open.pins.is_empty() || !open.hides.is_empty() {
+            let detail = "it has loops, runs, pins, hides or manifests that the file does not have";
             return Err(open.parted(detail));
         }
         Ok(())

@@ -6,7 +6,8 @@ use super::wrong;
 use crate::import::ImportError;
 use crate::import::fields::shown;
 use crate::store::{
-    BlockKey, FlipRow, ManifestKey, ManifestPart, ManifestRow, PinRow, Point, RunKey, RunRow, codec,
+    BlockKey, FlipRow, HideRow, ManifestKey, ManifestPart, ManifestRow, PinRow, Point, RunKey,
+    RunRow, codec,
 };
 
 /// The run at hand.
@@ -149,6 +150,26 @@ impl SessionTarget<'_> {
                 Ok(())
             }
             _ => Err(self.open.parted("a message was pinned otherwise")),
+        }
+    }
+
+    pub(super) fn hide(&mut self, line: HideLine) -> Result<(), ImportError> {
+        self.reach(RestoreStage::Hides)?;
+        let row = HideRow {
+            hidden: line.hidden,
+            was: line.was,
+            session_id: line.session,
+            tick: line.tick,
+            at: line.at,
+        };
+        match self.open.hides.pop_front() {
+            Some(stored) if stored == row => Ok(()),
+            None if self.open.grows() => {
+                self.write.restore_hide(self.open.key, &row)?;
+                self.open.is_changed = true;
+                Ok(())
+            }
+            _ => Err(self.open.parted("the session was hidden otherwise")),
         }
     }
 

@@ -95,6 +95,9 @@ fn flush(blocks: &mut Vec<Content>, out: &mut Vec<AgentMessage>) {
 }
 
 fn answer(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
+    // Calls as chat completions have them: kept beside the message they would be lost.
+    fields.refuse("tool_calls")?;
+    fields.refuse("function_call")?;
     let answered = |node: &JsonNode<'_>| match block(node)? {
         ReadBlock::Text(block) | ReadBlock::Output(block) => Ok(block),
         _ => Err(misplaced(node)),

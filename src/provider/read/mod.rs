@@ -1,13 +1,15 @@
 //! From a provider's JSON to messages, strictly.
 //!
 //! `node` walks the JSON and knows where it stands, so every refusal names its place; `blocks` reads
-//! what the forms have in common; the others read one form each. Their readers of a single piece
+//! what the forms have in common, `hosted` the calls of tools that OpenAI has made up; the others read
+//! one form each. Their readers of a single piece
 //! (`anthropic::block`, `openai_chat::message`, `responses::AnswerReader::item`) take a [`JsonNode`] and know
 //! nothing of the list around it: whoever reads a foreign file leniently can call them and keep as it
 //! is what they refuse.
 
 mod anthropic;
 mod blocks;
+mod hosted;
 mod node;
 mod openai_chat;
 mod responses;

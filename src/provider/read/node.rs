@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Result;
 use crate::model::{Content, Extra, Json};
-use crate::provider::kept::keep;
+use crate::provider::kept::{keep, keep_call};
 use crate::provider::{Form, ProviderError};
 
 /// Characters of foreign text that an error shows.
@@ -132,6 +132,11 @@ impl<'a> JsonNode<'a> {
     /// Returns it whole, for the provider to take it back.
     pub(super) fn whole(&self) -> Result<Content> {
         keep(self.form, &self.json()?).map_err(|error| self.invalid(error.to_string()))
+    }
+
+    /// Keeps it whole beside the call that was read from it.
+    pub(super) fn whole_beside(&self, extra: &mut Extra) -> Result<()> {
+        keep_call(self.form, &self.json()?, extra).map_err(|error| self.invalid(error.to_string()))
     }
 
     fn kept(&self, value: &impl serde::Serialize) -> Result<Json> {

@@ -8,9 +8,11 @@ use super::blocks::{
     UsageNames, arguments, content, data_image, openai_usage, refusal, result, system, text,
     with_rest,
 };
+use super::hosted::{hosted_call, hosted_output, is_hosted_call, is_hosted_output};
 use super::node::{JsonNode, NodeFields};
 use crate::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Json, Message, Thinking, ToolCall, UserMessage,
+    AgentMessage, AssistantMessage, Content, Extra, Json, Message, Role, Thinking, ToolCall,
+    UserMessage,
 };
 
 const USAGE: UsageNames = UsageNames {
@@ -30,7 +32,7 @@ pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
     // The result of a call has an `output` too.
     let is_item = fields.has("type") || fields.has("role");
     if !is_item && fields.has("output") {
-        return Ok(vec![response(fields)?]);
+        return response(fields);
     }
     if !is_item && (fields.has("input") || fields.has("instructions")) {
         if let Some(content) = fields.take("instructions") {
@@ -49,20 +51,48 @@ pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
     Ok(reader.finish())
 }
 
-/// Reads a whole answer.
-fn response(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
+/// Reads a whole answer: one message, and more only where the provider ran a tool itself and put out
+/// what it gave.
+fn response(mut fields: NodeFields<'_>) -> Result<Vec<AgentMessage>> {
     let output = fields.need("output")?;
     let mut reader = AnswerReader::default();
     reader.items(&output)?;
     let mut messages = reader.finish();
-    let mut message = match messages.pop() {
-        Some(message) => message,
-        None => Message::Assistant(AssistantMessage::default()).into(),
-    };
-    let Some(Message::Assistant(answer)) = message.message_mut().filter(|_| messages.is_empty())
-    else {
+    if !(messages.iter()).any(|message| message.role() == Role::Assistant) {
+        messages.push(Message::Assistant(AssistantMessage::default()).into());
+    }
+    if !messages.iter().all(is_output) {
         return Err(output.invalid("an answer holds only what the model put out"));
-    };
+    }
+    if let Some(id) = fields.text("id")? {
+        for message in &mut messages {
+            message.extra_mut().insert("responseId", Json::string(&id));
+        }
+    }
+    let mut answers = messages.iter_mut().rev();
+    let answer = answers.find_map(|message| match message.message_mut() {
+        Some(Message::Assistant(answer)) => Some(answer),
+        _ => None,
+    });
+    if let Some(answer) = answer {
+        envelope(answer, &mut fields)?;
+    }
+    Ok(messages)
+}
+
+/// Whether a message is what a model, or the provider that runs it, put out.
+fn is_output(message: &AgentMessage) -> bool {
+    match message.message() {
+        Some(Message::Assistant(_)) => true,
+        Some(Message::ToolResult(result)) => {
+            (result.content.iter()).any(|block| matches!(block, Content::Other(_)))
+        }
+        _ => false,
+    }
+}
+
+/// Reads what an answer says of itself.
+fn envelope(answer: &mut AssistantMessage, fields: &mut NodeFields<'_>) -> Result<()> {
     let has_calls = (answer.content.iter()).any(|block| matches!(block, Content::ToolCall(_)));
     let reason = match fields.take("incomplete_details") {
         Some(details) => details.fields()?.text("reason")?,
@@ -90,10 +120,7 @@ fn response(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
     if let Some(created) = fields.take("created_at") {
         answer.timestamp = created.seconds()?.map(Into::into);
     }
-    if let Some(id) = fields.text("id")? {
-        message.extra_mut().insert("responseId", Json::string(&id));
-    }
-    Ok(message)
+    Ok(())
 }
 
 /// Joins the items of an answer to a message.
@@ -152,6 +179,12 @@ impl AnswerReader {
                 let message = Message::ToolResult(result(id, given, false));
                 self.push(with_rest(message, &fields)?);
             }
+            kind if is_hosted_call(kind, &fields) => {
+                self.output(vec![hosted_call(node, kind, fields)?]);
+            }
+            kind if is_hosted_output(kind, &fields) => {
+                self.push(hosted_output(node, kind, fields)?);
+            }
             other if is_item(other) => self.output(vec![node.whole()?]),
             other => return Err(node.unsupported("item type", other)),
         }
@@ -171,7 +204,17 @@ impl AnswerReader {
                 self.push(with_rest(message, &fields)?);
             }
             "assistant" => {
-                let blocks = content(&body, output_part)?;
+                // Calls as chat completions have them: kept beside the message they would be lost.
+                fields.refuse("tool_calls")?;
+                fields.refuse("function_call")?;
+                let mut blocks = content(&body, output_part)?;
+                let phase = fields.text("phase")?;
+                // A text is an item of its own again when it is written.
+                for block in &mut blocks {
+                    if let (Content::Text(text), Some(phase)) = (block, &phase) {
+                        text.extra.insert("phase", Json::string(phase));
+                    }
+                }
                 let mut extra = Extra::default();
                 fields.keep_rest(&mut extra)?;
                 let rest = extra.remove("source");
@@ -254,6 +297,11 @@ fn part(node: &JsonNode<'_>) -> Result<Content> {
             let url = fields.take("image_url");
             let url = url.ok_or_else(|| node.unsupported("image by", "file_id"))?;
             let mut extra = Extra::default();
+            if let Some(detail) = fields.take("detail")
+                && detail.text()? != "auto"
+            {
+                extra.insert("detail", detail.json()?);
+            }
             fields.keep_rest(&mut extra)?;
             data_image(&url, extra)
         }

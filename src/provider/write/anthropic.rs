@@ -1,19 +1,28 @@
 //! Anthropic's messages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::blocks::{arguments_object, images_of, media_type};
 use super::pairs::IndexedMessage;
+use super::returned::ReturnedFields;
 use super::sealed::own;
 use super::system::SystemMessage;
 use super::{Mending, MendingKind};
-use crate::model::{self, Content, Image, Json, ToolResultMessage};
+use crate::model::json::json_object;
+use crate::model::{self, Content, Extra, Image, Json, ToolResultMessage};
 use crate::provider::Form;
 
 /// What the user is made to say before an answer that would come first.
 const OPENING: &str = "[what came before is not included]";
+
+/// The field that says that a request is to be cached up to its block.
+const CACHE: &str = "cache_control";
+
+/// Cache marks of a conversation that are written, the newest: the provider takes four in a request,
+/// those of tools and system prompt among them, and finds what older ones left by itself.
+const MARKS: usize = 2;
 
 /// A message of the request.
 #[derive(Clone, Debug, Serialize)]
@@ -34,9 +43,13 @@ enum TurnRole {
 enum AnthropicBlock {
     Text {
         text: String,
+        #[serde(flatten)]
+        back: ReturnedFields,
     },
     Image {
         source: ImageSource,
+        #[serde(flatten)]
+        back: ReturnedFields,
     },
     Thinking {
         thinking: String,
@@ -46,12 +59,16 @@ enum AnthropicBlock {
         id: String,
         name: String,
         input: Json,
+        #[serde(flatten)]
+        back: ReturnedFields,
     },
     ToolResult {
         tool_use_id: String,
         content: Vec<AnthropicBlock>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
+        #[serde(flatten)]
+        back: ReturnedFields,
     },
     /// Thinking that only the provider can read, exactly as it came.
     #[serde(untagged)]
@@ -68,6 +85,60 @@ impl AnthropicBlock {
     fn is_thinking(&self) -> bool {
         matches!(self, Self::Thinking { .. } | Self::Redacted(_))
     }
+
+    fn text(text: String) -> Self {
+        Self::Text {
+            text,
+            back: ReturnedFields::default(),
+        }
+    }
+
+    /// Takes its cache mark out, and that of what it holds.
+    fn unmark(&mut self) {
+        match self {
+            Self::Text { back, .. } | Self::Image { back, .. } | Self::ToolUse { back, .. } => {
+                back.remove(CACHE);
+            }
+            Self::ToolResult { content, back, .. } => {
+                back.remove(CACHE);
+                content.iter_mut().for_each(Self::unmark);
+            }
+            Self::Own(item) => {
+                if let Some(plain) = without_mark(item) {
+                    *item = plain;
+                }
+            }
+            Self::Thinking { .. } | Self::Redacted(_) | Self::Compaction(_) => {}
+        }
+    }
+
+    fn is_marked(&self) -> bool {
+        match self {
+            Self::Text { back, .. } | Self::Image { back, .. } | Self::ToolUse { back, .. } => {
+                back.has(CACHE)
+            }
+            Self::ToolResult { content, back, .. } => {
+                back.has(CACHE) || content.iter().any(Self::is_marked)
+            }
+            Self::Own(item) => without_mark(item).is_some(),
+            Self::Thinking { .. } | Self::Redacted(_) | Self::Compaction(_) => false,
+        }
+    }
+}
+
+json_object! {
+    /// An item that was kept whole.
+    pub struct MarkedItem {
+        /// Its cache mark.
+        maybe cache_control: Json = "cache_control",
+    }
+}
+
+/// Returns an item without its cache mark; `None` if it has none.
+fn without_mark(item: &Json) -> Option<Json> {
+    let mut fields: MarkedItem = item.read().ok()?;
+    fields.cache_control.take()?;
+    Json::of(&fields).ok()
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -85,6 +156,11 @@ pub(super) fn write(messages: &[IndexedMessage], mended: &mut Vec<Mending>) -> V
         last: None,
         thinking: Vec::new(),
         images: Vec::new(),
+        answered: served(messages),
+        last_prompt: messages
+            .iter()
+            .rfind(|placed| matches!(placed.message, model::Message::User(_)))
+            .map_or(0, |placed| placed.at),
     };
     for placed in messages {
         writer.add(placed);
@@ -100,18 +176,76 @@ pub(super) fn system(system: &[SystemMessage]) -> impl Serialize {
         Text(String),
         List(Vec<AnthropicBlock>),
     }
-    let mut texts: Vec<String> = system
-        .iter()
-        .flat_map(|message| message.texts.clone())
-        .collect();
-    match texts.len() {
-        1 => System::Text(texts.remove(0)),
-        _ => System::List(
-            texts
-                .into_iter()
-                .map(|text| AnthropicBlock::Text { text })
-                .collect(),
-        ),
+    let mut texts = system.iter().flat_map(|message| &message.texts);
+    let mut blocks: Vec<AnthropicBlock> = Vec::new();
+    match (texts.next(), texts.next()) {
+        (Some(text), None) if text.cache_control.is_none() => {
+            return System::Text(text.text.clone());
+        }
+        (first, second) => {
+            for text in first.into_iter().chain(second).chain(texts) {
+                let mut back = ReturnedFields::default();
+                if let Some(mark) = text.cache_control.clone() {
+                    back.push(CACHE, mark.into());
+                }
+                let text = text.text.clone();
+                blocks.push(AnthropicBlock::Text { text, back });
+            }
+        }
+    }
+    unmark_old(blocks.iter_mut().rev());
+    System::List(blocks)
+}
+
+/// Leaves the cache marks of the first of `blocks` only.
+fn unmark_old<'a>(blocks: impl Iterator<Item = &'a mut AnthropicBlock>) {
+    blocks
+        .filter(|block| block.is_marked())
+        .skip(MARKS)
+        .for_each(AnthropicBlock::unmark);
+}
+
+/// Returns the calls that the provider ran itself, with their result behind them.
+fn served(messages: &[IndexedMessage]) -> HashSet<String> {
+    let (mut used, mut answered) = (HashSet::new(), HashSet::new());
+    let blocks = messages.iter().flat_map(|placed| placed.message.content());
+    for block in blocks.filter(|block| matches!(block, Content::Other(_))) {
+        match own(block, Form::Anthropic)
+            .as_ref()
+            .and_then(ServerBlock::of)
+        {
+            Some(ServerBlock::Use(id)) => {
+                used.insert(id);
+            }
+            Some(ServerBlock::Result(id)) if used.contains(&id) => {
+                answered.insert(id);
+            }
+            _ => {}
+        }
+    }
+    answered
+}
+
+/// A block of a tool that the provider runs itself.
+enum ServerBlock {
+    Use(String),
+    Result(String),
+}
+
+impl ServerBlock {
+    fn of(item: &Json) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Named {
+            r#type: String,
+            id: Option<String>,
+            tool_use_id: Option<String>,
+        }
+        let item: Named = item.read().ok()?;
+        match item.r#type.as_str() {
+            "server_tool_use" | "mcp_tool_use" => item.id.map(Self::Use),
+            kind if kind.ends_with("_tool_result") => item.tool_use_id.map(Self::Result),
+            _ => None,
+        }
     }
 }
 
@@ -132,13 +266,17 @@ struct AnthropicWriter<'a> {
     thinking: Vec<(usize, AnthropicBlock)>,
     /// Images of failed calls: their results may hold nothing but text.
     images: Vec<AnthropicBlock>,
+    /// The calls that the provider ran itself, with the result behind them.
+    answered: HashSet<String>,
+    /// The last prompt: what the provider runs since then may still wait for its result.
+    last_prompt: usize,
 }
 
 impl AnthropicWriter<'_> {
     fn add(&mut self, placed: &IndexedMessage) {
         let at = placed.at;
         if let model::Message::ToolResult(result) = &placed.message {
-            return self.result(at, result);
+            return self.result(at, result, placed.source.as_ref());
         }
         self.flush_images(at);
         let is_answer = matches!(placed.message, model::Message::Assistant(_));
@@ -209,7 +347,7 @@ impl AnthropicWriter<'_> {
         }
     }
 
-    fn result(&mut self, at: usize, result: &ToolResultMessage) {
+    fn result(&mut self, at: usize, result: &ToolResultMessage, source: Option<&Json>) {
         let mut content = self.blocks(at, &result.content, false);
         if result.is_error {
             let is_image = |block: &AnthropicBlock| matches!(block, AnthropicBlock::Image { .. });
@@ -219,9 +357,7 @@ impl AnthropicWriter<'_> {
                 let id = &result.tool_call_id;
                 self.mended
                     .push(Mending::of_call(MendingKind::ImageMoved, at, id));
-                self.images.push(AnthropicBlock::Text {
-                    text: images_of(id),
-                });
+                self.images.push(AnthropicBlock::text(images_of(id)));
                 self.images.extend(images);
             }
         }
@@ -229,6 +365,7 @@ impl AnthropicWriter<'_> {
             tool_use_id: result.tool_call_id.clone(),
             content,
             is_error: result.is_error,
+            back: ReturnedFields::of_source(source, &[CACHE, "toolset_name"]),
         };
         self.push(at, From::Result, TurnRole::User, vec![block]);
     }
@@ -252,13 +389,15 @@ impl AnthropicWriter<'_> {
         let text = OPENING.to_owned();
         self.out.push(Message {
             role: TurnRole::User,
-            content: vec![AnthropicBlock::Text { text }],
+            content: vec![AnthropicBlock::text(text)],
         });
     }
 
     fn finish(mut self) -> Vec<Message> {
         self.flush_images(self.last.map_or(0, |(_, at)| at));
         self.trim_end();
+        let blocks = self.out.iter_mut().rev();
+        unmark_old(blocks.flat_map(|message| message.content.iter_mut().rev()));
         self.out
     }
 
@@ -282,12 +421,49 @@ impl AnthropicWriter<'_> {
             .out
             .last_mut()
             .filter(|last| last.role == TurnRole::Assistant);
-        if let Some(AnthropicBlock::Text { text }) = last.and_then(|last| last.content.last_mut()) {
+        if let Some(AnthropicBlock::Text { text, .. }) =
+            last.and_then(|last| last.content.last_mut())
+        {
             let kept = text.trim_end().len();
             if kept < text.len() {
                 text.truncate(kept);
                 self.mend(MendingKind::SpaceDropped, self.last.map_or(0, |(_, at)| at));
             }
+        }
+    }
+
+    /// Whether a block is none of a tool that the provider runs itself, or call and result are both there.
+    fn is_paired(&self, at: usize, item: &Json) -> bool {
+        match ServerBlock::of(item) {
+            Some(ServerBlock::Use(id)) => self.is_run(at, &id),
+            Some(ServerBlock::Result(id)) => self.answered.contains(&id),
+            None => true,
+        }
+    }
+
+    /// Whether the provider ran a call, or still does.
+    fn is_run(&self, at: usize, id: &str) -> bool {
+        self.answered.contains(id) || at >= self.last_prompt
+    }
+
+    /// Takes out who made a call where that is nobody whom this provider knows here.
+    fn check_caller(&self, at: usize, back: &mut ReturnedFields) {
+        #[derive(Deserialize)]
+        struct Caller {
+            r#type: String,
+            tool_id: Option<String>,
+        }
+        let Some(caller) = back.remove("caller") else {
+            return;
+        };
+        let is_known = caller
+            .read::<Caller>()
+            .is_ok_and(|caller| match caller.tool_id {
+                Some(id) => caller.r#type.starts_with("code_execution") && self.is_run(at, &id),
+                None => caller.r#type == "direct",
+            });
+        if is_known {
+            back.push("caller", caller);
         }
     }
 
@@ -303,7 +479,15 @@ impl AnthropicWriter<'_> {
                 continue;
             }
             match block_of(block, is_answer) {
-                Some(block) => blocks.push(block),
+                Some(AnthropicBlock::Own(item)) if !self.is_paired(at, &item) => {
+                    self.mend(MendingKind::BlockDropped, at);
+                }
+                Some(mut block) => {
+                    if let AnthropicBlock::ToolUse { back, .. } = &mut block {
+                        self.check_caller(at, back);
+                    }
+                    blocks.push(block);
+                }
                 None => self.mended.push(Mending::left_out(block, at)),
             }
         }
@@ -316,6 +500,7 @@ fn block_of(block: &Content, is_answer: bool) -> Option<AnthropicBlock> {
     match block {
         Content::Text(text) => Some(AnthropicBlock::Text {
             text: text.text.clone(),
+            back: text_fields(&text.extra, is_answer),
         }),
         Content::Image(image) if !is_answer => image_of(image),
         Content::Thinking(thinking) if is_answer && block.is_signed_thinking() => {
@@ -328,6 +513,7 @@ fn block_of(block: &Content, is_answer: bool) -> Option<AnthropicBlock> {
             id: call.id.clone(),
             name: call.name.clone(),
             input: arguments_object(call),
+            back: ReturnedFields::of(&call.extra, &[CACHE, "caller", "toolset_name"]),
         }),
         Content::Sealed(_) if !is_answer => None,
         Content::Sealed(sealed) => own(block, Form::Anthropic).map(|item| {
@@ -344,6 +530,22 @@ fn block_of(block: &Content, is_answer: bool) -> Option<AnthropicBlock> {
     }
 }
 
+/// Returns what goes back with a text. Of what it cites only results of the web search do, which stand
+/// in the same answer: others count documents, of which a compaction leaves out some.
+fn text_fields(extra: &Extra, is_answer: bool) -> ReturnedFields {
+    let mut back = ReturnedFields::of(extra, &[CACHE, "citations"]);
+    let cited = back.remove("citations").filter(|_| is_answer);
+    let cited = cited.and_then(|list| list.read::<Vec<Json>>().ok());
+    let mut cited = cited.unwrap_or_default();
+    cited.retain(|one| one.type_name().as_deref() == Some("web_search_result_location"));
+    if !cited.is_empty()
+        && let Ok(cited) = Json::of(&cited)
+    {
+        back.push("citations", cited);
+    }
+    back
+}
+
 fn image_of(image: &Image) -> Option<AnthropicBlock> {
     Some(AnthropicBlock::Image {
         source: ImageSource {
@@ -351,5 +553,6 @@ fn image_of(image: &Image) -> Option<AnthropicBlock> {
             media_type: media_type(image)?,
             data: image.data.clone(),
         },
+        back: ReturnedFields::of(&image.extra, &[CACHE, "transformations"]),
     })
 }

@@ -9,6 +9,7 @@ mod blocks;
 mod openai_chat;
 mod pairs;
 mod responses;
+mod returned;
 mod sealed;
 mod system;
 

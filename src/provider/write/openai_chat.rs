@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::blocks::{arguments_text, data_url, images_of};
 use super::pairs::IndexedMessage;
-use super::system::SystemMessage;
+use super::system::{SystemMessage, SystemText};
 use super::{Mending, MendingKind};
 use crate::model::{self, Content, Image, ToolCall, ToolResultMessage};
 
@@ -173,7 +173,9 @@ impl ChatWriter<'_> {
 }
 
 fn system_message(system: &SystemMessage) -> Message {
-    let text = |text: &String| ChatPart::Text { text: text.clone() };
+    let text = |text: &SystemText| ChatPart::Text {
+        text: text.text.clone(),
+    };
     let content = parts_of(system.texts.iter().map(text).collect());
     match system.is_developer {
         true => Message::Developer { content },

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Mending, MendingKind, NO_RESULT};
 use crate::context::{Pairing, goes_on};
-use crate::model::{AgentMessage, Content, Message, ToolCall, ToolResultMessage};
+use crate::model::{AgentMessage, Content, Json, Message, ToolCall, ToolResultMessage};
 
 /// A message, and which of the context it was.
 pub(super) struct IndexedMessage {
@@ -12,6 +12,8 @@ pub(super) struct IndexedMessage {
     pub(super) message: Message,
     /// Whether the next message is another piece of this answer.
     pub(super) goes_on: bool,
+    /// What the source of a result said of it besides.
+    pub(super) source: Option<Json>,
 }
 
 /// What a provider takes as the id of a call and the name of a tool.
@@ -53,6 +55,7 @@ pub(super) fn pair(
                 at,
                 message: message.clone(),
                 goes_on: false,
+                source: None,
             }),
             Some(message @ Message::Assistant(_)) => pairs.answer(at, message.clone()),
         }
@@ -93,6 +96,7 @@ impl Pairs<'_> {
             at,
             message,
             goes_on: goes_on(self.messages, at),
+            source: None,
         });
         self.out.append(&mut results);
     }
@@ -103,6 +107,7 @@ impl Pairs<'_> {
             Some(Message::ToolResult(result)) => Some((place, result.clone())),
             _ => None,
         });
+        let source = found.and_then(|place| source_of(&self.messages[place]));
         let (place, mut result) = stored.unwrap_or_else(|| (at, no_result(call)));
         if found.is_none() {
             self.mend(MendingKind::ResultAdded, at, recorded);
@@ -114,6 +119,7 @@ impl Pairs<'_> {
             at: place,
             message: Message::ToolResult(result),
             goes_on: false,
+            source,
         }
     }
 
@@ -154,6 +160,13 @@ fn plain(text: &str, is_plain: fn(char) -> bool, most: usize, other: &str) -> St
     }
     let plain = |c| if is_plain(c) { c } else { '_' };
     text.chars().take(most).map(plain).collect()
+}
+
+fn source_of(message: &AgentMessage) -> Option<Json> {
+    match message {
+        AgentMessage::Llm(message) => message.extra.get("source").cloned(),
+        AgentMessage::Extension(_) => None,
+    }
 }
 
 fn call_of(block: &mut Content) -> Option<&mut ToolCall> {

@@ -2,14 +2,16 @@
 
 use std::collections::HashSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::blocks::{arguments_text, data_url};
 use super::pairs::IndexedMessage;
+use super::returned::ReturnedFields;
 use super::sealed::own;
 use super::{Mending, MendingKind};
-use crate::model::{Content, Json, Message, ToolCall, ToolResultMessage};
+use crate::model::{Content, Image, Json, Message, ToolCall, ToolResultMessage};
 use crate::provider::Form;
+use crate::provider::kept::KeptItem;
 
 /// An item of the request's input.
 ///
@@ -21,6 +23,9 @@ pub(super) enum InputItem {
     Message {
         role: &'static str,
         content: InputContent,
+        /// Whether the model was still at work, in its provider's words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<Json>,
     },
     Call(CallItem),
     Output(OutputItem),
@@ -40,7 +45,7 @@ pub(super) enum InputContent {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum InputPart {
     InputText { text: String },
-    InputImage { image_url: String },
+    InputImage { image_url: String, detail: Json },
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -51,12 +56,16 @@ pub(super) enum CallItem {
         call_id: String,
         name: String,
         arguments: String,
+        #[serde(flatten)]
+        back: ReturnedFields,
     },
     #[serde(rename = "custom_tool_call")]
     Custom {
         call_id: String,
         name: String,
         input: String,
+        #[serde(flatten)]
+        back: ReturnedFields,
     },
 }
 
@@ -76,6 +85,7 @@ pub(super) fn write<'a>(
         mended,
         out: Vec::with_capacity(messages.len()),
         custom: HashSet::new(),
+        hosted: hosted(messages),
     };
     for placed in messages {
         writer.add(placed);
@@ -88,6 +98,63 @@ struct ResponsesWriter<'a> {
     out: Vec<InputItem>,
     /// The calls of custom tools.
     custom: HashSet<&'a str>,
+    /// The calls of which the items of call and result go back.
+    hosted: HashSet<&'a str>,
+}
+
+/// Returns the calls of which both items were kept: one alone would be refused.
+fn hosted(messages: &[IndexedMessage]) -> HashSet<&str> {
+    let mut calls = HashSet::new();
+    let mut hosted = HashSet::new();
+    for placed in messages {
+        match &placed.message {
+            Message::Assistant(answer) => {
+                let made = answer.content.iter().filter_map(|block| match block {
+                    Content::ToolCall(call) => Some(call),
+                    _ => None,
+                });
+                let kept = made.filter(|call| call_item(call).is_some());
+                calls.extend(kept.map(|call| call.id.as_str()));
+            }
+            Message::ToolResult(result) => {
+                let id = result.tool_call_id.as_str();
+                if calls.contains(id) && output_item(result).is_some() {
+                    hosted.insert(id);
+                }
+            }
+            Message::User(_) => {}
+        }
+    }
+    hosted
+}
+
+/// Returns the item that a call was read from, if it still names the call.
+fn call_item(call: &ToolCall) -> Option<Json> {
+    let kept = KeptItem::of_call(call).filter(|kept| kept.form() == Some(Form::OpenAiResponses))?;
+    names(&kept.item, &call.id).then_some(kept.item)
+}
+
+/// Returns the item that a result was read from, if it still names the call.
+fn output_item(result: &ToolResultMessage) -> Option<Json> {
+    let items = result.content.iter().filter_map(|block| match block {
+        Content::Other(_) => own(block, Form::OpenAiResponses),
+        _ => None,
+    });
+    let mut named = items.filter(|item| names(item, &result.tool_call_id));
+    named.next()
+}
+
+/// Whether an item is of a call.
+fn names(item: &Json, call: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Named {
+        call_id: Option<String>,
+        approval_request_id: Option<String>,
+        id: Option<String>,
+    }
+    let named = item.read::<Named>().ok();
+    let id = named.and_then(|item| item.call_id.or(item.approval_request_id).or(item.id));
+    id.is_some_and(|id| id == call)
 }
 
 impl<'a> ResponsesWriter<'a> {
@@ -103,6 +170,7 @@ impl<'a> ResponsesWriter<'a> {
                     self.out.push(InputItem::Message {
                         role: "user",
                         content,
+                        phase: None,
                     });
                 }
             }
@@ -124,6 +192,11 @@ impl<'a> ResponsesWriter<'a> {
             Content::Text(text) => InputItem::Message {
                 role: "assistant",
                 content: InputContent::Text(text.text.clone()),
+                phase: text.extra.get("phase").cloned(),
+            },
+            Content::ToolCall(call) if self.hosted.contains(&*call.id) => match call_item(call) {
+                Some(item) => InputItem::Own(item),
+                None => InputItem::Call(call_of(call)),
             },
             Content::ToolCall(call) => {
                 let item = call_of(call);
@@ -141,6 +214,11 @@ impl<'a> ResponsesWriter<'a> {
     }
 
     fn result(&mut self, at: usize, result: &ToolResultMessage) {
+        if self.hosted.contains(&*result.tool_call_id)
+            && let Some(item) = output_item(result)
+        {
+            return self.out.push(InputItem::Own(item));
+        }
         let parts = self.parts(at, &result.content);
         let is_custom = self.custom.contains(&*result.tool_call_id);
         self.out.push(InputItem::Output(OutputItem {
@@ -163,11 +241,13 @@ impl<'a> ResponsesWriter<'a> {
                     parts.push(InputPart::InputText { text });
                     continue;
                 }
-                Content::Image(image) => data_url(image),
+                Content::Image(image) => data_url(image).map(|url| (url, detail(image))),
                 _ => None,
             };
             match image {
-                Some(image_url) => parts.push(InputPart::InputImage { image_url }),
+                Some((image_url, detail)) => {
+                    parts.push(InputPart::InputImage { image_url, detail });
+                }
                 None => self.left_out(at, block),
             }
         }
@@ -177,6 +257,12 @@ impl<'a> ResponsesWriter<'a> {
     fn left_out(&mut self, at: usize, block: &Content) {
         self.mended.push(Mending::left_out(block, at));
     }
+}
+
+/// Returns how closely the model is to look at an image.
+fn detail(image: &Image) -> Json {
+    let detail = image.extra.get("detail");
+    detail.cloned().unwrap_or_else(|| Json::string("auto"))
 }
 
 fn parts_of(mut parts: Vec<InputPart>) -> InputContent {
@@ -192,17 +278,26 @@ fn parts_of(mut parts: Vec<InputPart>) -> InputContent {
 
 fn call_of(call: &ToolCall) -> CallItem {
     let (call_id, name) = (call.id.clone(), call.name.clone());
+    let mut back = ReturnedFields::of(&call.extra, &["namespace", "caller"]);
+    // Another provider names its callers too.
+    if let Some(caller) = back.remove("caller")
+        && matches!(caller.type_name().as_deref(), Some("direct" | "program"))
+    {
+        back.push("caller", caller);
+    }
     let form = call.extra.get("form");
     match form.is_some_and(|form| form.as_str() == "\"custom\"") {
         true => CallItem::Custom {
             call_id,
             name,
             input: input_of(call),
+            back,
         },
         false => CallItem::Function {
             call_id,
             name,
             arguments: arguments_text(call),
+            back,
         },
     }
 }

@@ -1,6 +1,7 @@
 //! System messages: every form takes them before the conversation.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{Mending, MendingKind};
 use crate::model::{AgentMessage, ExtensionMessage};
@@ -11,7 +12,16 @@ pub(super) struct SystemMessage {
     /// Whether it came with the role `developer`.
     pub(super) is_developer: bool,
     /// Its texts, none of them empty.
-    pub(super) texts: Vec<String>,
+    pub(super) texts: Vec<SystemText>,
+}
+
+/// A text of a system message.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SystemText {
+    pub(super) text: String,
+    /// That the prompt up to here is to be cached, in Anthropic's words.
+    #[serde(default)]
+    pub(super) cache_control: Option<Value>,
 }
 
 /// Returns the system messages that say something.
@@ -45,12 +55,15 @@ pub(super) fn take(messages: &[AgentMessage], mended: &mut Vec<Mending>) -> Vec<
 /// Returns all texts as one.
 pub(super) fn joined(system: &[SystemMessage]) -> String {
     let texts = system.iter().flat_map(|message| &message.texts);
-    texts.map(String::as_str).collect::<Vec<_>>().join("\n\n")
+    texts
+        .map(|text| text.text.as_str())
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 /// Reads what importers and `read` store of a system message: `{"content"}` with a text or with
 /// parts of text, or only a text.
-fn texts(note: &ExtensionMessage) -> Option<Vec<String>> {
+fn texts(note: &ExtensionMessage) -> Option<Vec<SystemText>> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Data {
@@ -61,21 +74,20 @@ fn texts(note: &ExtensionMessage) -> Option<Vec<String>> {
     #[serde(untagged)]
     enum Parts {
         Text(String),
-        List(Vec<Part>),
-    }
-    #[derive(Deserialize)]
-    struct Part {
-        text: String,
+        List(Vec<SystemText>),
     }
     let texts = match note.data.read().ok()? {
         Data::Text(text)
         | Data::Message {
             content: Parts::Text(text),
-        } => vec![text],
+        } => vec![SystemText {
+            text,
+            cache_control: None,
+        }],
         Data::Message {
             content: Parts::List(parts),
-        } => parts.into_iter().map(|part| part.text).collect(),
+        } => parts,
     };
-    let is_not_blank = |text: &String| !text.trim().is_empty();
+    let is_not_blank = |text: &SystemText| !text.text.trim().is_empty();
     Some(texts.into_iter().filter(is_not_blank).collect())
 }

@@ -5,7 +5,7 @@ use crate::store::codec::to_json;
 use crate::store::columns::Columns;
 use crate::store::values::{BoundValue, values};
 use crate::store::{
-    BlockKey, FlipRow, LoopKey, ManifestPart, ManifestRow, Outcome, PinRow, Point, RunRow,
+    BlockKey, FlipRow, HideRow, LoopKey, ManifestPart, ManifestRow, Outcome, PinRow, Point, RunRow,
     RunSummary, SessionKey, StoreResult,
 };
 
@@ -93,6 +93,16 @@ pub(in crate::store) fn pin_row(row: &impl Columns) -> StoreResult<PinRow> {
         seq: row.get("seq")?,
         pinned: row.get::<&str>("kind")? == "pin",
         point: point(row)?,
+        tick: row.get("tick")?,
+        at: row.get("at")?,
+    })
+}
+
+pub(in crate::store) fn hide_row(row: &impl Columns) -> StoreResult<HideRow> {
+    Ok(HideRow {
+        hidden: row.get::<&str>("kind")? == "hide",
+        was: row.get("was")?,
+        session_id: row.get("session_id")?,
         tick: row.get("tick")?,
         at: row.get("at")?,
     })
@@ -238,6 +248,24 @@ pub(in crate::store) fn pin_values<'a>(
     ];
     values.extend(values![digest]);
     Ok(values)
+}
+
+pub(in crate::store) const HIDE_COLUMNS: &str = "session, kind, was, session_id, tick, at, digest";
+
+pub(in crate::store) fn hide_values<'a>(
+    session: &'a SessionKey,
+    row: &'a HideRow,
+    digest: &'a [u8; 32],
+) -> StoreResult<Vec<BoundValue<'a>>> {
+    Ok(values![
+        session,
+        if row.hidden { "hide" } else { "unhide" },
+        row.was.as_str(),
+        row.session_id.as_str(),
+        &row.tick,
+        &row.at,
+        digest,
+    ])
 }
 
 pub(in crate::store) const MANIFEST_COLUMNS: &str = "manifest_id, session, loop, tick, recorded_at,

@@ -21,7 +21,7 @@ pub enum Engine {
 }
 
 /// The tables that are partitioned or distributed by their session, those that others refer to first.
-pub const BY_SESSION: [&str; 29] = [
+pub const BY_SESSION: [&str; 30] = [
     "sessions",
     "audit",
     "receipt_chain",
@@ -33,6 +33,7 @@ pub const BY_SESSION: [&str; 29] = [
     "runs",
     "flips",
     "pins",
+    "hides",
     "blocks",
     "block_messages",
     "coverage",

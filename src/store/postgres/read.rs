@@ -427,6 +427,26 @@ impl StoreRead for PostgresTransaction<'_> {
         self.all(session.0, &sql, &[&session.0], pin_row)
     }
 
+    // Hides.
+
+    fn hides(&self, session: SessionKey) -> StoreResult<Vec<HideRow>> {
+        let sql = format!("SELECT {HIDE_COLUMNS} FROM hides WHERE session = $1 ORDER BY key");
+        self.all(session.0, &sql, &[&session.0], hide_row)
+    }
+
+    fn hidden_sessions(&self) -> StoreResult<Vec<SessionKey>> {
+        let sql = "SELECT h.session FROM hides h
+             WHERE h.kind = 'hide'
+                 AND h.key = (SELECT max(n.key) FROM hides n WHERE n.session = h.session)
+             ORDER BY h.session";
+        self.all_of_any(sql, &[], |row| row.get("session"))
+    }
+
+    fn renamed_from(&self, id: &SessionId) -> StoreResult<Vec<SessionKey>> {
+        let sql = "SELECT DISTINCT session FROM hides WHERE was = $1 ORDER BY session";
+        self.all_of_any(sql, &[&id.as_str()], |row| row.get("session"))
+    }
+
     // Blocks.
 
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
@@ -567,6 +587,14 @@ impl StoreRead for PostgresTransaction<'_> {
 
     fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
         self.read_append_keys(session)
+    }
+
+    fn append_keys_within(
+        &self,
+        session: SessionKey,
+        range: &AppendKeyRange,
+    ) -> StoreResult<Vec<AppendKey>> {
+        self.read_append_keys_within(session, range)
     }
 
     // Notes.

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 
+use super::connection::Param;
 use super::keys::session_of;
 use super::row::PostgresRow;
 use super::transaction::PostgresTransaction;
@@ -137,9 +138,30 @@ impl PostgresTransaction<'_> {
 
     pub(super) fn read_append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
         let sql = format!(
-            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = $1 ORDER BY name COLLATE \"C\""
+            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = $1 ORDER BY name"
         );
         self.all(session.0, &sql, &[&session.0], append_key)
+    }
+
+    pub(super) fn read_append_keys_within(
+        &self,
+        session: SessionKey,
+        range: &AppendKeyRange,
+    ) -> StoreResult<Vec<AppendKey>> {
+        let (first, end) = range.bounds();
+        let until = if end.is_some() { "AND name < $5" } else { "" };
+        let order = if range.descending { "DESC" } else { "ASC" };
+        let sql = format!(
+            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys
+             WHERE session = $1 AND name >= $2 AND name IS DISTINCT FROM $3 {until}
+             ORDER BY name {order} LIMIT $4"
+        );
+        let limit = range.limit.map(i64::from);
+        let mut values: Vec<Param<'_>> = vec![&session.0, &first, &range.after, &limit];
+        if let Some(end) = &end {
+            values.push(end);
+        }
+        self.all(session.0, &sql, &values, append_key)
     }
 
     pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {

@@ -515,6 +515,38 @@ impl StoreWrite for PostgresTransaction<'_> {
         self.insert(session.0, "pins", &format!("{PIN_COLUMNS}, key"), &values)
     }
 
+    // Hides.
+
+    fn insert_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()> {
+        self.restore_hide(session, row)?;
+        let (was, id) = (row.was.as_str(), row.session_id.as_str());
+        self.execute(
+            "INSERT INTO session_names (session_id, session) VALUES ($1, $2)",
+            &[&id, &session.0],
+        )?;
+        self.run(
+            session.0,
+            "UPDATE sessions SET session_id = $2 WHERE session = $1",
+            &[&session.0, &id],
+        )?;
+        for sql in [
+            "UPDATE session_names SET leaves = TRUE WHERE session = $1 AND session_id = $2",
+            "DELETE FROM session_names WHERE session = $1 AND session_id = $2 AND leaves",
+        ] {
+            self.run(session.0, sql, &[&session.0, &was])?;
+        }
+        Ok(())
+    }
+
+    fn restore_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()> {
+        let digest = digest::hide(row);
+        self.write_audit(session, &AuditEntry::new(AuditKind::Hide, digest))?;
+        let key = self.next_key("hides", session.0)?;
+        let mut values = hide_values(&session, row, &digest)?;
+        values.push(BoundValue::Integer(Some(key)));
+        self.insert(session.0, "hides", &format!("{HIDE_COLUMNS}, key"), &values)
+    }
+
     fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()> {
         self.execute(
             "INSERT INTO heads (sha256, taken_at, content) VALUES ($1, $2, $3)",

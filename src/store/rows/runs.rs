@@ -1,7 +1,7 @@
 //! Runs, undos and redos, manifests.
 
 use super::{BlockKey, LoopKey, ManifestKey, RunKey, SessionKey, Size, Tick};
-use crate::model::Json;
+use crate::model::{Json, SessionId};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +159,21 @@ pub struct PinRow {
     pub pinned: bool,
     /// Where it was made.
     pub point: Point,
+    /// When.
+    pub tick: Tick,
+    /// ISO-8601 text.
+    pub at: String,
+}
+
+/// A row of `hides`: a session is hidden, or no longer. Each gives it another id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HideRow {
+    /// Whether it is hidden afterwards.
+    pub hidden: bool,
+    /// The id before.
+    pub was: SessionId,
+    /// The id since.
+    pub session_id: SessionId,
     /// When.
     pub tick: Tick,
     /// ISO-8601 text.

@@ -22,7 +22,7 @@ mod embedded {
 
 /// The format of a file that V1 makes, and the oldest that opens. Before the first release each edit of
 /// V1 raises it; files of a lower one were written by programs that were never released.
-pub(super) const FIRST_FORMAT: i64 = 15;
+pub(super) const FIRST_FORMAT: i64 = 16;
 
 /// The migrations that rewrite rows, by number.
 const REWRITING: [i64; 0] = [];

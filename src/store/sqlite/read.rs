@@ -498,6 +498,26 @@ impl StoreRead for SqliteReader<'_> {
         self.all(&sql, [session.0], |row| pin_row(row))
     }
 
+    // Hides.
+
+    fn hides(&self, session: SessionKey) -> StoreResult<Vec<HideRow>> {
+        let sql = format!("SELECT {HIDE_COLUMNS} FROM hides WHERE session = ?1 ORDER BY key");
+        self.all(&sql, [session.0], |row| hide_row(row))
+    }
+
+    fn hidden_sessions(&self) -> StoreResult<Vec<SessionKey>> {
+        let sql = "SELECT h.session FROM hides h
+            WHERE h.kind = 'hide'
+                AND h.key = (SELECT max(n.key) FROM hides n WHERE n.session = h.session)
+            ORDER BY h.session";
+        self.all(sql, [], |row| row.get("session"))
+    }
+
+    fn renamed_from(&self, id: &SessionId) -> StoreResult<Vec<SessionKey>> {
+        let sql = "SELECT DISTINCT session FROM hides WHERE was = ?1 ORDER BY session";
+        self.all(sql, [id.as_str()], |row| row.get("session"))
+    }
+
     // Blocks.
 
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
@@ -625,6 +645,14 @@ impl StoreRead for SqliteReader<'_> {
 
     fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
         self.read_append_keys(session)
+    }
+
+    fn append_keys_within(
+        &self,
+        session: SessionKey,
+        range: &AppendKeyRange,
+    ) -> StoreResult<Vec<AppendKey>> {
+        self.read_append_keys_within(session, range)
     }
 
     // Notes.

@@ -1,6 +1,6 @@
 //! Leases, started calls, notes and usage: what a recorder reads and writes.
 
-use rusqlite::params;
+use rusqlite::{ToSql, params};
 
 use super::from_sqlite;
 use super::read::{SqliteReader, packed};
@@ -84,6 +84,25 @@ impl SqliteReader<'_> {
             "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = ?1 ORDER BY name"
         );
         self.all(&sql, [session.0], |row| append_key(row))
+    }
+
+    pub(super) fn read_append_keys_within(
+        &self,
+        session: SessionKey,
+        range: &AppendKeyRange,
+    ) -> StoreResult<Vec<AppendKey>> {
+        let (first, end) = range.bounds();
+        let until = if end.is_some() { "AND name < ?5" } else { "" };
+        let order = if range.descending { "DESC" } else { "ASC" };
+        let sql = format!(
+            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys
+             WHERE session = ?1 AND name >= ?2 AND name IS NOT ?3 {until}
+             ORDER BY name {order} LIMIT ?4"
+        );
+        let limit = range.limit.map_or(-1, i64::from);
+        let mut values: Vec<&dyn ToSql> = vec![&session.0, &first, &range.after, &limit];
+        values.extend(end.as_ref().map(|end| end as &dyn ToSql));
+        self.all(&sql, &*values, |row| append_key(row))
     }
 
     pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {

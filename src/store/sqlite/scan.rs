@@ -254,6 +254,22 @@ impl StoreScan for SqliteReader<'_> {
         .ok_or_else(|| missing("pin", key.0))
     }
 
+    // Hides.
+
+    fn hide_keys(&self, session: SessionKey) -> StoreResult<Vec<HideKey>> {
+        let sql = "SELECT key FROM hides WHERE session = ?1 ORDER BY key";
+        self.keys(sql, session.0, HideKey)
+    }
+
+    fn hide_and_digest(&self, key: HideKey) -> StoreResult<(HideRow, [u8; 32])> {
+        self.first(
+            &format!("SELECT {HIDE_COLUMNS} FROM hides WHERE key = ?1"),
+            [key.0],
+            |row| with_digest(row, hide_row),
+        )?
+        .ok_or_else(|| missing("hide", key.0))
+    }
+
     // Blocks.
 
     fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>> {

@@ -419,6 +419,23 @@ impl StoreWrite for SqliteReader<'_> {
         self.insert("pins", PIN_COLUMNS, pin_values(&session, row, &digest)?)
     }
 
+    // Hides.
+
+    fn insert_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()> {
+        self.restore_hide(session, row)?;
+        self.run(
+            "UPDATE sessions SET session_id = ?2 WHERE key = ?1",
+            params![session.0, row.session_id.as_str()],
+        )?;
+        Ok(())
+    }
+
+    fn restore_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()> {
+        let digest = digest::hide(row);
+        self.write_audit(session, &AuditEntry::new(AuditKind::Hide, digest))?;
+        self.insert("hides", HIDE_COLUMNS, hide_values(&session, row, &digest)?)
+    }
+
     fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()> {
         self.run(
             "INSERT INTO heads (sha256, taken_at, content) VALUES (?1, ?2, ?3)",

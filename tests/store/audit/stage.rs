@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use loopstore::admin::inspect::{VerifyReport, verify};
 use loopstore::admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
-use loopstore::extend::{self as store, ImportRow};
+use loopstore::extend::{self as store, ImportRow, session};
 use loopstore::{
     BuildOptions, PinRef, PinRequest, SessionId, SqliteStore, build_context_from_session, unpin,
 };
@@ -112,7 +112,9 @@ fn fill(store: &SqliteStore, session: &str) {
             file_name: "where.jsonl".into(),
             record_key: None,
         };
-        write.insert_import(row.key, &from)
+        write.insert_import(row.key, &from)?;
+        session::hide(write, row.key)?;
+        session::unhide(write, row.key, &history.session)
     })
     .unwrap();
 }

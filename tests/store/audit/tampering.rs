@@ -11,13 +11,14 @@ use crate::support::amount::amount;
 use crate::support::histories::Random;
 
 /// What the record is made of, each table with its key.
-const RECORD: [(&str, &str); 16] = [
+const RECORD: [(&str, &str); 17] = [
     ("loops", "key"),
     ("turns", "id"),
     ("messages", "id"),
     ("runs", "key"),
     ("flips", "key"),
     ("pins", "key"),
+    ("hides", "key"),
     ("blocks", "key"),
     ("block_messages", "id"),
     ("coverage", "id"),

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use loopstore::extend::import::{Importer, OpenCode};
-use loopstore::{Json, SqliteStore};
+use loopstore::{Author, Json, Role, SqliteStore, Store};
 use serde_json::{Value, json};
 
 use crate::agents::stage::*;
@@ -235,4 +235,49 @@ fn ids_are_only_text() {
         check_store(&store, &report.sessions);
     }
     assert!(OpenCode.detect(std::path::Path::new("x"), document().to_string().as_bytes()));
+}
+
+#[test]
+fn a_refusal_is_a_persons_word_where_no_tool_could_have_said_it() {
+    let refused = "The user rejected permission to use this specific tool call with the following feedback: Not now.";
+    let output = format!("grep: {refused}");
+    let begun = json!({ "output": "" });
+    let cases = [
+        ("bash", refused, Value::Null, Author::Human),
+        ("edit", refused, json!({}), Author::Human),
+        // It asks before a tool begins.
+        ("bash", refused, begun, Author::Harness),
+        ("bash", &output, Value::Null, Author::Harness),
+        (
+            "bash",
+            "The user rejected permission to use this specific tool call.",
+            Value::Null,
+            Author::Harness,
+        ),
+        // Tools of a server, and sub-agents, fail with words of their own.
+        ("quay_find", refused, Value::Null, Author::Harness),
+        ("task", refused, Value::Null, Author::Harness),
+    ];
+    for (tool, error, metadata, author) in cases {
+        let mut file = document();
+        let part = &mut file["messages"][1]["parts"];
+        let part = part.as_array_mut().unwrap();
+        let called = part
+            .iter_mut()
+            .find(|part| part["callID"] == "call_b")
+            .unwrap();
+        called["tool"] = json!(tool);
+        called["state"] =
+            json!({"status": "error", "input": {}, "error": error, "metadata": metadata});
+        let store = SqliteStore::in_memory().unwrap();
+        let report = import_bytes(&store, "a.json", file.to_string().as_bytes()).unwrap();
+        let chat = Store::from(store).session(&report.sessions[0]).unwrap();
+        let context = chat.context().unwrap();
+        let result = context.messages.iter().filter_map(|m| m.message());
+        let result = result
+            .filter(|m| m.role() == Role::ToolResult)
+            .nth(1)
+            .unwrap();
+        assert_eq!(result.author(), author, "{tool}: {error}");
+    }
 }

@@ -42,6 +42,7 @@ pub fn rows(store: &SqliteStore) -> Vec<String> {
         "runs",
         "flips",
         "pins",
+        "hides",
         "blocks",
         "block_messages",
         "coverage",

@@ -9,7 +9,7 @@ use super::super::values::line::{LineValue, SEEN, write_values};
 use super::{Filling, Shown, words_of_units};
 
 impl Filling<'_> {
-    pub(in super::super) fn written(self) -> DocumentPage {
+    pub(in super::super) fn written(&self) -> DocumentPage {
         let mut page = DocumentPage {
             text: String::new(),
             places: BTreeSet::new(),
@@ -47,8 +47,7 @@ impl Filling<'_> {
                 _ => {}
             }
         }
-        let is_tiny = page.text.lines().count() < 3;
-        if let (Some(header), false) = (&self.header, is_tiny) {
+        if let (Some(header), false) = (&self.header, page.text.is_empty()) {
             page.text.insert_str(0, &format!("{header}\n"));
         }
         page.text.truncate(page.text.trim_end().len());
@@ -70,9 +69,9 @@ impl Filling<'_> {
             page.text.push_str(&said_head(statement, is_new, names));
             match shown {
                 Shown::Whole => page.text.push_str(&statement.text),
-                Shown::Units(units) => page
-                    .text
-                    .push_str(&words_of_units(statement, units, heading)),
+                Shown::Units(units, _) => words_of_units(statement, units, heading, &mut |text| {
+                    page.text.push_str(text);
+                }),
             }
             page.text.push('\n');
             page.places.insert(statement.place.clone());

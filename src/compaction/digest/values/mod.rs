@@ -114,13 +114,22 @@ pub(crate) struct Ledger {
     pub(crate) labels: Vec<Label>,
     by_name: HashMap<String, usize>,
     positions: HashMap<Place, u32>,
+    /// The place asked for last: one message holds many values.
+    last: Option<(Place, u32)>,
 }
 
 impl Ledger {
     /// Returns the position of a place; one not met before is the newest.
     pub(crate) fn position(&mut self, place: &Place) -> u32 {
+        if let Some((last, at)) = &self.last
+            && last == place
+        {
+            return *at;
+        }
         let next = self.positions.len() as u32;
-        *self.positions.entry(place.clone()).or_insert(next)
+        let at = *self.positions.entry(place.clone()).or_insert(next);
+        self.last = Some((place.clone(), at));
+        at
     }
 
     /// Returns the position of a place met before, else 0.
@@ -152,6 +161,7 @@ impl Ledger {
     /// Calls `each` with every place.
     pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
         self.facts.iter_mut().for_each(|fact| each(&mut fact.place));
+        self.last = None;
         let positions = std::mem::take(&mut self.positions);
         self.positions
             .extend(positions.into_iter().map(|(mut place, at)| {
@@ -188,6 +198,10 @@ impl Ledger {
 
     /// Returns the label of that name.
     pub(crate) fn label(&mut self, name: &str) -> usize {
+        // A name that is clean stays as it is.
+        if let Some(at) = self.by_name.get(name) {
+            return *at;
+        }
         let name = clean_label(name);
         if let Some(at) = self.by_name.get(&name) {
             return *at;
@@ -212,9 +226,17 @@ impl Ledger {
         source: FactSource,
         place: &Place,
     ) -> Option<usize> {
-        if !is_value(value) {
-            return None;
-        }
+        is_value(value).then(|| self.add_value(value, label, source, place))
+    }
+
+    /// Notes what [`is_value`] takes for one.
+    pub(crate) fn add_value(
+        &mut self,
+        value: &str,
+        label: usize,
+        source: FactSource,
+        place: &Place,
+    ) -> usize {
         let last = self.position(place);
         let at = self.entry(value, source, place, last);
         if matches!(source, FactSource::Used | FactSource::KeptUsed) {
@@ -227,7 +249,20 @@ impl Ledger {
             (fact.last, fact.place) = (last, place.clone());
         }
         self.call_it(at, label, source);
-        Some(at)
+        at
+    }
+
+    /// Notes a part of an argument; it was used by itself once it stood in another turn, too.
+    pub(crate) fn add_piece(&mut self, value: &str, label: usize, place: &Place) {
+        let Some(at) = self.add(value, label, FactSource::WithinArgument, place) else {
+            return;
+        };
+        let fact = &self.facts[at];
+        if fact.turns > 1 && fact.shape == Shape::Phrase {
+            let last = fact.last;
+            self.use_it(at, label, last);
+            self.facts[at].source = FactSource::Used;
+        }
     }
 
     /// Counts a use, once a turn.

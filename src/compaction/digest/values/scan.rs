@@ -113,7 +113,8 @@ fn tokens<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
         let token = &rest[start..];
         let end = token_end(token);
         let value = trimmed(&token[..end]);
-        if is_value(value) && Shape::of(value) != Shape::Word {
+        let is_plain = value.bytes().all(|byte| byte.is_ascii_lowercase());
+        if !is_plain && is_value(value) && Shape::of(value) != Shape::Word {
             let before = line.len() - rest.len() + start;
             let label = label_before(&line[..before]);
             // `src/a.rs:12: text`: a place in a listing.

@@ -28,37 +28,25 @@ pub(crate) enum Shape {
 impl Shape {
     /// Returns the look of `value`.
     pub(crate) fn of(value: &str) -> Self {
-        let digits = value.chars().any(|c| c.is_ascii_digit());
-        let letters = value.chars().any(char::is_alphabetic);
-        if value.contains(char::is_whitespace) {
+        let marks = Marks::of(value);
+        if marks.space {
             return Self::Phrase;
         }
-        if value.contains("://") || (value.contains('@') && value.contains('.')) {
+        if marks.colon && value.contains("://") || marks.at && marks.dot {
             return Self::Address;
         }
-        if letters && value.contains('/') {
+        if marks.letter && marks.slash {
             return Self::Path;
         }
-        match (digits, letters) {
+        match (marks.digit, marks.letter) {
             (true, true) => Self::Identifier,
-            (true, false) if value.contains(['-', ':', '/']) => Self::Stamp,
+            (true, false) if marks.dash || marks.colon || marks.slash => Self::Stamp,
             (true, false) => Self::Number,
-            _ if value.contains(['.', '-', '_']) => Self::Joined,
-            _ => Self::of_letters(value),
+            _ if marks.dot || marks.dash || marks.underscore => Self::Joined,
+            _ if marks.camel => Self::Camel,
+            _ if marks.not_upper => Self::Word,
+            _ => Self::Capitals,
         }
-    }
-
-    fn of_letters(value: &str) -> Self {
-        let mut before_is_low = false;
-        let mut any_low = false;
-        for c in value.chars() {
-            if before_is_low && c.is_uppercase() {
-                return Self::Camel;
-            }
-            before_is_low = c.is_lowercase();
-            any_low |= before_is_low || !c.is_uppercase();
-        }
-        if any_low { Self::Word } else { Self::Capitals }
     }
 
     /// Whether a value of this look names one thing and no other.
@@ -83,14 +71,71 @@ impl Shape {
     }
 }
 
+/// What stands somewhere in a value.
+#[derive(Default)]
+struct Marks {
+    space: bool,
+    digit: bool,
+    letter: bool,
+    slash: bool,
+    colon: bool,
+    at: bool,
+    dot: bool,
+    dash: bool,
+    underscore: bool,
+    /// A capital behind a small letter.
+    camel: bool,
+    /// Something that is no capital.
+    not_upper: bool,
+}
+
+impl Marks {
+    fn of(value: &str) -> Self {
+        let mut marks = Self::default();
+        let mut before_is_low = false;
+        for c in value.chars() {
+            let (mut is_low, mut is_upper) = (false, false);
+            match c {
+                'a'..='z' => (is_low, marks.letter) = (true, true),
+                'A'..='Z' => (is_upper, marks.letter) = (true, true),
+                '0'..='9' => marks.digit = true,
+                '/' => marks.slash = true,
+                ':' => marks.colon = true,
+                '@' => marks.at = true,
+                '.' => marks.dot = true,
+                '-' => marks.dash = true,
+                '_' => marks.underscore = true,
+                c => {
+                    (is_low, is_upper) = (c.is_lowercase(), c.is_uppercase());
+                    marks.letter |= c.is_alphabetic();
+                    marks.space |= c.is_whitespace();
+                }
+            }
+            marks.camel |= before_is_low && is_upper;
+            marks.not_upper |= !is_upper;
+            before_is_low = is_low;
+        }
+        marks
+    }
+}
+
 /// Whether a value may be a fact: 3 to 120 characters on one line; a number has three digits.
 pub(crate) fn is_value(value: &str) -> bool {
-    if value.len() < 3 || value.len() > 480 || value.contains(char::is_control) {
+    if value.len() < 3 || value.len() > 480 {
         return false;
     }
-    let digits = value.chars().filter(char::is_ascii_digit).count();
-    let letters = value.chars().any(char::is_alphabetic);
-    (3..=120).contains(&value.chars().count()) && value.trim() == value && (letters || digits >= 3)
+    let (mut count, mut digits, mut letters) = (0, 0, false);
+    for c in value.chars() {
+        count += 1;
+        match c {
+            'a'..='z' | 'A'..='Z' => letters = true,
+            '0'..='9' => digits += 1,
+            c if c.is_control() => return false,
+            c => letters |= c.is_alphabetic(),
+        }
+    }
+    let is_trimmed = || value.trim().len() == value.len();
+    (3..=120).contains(&count) && (letters || digits >= 3) && is_trimmed()
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ const fn table(name: &'static str, key: &'static str, of_session: &'static str) 
 }
 
 /// The tables with rows of sessions, those that others refer to last.
-pub(super) const TABLES: [ContentTable; 23] = [
+pub(super) const TABLES: [ContentTable; 24] = [
     table(
         "manifests",
         "key",
@@ -122,6 +122,7 @@ pub(super) const TABLES: [ContentTable; 23] = [
     ),
     table("flips", "key", "SELECT key FROM flips WHERE session = ?1"),
     table("pins", "key", "SELECT key FROM pins WHERE session = ?1"),
+    table("hides", "key", "SELECT key FROM hides WHERE session = ?1"),
     table("runs", "key", "SELECT key FROM runs WHERE session = ?1"),
     table("packs", "id", of_loops!("packs", "id")),
     table("packed_heads", "id", of_loops!("packed_heads", "id")),
@@ -163,7 +164,7 @@ const OTHERS: [&str; 12] = [
 ];
 
 /// Every column of text or bytes, and what it holds.
-pub(super) const COLUMNS: [(&str, &str, Holds); 117] = [
+pub(super) const COLUMNS: [(&str, &str, Holds); 122] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
     ("sessions", "session_id", ID),
@@ -229,6 +230,11 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 117] = [
     ("pins", "kind", Word),
     ("pins", "at", Word),
     ("pins", "digest", Digest),
+    ("hides", "kind", Word),
+    ("hides", "was", ID),
+    ("hides", "session_id", ID),
+    ("hides", "at", Word),
+    ("hides", "digest", Digest),
     ("blocks", "kind", Word),
     ("blocks", "strategy", TEXT),
     ("blocks", "shaping", JSON),

@@ -74,6 +74,7 @@ impl Mender<'_> {
                  coalesce((SELECT max(tick) FROM runs r WHERE r.session = l.session), 0),
                  coalesce((SELECT max(tick) FROM flips f WHERE f.session = l.session), 0),
                  coalesce((SELECT max(tick) FROM pins p WHERE p.session = l.session), 0),
+                 coalesce((SELECT max(tick) FROM hides h WHERE h.session = l.session), 0),
                  coalesce((SELECT max(tick) FROM manifests m WHERE m.session = l.session), 0)
              ) AS tick
              FROM loops l WHERE session NOT IN (SELECT key FROM sessions) GROUP BY session";
@@ -160,6 +161,7 @@ impl Mender<'_> {
             Removable::Run(RunKey(key)) => ("DELETE FROM runs WHERE key = ?1", key),
             Removable::Flip(FlipKey(key)) => ("DELETE FROM flips WHERE key = ?1", key),
             Removable::Pin(PinKey(key)) => ("DELETE FROM pins WHERE key = ?1", key),
+            Removable::Hide(HideKey(key)) => ("DELETE FROM hides WHERE key = ?1", key),
             Removable::Manifest(ManifestKey(key)) => ("DELETE FROM manifests WHERE key = ?1", key),
             Removable::Source(SourceKey(key)) => ("DELETE FROM sources WHERE key = ?1", key),
             Removable::Blob(key) => ("DELETE FROM blobs WHERE key = ?1", key),
@@ -316,6 +318,7 @@ pub(crate) enum Removable {
     Run(RunKey),
     Flip(FlipKey),
     Pin(PinKey),
+    Hide(HideKey),
     Manifest(ManifestKey),
     Source(SourceKey),
     Blob(i64),

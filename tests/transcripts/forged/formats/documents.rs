@@ -132,7 +132,9 @@ pub fn opencode(at: At) -> Vec<Written> {
             json!([
                 {"type": "step-start"}, {"type": "reasoning", "text": at("agent-reasoning")}, {"type": "text", "text": at("agent-text")},
                 tool("c1", "bash".into(), json!({"status": "completed", "input": {"command": at("agent-argument")}, "output": at("tool-output") + &idle(), "title": at("agent-title"), "metadata": {"output": at("tool-metadata")}, "time": {"start": 1, "end": 2}})),
-                tool("c2", "bash".into(), json!({"status": "error", "input": {}, "error": at("tool-error"), "time": {"start": 1, "end": 2}})),
+                tool("c2", "bash".into(), json!({"status": "error", "input": {}, "error": at("tool-error"), "metadata": {"output": ""}, "time": {"start": 1, "end": 2}})),
+                tool("c5", "quay_find".into(), json!({"status": "error", "input": {}, "error": at("server-error"), "time": {"start": 1, "end": 2}})),
+                tool("c6", "task".into(), json!({"status": "error", "input": {}, "error": at("child-error"), "time": {"start": 1, "end": 2}})),
                 tool("c3", "task".into(), json!({"status": "completed", "input": {"prompt": at("child-prompt")}, "output": at("child-report"), "metadata": {"sessionId": "ses_harbour2"}, "time": {"start": 1, "end": 2}})),
                 tool("c4", at("agent-tool-name"), json!({"status": "completed", "input": {}, "output": {"rows": [at("tool-structured")]}, "time": {"start": 1, "end": 2}})),
                 {"type": "step-finish", "reason": "tool-calls"},

@@ -48,6 +48,8 @@ const LINES: &[(&str, &str)] = &[
     ("pin", "pin work"),
     ("unpin", "unpin work ask:0"),
     ("protect", "protect work"),
+    ("hide", "hide work"),
+    ("unhide", "unhide work"),
     ("redact", "redact work --yes"),
     ("receipts", "receipts"),
     ("prune", "prune --keep-last 100 --dry-run"),

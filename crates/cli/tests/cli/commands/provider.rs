@@ -212,7 +212,7 @@ fn responses_gets_items() {
         {"type": "function_call", "call_id": "c.2", "name": "ls", "arguments": "[1.50]"},
         {"type": "function_call_output", "call_id": "c.1", "output": [
             {"type": "input_text", "text": "see\u{1b}[1m"},
-            {"type": "input_image", "image_url": "data:image/png;base64,aGVsbG8="},
+            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGVsbG8="},
         ]},
         {"type": "function_call_output", "call_id": "c.2", "output": "[no result recorded]"},
         {"role": "assistant", "content": "done"},

@@ -98,6 +98,13 @@ fn shows_the_figures_and_a_turn_with_what_stands_for_it(browser: &mut Browser) {
     assert_eq!(browser.value(headings)[0], "Task");
     assert!(browser.value("document.querySelectorAll('#seen .document a').length") != 0);
     browser.wait("document.querySelector('#recorded').textContent.includes('Turn 0 of: ask')");
+    // A document of several loops names them, and its turns are theirs.
+    let text =
+        r"[Working state of the loops through test]\n- build t1: t0, nobody t1\nid: a (ask t0)";
+    let own = "index.loops.findIndex(loop => loop.loop_id === 'test')";
+    let links = format!("[...documentOf('{text}', {own}).querySelectorAll('a')].map(a => a.title)");
+    let named = ["Show loop build, turn 1", "Show loop ask, turn 0"];
+    assert_eq!(browser.value(&links), serde_json::json!(named));
     // A click near the end of the ribbon shows a turn near the end of the session.
     browser.click_at("#ribbon", (0.93, 0.3));
     browser.wait("document.querySelector('#recorded').textContent.includes('of: test it')");

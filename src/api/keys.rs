@@ -1,0 +1,263 @@
+//! Appends under keys: many in one transaction, found again by their keys.
+
+use super::error::Result;
+use super::line::Position;
+use super::session::{Appended, begin_session};
+use super::{SessionHandle, calls};
+use crate::compact::seal_appended;
+use crate::model::{AgentMessage, LoopId};
+use crate::store::append::append_in_turns;
+use crate::store::{self, AppendKey, AppendKeyRange, LoopKey, StoreRead, StoreResult, StoreWrite};
+use crate::tokens::TokenCounter;
+
+/// Which append keys of a session are asked for, in the order of their bytes: without more, all.
+///
+/// ```
+/// use loopstore::{AgentMessage, KeyQuery, Store};
+/// use serde_json::json;
+///
+/// let chat = Store::in_memory()?.session("weather")?;
+/// let state = |n: u32| [AgentMessage::extension("state", json!({ "n": n }).into())];
+/// chat.append_batch([(Some("cp/001"), state(1)), (Some("cp/002"), state(2))])?;
+/// chat.append_once("cp/003", state(3))?;
+/// let latest = chat.append_keys(&KeyQuery::prefix("cp/").descending().limit(1))?;
+/// assert_eq!(latest[0].key, "cp/003");
+/// let earlier = KeyQuery::prefix("cp/").before("cp/003").descending();
+/// assert_eq!(chat.append_keys(&earlier)?.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct KeyQuery(AppendKeyRange);
+
+impl KeyQuery {
+    /// All keys.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Those that begin so.
+    pub fn prefix(prefix: impl Into<String>) -> Self {
+        Self(AppendKeyRange {
+            prefix: prefix.into(),
+            ..AppendKeyRange::default()
+        })
+    }
+
+    /// Only keys behind this one in the order of bytes, whichever way they are listed.
+    pub fn after(mut self, key: impl Into<String>) -> Self {
+        self.0.after = Some(key.into());
+        self
+    }
+
+    /// Only keys before this one in the order of bytes, whichever way they are listed.
+    pub fn before(mut self, key: impl Into<String>) -> Self {
+        self.0.before = Some(key.into());
+        self
+    }
+
+    /// Lists the last one first.
+    pub fn descending(mut self) -> Self {
+        self.0.descending = true;
+        self
+    }
+
+    /// Lists at most `count`.
+    pub fn limit(mut self, count: usize) -> Self {
+        self.0.limit = Some(u32::try_from(count).unwrap_or(u32::MAX));
+        self
+    }
+}
+
+/// An append that was given a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyedAppend {
+    /// The key.
+    pub key: String,
+    /// Where its messages are, as [`SessionHandle::appended`] says it.
+    pub appended: Appended,
+}
+
+impl SessionHandle {
+    /// Appends several times in one transaction, in order: all of it or, with an error, nothing is kept. A
+    /// part whose key the session has already appends nothing, as in [`SessionHandle::append_once`], whether
+    /// an earlier call gave it or a part before. Returns what became of each part.
+    ///
+    /// ```
+    /// use loopstore::{EntryQuery, Message, Store};
+    ///
+    /// let chat = Store::in_memory()?.session("weather")?;
+    /// let first = (Some("question"), vec![Message::user("Will it rain?")]);
+    /// let done = chat.append_batch([first.clone(), first, (None, vec![Message::assistant("No.")])])?;
+    /// assert_eq!(done.iter().map(|part| part.duplicate).collect::<Vec<_>>(), [false, true, false]);
+    /// assert_eq!(chat.count_entries(&EntryQuery::new())?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`SessionHandle::append`]; and if a key is empty or longer than 512 bytes.
+    pub fn append_batch<K, M>(
+        &self,
+        parts: impl IntoIterator<Item = (Option<K>, M)>,
+    ) -> Result<Vec<Appended>>
+    where
+        K: Into<String>,
+        M: IntoIterator,
+        M::Item: Into<AgentMessage>,
+    {
+        let parts = parts.into_iter().map(|(key, messages)| {
+            let key = key.map(Into::into);
+            if let Some(key) = &key {
+                // Keys have the bounds of ids.
+                LoopId::new(key.as_str())?;
+            }
+            Ok((key, messages.into_iter().map(Into::into).collect()))
+        });
+        self.append_parts(parts.collect::<Result<_>>()?)
+    }
+
+    /// Returns where the messages are that were appended under a key; `None` if nothing was.
+    ///
+    /// ```
+    /// use loopstore::{EntryQuery, Message, Store};
+    ///
+    /// let chat = Store::in_memory()?.session("weather")?;
+    /// chat.append_once("request 17", [Message::user("Will it rain?")])?;
+    /// let known = chat.appended("request 17")?.ok_or("it was appended")?;
+    /// let messages = chat.entries(&EntryQuery::of_loop(known.loop_id, known.seqs))?;
+    /// assert_eq!(messages.len(), 1);
+    /// assert_eq!(chat.appended("request 18")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn appended(&self, key: &str) -> Result<Option<Appended>> {
+        if LoopId::new(key).is_err() {
+            return Ok(None);
+        }
+        Ok(store::read(self.backend(), |read| {
+            let Some(row) = read.session(self.id())? else {
+                return Ok(None);
+            };
+            let known = read.append_key(row.key, key)?;
+            let known = known.map(|known| appended_before(read, known));
+            Ok(known.transpose()?.map(|(_, appended)| appended))
+        })?)
+    }
+
+    /// Lists the appends that were given keys, in the order of the keys' bytes. It costs what it returns,
+    /// however many others there are. A session that is not there has none.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn append_keys(&self, query: &KeyQuery) -> Result<Vec<KeyedAppend>> {
+        Ok(store::read(self.backend(), |read| {
+            let Some(row) = read.session(self.id())? else {
+                return Ok(Vec::new());
+            };
+            let mut known: Option<(LoopKey, LoopId)> = None;
+            let rows = read.append_keys_within(row.key, &query.0)?.into_iter();
+            let keyed = rows.map(|row| {
+                // Neighbours mostly lie in one loop.
+                let loop_id = match &known {
+                    Some((key, id)) if *key == row.loop_key => id.clone(),
+                    _ => read.loop_by_key(row.loop_key)?.core.loop_id,
+                };
+                known = Some((row.loop_key, loop_id.clone()));
+                Ok(KeyedAppend {
+                    key: row.name.clone(),
+                    appended: known_append(loop_id, row),
+                })
+            });
+            keyed.collect()
+        })?)
+    }
+
+    pub(super) fn append_parts(
+        &self,
+        parts: Vec<(Option<String>, Vec<AgentMessage>)>,
+    ) -> Result<Vec<Appended>> {
+        let backend = self.backend();
+        let (leaf, done) = store::write(backend, |write| {
+            let mut position = match self.line().find(write.as_read(), self.id())? {
+                Some(position) => position,
+                None => begin_session(write, self.id())?,
+            };
+            let (mut reached, mut done) = (None, Vec::with_capacity(parts.len()));
+            for (key, messages) in parts {
+                let key = key.as_deref();
+                let (leaf, part) = append_part(write, position, key, messages, backend.counter())?;
+                if !part.duplicate {
+                    position.leaf = Some(leaf);
+                    reached = Some((leaf, part.loop_id.clone()));
+                }
+                done.push(part);
+            }
+            Ok((reached, done))
+        })?;
+        if let Some((key, id)) = leaf {
+            self.line().reached(key, id);
+        }
+        Ok(done)
+    }
+}
+
+/// Appends unless the session has the key; returns where what was appended ends.
+fn append_part(
+    write: &mut dyn StoreWrite,
+    at: Position,
+    key: Option<&str>,
+    messages: Vec<AgentMessage>,
+    counter: &dyn TokenCounter,
+) -> StoreResult<(LoopKey, Appended)> {
+    if let Some(key) = key
+        && let Some(known) = write.append_key(at.session, key)?
+    {
+        return appended_before(write.as_read(), known);
+    }
+    let answered = calls::answered(&messages);
+    let done = append_in_turns(write, at.session, at.leaf, messages, counter)?;
+    calls::finish(write, at.session, done.loop_key, &answered)?;
+    seal_appended(write, counter, &done.compactions)?;
+    if let Some(key) = key {
+        let row = AppendKey {
+            name: key.to_owned(),
+            loop_key: done.loop_key,
+            seqs: done.seqs.clone(),
+            turns: done.turns.clone(),
+            tokens: done.tokens,
+        };
+        write.insert_append_key(at.session, &row)?;
+    }
+    let appended = Appended {
+        loop_id: done.loop_id,
+        turns: done.turns,
+        seqs: done.seqs,
+        tokens: done.tokens,
+        begun: done.begun,
+        duplicate: false,
+    };
+    Ok((done.loop_key, appended))
+}
+
+/// Says where the messages of an earlier append are.
+fn appended_before(read: &dyn StoreRead, known: AppendKey) -> StoreResult<(LoopKey, Appended)> {
+    let (key, id) = (
+        known.loop_key,
+        read.loop_by_key(known.loop_key)?.core.loop_id,
+    );
+    Ok((key, known_append(id, known)))
+}
+
+fn known_append(loop_id: LoopId, known: AppendKey) -> Appended {
+    Appended {
+        loop_id,
+        turns: known.turns,
+        seqs: known.seqs,
+        tokens: known.tokens,
+        begun: Vec::new(),
+        duplicate: true,
+    }
+}

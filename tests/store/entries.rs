@@ -1,0 +1,222 @@
+//! What is stored comes back message by message: pages from the end, after a place, of some kinds only;
+//! against all of it, read the long way.
+
+use loopstore::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::stores::stores;
+
+fn note(kind: &str, number: usize) -> AgentMessage {
+    AgentMessage::extension(kind, json!({ "n": number }).into())
+}
+
+fn long_way(chat: &SessionHandle, loops: &[(&str, usize)]) -> Vec<(String, u32, AgentMessage)> {
+    let mut all = Vec::new();
+    for (id, end) in loops {
+        let record = chat.load_loop(&LoopId::new(*id).unwrap()).unwrap();
+        let messages = record.messages.into_iter().take(*end).enumerate();
+        all.extend(messages.map(|(seq, message)| ((*id).to_owned(), seq as u32, message)));
+    }
+    all
+}
+
+fn places(entries: &[Entry]) -> Vec<(String, u32, AgentMessage)> {
+    let place = |entry: &Entry| (entry.loop_id.to_string(), entry.seq, entry.message.clone());
+    entries.iter().map(place).collect()
+}
+
+/// Three loops and a branch from the middle of the first, with notes everywhere.
+fn talk(store: &Store) -> (SessionHandle, SessionHandle) {
+    let chat = store.session("talk").unwrap();
+    chat.append([note("before", 0)]).unwrap();
+    for round in 0..3 {
+        let call = Message::assistant("I look.").with_tool_call("c", "look", json!({}));
+        chat.append([
+            AgentMessage::from(Message::user(format!("Question {round}?"))),
+            note("mood", round),
+        ])
+        .unwrap();
+        chat.append([AgentMessage::from(call), note("mood", round + 10)])
+            .unwrap();
+        chat.append([Message::tool_result("c", "found")]).unwrap();
+        chat.append([
+            AgentMessage::from(Message::assistant(format!("Answer {round}."))),
+            note("state", round),
+        ])
+        .unwrap();
+    }
+    let side = chat.fork_at(TurnRef::new("loop-1", 0)).unwrap();
+    side.append([Message::user("Or this?"), Message::assistant("Or that.")])
+        .unwrap();
+    (chat, side)
+}
+
+#[test]
+fn a_line_is_told_up_to_its_cuts_and_a_session_whole() {
+    for store in stores() {
+        let (chat, side) = talk(&store);
+        let all = EntryQuery::new();
+        let line = [("loop-1", 99), ("loop-2", 99), ("loop-3", 99)];
+        assert_eq!(places(&chat.entries(&all).unwrap()), long_way(&chat, &line));
+        // The first turn of the first loop ends before its second answer.
+        let branch = [("loop-1", 6), ("loop-4", 99)];
+        let told = side.entries(&all).unwrap();
+        assert_eq!(places(&told), long_way(&chat, &branch));
+        assert_eq!(told[0].turn, None);
+        assert_eq!((told[1].turn, told[5].turn), (Some(0), Some(0)));
+        assert_eq!(side.count_entries(&all).unwrap(), told.len() as u64);
+        let whole = EntryQuery::whole_session();
+        let loops = [
+            ("loop-1", 99),
+            ("loop-2", 99),
+            ("loop-3", 99),
+            ("loop-4", 99),
+        ];
+        assert_eq!(
+            places(&side.entries(&whole).unwrap()),
+            long_way(&chat, &loops)
+        );
+        assert_eq!(chat.count_entries(&whole).unwrap(), 8 + 7 + 7 + 2);
+    }
+}
+
+#[test]
+fn what_a_compaction_hides_is_told_all_the_same() {
+    for store in stores() {
+        let (chat, _) = talk(&store);
+        let before = chat.entries(&EntryQuery::new()).unwrap();
+        let request = CompactRequest {
+            trigger: CompactTrigger::Force,
+            ..CompactRequest::default()
+        };
+        chat.compact(&request).unwrap();
+        assert_eq!(chat.entries(&EntryQuery::new()).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_time_is_that_of_the_message() {
+    for store in stores() {
+        let chat = store.session("times").unwrap();
+        let mut told = UserMessage::default();
+        told.timestamp = Some(1_700_000_000_123.into());
+        chat.append([Message::User(told), Message::assistant("Yes.")])
+            .unwrap();
+        let times = chat.entries(&EntryQuery::new()).unwrap();
+        let times: Vec<_> = times.iter().map(|entry| entry.created_at).collect();
+        assert_eq!(times, [Some(1_700_000_000_123), None]);
+    }
+}
+
+#[test]
+fn a_session_that_is_not_there_has_none_and_a_place_must_be_there() {
+    for store in stores() {
+        let nobody = store.session("nobody").unwrap();
+        assert_eq!(nobody.entries(&EntryQuery::new().last(3)).unwrap(), []);
+        assert_eq!(
+            nobody.count_entries(&EntryQuery::whole_session()).unwrap(),
+            0
+        );
+        let (chat, side) = talk(&store);
+        for (loop_id, seq) in [("loop-9", 0), ("loop-3", 99), ("loop-4", 0)] {
+            let at = EntryRef::new(loop_id, seq);
+            let (after, before) = (
+                EntryQuery::new().after(at.clone()),
+                EntryQuery::new().before(at),
+            );
+            for query in [after.clone().last(1), after, before.clone().last(1), before] {
+                let error = chat.entries(&query).unwrap_err().to_string();
+                assert_eq!(error, format!("no message `{loop_id}:{seq}`"));
+                assert_eq!(chat.count_entries(&query).unwrap_err().to_string(), error);
+            }
+        }
+        // Behind the cut of the branch, but in the session.
+        let hidden = EntryRef::new("loop-1", 7);
+        assert!(
+            side.entries(&EntryQuery::new().after(hidden.clone()))
+                .is_err()
+        );
+        let whole = EntryQuery::whole_session().after(hidden);
+        assert_eq!(side.entries(&whole).unwrap().len(), 7 + 7 + 2);
+        // One behind the other: nothing lies between.
+        let (first, last) = (EntryRef::new("loop-1", 0), EntryRef::new("loop-3", 0));
+        let none = EntryQuery::new().after(last).before(first);
+        assert_eq!(chat.entries(&none).unwrap(), []);
+    }
+}
+
+/// What is asked for, as numbers.
+type Asked = (
+    u8,
+    Option<usize>,
+    Option<usize>,
+    Option<usize>,
+    Option<usize>,
+);
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let some = || prop::option::of(0usize..24);
+    (0u8..5, some(), some(), some(), some())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_page_is_the_one_cut_out_of_all(
+        asked in prop::collection::vec(asked(), 12),
+        whole in any::<bool>(),
+    ) {
+        let store = Store::in_memory().unwrap();
+        let (chat, _) = talk(&store);
+        let scope = match whole {
+            true => EntryQuery::whole_session(),
+            false => EntryQuery::new(),
+        };
+        let all = chat.entries(&scope).unwrap();
+        for (filter, after, before, last, limit) in asked {
+            let mut query = match filter {
+                0 => scope.clone(),
+                1 => scope.clone().roles([Role::User, Role::ToolResult]),
+                2 => scope.clone().kinds(["mood", "nobody"]),
+                3 => scope.clone().kinds(["state"]).roles([Role::Assistant]),
+                _ => scope.clone().kinds(["state"]).roles([Role::Extension]),
+            };
+            let takes = |entry: &Entry| {
+                let kind = match &entry.message {
+                    AgentMessage::Extension(extension) => extension.kind.as_str(),
+                    AgentMessage::Llm(_) => "",
+                };
+                match filter {
+                    0 => true,
+                    1 => matches!(entry.message.role(), Role::User | Role::ToolResult),
+                    2 => kind == "mood",
+                    3 => kind == "state" || entry.message.role() == Role::Assistant,
+                    _ => !kind.is_empty(),
+                }
+            };
+            let place = |at: Option<usize>| at.filter(|at| *at < all.len());
+            let (mut from, mut to) = (0, all.len());
+            if let Some(at) = place(after) {
+                query = query.after(all[at].position());
+                from = at + 1;
+            }
+            if let Some(at) = place(before) {
+                query = query.before(all[at].position());
+                to = at.max(from);
+            }
+            let mut wanted: Vec<Entry> = all[from.min(to)..to].iter().filter(|entry| takes(entry)).cloned().collect();
+            if let Some(count) = last {
+                query = query.last(count);
+                wanted.drain(..wanted.len().saturating_sub(count));
+            }
+            if let Some(count) = limit {
+                query = query.limit(count);
+                wanted.truncate(count);
+            }
+            prop_assert_eq!(chat.count_entries(&query).unwrap(), wanted.len() as u64);
+            prop_assert_eq!(chat.entries(&query).unwrap(), wanted);
+        }
+    }
+}

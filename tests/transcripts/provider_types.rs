@@ -1,0 +1,237 @@
+//! The types of the providers' own Python packages judge every request that is written, over recorded
+//! and made-up conversations; and what is written is what came in.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use loopstore::export::{ExportForm, export};
+use loopstore::import::{ImportOptions, import_paths};
+use loopstore::provider::{self, Form, ProviderRequest};
+use loopstore::{
+    BuildOptions, Database, SessionId, SqliteStore, Store, build_context_from_session,
+};
+use serde_json::{Value, json};
+
+use crate::support::conversations::{self, list, piece, request};
+use crate::support::histories::Random;
+use crate::support::needs::{PROVIDER_TYPES, find};
+
+/// What is to be judged, a line each.
+struct Judged {
+    lines: tempfile::NamedTempFile,
+    count: u64,
+}
+
+impl Judged {
+    fn new() -> Self {
+        let lines = tempfile::NamedTempFile::new().unwrap();
+        Self { lines, count: 0 }
+    }
+
+    fn add(&mut self, name: &str, form: Form, kind: &str, value: &Value) {
+        let line = json!({"name": name, "form": form.as_str(), "kind": kind, "value": value});
+        writeln!(self.lines, "{line}").unwrap();
+        self.count += 1;
+    }
+
+    /// Lets the interpreter judge them: none is refused, and none comes back as something else.
+    fn all_hold(mut self, python: &Path) {
+        self.lines.flush().unwrap();
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/provider_types.py");
+        let output = Command::new(python)
+            .arg(script)
+            .stdin(self.lines.reopen().unwrap())
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let mut lines: Vec<&str> = said.lines().collect();
+        let last: Value = serde_json::from_str(lines.pop().unwrap_or("null")).unwrap();
+        let refused = lines.len();
+        lines.truncate(12);
+        assert!(lines.is_empty(), "{refused} refused:\n{}", lines.join("\n"));
+        assert_eq!(last, json!({"judged": self.count}));
+    }
+}
+
+fn exported(store: &dyn Database, id: &SessionId, form: Form) -> Value {
+    let mut out = Vec::new();
+    export(store, id, None, ExportForm::Request(form), &mut out).unwrap();
+    serde_json::from_slice(&out).unwrap()
+}
+
+/// Adds what `export` and `context` write of every session of a store.
+fn add_sessions(judged: &mut Judged, store: &SqliteStore, sessions: &[SessionId]) {
+    for id in sessions {
+        let context = build_context_from_session(store, id, &BuildOptions::default()).unwrap();
+        for form in Form::ALL {
+            let exported = exported(store, id, form);
+            judged.add(id.as_str(), form, "request", &exported);
+            let built = ProviderRequest::new(form, &context.messages);
+            let built = serde_json::to_value(built).unwrap();
+            if built != exported {
+                judged.add(id.as_str(), form, "request", &built);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_providers_types_take_what_is_written_of_every_transcript() {
+    let Some(python) = find(&PROVIDER_TYPES) else {
+        return;
+    };
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")];
+    let real = std::env::var_os("LOOPSTORE_REAL_TRANSCRIPTS").map(PathBuf::from);
+    folders.extend(real);
+    let (mut judged, mut count) = (Judged::new(), 0);
+    for folder in &folders {
+        for format in std::fs::read_dir(folder).unwrap() {
+            let path = format.unwrap().path();
+            if !path.is_dir() {
+                continue;
+            }
+            let store = SqliteStore::in_memory().unwrap();
+            let options = ImportOptions::default();
+            // A folder may hold nothing but what other tests want to be refused.
+            if let Ok(report) = import_paths(&store, &[path], &options, &mut |_| {}) {
+                count += report.sessions.len();
+                add_sessions(&mut judged, &store, &report.sessions);
+            }
+        }
+    }
+    assert!(count >= 50, "{count}");
+    judged.all_hold(&python);
+}
+
+#[test]
+fn the_providers_types_take_every_kind_of_item_and_dump_what_was_stored() {
+    let Some(python) = find(&PROVIDER_TYPES) else {
+        return;
+    };
+    let mut judged = Judged::new();
+    let mut every = Vec::new();
+    for kind in 0..conversations::KINDS {
+        let mut input = vec![json!({"role": "user", "content": "Will it rain?"})];
+        input.extend(piece(kind, &kind.to_string(), &mut Random::new(kind)));
+        every.push((Form::OpenAiResponses, json!({"input": input})));
+    }
+    for seed in 0..40 {
+        for form in Form::ALL {
+            every.push((form, request(form, &mut Random::new(seed))));
+        }
+    }
+    for (nth, (form, request)) in every.iter().enumerate() {
+        let name = format!("{form} {nth}");
+        judged.add(&name, *form, "request", request);
+        let database: Arc<dyn Database> = Arc::new(SqliteStore::in_memory().unwrap());
+        let chat = Store::from(Arc::clone(&database)).session("s").unwrap();
+        chat.append(provider::read(*form, request).unwrap())
+            .unwrap();
+        let exported = exported(&*database, chat.id(), *form);
+        for (exported, given) in list(&exported).iter().zip(list(request)) {
+            assert_eq!(exported, given, "{name}");
+        }
+        assert_eq!(&exported, request, "{name}");
+        // The system prompt is none of a context.
+        let context = chat.context().unwrap();
+        let written = provider::write(*form, &context).unwrap();
+        assert!(list(request).ends_with(list(&written)), "{name}");
+        judged.add(&name, *form, "request", &written);
+        for other in Form::ALL.into_iter().filter(|other| other != form) {
+            let written = provider::write(other, &context).unwrap();
+            judged.add(&format!("{name} as {other}"), other, "request", &written);
+        }
+    }
+    judged.all_hold(&python);
+}
+
+/// Whole answers as the providers' interfaces give them.
+fn answers() -> Vec<(Form, Value)> {
+    let completion = json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1_760_000_000,
+        "model": "gpt-5", "choices": [{"index": 0, "finish_reason": "tool_calls", "logprobs": null,
+            "message": {"role": "assistant", "content": "I look.", "refusal": null,
+                "annotations": [], "tool_calls": [{"id": "c1", "type": "function",
+                    "function": {"name": "look", "arguments": "{\"z\":1}"}}]}}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}});
+    let mut output = vec![
+        json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+            "phase": "commentary", "content": [{"type": "output_text", "text": "I look.",
+                "annotations": [], "logprobs": []}]}),
+        json!({"type": "shell_call", "id": "sh_1", "call_id": "sh", "status": "completed",
+            "action": {"commands": ["ls"]}, "environment": {"type": "container_reference",
+                "container_id": "cn"}}),
+        json!({"type": "shell_call_output", "id": "so_1", "call_id": "sh", "status": "completed",
+            "max_output_length": 100, "output": [{"stdout": "a.rs", "stderr": "",
+                "outcome": {"type": "exit", "exit_code": 0}}]}),
+        json!({"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look",
+            "arguments": "{\"z\":1}", "status": "completed"}),
+    ];
+    // Those that the provider carries out alone, and sealed state.
+    for kind in [2, 3, 7, 9, 11, 12, 13, 14] {
+        output.extend(piece(kind, &kind.to_string(), &mut Random::new(1)));
+    }
+    let response = json!({"id": "resp_1", "object": "response", "created_at": 1_760_000_000,
+        "model": "gpt-5", "status": "completed", "output": output, "error": null,
+        "incomplete_details": null, "instructions": null, "metadata": {}, "parallel_tool_calls": true,
+        "temperature": 1.0, "tool_choice": "auto", "tools": [], "top_p": 1.0});
+    let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude",
+        "content": [
+            {"type": "compaction", "content": "So far.", "encrypted_content": null},
+            {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+            {"type": "redacted_thinking", "data": "c2VhbGVk"},
+            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search",
+                "input": {"query": "rain"}},
+            {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1",
+                "content": [{"type": "web_search_result", "title": "Rain", "url": "https://a.test",
+                    "encrypted_content": "gAAA=", "page_age": null}]},
+            {"type": "text", "text": "Rain.", "citations": [{"type": "web_search_result_location",
+                "cited_text": "rain", "encrypted_index": "gBBB=", "title": "Rain",
+                "url": "https://a.test"}]},
+            {"type": "tool_use", "id": "c1", "name": "look", "input": {"z": 1}}],
+        "stop_reason": "tool_use", "stop_sequence": null,
+        "usage": {"input_tokens": 9, "output_tokens": 2}});
+    vec![
+        (Form::OpenAiChat, completion),
+        (Form::OpenAiResponses, response),
+        (Form::Anthropic, message),
+    ]
+}
+
+#[test]
+fn an_answer_of_the_providers_types_goes_back_as_a_request_of_theirs() {
+    let mut judged = Judged::new();
+    for (form, answer) in answers() {
+        judged.add("answer", form, "answer", &answer);
+        let store = Store::in_memory().unwrap();
+        let chat = store.session("s").unwrap();
+        if form != Form::Anthropic {
+            chat.append([loopstore::Message::user("Will it rain?")])
+                .unwrap();
+        }
+        let appended = chat.append(provider::read(form, &answer).unwrap()).unwrap();
+        assert_eq!(appended.turns.len(), 1, "{form}: one answer is one turn");
+        chat.append([loopstore::Message::tool_result("c1", "rain")])
+            .unwrap();
+        let written = provider::write(form, &chat.context().unwrap()).unwrap();
+        judged.add("request", form, "request", &written);
+        // Everything sealed and every item of a hosted tool is there as it came.
+        let text = written.to_string();
+        let blocks = answer.get("output").or(answer.get("content"));
+        for block in blocks.and_then(Value::as_array).into_iter().flatten() {
+            let kind = block["type"].as_str().unwrap();
+            if !["message", "function_call", "text", "tool_use"].contains(&kind) {
+                assert!(
+                    text.contains(&block.to_string()),
+                    "{form} {block} in {written:#}"
+                );
+            }
+        }
+    }
+    if let Some(python) = find(&PROVIDER_TYPES) {
+        judged.all_hold(&python);
+    }
+}
