@@ -196,7 +196,9 @@ fn before_in_turn(
 
 /// Returns the item of the compaction that a list of messages begins with: the last of its message.
 fn first_item(messages: &[AgentMessage], provider: SealingProvider) -> Option<Json> {
-    let places = messages.iter().map(|message| (message, message.last_compaction()));
+    let places = messages
+        .iter()
+        .map(|message| (message, message.last_compaction()));
     let mut own = places.filter_map(|(message, found)| {
         let (place, _) = found.filter(|(_, by)| *by == provider)?;
         item_of(message, place)

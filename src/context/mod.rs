@@ -578,7 +578,10 @@ pub(crate) fn live_compaction(
     for message in read.block_messages(block.key)? {
         let Some(body) = message.body else { continue };
         let message = store::decode(read, body)?;
-        if message.last_compaction().is_some_and(|(_, by)| by == provider) {
+        if message
+            .last_compaction()
+            .is_some_and(|(_, by)| by == provider)
+        {
             let (loop_key, end_seq) = (block.loop_key, block.through);
             return Ok(Some(LiveCompaction::Behind(loop_key, end_seq, message)));
         }

@@ -237,7 +237,8 @@ fn request(
                 }
             };
             if is_shown {
-                if matches!(live, Some(LiveCompaction::InMessage(of, seq)) if (of, seq) == (key, row.seq)) {
+                if matches!(live, Some(LiveCompaction::InMessage(of, seq)) if (of, seq) == (key, row.seq))
+                {
                     compaction = Some(messages.len());
                 }
                 messages.push(message);
