@@ -104,7 +104,6 @@ fn conversations() -> [(&'static str, &'static str, Value); 3] {
         {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "+ umbrella"},
         {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
         {"type": "web_search_call", "id": "ws_1", "status": "completed"},
-        compaction(),
         {"role": "assistant", "content": "Yes."},
     ]);
     let chat = json!([
@@ -209,9 +208,9 @@ fn a_context_for_the_provider_begins_with_its_compaction_until_a_repair() {
         );
         assert!(!request.to_string().contains("Will it rain?"), "{line}");
     }
-    let covered = stage.json("sql \"SELECT disposition, from_turn FROM v_coverage\"");
+    let covered = stage.json("sql SELECT/**/disposition/**/FROM/**/v_coverage");
     assert!(covered.to_string().contains("\"sealed\""), "{covered}");
-    let active = "sql \"SELECT kind, is_active FROM v_compaction_blocks\"";
+    let active = "sql SELECT/**/kind,is_active/**/FROM/**/v_compaction_blocks";
     let block = json!([{"kind": "sealed:anthropic", "is_active": 1}]);
     assert_eq!(stage.json(active), block);
     let said = stage
@@ -244,6 +243,30 @@ fn a_context_for_the_provider_begins_with_its_compaction_until_a_repair() {
     let said = stage.say("repair s").to_string();
     assert!(said.contains("Nothing to repair"), "{said}");
     assert_eq!(stage.json("verify")["ok"], true);
+}
+
+#[test]
+fn reasoning_that_its_provider_cannot_read_any_more_is_left_out_when_asked() {
+    let stage = stage();
+    let request = |flag: &str| stage.json(&format!("context s --for anthropic {flag}"));
+    let whole = request("--format responses");
+    assert!(whole.to_string().contains("rs_1"), "{whole}");
+    let without = request("--format responses --drop-reasoning");
+    assert!(!without.to_string().contains("rs_1"), "{without}");
+    let mended = without["mended"].as_array().unwrap();
+    let is_told = |one: &&Value| one["kind"] == "reasoning_dropped" && one["item"] == "reasoning";
+    assert_eq!(mended.iter().filter(is_told).count(), 1, "{without}");
+    // Only asked for, it goes; stored it stays.
+    assert_eq!(request("--format responses"), whole);
+    for line in [
+        "context s --drop-reasoning",
+        "context s --format openai --drop-reasoning",
+    ] {
+        let said = stage.say(line);
+        assert_eq!(said.code, 2, "{said}");
+        let why = "--drop-reasoning needs --format responses or anthropic";
+        assert!(said.to_string().contains(why), "{said}");
+    }
 }
 
 #[test]
