@@ -7,6 +7,7 @@ use super::{App, Done, compact, select, text};
 
 /// A compaction of the originals, and whose compactions are undone before it.
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// Undo only the compactions of this provider [default: of all].
     #[arg(id = "for", long = "for", value_name = "PROVIDER", value_parser = select::provider)]
