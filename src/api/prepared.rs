@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::compact::{CompactOutcome, CompactReport, ContextTokens};
 use crate::context::Context;
 use crate::model::AgentMessage;
-use crate::provider::{self, Form, ProviderError};
+use crate::provider::{self, Form, ProviderError, ProviderRequest};
 
 /// The context of the next model call: it fits the policy's window.
 #[derive(Clone, Debug)]
@@ -44,6 +44,18 @@ impl Prepared {
     /// As [`provider::write`](crate::provider::write).
     pub fn to(&self, form: Form) -> Result<Value, ProviderError> {
         provider::write(form, &self.context)
+    }
+
+    /// The same without the reasoning that only the form's provider can read, for one that says that it cannot
+    /// decrypt it any more; see [`ProviderRequest::without_reasoning`].
+    ///
+    /// # Errors
+    /// As [`provider::write`](crate::provider::write).
+    pub fn to_without_reasoning(&self, form: Form) -> Result<Value, ProviderError> {
+        provider::json(
+            form,
+            ProviderRequest::without_reasoning(form, &self.context)?,
+        )
     }
 
     /// Whether the context was compacted for this call.

@@ -1,15 +1,19 @@
 //! Out of a dead end: a provider's compaction that is refused, or lost.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::{CompactReport, CompactRequest, CompactTrigger, compact_session_loops, flips};
+use super::{
+    CompactReport, CompactRequest, CompactTrigger, compact_session_loops, flips, seal_appended,
+};
 use crate::context::{leaf_of, session_of};
-use crate::model::{SealingProvider, SessionId};
-use crate::overlay::has_originals;
-use crate::store::active_blocks::{ActiveBlocks, View};
-use crate::store::{self, LoopKey, RunRow, SessionStore, StoreRead, StoreResult};
+use crate::model::{Role, SealingProvider, SessionId};
+use crate::overlay::{SealedRecord, has_originals};
+use crate::store::active_blocks::{self, ActiveBlocks, View};
+use crate::store::append::SealedMessage;
+use crate::store::{self, LoopKey, RunRow, SessionStore, StoreRead, StoreResult, decode};
 
 /// What a repair did.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -22,7 +26,7 @@ pub struct RepairReport {
     /// The run that compacted the originals in their place; `None` if nothing was undone, or the originals
     /// need no compaction.
     pub run_id: Option<String>,
-    /// How many of those that were undone stood for originals which nobody stored: what they said is lost.
+    /// How many of those that were undone stand for originals that were never stored: what they said is lost.
     pub missing: u64,
     /// What the compaction of the originals did.
     #[serde(skip)]
@@ -55,14 +59,15 @@ pub fn repair_session(
     session: &SessionId,
     request: &CompactRequest,
 ) -> StoreResult<RepairReport> {
-    let mut report = RepairReport::default();
+    let (mut report, mut has_orphans) = (RepairReport::default(), false);
     let found = store::read(store, |read| {
         let owner = session_of(read, session)?;
         let leaf = leaf_of(read, &owner, request.leaf.as_ref())?;
         report.session_id = owner.session_id.to_string();
+        has_orphans = !orphans(read, leaf.key, request.provider)?.is_empty();
         live_sealed(read, leaf.key, request.provider)
     })?;
-    if request.dry_run || found.is_empty() {
+    if request.dry_run || (found.is_empty() && !has_orphans) {
         report.undone = found.iter().map(|(run, _)| run.run_id.clone()).collect();
         report.missing = found.iter().filter(|(_, has)| !has).count() as u64;
         return Ok(report);
@@ -70,6 +75,12 @@ pub fn repair_session(
     store::write(store, |write| {
         let mut owner = session_of(write.as_read(), session)?;
         let leaf = leaf_of(write.as_read(), &owner, request.leaf.as_ref())?;
+        // One without its run gets it, so that it is told of; it is undone with the others.
+        let orphans = orphans(write.as_read(), leaf.key, request.provider)?;
+        if !orphans.is_empty() {
+            seal_appended(write, store.counter(), &orphans)?;
+            owner = session_of(write.as_read(), session)?;
+        }
         // Another program may have been quicker.
         let found = live_sealed(write.as_read(), leaf.key, request.provider)?;
         report.missing = found.iter().filter(|(_, has)| !has).count() as u64;
@@ -94,6 +105,47 @@ pub fn repair_session(
     report.run_id = done.run.clone();
     report.compaction = Some(done);
     Ok(report)
+}
+
+/// Returns the messages of a chain with a provider's compaction of which no run tells.
+fn orphans(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    provider: Option<SealingProvider>,
+) -> StoreResult<Vec<SealedMessage>> {
+    let mut recorded = HashSet::new();
+    read.runs(read.loop_by_key(leaf)?.session, &mut |run| {
+        let told = SealedRecord::of(&run);
+        recorded.extend(told.map(|record| (record.loop_id, record.seq)));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let raw = View {
+        raw: true,
+        ..View::default()
+    };
+    let mut found = Vec::new();
+    for link in active_blocks::chain(read, leaf, raw)? {
+        read.messages(link.row.key, 0..link.end_seq, &mut |row| {
+            if row.body.role != Role::Assistant || row.body.head.is_none() {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let (loop_key, seq) = (link.row.key, row.seq);
+            let by = decode(read, row.body)?.last_compaction();
+            let by = by.map(|(_, by)| by);
+            let by = by.filter(|by| provider.is_none_or(|provider| provider == *by));
+            if let Some(provider) = by
+                && !recorded.contains(&(link.row.loop_id.clone(), seq))
+            {
+                found.push(SealedMessage {
+                    loop_key,
+                    seq,
+                    provider,
+                });
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(found)
 }
 
 /// Returns the compactions of providers that are live from a leaf, newest first, and whether originals are

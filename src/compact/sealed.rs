@@ -98,8 +98,11 @@ pub(crate) fn seal_all(
     counter: &dyn TokenCounter,
     (loop_key, provider): (LoopKey, SealingProvider),
     messages: Vec<AgentMessage>,
-    run: RecordedRun,
+    mut run: RecordedRun,
 ) -> StoreResult<CompactionEnded> {
+    if let Some(item) = first_item(&messages, provider) {
+        run.record = SealedRecord::of_whole(&run.record, &item);
+    }
     let view = view_for(Some(provider));
     let chain = ChainSnapshot::load(write.as_read(), loop_key, view)?;
     let turns = chain.links[chain.leaf()].turns;
@@ -189,6 +192,18 @@ fn before_in_turn(
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(gone)
+}
+
+/// Returns the item of the compaction that a list of messages begins with: the last of its message.
+fn first_item(messages: &[AgentMessage], provider: SealingProvider) -> Option<Json> {
+    let places = messages
+        .iter()
+        .map(|message| (message, message.last_compaction()));
+    let mut own = places.filter_map(|(message, found)| {
+        let (place, _) = found.filter(|(_, by)| *by == provider)?;
+        item_of(message, place)
+    });
+    own.next()
 }
 
 fn item_of(message: &AgentMessage, place: usize) -> Option<Json> {

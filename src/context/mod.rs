@@ -562,18 +562,39 @@ pub(crate) fn live_compaction(
     read: &dyn StoreRead,
     leaf: LoopKey,
     provider: SealingProvider,
-) -> StoreResult<Option<(LoopKey, u32)>> {
-    let mut run = None;
+) -> StoreResult<Option<LiveCompaction>> {
+    let mut found = None;
     ActiveBlocks::new(read, leaf, view_for(Some(provider))).run(&mut |link| {
-        let sealed = link.block.filter(|block| block.kind.is_sealed());
-        run = sealed.map(|block| (block.loop_key, block.run));
+        found = link.block.filter(|block| block.kind.is_sealed());
         Ok(ControlFlow::Continue(()))
     })?;
-    let Some((loop_key, run)) = run else {
+    let Some(block) = found else {
         return Ok(None);
     };
-    let record = SealedRecord::of(&read.run_by_key(run)?);
-    Ok(record.map(|record| (loop_key, record.seq)))
+    if let Some(record) = SealedRecord::of(&read.run_by_key(block.run)?) {
+        let place = LiveCompaction::InMessage(block.loop_key, record.seq);
+        return Ok(Some(place));
+    }
+    for message in read.block_messages(block.key)? {
+        let Some(body) = message.body else { continue };
+        let message = store::decode(read, body)?;
+        if message
+            .last_compaction()
+            .is_some_and(|(_, by)| by == provider)
+        {
+            let (loop_key, end_seq) = (block.loop_key, block.through);
+            return Ok(Some(LiveCompaction::Behind(loop_key, end_seq, message)));
+        }
+    }
+    Ok(None)
+}
+
+/// Where the compaction of a provider stands that counts for it.
+pub(crate) enum LiveCompaction {
+    /// In this message of a loop.
+    InMessage(LoopKey, u32),
+    /// In none: it came behind the messages of a loop before this sequence, as a message of its own.
+    Behind(LoopKey, u32, AgentMessage),
 }
 
 /// Finds the session, the leaf, and how the moment is seen.

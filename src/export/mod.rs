@@ -16,13 +16,13 @@ use std::str::FromStr;
 pub use file::WholeFile;
 
 use crate::compaction::UnknownWord;
-use crate::context::{leaf_of, live_compaction, session_of};
+use crate::context::{LiveCompaction, leaf_of, live_compaction, session_of};
 use crate::model::{AgentMessage, LoopId, SessionId};
 use crate::provider::{Form, Mending, ProviderRequest};
 use crate::store::active_blocks::{self, View};
 use crate::store::source::{self, SourceError};
 use crate::store::{
-    self, LoopRow, MessageRow, SessionRow, SessionStore, SourceRow, StoreError, StoreRead,
+    self, LoopKey, LoopRow, MessageRow, SessionRow, SessionStore, SourceRow, StoreError, StoreRead,
     StoreResult, Visit,
 };
 
@@ -216,13 +216,18 @@ fn request(
     out: &mut dyn Write,
 ) -> Result<Vec<Mending>, ExportError> {
     let leaf = stretches.last().map(|stretch| stretch.row.key);
-    let live = match (leaf, form.sealing_provider()) {
+    let mut live = match (leaf, form.sealing_provider()) {
         (Some(leaf), Some(provider)) => live_compaction(read, leaf, provider)?,
         _ => None,
     };
     let (mut messages, mut compaction): (Vec<AgentMessage>, _) = (Vec::new(), None);
     for stretch in stretches {
+        let key = stretch.row.key;
         each_message(read, stretch, &mut |row| {
+            if let Some(came) = came_before(&mut live, key, row.seq) {
+                compaction = Some(messages.len());
+                messages.push(came);
+            }
             let message = store::decode(read, row.body)?;
             // A prompt that is set again for each loop is said once.
             let is_shown = match &message {
@@ -232,18 +237,34 @@ fn request(
                 }
             };
             if is_shown {
-                if live == Some((stretch.row.key, row.seq)) {
+                if matches!(live, Some(LiveCompaction::InMessage(of, seq)) if (of, seq) == (key, row.seq))
+                {
                     compaction = Some(messages.len());
                 }
                 messages.push(message);
             }
             Ok(())
         })?;
+        if let Some(came) = came_before(&mut live, key, u32::MAX) {
+            compaction = Some(messages.len());
+            messages.push(came);
+        }
     }
     let request = ProviderRequest::with_compaction(form, &messages, compaction);
     serde_json::to_writer_pretty(&mut *out, &request)?;
     out.write_all(b"\n")?;
     Ok(request.mended)
+}
+
+/// Takes the compaction that came behind the messages of a loop before `seq`.
+fn came_before(live: &mut Option<LiveCompaction>, key: LoopKey, seq: u32) -> Option<AgentMessage> {
+    let came = live.take_if(|live| {
+        matches!(live, LiveCompaction::Behind(of, end_seq, _) if *of == key && seq >= *end_seq)
+    })?;
+    match came {
+        LiveCompaction::Behind(_, _, message) => Some(message),
+        LiveCompaction::InMessage(..) => None,
+    }
 }
 
 /// Returns the files that are kept for a session, oldest first.

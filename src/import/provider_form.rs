@@ -69,7 +69,8 @@ impl Importer for ProviderForm {
 
 /// Whether a file begins as chats do, with blocks that only Anthropic has.
 fn is_anthropic(head: &[u8]) -> bool {
-    const BLOCKS: [&str; 4] = [
+    const BLOCKS: [&str; 5] = [
+        "compaction",
         "redacted_thinking",
         "server_tool_use",
         "tool_result",

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use super::matching::{Digest, is_revised};
 use super::writer::StoreSink;
+use crate::compact::seal_appended;
 use crate::model::{AgentMessage, Json, LlmMessage, LoopId, Message, Role, extension_kinds};
 use crate::store::append::{self, LastTurn, NewMessage};
 use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, decode};
@@ -173,7 +174,9 @@ impl StoreSink<'_> {
         let key = state.key;
         self.sessions[at].is_changed = true;
         self.reopen(key)?;
-        append::replace_turn(self.write, key, turn, self.counter, self.last_turn)?;
+        let appended = append::replace_turn(self.write, key, turn, self.counter, self.last_turn)?;
+        let sealed = seal_appended(self.write, self.counter, &appended.compactions)?;
+        self.report.compactions.extend(sealed);
         Ok(())
     }
 }

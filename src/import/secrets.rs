@@ -4,10 +4,11 @@
 //! it stands, with the key of the database. A session that was once redacted stays so: what comes
 //! into it later is redacted too, asked or not.
 
+use super::matching::Digest;
 use super::writer::{Origin, StoreSink};
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead};
-use crate::model::{AgentMessage, LoopRecord};
-use crate::redact::Redactor;
+use crate::model::{AgentMessage, LoopId, LoopRecord, SealingProvider};
+use crate::redact::{Redactor, drop_sealed};
 use crate::store::{SessionFlags, SessionKey, StoreError, StoreResult};
 
 /// What redacts an import.
@@ -87,6 +88,29 @@ impl Secrets {
     }
 }
 
+/// Where a message stands, and whether it begins a turn.
+pub(super) struct TurnPlace<'a> {
+    pub(super) at: usize,
+    pub(super) loop_id: &'a LoopId,
+    pub(super) begins: bool,
+}
+
+/// A message of a turn that is not over: a secret after it takes out what only a provider can read.
+pub(super) struct HeldMessage {
+    at: usize,
+    loop_id: LoopId,
+    message: AgentMessage,
+    origin: Digest,
+    bytes: usize,
+}
+
+fn messages_of(found: &FoundCompaction) -> Option<&[AgentMessage]> {
+    match &found.effect {
+        FoundEffect::Summary { messages, .. } => Some(messages),
+        _ => None,
+    }
+}
+
 fn invalid(error: serde_json::Error) -> StoreError {
     StoreError::Invalid(format!("a record cannot be redacted: {error}"))
 }
@@ -148,19 +172,84 @@ impl StoreSink<'_> {
         Ok(())
     }
 
-    /// Redacts a message.
+    /// Redacts a message; returns whether it changed.
     pub(super) fn redact_message(
         &mut self,
         message: AgentMessage,
-    ) -> Result<AgentMessage, ImportError> {
+    ) -> Result<(AgentMessage, bool), ImportError> {
         let new = self.secrets.redactor.message(&message).map_err(invalid)?;
-        Ok(new.unwrap_or(message))
+        let changed = new.is_some();
+        Ok((new.unwrap_or(message), changed))
     }
 
-    pub(super) fn redact_compaction(&mut self, found: &mut FoundCompaction) -> StoreResult<()> {
+    /// Takes out of a redacted message, and of those before it in its turn, what only a provider can read
+    /// and was made from a secret: what is sealed in the turn, and every compaction after the secret.
+    pub(super) fn without_bound(
+        &mut self,
+        turn: &TurnPlace<'_>,
+        mut message: AgentMessage,
+        has_secret: bool,
+    ) -> StoreResult<AgentMessage> {
+        let goes_on = |held: &HeldMessage| (held.at, &held.loop_id) == (turn.at, turn.loop_id);
+        if turn.begins || !self.held.iter().all(goes_on) {
+            self.release_held()?;
+        }
+        let session = &mut self.sessions[turn.at];
+        session.has_secrets |= has_secret;
+        let Some(state) = session.loops.get_mut(turn.loop_id) else {
+            return Ok(message);
+        };
+        state.turn_has_secrets = has_secret || (state.turn_has_secrets && !turn.begins);
+        if session.has_secrets {
+            drop_sealed(&mut message, state.turn_has_secrets);
+        }
+        if has_secret {
+            for held in &mut self.held {
+                drop_sealed(&mut held.message, true);
+            }
+        }
+        Ok(message)
+    }
+
+    /// Keeps a message until its turn is over.
+    pub(super) fn hold(
+        &mut self,
+        at: usize,
+        loop_id: &LoopId,
+        message: AgentMessage,
+        origin: Digest,
+        bytes: usize,
+    ) {
+        self.held.push(HeldMessage {
+            at,
+            loop_id: loop_id.clone(),
+            message,
+            origin,
+            bytes,
+        });
+    }
+
+    /// Appends the messages of a turn that is over.
+    pub(super) fn release_held(&mut self) -> StoreResult<()> {
+        for held in std::mem::take(&mut self.held) {
+            let message = held.message.into();
+            self.queue(held.at, &held.loop_id, message, held.origin, held.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Redacts a compaction; returns whether it is to be left out: one of a provider's, for a secret.
+    pub(super) fn redact_compaction(
+        &mut self,
+        at: usize,
+        found: &mut FoundCompaction,
+    ) -> StoreResult<bool> {
+        let is_sealed = SealingProvider::of_strategy(&found.strategy).is_some();
+        let before = messages_of(found).filter(|_| is_sealed).map(<[_]>::to_vec);
         self.secrets.compaction(found)?;
         self.report_secrets();
-        Ok(())
+        let changed = before.is_some_and(|before| messages_of(found) != Some(&before[..]));
+        Ok(is_sealed && (changed || self.sessions[at].has_secrets))
     }
 
     /// Whether a compaction is stored that came in before its session was redacted.

@@ -101,6 +101,8 @@ pub(super) struct LoopState {
     pub(super) history: Option<PendingHistory>,
     cursor: GroupCursor,
     turns: u64,
+    /// Whether a secret was found in the turn at hand.
+    pub(super) turn_has_secrets: bool,
 }
 
 impl LoopState {
@@ -124,14 +126,15 @@ impl LoopState {
             history: None,
             cursor: GroupCursor::default(),
             turns: 0,
+            turn_has_secrets: false,
         }
     }
 
-    /// Counts the turns of the transcript.
-    pub(super) fn follow(&mut self, message: &PendingMessage) {
-        if message.role() != Role::Extension && self.cursor.begins(message.turn_index()) {
-            self.turns += 1;
-        }
+    /// Counts the turns of the transcript; returns whether one begins.
+    pub(super) fn follow(&mut self, message: &PendingMessage) -> bool {
+        let begins = message.role() != Role::Extension && self.cursor.begins(message.turn_index());
+        self.turns += u64::from(begins);
+        begins
     }
 
     /// Writes the long history of a new loop as it is, to be shortened at the end.
@@ -224,6 +227,8 @@ pub(super) struct SessionState {
     pub(super) is_changed: bool,
     /// Whether what comes into it is redacted.
     pub(super) redacts: bool,
+    /// Whether a secret was found in one of its messages.
+    pub(super) has_secrets: bool,
     pub(super) loops: HashMap<LoopId, LoopState>,
     /// The loops as they began.
     pub(super) order: Vec<LoopId>,
@@ -257,6 +262,7 @@ impl SessionState {
             is_new: stored.is_none(),
             is_changed: false,
             redacts: false,
+            has_secrets: false,
             loops: HashMap::new(),
             order: Vec::new(),
             runs: None,

@@ -14,7 +14,7 @@ use super::matching::{Digest, Digests, Stored};
 use super::pending::PendingMessage;
 use super::pipeline::{EncodedSink, Encoder, SinkCall, SkipEncoding};
 use super::report::ImportReport;
-use super::secrets::Secrets;
+use super::secrets::{HeldMessage, Secrets, TurnPlace};
 use super::state::{Described, LoopState, PendingHistory, SessionState};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
 use crate::compact::seal_appended;
@@ -82,6 +82,8 @@ pub struct StoreSink<'a> {
     pub(super) deferred: Option<DeferredSession>,
     pub(super) secrets: Secrets,
     batch: Option<LoopBatch>,
+    /// With secrets to look for: the messages of the turn at hand.
+    pub(super) held: Vec<HeldMessage>,
     skip_encoding: SkipEncoding,
     pub(super) last_turn: LastTurn,
 }
@@ -113,6 +115,7 @@ impl<'a> StoreSink<'a> {
             deferred: None,
             secrets,
             batch: None,
+            held: Vec::new(),
             skip_encoding: SkipEncoding::default(),
             last_turn: LastTurn::Sealed,
         })
@@ -358,16 +361,28 @@ impl<'a> StoreSink<'a> {
         let Some(at) = self.session_at()? else {
             return Ok(());
         };
-        let message = match self.redacts(at) {
-            true => self.redact_message(message.into_message()?)?.into(),
-            false => message,
-        };
+        let redacts = self.redacts(at);
+        let (mut message, mut has_secret) = (message, false);
+        if redacts {
+            let (redacted, changed) = self.redact_message(message.into_message()?)?;
+            (message, has_secret) = (redacted.into(), changed);
+        }
         let Some(state) = self.sessions[at].loops.get_mut(loop_key) else {
             let reason = format!("the importer found a message before its loop `{loop_key}`");
             return Err(ImportError::Refused(reason));
         };
         let is_note = message.role() == Role::Extension;
-        state.follow(&message);
+        let begins = state.follow(&message);
+        if redacts {
+            let turn = TurnPlace {
+                at,
+                loop_id: loop_key,
+                begins,
+            };
+            message = self
+                .without_bound(&turn, message.into_message()?, has_secret)?
+                .into();
+        }
         self.report.messages += u64::from(!is_note);
         match self.look_up(at, loop_key, &origin)? {
             Dedup::Known => {
@@ -382,6 +397,10 @@ impl<'a> StoreSink<'a> {
             Dedup::New => self.count_secrets(at),
         }
         self.report.added_messages += u64::from(!is_note);
+        if redacts {
+            self.hold(at, loop_key, message.into_message()?, origin, bytes);
+            return Ok(());
+        }
         Ok(self.queue(at, loop_key, message, origin, bytes)?)
     }
 
@@ -406,7 +425,7 @@ impl<'a> StoreSink<'a> {
             .as_ref()
             .is_some_and(|batch| batch.loop_key != key)
         {
-            self.flush()?;
+            self.flush_batch()?;
         }
         let batch = self.batch.get_or_insert_with(|| LoopBatch {
             loop_key: key,
@@ -418,12 +437,18 @@ impl<'a> StoreSink<'a> {
             .push(message.into_ready(origin, self.counter)?);
         batch.bytes += bytes;
         if batch.messages.len() >= MAX_BATCH_MESSAGES || batch.bytes >= MAX_BATCH_BYTES {
-            self.flush()?;
+            self.flush_batch()?;
         }
         Ok(())
     }
 
+    /// Writes all that waits.
     pub(super) fn flush(&mut self) -> StoreResult<()> {
+        self.release_held()?;
+        self.flush_batch()
+    }
+
+    fn flush_batch(&mut self) -> StoreResult<()> {
         let Some(batch) = self.batch.take() else {
             return Ok(());
         };
@@ -455,7 +480,11 @@ impl<'a> StoreSink<'a> {
             if self.knows_compaction(at, &compaction)? {
                 return Ok(());
             }
-            self.redact_compaction(&mut compaction)?;
+            if self.redact_compaction(at, &mut compaction)? {
+                let reason = "a compaction of a provider that stands for what was redacted";
+                self.report.skip(&self.from.path, None, reason);
+                return Ok(());
+            }
         }
         let session = &mut self.sessions[at];
         let (Some(key), Some(state)) = (session.key, session.loops.get(&compaction.loop_id)) else {

@@ -15,6 +15,15 @@ pub(crate) struct SealedRecord {
     pub(crate) sha256: String,
 }
 
+/// The field with the digest, in the record of a compaction that stands in its block.
+const WHOLE: &str = "loopstore_sealed_sha256";
+
+#[derive(serde::Deserialize)]
+struct WholeRecord {
+    #[serde(rename = "loopstore_sealed_sha256")]
+    sha256: Option<String>,
+}
+
 impl SealedRecord {
     /// The record of an item that stands in a message of a loop.
     pub(crate) fn new(loop_id: &LoopId, seq: u32, item: &Json) -> Self {
@@ -38,6 +47,29 @@ impl SealedRecord {
     /// Whether the item is the one that was recorded.
     pub(crate) fn is_of(&self, item: &Json) -> bool {
         self.sha256 == Self::digest(item)
+    }
+
+    /// Returns the record of a compaction that came in the place of a whole conversation, with the digest of
+    /// its item.
+    pub(crate) fn of_whole(record: &Json, item: &Json) -> Json {
+        let own = format!("\"{WHOLE}\":\"{}\"", Self::digest(item));
+        let text = record.as_str().trim_end();
+        // What its maker recorded stays as it was written.
+        let text = match text.strip_suffix('}') {
+            Some(fields) if fields.trim_end().ends_with('{') => format!("{fields}{own}}}"),
+            Some(fields) => format!("{fields},{own}}}"),
+            None => format!("{{{own}}}"),
+        };
+        Json::parse(&text).unwrap_or_default()
+    }
+
+    /// Returns the digest that a run recorded of its item, wherever that stands.
+    pub(crate) fn recorded(run: &RunRow) -> Option<String> {
+        if let Some(record) = Self::of(run) {
+            return Some(record.sha256);
+        }
+        let whole: WholeRecord = serde_json::from_str(run.record.as_deref()?).ok()?;
+        whole.sha256
     }
 
     pub(crate) fn to_json(&self) -> Json {

@@ -189,6 +189,9 @@ pub fn read_str(form: Form, text: &str) -> Result<Vec<AgentMessage>, ProviderErr
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write(form: Form, context: &Context) -> Result<Value, ProviderError> {
-    let request = ProviderRequest::of_context(form, context)?;
+    json(form, ProviderRequest::of_context(form, context)?)
+}
+
+pub(crate) fn json(form: Form, request: ProviderRequest) -> Result<Value, ProviderError> {
     serde_json::to_value(request).map_err(|source| ProviderError::Unwritable { form, source })
 }

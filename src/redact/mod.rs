@@ -503,7 +503,35 @@ fn unsign(before: &AgentMessage, after: &mut AgentMessage) {
     });
 }
 
+/// Takes out all sealed content with the signatures of thinking, or only compactions; returns whether there
+/// was any.
+pub(crate) fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
+    let Some(inner) = message.message_mut() else {
+        return false;
+    };
+    let content = inner.content_mut();
+    let before = content.len();
+    content.retain(|block| !goes(block, all));
+    let mut dropped = content.len() < before;
+    if all {
+        for block in content {
+            if let Content::Thinking(thinking) = block {
+                dropped |= thinking.signature.take().is_some();
+            }
+        }
+    }
+    dropped
+}
+
+fn goes(block: &Content, all: bool) -> bool {
+    match block {
+        Content::Sealed(sealed) => all || sealed.compaction().is_some(),
+        Content::Other(json) => all && is_signed(json),
+        _ => false,
+    }
+}
+
 /// Whether an item of a provider holds what only the provider can read.
-pub(crate) fn is_signed(item: &Json) -> bool {
+fn is_signed(item: &Json) -> bool {
     item.as_str().contains("\"encrypted_")
 }

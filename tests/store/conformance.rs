@@ -53,9 +53,11 @@ macro_rules! promises {
 }
 
 mod quoted;
+mod sealed;
 mod titles;
 
 use quoted::what_a_block_quotes_is_not_told_as_hidden;
+use sealed::a_providers_compaction_counts_for_it_alone;
 
 promises! {
     a_read_shows_one_moment,
@@ -87,6 +89,7 @@ promises! {
     pins_come_in_order_and_each_is_audited,
     a_quote_is_stored_with_its_place_and_its_size,
     what_a_block_quotes_is_not_told_as_hidden,
+    a_providers_compaction_counts_for_it_alone,
     marks_are_those_of_the_runs,
     the_current_loop_is_found_by_the_id_of_its_session,
     blocks_come_by_run_and_by_loop,

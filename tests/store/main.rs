@@ -25,7 +25,9 @@ mod recalling;
 mod recorder;
 mod recount;
 mod removal;
+mod sealed_refused;
 mod sealed_runs;
+mod sealed_stored;
 mod search;
 #[path = "../support/mod.rs"]
 mod support;

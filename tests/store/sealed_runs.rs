@@ -17,13 +17,14 @@ fn stores() -> Vec<Store> {
     let folder = tempfile::tempdir().unwrap().keep();
     stores.push(Store::open(folder.join("agent.db")).unwrap());
     #[cfg(feature = "postgres")]
-    if let Some(url) = crate::support::server::url() {
-        stores.push(Store::options().connect(&url).unwrap());
+    if let Some(server) = crate::support::server::server() {
+        let address = server.address(&server.prepared());
+        stores.push(Store::options().connect(&address).unwrap());
     }
     stores
 }
 
-fn form(provider: SealingProvider) -> Form {
+pub fn form(provider: SealingProvider) -> Form {
     match provider {
         SealingProvider::OpenAi => Form::OpenAiResponses,
         SealingProvider::Anthropic => Form::Anthropic,
@@ -31,7 +32,7 @@ fn form(provider: SealingProvider) -> Form {
 }
 
 /// What a provider puts out when it compacts within an answer.
-fn compacted(provider: SealingProvider, text: &str) -> Value {
+pub fn compacted(provider: SealingProvider, text: &str) -> Value {
     match provider {
         SealingProvider::OpenAi => json!([
             {"type": "compaction", "id": "cmp_1", "encrypted_content": text},
@@ -45,7 +46,7 @@ fn compacted(provider: SealingProvider, text: &str) -> Value {
     }
 }
 
-fn policy(provider: Option<SealingProvider>) -> Policy {
+pub fn policy(provider: Option<SealingProvider>) -> Policy {
     let policy = Policy::new(100_000);
     match provider {
         Some(provider) => policy.provider(provider),
@@ -53,13 +54,13 @@ fn policy(provider: Option<SealingProvider>) -> Policy {
     }
 }
 
-fn say(chat: &SessionHandle, provider: SealingProvider, answer: &Value) {
+pub fn say(chat: &SessionHandle, provider: SealingProvider, answer: &Value) {
     chat.append(provider::read(form(provider), answer).unwrap())
         .unwrap();
 }
 
 /// Two answered prompts, a third whose answer begins with a compaction, and a fourth prompt.
-fn conversation(chat: &SessionHandle, provider: SealingProvider) {
+pub fn conversation(chat: &SessionHandle, provider: SealingProvider) {
     for hour in 0..2 {
         chat.append([
             Message::user(format!("Hour {hour}?")),
@@ -77,7 +78,7 @@ fn texts(context: &Context) -> String {
 }
 
 /// Opens a session anew, as another program would: what a handle keeps must not matter.
-fn chat(store: &Store, id: &str, provider: Option<SealingProvider>) -> SessionHandle {
+pub fn chat(store: &Store, id: &str, provider: Option<SealingProvider>) -> SessionHandle {
     store.session(id).unwrap().with_policy(policy(provider))
 }
 
@@ -273,9 +274,13 @@ fn a_compaction_without_its_run_and_a_second_one_are_faults() {
 
 #[test]
 fn redacting_a_message_takes_the_sealed_state_with_it() {
-    for own in SealingProvider::ALL {
-        let store = Store::in_memory().unwrap();
-        let chat = chat(&store, "secret", Some(own));
+    let all = stores();
+    let cases = all
+        .iter()
+        .flat_map(|store| SealingProvider::ALL.map(|own| (store, own)));
+    for (store, own) in cases {
+        let id = format!("secret-{}", own.as_str());
+        let chat = chat(store, &id, Some(own));
         chat.append([
             Message::user(format!("Clone {SECRET}")),
             Message::assistant("Done."),
@@ -319,6 +324,134 @@ fn a_redacted_reasoning_item_goes_whole() {
         "{request}"
     );
     assert!(request.contains("Rain."));
+}
+
+/// A provider that refuses what the real ones refuse, with their typed errors.
+pub struct StrictProvider {
+    pub own: SealingProvider,
+    /// The sealed items that it gave out and still knows.
+    pub known: Vec<String>,
+}
+
+impl StrictProvider {
+    /// Looks at a request.
+    pub fn answer(&self, request: &Value) -> Result<(), Value> {
+        let items = items(self.own, request);
+        let of_kind = |kinds: &[&str]| -> Vec<usize> {
+            let fits = |at: &usize| kinds.iter().any(|kind| items[*at]["type"] == *kind);
+            (0..items.len()).filter(fits).collect()
+        };
+        let sealed = of_kind(&["compaction"]);
+        if sealed.len() > 1 {
+            return self.refuse("second_compaction", "at most one compaction is allowed");
+        }
+        let is_misplaced = sealed.first().is_some_and(|at| *at > 0);
+        if self.own == SealingProvider::Anthropic && is_misplaced {
+            return self.refuse("misplaced_compaction", "a compaction must come first");
+        }
+        let is_known = |at: &usize| self.known.contains(&items[*at].to_string());
+        if !sealed.iter().all(is_known) {
+            return self.refuse(
+                "invalid_encrypted_content",
+                "the compaction was not verified",
+            );
+        }
+        let reasoning = of_kind(&["reasoning", "thinking", "redacted_thinking"]);
+        if !reasoning.iter().all(is_known) {
+            return self.refuse(
+                "invalid_encrypted_content",
+                "the reasoning was not decrypted",
+            );
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, code: &str, message: &str) -> Result<(), Value> {
+        Err(match self.own {
+            SealingProvider::OpenAi => json!({"error": {
+                "type": "invalid_request_error", "param": "input", "code": code, "message": message}}),
+            SealingProvider::Anthropic => json!({"type": "error", "error": {
+                "type": "invalid_request_error", "message": message}}),
+        })
+    }
+}
+
+/// The items of a request, or the blocks of its messages.
+pub fn items(own: SealingProvider, request: &Value) -> Vec<&Value> {
+    match own {
+        SealingProvider::OpenAi => request["input"].as_array().unwrap().iter().collect(),
+        SealingProvider::Anthropic => {
+            let messages = request["messages"].as_array().unwrap();
+            let blocks = messages
+                .iter()
+                .filter_map(|message| message["content"].as_array());
+            blocks.flatten().collect()
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_forgot_its_compaction_takes_the_session_again_after_a_repair() {
+    for own in SealingProvider::ALL {
+        let store = Store::in_memory().unwrap();
+        let chat = chat(&store, "refused", Some(own));
+        conversation(&chat, own);
+        let given = compacted(own, "sealed bytes");
+        let item = match own {
+            SealingProvider::OpenAi => &given[0],
+            SealingProvider::Anthropic => &given["content"][0],
+        };
+        let mut provider = StrictProvider {
+            own,
+            known: vec![item.to_string()],
+        };
+        let request = || chat.prepare().unwrap().to(form(own)).unwrap();
+        assert_eq!(
+            provider.answer(&request()),
+            Ok(()),
+            "as it came, in its place"
+        );
+        provider.known.clear();
+        let error = provider.answer(&request()).unwrap_err();
+        assert_eq!(error["error"]["message"], "the compaction was not verified");
+        chat.repair(&CompactRequest::default()).unwrap();
+        assert_eq!(provider.answer(&request()), Ok(()));
+        assert!(
+            request().to_string().contains("Hour 0?"),
+            "the originals went out"
+        );
+        // The next compaction of the provider's counts again.
+        say(&chat, own, &compacted(own, "new bytes"));
+        chat.append([Message::user("Thanks.")]).unwrap();
+        assert!(request().to_string().contains("new bytes"));
+        assert!(provider.answer(&request()).is_err());
+    }
+}
+
+#[test]
+fn a_compaction_of_ours_after_the_providers_takes_its_place_for_everybody() {
+    for own in SealingProvider::ALL {
+        let store = Store::in_memory().unwrap();
+        let chat = chat(&store, "after", Some(own));
+        conversation(&chat, own);
+        for hour in 0..20 {
+            let said = format!("Hour {hour}: {}", "hail, ".repeat(200));
+            chat.append([Message::assistant(said)]).unwrap();
+        }
+        let small = Policy::new(4_000).provider(own);
+        let small = store.session("after").unwrap().with_policy(small);
+        let prepared = small.prepare().unwrap();
+        assert!(prepared.was_compacted());
+        assert!(prepared.context.tokens < 4_000);
+        let provider = StrictProvider {
+            own,
+            known: Vec::new(),
+        };
+        let request = prepared.to(form(own)).unwrap();
+        let is_sent = request.to_string().contains("sealed bytes");
+        assert_eq!(provider.answer(&request).is_err(), is_sent);
+        assert_eq!(is_sent, prepared.context.compaction.is_some());
+    }
 }
 
 /// What happens in a conversation.
@@ -406,6 +539,7 @@ proptest! {
         let own = SealingProvider::ALL[at];
         let store = Store::in_memory().unwrap();
         let chat = chat(&store, "random", Some(own));
+        chat.append([Message::user("Begin.")]).unwrap();
         play(&chat, own, &events);
         let check = |step: &str| {
             for reader in [None, Some(SealingProvider::OpenAi), Some(SealingProvider::Anthropic)] {

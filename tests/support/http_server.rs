@@ -6,11 +6,16 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// Says with which status and body a request is answered.
+pub type Judge = dyn Fn(&str) -> (u16, String) + Send + Sync;
+
 /// What the server does with one request.
 #[derive(Clone)]
 pub enum Part {
     /// Answers with a status, headers and a body.
     Answers(u16, &'static str, Vec<u8>),
+    /// Answers with a status and a body that depend on the body of the request.
+    Judges(Arc<Judge>),
     /// Promises a body and sends only a piece of it.
     Cut(Vec<u8>),
     /// Sends a byte of the body now and then.
@@ -59,12 +64,18 @@ impl Server {
 
 fn play(mut stream: TcpStream, part: Part, heard: &Mutex<Vec<String>>) -> std::io::Result<()> {
     let request = request(&mut stream)?;
-    heard.lock().unwrap().push(request);
+    heard.lock().unwrap().push(request.clone());
     match part {
         Part::Answers(status, headers, body) => {
             let head = head(status, headers, body.len());
             stream.write_all(head.as_bytes())?;
             stream.write_all(&body)
+        }
+        Part::Judges(judge) => {
+            let asked = request.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+            let (status, body) = judge(asked);
+            stream.write_all(head(status, "", body.len()).as_bytes())?;
+            stream.write_all(body.as_bytes())
         }
         Part::Cut(body) => {
             stream.write_all(head(200, "", body.len() + 100).as_bytes())?;
@@ -90,6 +101,23 @@ fn play(mut stream: TcpStream, part: Part, heard: &Mutex<Vec<String>>) -> std::i
             Ok(())
         }
     }
+}
+
+/// Posts a body to a server and returns the status and the body of its answer.
+pub fn post(url: &str, body: &str) -> (u16, String) {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST / HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
 }
 
 fn head(status: u16, headers: &str, length: usize) -> String {

@@ -8,7 +8,6 @@ pub mod encryption;
 pub mod events;
 pub mod hang;
 pub mod histories;
-#[cfg(feature = "http")]
 pub mod http_server;
 pub mod keyed;
 pub mod letters;

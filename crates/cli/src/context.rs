@@ -60,6 +60,10 @@ pub struct Args {
     /// what is before [default: that of --format responses or anthropic].
     #[arg(long = "for", value_name = "PROVIDER", value_parser = select::provider)]
     provider: Option<SealingProvider>,
+    /// With --format responses or anthropic, leave out the reasoning that only the provider can read: for
+    /// one that says that it cannot decrypt it any more. What is stored stays as it is.
+    #[arg(long)]
+    drop_reasoning: bool,
     /// Record a manifest: which messages these were; `verify` checks it later.
     #[arg(long)]
     record: bool,
@@ -110,6 +114,11 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         (None, true) => ContextFormat::Json,
         (None, false) => ContextFormat::Text,
     };
+    let sealing = args.form().and_then(Form::sealing_provider);
+    if args.drop_reasoning && sealing.is_none() {
+        let text = "--drop-reasoning needs --format responses or anthropic";
+        return Err(CliError::Usage(text.into()));
+    }
     let store = app.open_for(args.record)?;
     let context = build(&*store, args)?;
     if let (Some(manifest), true) = (&context.manifest, format != ContextFormat::Json) {
@@ -118,9 +127,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     match format {
         ContextFormat::Json => app.out.json(&ContextJson::of(&context))?,
         ContextFormat::Text => context_text::print(&mut app.out, &context)?,
-        ContextFormat::Openai => print_for(app, &context, Form::OpenAiChat)?,
-        ContextFormat::Responses => print_for(app, &context, Form::OpenAiResponses)?,
-        ContextFormat::Anthropic => print_for(app, &context, Form::Anthropic)?,
+        ContextFormat::Openai => print_for(app, args, &context, Form::OpenAiChat)?,
+        ContextFormat::Responses => print_for(app, args, &context, Form::OpenAiResponses)?,
+        ContextFormat::Anthropic => print_for(app, args, &context, Form::Anthropic)?,
     }
     Ok(Done::Well)
 }
@@ -204,8 +213,11 @@ impl<'a> ContextJson<'a> {
     }
 }
 
-fn print_for(app: &mut App, context: &Context, form: Form) -> Result<(), CliError> {
-    let request = ProviderRequest::of_context(form, context)?;
+fn print_for(app: &mut App, args: &Args, context: &Context, form: Form) -> Result<(), CliError> {
+    let request = match args.drop_reasoning {
+        true => ProviderRequest::without_reasoning(form, context)?,
+        false => ProviderRequest::of_context(form, context)?,
+    };
     if app.json {
         app.out.json(&request.with_mended())?;
     } else {
@@ -251,6 +263,7 @@ fn label(kind: MendingKind) -> &'static str {
         MendingKind::EmptyDropped => "an empty message was left out",
         MendingKind::Merged => "a message was merged into the previous one of the same role",
         MendingKind::ThinkingDropped => "thinking that the provider does not accept was left out",
+        MendingKind::ReasoningDropped => "reasoning that only the provider can read was left out",
         MendingKind::ThinkingMoved => "thinking was moved before a text of the same answer",
         MendingKind::ForeignDropped => "state or an item of another provider was left out",
         MendingKind::CompactionDropped => {

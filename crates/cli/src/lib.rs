@@ -131,8 +131,8 @@ enum Command {
     /// Take a session out of a dead end: undo a provider's own compaction, compact the originals
     ///
     /// For when the provider refuses, or has lost, a compaction that only it can read. It is undone, and the
-    /// originals are compacted as the options say, whether there is headroom or not. What was never stored
-    /// of them is counted as missing.
+    /// originals are compacted as the options say, whether there is headroom or not. A compaction of whose
+    /// originals none was ever stored is counted as missing.
     Repair(Box<repair::Args>),
     Pin(pin::Args),
     Unpin(pin::UnpinArgs),

@@ -7,10 +7,11 @@ use super::{App, Done, compact, select, text};
 
 /// A compaction of the originals, and whose compactions are undone before it.
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// Undo only the compactions of this provider [default: of all].
-    #[arg(long = "for", value_name = "PROVIDER", value_parser = select::provider)]
-    provider: Option<SealingProvider>,
+    #[arg(id = "for", long = "for", value_name = "PROVIDER", value_parser = select::provider)]
+    sealed_by: Option<SealingProvider>,
     #[command(flatten)]
     compact: compact::Args,
 }
@@ -18,7 +19,7 @@ pub struct Args {
 /// Undoes the compactions of providers and compacts the originals.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let (store, session, mut request) = args.compact.opened(app)?;
-    request.provider = args.provider;
+    request.provider = args.sealed_by;
     let report = repair_session(&*store, &session.session_id, &request)?;
     app.print(&report, || summary(&report, request.dry_run))?;
     let is_well = report.compaction.as_ref().is_none_or(compact::went_well);

@@ -18,7 +18,7 @@ use crate::store::{
 /// Checks the messages, turns and totals of a loop.
 pub(super) fn check(
     verify: &mut Verify<'_>,
-    scope: &Scope,
+    scope: &mut Scope,
     row: LoopRow,
     place: String,
 ) -> StoreResult<()> {
@@ -47,7 +47,7 @@ pub(super) fn check(
 /// What is known of a loop while its messages go by.
 struct Walk<'v, 'a> {
     verify: &'v mut Verify<'a>,
-    scope: &'v Scope,
+    scope: &'v mut Scope,
     row: LoopRow,
     place: String,
     /// The tick of the last message.
@@ -131,6 +131,9 @@ impl Walk<'_, '_> {
         self.packs.check(self.verify, &row, &place)?;
         self.check_tick(&row, &place);
         let message = self.decode(&row, &place)?;
+        let compaction = message.as_ref().and_then(AgentMessage::last_compaction);
+        let sealed = compaction.map(|(_, by)| (self.row.loop_id.clone(), row.seq, by));
+        self.scope.sealed.extend(sealed);
         self.place_in_turn(&row, message.as_ref(), &place)?;
         self.count(&row, message.as_ref());
         Ok(())

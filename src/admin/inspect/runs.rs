@@ -87,7 +87,7 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut Scope, key: RunKey) -> StoreRe
     check_point(verify, scope, &place, row.point)?;
     check_json(verify, &place, &row);
     check_blocks(verify, &place, &row)?;
-    sealed::check(verify, &place, &row)
+    sealed::check(verify, scope, &place, &row)
 }
 
 pub(super) fn check_row_digest(

@@ -3,9 +3,11 @@
 use std::ops::ControlFlow;
 
 use super::report::ProblemKind;
+use super::sessions::Scope;
 use super::verify::Verify;
 use crate::model::{AgentMessage, Content, Message, Role, SealingProvider};
 use crate::overlay::SealedRecord;
+use crate::store::scan::StoreScan;
 use crate::store::{Outcome, RunRow, StoreResult, decode};
 
 /// What to do about all of these.
@@ -13,18 +15,24 @@ const WHAT_TO_DO: &str =
     "repair the session: that undoes the compaction and compacts the originals";
 
 /// Checks the compaction that a run tells of, unless it was undone.
-pub(super) fn check(verify: &mut Verify<'_>, place: &str, run: &RunRow) -> StoreResult<()> {
+pub(super) fn check(
+    verify: &mut Verify<'_>,
+    scope: &mut Scope,
+    place: &str,
+    run: &RunRow,
+) -> StoreResult<()> {
     let Some(provider) = SealingProvider::of_strategy(&run.strategy) else {
         return Ok(());
     };
+    let told = SealedRecord::of(run).map(|record| (record.loop_id, record.seq, provider));
+    scope.recorded.extend(told);
     let flips = verify.scan.flips(run.key);
     let flips = verify.found.readable(place, flips)?.unwrap_or_default();
     if run.outcome != Outcome::Committed || flips.last().is_some_and(|flip| !flip.redo) {
         return Ok(());
     }
-    // One that came in the place of a whole conversation stands in its block, which has its digest.
     let Some(record) = SealedRecord::of(run) else {
-        return Ok(());
+        return check_whole(verify, place, run, provider);
     };
     let message = message_of(verify, run, &record);
     let Some(message) = verify.found.readable(place, message)? else {
@@ -39,6 +47,67 @@ pub(super) fn check(verify: &mut Verify<'_>, place: &str, run: &RunRow) -> Store
         verify.found.add(ProblemKind::Sealed, place, detail);
     }
     Ok(())
+}
+
+/// Checks a compaction that came in the place of a whole conversation: it stands in its block.
+fn check_whole(
+    verify: &mut Verify<'_>,
+    place: &str,
+    run: &RunRow,
+    provider: SealingProvider,
+) -> StoreResult<()> {
+    let Some(recorded) = SealedRecord::recorded(run) else {
+        return Ok(());
+    };
+    let items = items_of_blocks(verify.scan, run, provider);
+    let Some(Some(items)) = verify.found.readable(place, items)? else {
+        return Ok(());
+    };
+    let name = provider.as_str();
+    let detail = match items.contains(&recorded) {
+        true => return Ok(()),
+        false if items.is_empty() => format!("orphaned: its block holds no compaction of {name}"),
+        false => format!("altered: the compaction in its block is not what {name} gave"),
+    };
+    let detail = format!("{detail}; {WHAT_TO_DO}");
+    verify.found.add(ProblemKind::Sealed, place, detail);
+    Ok(())
+}
+
+/// Returns the digests of the compactions in the blocks of a run, `None` if what these say was removed.
+fn items_of_blocks(
+    scan: &dyn StoreScan,
+    run: &RunRow,
+    provider: SealingProvider,
+) -> StoreResult<Option<Vec<String>>> {
+    let mut items = Vec::new();
+    for block in scan.blocks_of_run(run.key)? {
+        for message in scan.block_messages(block.key)? {
+            let Some(body) = message.body else { continue };
+            if body.head.is_none() {
+                return Ok(None);
+            }
+            let message = decode(scan, body)?;
+            let content = message.message().map_or(&[][..], Message::content);
+            let own = content.iter().filter_map(Content::as_compaction);
+            let own = own.filter(|(by, _)| *by == provider);
+            items.extend(own.map(|(_, sealed)| SealedRecord::digest(&sealed.item)));
+        }
+    }
+    Ok(Some(items))
+}
+
+/// Checks that a run tells of every compaction that stands in a message.
+pub(super) fn check_orphans(verify: &mut Verify<'_>, scope: &Scope) {
+    for (loop_id, seq, provider) in scope.sealed.difference(&scope.recorded) {
+        let place = format!("{}, loop {loop_id}, message {seq}", scope.place);
+        let name = provider.as_str();
+        let detail = format!(
+            "orphaned: no run tells of its compaction of {name}, which counts in no context; \
+             repair the session"
+        );
+        verify.found.add(ProblemKind::Sealed, place, detail);
+    }
 }
 
 /// Returns the message that a compaction stands in, `None` if it is not there; within, `None` if what it says

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::report::{ProblemKind, Subject};
 use super::runs::check_row_digest;
 use super::verify::Verify;
-use super::{audit, blocks, loops, manifests, runs};
-use crate::model::{LoopRecord, Session, SessionId};
+use super::{audit, blocks, loops, manifests, runs, sealed};
+use crate::model::{LoopId, LoopRecord, SealingProvider, Session, SessionId};
 use crate::store::audit::{AuditKind, AuditedDigests};
 use crate::store::{LoopKey, LoopRow, SessionKey, SessionRow, StoreResult, Tick, digest};
 
@@ -24,7 +24,14 @@ pub(super) struct Scope {
     pub(super) moments: BTreeSet<Tick>,
     /// What its audit chain stands for and was not met yet.
     pub(super) audited: AuditedDigests,
+    /// Where compactions of providers stand in messages.
+    pub(super) sealed: BTreeSet<SealedPlace>,
+    /// Those that runs tell of.
+    pub(super) recorded: BTreeSet<SealedPlace>,
 }
+
+/// A message that holds the compaction of a provider.
+pub(super) type SealedPlace = (LoopId, u32, SealingProvider);
 
 impl Scope {
     /// Checks that a moment lies within the session's time and is not another's.
@@ -68,6 +75,8 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
         is_imported: row.as_ref().is_some_and(|row| row.source.is_some()),
         moments: BTreeSet::new(),
         audited: AuditedDigests::default(),
+        sealed: BTreeSet::new(),
+        recorded: BTreeSet::new(),
     };
     scope.audited = audit::session(verify, key, &scope.place)?;
     let loops = verify.scan.loop_keys(key);
@@ -81,6 +90,8 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
         before = check_loop(verify, &mut scope, *key, before)?;
     }
     runs::check(verify, &mut scope)?;
+    verify.found.subject = Subject::Session(key);
+    sealed::check_orphans(verify, &scope);
     for key in loops {
         blocks::check(verify, &scope, key)?;
     }

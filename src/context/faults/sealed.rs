@@ -54,10 +54,12 @@ pub(crate) fn sealed_faults(
             if provider == SealingProvider::Anthropic && !leads {
                 add(FaultKind::MisplacedCompaction, at);
             }
-            let record = SealedRecord::of(&read.run_by_key(anchor.run)?);
-            let is_altered =
-                |record: SealedRecord| own.last().is_some_and(|(_, item)| !record.is_of(item));
-            if record.is_some_and(is_altered) {
+            let recorded = SealedRecord::recorded(&read.run_by_key(anchor.run)?);
+            let is_altered = |recorded: String| {
+                let last = own.last();
+                last.is_some_and(|(_, item)| recorded != SealedRecord::digest(item))
+            };
+            if recorded.is_some_and(is_altered) {
                 add(FaultKind::AlteredSealed, at);
             }
         }

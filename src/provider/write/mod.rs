@@ -48,6 +48,8 @@ pub enum MendingKind {
     Merged,
     /// Thinking that the provider cannot take back was left out.
     ThinkingDropped,
+    /// Reasoning that only the provider can read was left out, as was asked for.
+    ReasoningDropped,
     /// Thinking was put before a text of the same answer.
     ThinkingMoved,
     /// State or an item that only another provider takes, [`Mending::provider`], was left out.
@@ -208,18 +210,48 @@ impl ProviderRequest {
     /// # Errors
     /// If the context begins with the compaction of another provider.
     pub fn of_context(form: Form, context: &Context) -> Result<Self, ProviderError> {
-        let sealing = form.sealing_provider();
-        if let (Some(built_for), Some(_)) = (context.provider, context.compaction)
-            && sealing != Some(built_for)
-        {
-            let built_for = built_for.as_str();
-            return Err(ProviderError::BuiltForAnother { form, built_for });
-        }
+        refuse_another(form, context)?;
         Ok(Self::with_compaction(
             form,
             &context.messages,
             context.compaction,
         ))
+    }
+
+    /// Writes a context in a form, without the reasoning that only the form's provider can read: the way on
+    /// when the provider says that it cannot decrypt or verify it any more. What is stored stays as it is.
+    ///
+    /// # Errors
+    /// As [`ProviderRequest::of_context`].
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::provider::{self, Form, MendingKind, ProviderRequest};
+    /// use loopstore::{Message, Store};
+    ///
+    /// let chat = Store::in_memory()?.session("weather")?;
+    /// chat.append([Message::user("Will it rain?")])?;
+    /// let answer = serde_json::json!([
+    ///     {"type": "reasoning", "id": "rs_1", "encrypted_content": "…", "summary": []},
+    ///     {"type": "message", "role": "assistant", "content": "It will."},
+    /// ]);
+    /// chat.append(provider::read(Form::OpenAiResponses, &answer)?)?;
+    /// let request = ProviderRequest::without_reasoning(Form::OpenAiResponses, &chat.context()?)?;
+    /// assert_eq!(request.len(), 2);
+    /// assert_eq!(request.mended[0].kind, MendingKind::ReasoningDropped);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn without_reasoning(form: Form, context: &Context) -> Result<Self, ProviderError> {
+        refuse_another(form, context)?;
+        let mut mended = Vec::new();
+        let messages = match form.sealing_provider() {
+            Some(provider) => sealed::without_reasoning(&context.messages, provider, &mut mended),
+            None => Cow::Borrowed(&context.messages[..]),
+        };
+        let mut request = Self::with_compaction(form, &messages, context.compaction);
+        request.mended.append(&mut mended);
+        request.mended.sort_by_key(|mending| mending.message);
+        Ok(request)
     }
 
     /// Writes messages of which this one holds the provider's compaction that counts.
@@ -263,6 +295,17 @@ impl ProviderRequest {
             request: self,
             mended: &self.mended,
         }
+    }
+}
+
+/// Refuses a context that begins with the compaction of another provider.
+fn refuse_another(form: Form, context: &Context) -> Result<(), ProviderError> {
+    match (context.provider, context.compaction) {
+        (Some(built_for), Some(_)) if form.sealing_provider() != Some(built_for) => {
+            let built_for = built_for.as_str();
+            Err(ProviderError::BuiltForAnother { form, built_for })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -115,3 +115,39 @@ pub(super) fn without_inactive<'a>(
     }
     messages
 }
+
+/// Returns the messages without the reasoning that only `provider` can read: sealed, or under its signature.
+pub(super) fn without_reasoning<'a>(
+    all: &'a [AgentMessage],
+    provider: SealingProvider,
+    mended: &mut Vec<Mending>,
+) -> Cow<'a, [AgentMessage]> {
+    let goes = |block: &Content| match block {
+        Content::Sealed(sealed) => {
+            sealed.provider == provider.as_str() && sealed.compaction().is_none()
+        }
+        Content::Thinking(_) => {
+            provider == SealingProvider::Anthropic && block.is_signed_thinking()
+        }
+        _ => false,
+    };
+    let mut messages = Cow::Borrowed(all);
+    for (at, message) in all.iter().enumerate() {
+        let content = message.message().map_or(&[][..], Message::content);
+        let gone = content.iter().filter(|block| goes(block));
+        mended.extend(gone.map(|block| Mending {
+            provider: Some(provider.as_str().to_owned()),
+            item: match block {
+                Content::Sealed(sealed) => sealed.kind(),
+                _ => Some("thinking".to_owned()),
+            },
+            ..Mending::of(MendingKind::ReasoningDropped, at)
+        }));
+        if content.iter().any(goes)
+            && let Some(own) = messages.to_mut()[at].message_mut()
+        {
+            own.content_mut().retain(|block| !goes(block));
+        }
+    }
+    messages
+}

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::RedactableText;
-use crate::model::{AgentMessage, Content, LoopId, SealingProvider, Time};
+use crate::model::{AgentMessage, LoopId, SealingProvider, Time};
 use crate::overlay::SealedRecord;
-use crate::redact::is_signed;
+use crate::redact::drop_sealed;
 use crate::store::removal::StoreRemove;
 use crate::store::scan::{MessagePlace, StoreScan};
 use crate::store::{
@@ -154,33 +154,5 @@ impl SealedDrops {
             write.touch_session(&(&owner).into())?;
         }
         Ok(())
-    }
-}
-
-/// Takes out all sealed content with the signatures of thinking, or only compactions; returns whether there
-/// was any.
-fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
-    let Some(inner) = message.message_mut() else {
-        return false;
-    };
-    let content = inner.content_mut();
-    let before = content.len();
-    content.retain(|block| !goes(block, all));
-    let mut dropped = content.len() < before;
-    if all {
-        for block in content {
-            if let Content::Thinking(thinking) = block {
-                dropped |= thinking.signature.take().is_some();
-            }
-        }
-    }
-    dropped
-}
-
-fn goes(block: &Content, all: bool) -> bool {
-    match block {
-        Content::Sealed(sealed) => all || sealed.compaction().is_some(),
-        Content::Other(json) => all && is_signed(json),
-        _ => false,
     }
 }

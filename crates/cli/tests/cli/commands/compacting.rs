@@ -62,7 +62,8 @@ fn a_compaction_prints_its_audit_row() {
             "truncated": 0,
             "summarised": 7,
             "dropped": 0,
-            "rolled_up": 0
+            "rolled_up": 0,
+            "sealed": 0
           }
         },
         {
@@ -80,7 +81,8 @@ fn a_compaction_prints_its_audit_row() {
             "truncated": 0,
             "summarised": 13,
             "dropped": 0,
-            "rolled_up": 0
+            "rolled_up": 0,
+            "sealed": 0
           }
         },
         {
@@ -104,7 +106,8 @@ fn a_compaction_prints_its_audit_row() {
             "truncated": 10,
             "summarised": 4,
             "dropped": 0,
-            "rolled_up": 0
+            "rolled_up": 0,
+            "sealed": 0
           }
         }
       ],

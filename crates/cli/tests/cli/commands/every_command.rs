@@ -18,6 +18,7 @@ const LINES: &[(&str, &str)] = &[
     ("history", "history work"),
     ("undo", "undo work"),
     ("redo", "redo work"),
+    ("repair", "repair work"),
     ("search", "search build"),
     ("recall", "recall build --max-tokens 500"),
     ("diff", "diff work --from raw"),
@@ -91,7 +92,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     (
         "compact",
         "/blocks/0/coverage",
-        "kept truncated summarised dropped rolled_up",
+        "kept truncated summarised dropped rolled_up sealed",
     ),
     (
         "context",
@@ -110,6 +111,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     ),
     ("undo", "", "run_id outcome tokens_before tokens_after"),
     ("redo", "", "run_id outcome tokens_before tokens_after"),
+    ("repair", "", "session_id undone run_id missing"),
     ("search", "", "hits indexed"),
     (
         "search",

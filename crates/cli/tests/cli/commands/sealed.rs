@@ -104,7 +104,6 @@ fn conversations() -> [(&'static str, &'static str, Value); 3] {
         {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "+ umbrella"},
         {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
         {"type": "web_search_call", "id": "ws_1", "status": "completed"},
-        compaction(),
         {"role": "assistant", "content": "Yes."},
     ]);
     let chat = json!([
@@ -167,4 +166,112 @@ fn what_is_exported_in_a_form_is_imported_as_the_same_conversation() {
             );
         }
     }
+}
+
+/// A stage with a session `s` that Anthropic compacted within its second answer.
+fn compacted() -> Stage {
+    let stage = Stage::empty();
+    let lines = [
+        json!({"role": "user", "content": "Will it rain?"}),
+        json!({"role": "assistant", "content": [{"type": "text", "text": "Yes."}]}),
+        json!({"role": "user", "content": "And tomorrow?"}),
+        json!({"role": "assistant", "content": [
+            {"type": "compaction", "content": CIPHER}, {"type": "text", "text": "Hail."}]}),
+        json!({"role": "user", "content": "Thanks."}),
+    ];
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let output = append(&stage, &["s", "--format", "anthropic"], lines.as_bytes());
+    assert!(output.status.success(), "{output:?}");
+    stage
+}
+
+#[test]
+fn a_context_for_the_provider_begins_with_its_compaction_until_a_repair() {
+    let stage = compacted();
+    let run = stage.json("history s")[0].clone();
+    assert_eq!(run["strategy"], "provider:anthropic");
+    assert_eq!(run["outcome"], "committed");
+    let count = |line: &str| stage.json(line)["messages"].as_array().unwrap().len();
+    assert_eq!(count("context s"), 5);
+    assert_eq!(count("context s --for openai"), 5);
+    assert_eq!(count("context s --for anthropic"), 2);
+    for line in [
+        "context s --format anthropic",
+        "export s --format anthropic",
+    ] {
+        let request = stage.json(line);
+        let first = &request["messages"][0]["content"][0];
+        assert_eq!(
+            *first,
+            json!({"type": "compaction", "content": CIPHER}),
+            "{line}"
+        );
+        assert!(!request.to_string().contains("Will it rain?"), "{line}");
+    }
+    let covered = stage.json("sql SELECT/**/disposition/**/FROM/**/v_coverage");
+    assert!(covered.to_string().contains("\"sealed\""), "{covered}");
+    let active = "sql SELECT/**/kind,is_active/**/FROM/**/v_compaction_blocks";
+    let block = json!([{"kind": "sealed:anthropic", "is_active": 1}]);
+    assert_eq!(stage.json(active), block);
+    let said = stage
+        .say("context s --for anthropic --format openai")
+        .to_string();
+    assert!(
+        said.contains("the context was built for anthropic"),
+        "{said}"
+    );
+    assert!(
+        stage
+            .say("context s --for google")
+            .to_string()
+            .contains("one of: openai, anthropic")
+    );
+    assert_eq!(stage.json("repair s --for openai")["undone"], json!([]));
+
+    let report = stage.json("repair s");
+    assert_eq!(report["undone"], json!([run["run_id"]]));
+    assert_eq!(
+        (&report["missing"], &report["session_id"]),
+        (&json!(0), &json!("s"))
+    );
+    let request = stage.json("context s --format anthropic").to_string();
+    assert!(
+        request.contains("Will it rain?") && !request.contains(CIPHER),
+        "{request}"
+    );
+    assert_eq!(stage.json(active)[0]["is_active"], 0);
+    let said = stage.say("repair s").to_string();
+    assert!(said.contains("Nothing to repair"), "{said}");
+    assert_eq!(stage.json("verify")["ok"], true);
+}
+
+#[test]
+fn reasoning_that_its_provider_cannot_read_any_more_is_left_out_when_asked() {
+    let stage = stage();
+    let request = |flag: &str| stage.json(&format!("context s --for anthropic {flag}"));
+    let whole = request("--format responses");
+    assert!(whole.to_string().contains("rs_1"), "{whole}");
+    let without = request("--format responses --drop-reasoning");
+    assert!(!without.to_string().contains("rs_1"), "{without}");
+    let mended = without["mended"].as_array().unwrap();
+    let is_told = |one: &&Value| one["kind"] == "reasoning_dropped" && one["item"] == "reasoning";
+    assert_eq!(mended.iter().filter(is_told).count(), 1, "{without}");
+    // Only asked for, it goes; stored it stays.
+    assert_eq!(request("--format responses"), whole);
+    for line in [
+        "context s --drop-reasoning",
+        "context s --format openai --drop-reasoning",
+    ] {
+        let said = stage.say(line);
+        assert_eq!(said.code, 2, "{said}");
+        let why = "--drop-reasoning needs --format responses or anthropic";
+        assert!(said.to_string().contains(why), "{said}");
+    }
+}
+
+#[test]
+fn a_repair_of_no_session_is_an_error() {
+    let stage = compacted();
+    assert_eq!(stage.say("repair nobody").code, 1);
+    assert_eq!(stage.say("repair").code, 2);
 }
