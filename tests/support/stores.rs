@@ -6,6 +6,8 @@ use loopstore::Store;
 pub fn stores() -> Vec<Store> {
     let memory = Some(Store::in_memory().unwrap());
     #[cfg(feature = "postgres")]
-    let memory = memory.into_iter().chain(super::server::store().map(Store::from));
+    let memory = memory
+        .into_iter()
+        .chain(super::server::store().map(Store::from));
     memory.into_iter().collect()
 }

@@ -40,8 +40,9 @@ enum OneOrMore {
 pub fn read(form: &str, json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
     match MessageForm::named(form)? {
         MessageForm::Provider(form) => {
-            let items: serde_json::Value = serde_json::from_slice(json)?;
-            Ok(provider::read(form, &items)?)
+            let text = std::str::from_utf8(json)
+                .map_err(|error| Failure::Input(format!("the JSON is not UTF-8: {error}")))?;
+            Ok(provider::read_str(form, text)?)
         }
         MessageForm::Own => own(json),
     }
@@ -92,7 +93,7 @@ pub fn write(form: &str, context: &Context) -> Result<Vec<u8>, Failure> {
             faults: &context.faults,
         })?,
         MessageForm::Provider(form) => {
-            serde_json::to_vec(&ProviderRequest::new(form, &context.messages))?
+            serde_json::to_vec(&ProviderRequest::of_context(form, context)?)?
         }
     })
 }
@@ -101,6 +102,6 @@ pub fn write(form: &str, context: &Context) -> Result<Vec<u8>, Failure> {
 pub fn mended(form: &str, context: &Context) -> Result<Vec<Mending>, Failure> {
     Ok(match MessageForm::named(form)? {
         MessageForm::Own => Vec::new(),
-        MessageForm::Provider(form) => ProviderRequest::new(form, &context.messages).mended,
+        MessageForm::Provider(form) => ProviderRequest::of_context(form, context)?.mended,
     })
 }
