@@ -225,7 +225,6 @@ fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> 
         content,
         is_error,
         timestamp: timestamp.map(Into::into),
-        ..ToolResultMessage::default()
     };
     Some(with_extra_source(
         Message::ToolResult(result).into(),
