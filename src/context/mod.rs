@@ -583,7 +583,11 @@ pub(crate) fn live_compaction(
             .is_some_and(|(_, by)| by == provider)
         {
             let (loop_key, end_seq) = (block.loop_key, block.through);
-            return Ok(Some(LiveCompaction::Behind(loop_key, end_seq, message)));
+            return Ok(Some(LiveCompaction::Behind(
+                loop_key,
+                end_seq,
+                message.into(),
+            )));
         }
     }
     Ok(None)
@@ -594,7 +598,7 @@ pub(crate) enum LiveCompaction {
     /// In this message of a loop.
     InMessage(LoopKey, u32),
     /// In none: it came behind the messages of a loop before this sequence, as a message of its own.
-    Behind(LoopKey, u32, AgentMessage),
+    Behind(LoopKey, u32, Box<AgentMessage>),
 }
 
 /// Finds the session, the leaf, and how the moment is seen.

@@ -262,7 +262,7 @@ fn came_before(live: &mut Option<LiveCompaction>, key: LoopKey, seq: u32) -> Opt
         matches!(live, LiveCompaction::Behind(of, end_seq, _) if *of == key && seq >= *end_seq)
     })?;
     match came {
-        LiveCompaction::Behind(_, _, message) => Some(message),
+        LiveCompaction::Behind(_, _, message) => Some(*message),
         LiveCompaction::InMessage(..) => None,
     }
 }
