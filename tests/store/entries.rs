@@ -99,8 +99,10 @@ fn what_a_compaction_hides_is_told_all_the_same() {
 fn a_time_is_that_of_the_message() {
     for store in stores() {
         let chat = store.session("times").unwrap();
-        let mut told = UserMessage::default();
-        told.timestamp = Some(1_700_000_000_123.into());
+        let told = UserMessage {
+            timestamp: Some(1_700_000_000_123.into()),
+            ..UserMessage::default()
+        };
         chat.append([Message::User(told), Message::assistant("Yes.")])
             .unwrap();
         let times = chat.entries(&EntryQuery::new()).unwrap();

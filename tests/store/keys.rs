@@ -140,11 +140,10 @@ fn name() -> impl Strategy<Value = String> {
         .prop_map(|at| at.into_iter().map(|at| LETTERS[at]).collect())
 }
 
-fn agrees(
-    store: &Store,
-    names: &[String],
-    asked: &[(String, Option<String>, Option<String>, bool, Option<usize>)],
-) -> Result<(), TestCaseError> {
+/// A prefix, what comes before and after, whether from the end, and how many.
+type Asked = (String, Option<String>, Option<String>, bool, Option<usize>);
+
+fn agrees(store: &Store, names: &[String], asked: &[Asked]) -> Result<(), TestCaseError> {
     let chat = store.session("graph").unwrap();
     let mut all = BTreeMap::new();
     for (number, name) in names.iter().enumerate() {
