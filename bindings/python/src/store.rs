@@ -241,7 +241,6 @@ impl Store {
             hidden: false,
             offset: 0,
             limit,
-            ..SessionFilter::default()
         };
         self.json(py, |store| {
             Ok(serde_json::to_vec(
