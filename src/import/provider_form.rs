@@ -69,8 +69,7 @@ impl Importer for ProviderForm {
 
 /// Whether a file begins as chats do, with blocks that only Anthropic has.
 fn is_anthropic(head: &[u8]) -> bool {
-    const BLOCKS: [&str; 5] = [
-        "compaction",
+    const BLOCKS: [&str; 4] = [
         "redacted_thinking",
         "server_tool_use",
         "tool_result",
@@ -84,7 +83,10 @@ fn is_anthropic(head: &[u8]) -> bool {
     });
     let is_request = outline.has("system") && outline.has("messages[].role");
     let is_chat = has_field(head, "role", &["tool", "function"]) || names(head, "tool_calls");
-    holds_messages && !is_chat && (is_request || has_field(head, "type", &BLOCKS))
+    // Of OpenAI's compactions nothing can be read.
+    let is_compacted =
+        has_field(head, "type", &["compaction"]) && !names(head, "encrypted_content");
+    holds_messages && !is_chat && (is_request || is_compacted || has_field(head, "type", &BLOCKS))
 }
 
 /// Whether a file begins with items of Responses.
