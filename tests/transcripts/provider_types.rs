@@ -10,7 +10,8 @@ use loopstore::export::{ExportForm, export};
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::provider::{self, Form, ProviderRequest};
 use loopstore::{
-    BuildOptions, Database, SessionId, SqliteStore, Store, build_context_from_session,
+    BuildOptions, Database, Policy, SessionHandle, SessionId, SqliteStore, Store,
+    build_context_from_session,
 };
 use serde_json::{Value, json};
 
@@ -137,16 +138,27 @@ fn the_providers_types_take_every_kind_of_item_and_dump_what_was_stored() {
         }
         assert_eq!(&exported, request, "{name}");
         // The system prompt is none of a context.
-        let context = chat.context().unwrap();
-        let written = provider::write(*form, &context).unwrap();
+        let own = of_provider(&chat, *form).context().unwrap();
+        let written = provider::write(*form, &own).unwrap();
         assert!(list(request).ends_with(list(&written)), "{name}");
         judged.add(&name, *form, "request", &written);
+        let context = chat.context().unwrap();
         for other in Form::ALL.into_iter().filter(|other| other != form) {
             let written = provider::write(other, &context).unwrap();
             judged.add(&format!("{name} as {other}"), other, "request", &written);
         }
     }
     judged.all_hold(&python);
+}
+
+/// Returns the session as an agent of the form's provider sees it.
+fn of_provider(chat: &SessionHandle, form: Form) -> SessionHandle {
+    let policy = Policy::new(1_000_000);
+    let policy = match form.sealing_provider() {
+        Some(provider) => policy.provider(provider),
+        None => policy,
+    };
+    chat.clone().with_policy(policy)
 }
 
 /// Whole answers as the providers' interfaces give them.
@@ -207,7 +219,7 @@ fn an_answer_of_the_providers_types_goes_back_as_a_request_of_theirs() {
     for (form, answer) in answers() {
         judged.add("answer", form, "answer", &answer);
         let store = Store::in_memory().unwrap();
-        let chat = store.session("s").unwrap();
+        let chat = of_provider(&store.session("s").unwrap(), form);
         if form != Form::Anthropic {
             chat.append([loopstore::Message::user("Will it rain?")])
                 .unwrap();

@@ -75,8 +75,8 @@ fn is_compaction(block: &Content) -> bool {
     }
 }
 
-/// Returns the messages without the compactions of `provider` that do not count: all but that of the message
-/// `compaction`.
+/// Returns the messages without the compactions of `provider` that do not count: all but those of the message
+/// `compaction`, where an earlier one of the same answer came with the last.
 pub(super) fn without_inactive<'a>(
     all: &'a [AgentMessage],
     compaction: Option<usize>,
@@ -94,7 +94,7 @@ pub(super) fn without_inactive<'a>(
             true => message.last_compaction().map(|(place, _)| place),
             false => None,
         };
-        let goes = |(place, block): (usize, &Content)| is_own(block) && active != Some(place);
+        let goes = |(place, block): (usize, &Content)| is_own(block) && active < Some(place);
         if !content.iter().enumerate().any(goes) {
             continue;
         }

@@ -1,10 +1,11 @@
 //! Rollouts of Codex.
 
 use insta::assert_snapshot;
+use loopstore::SealingProvider::OpenAi;
 use serde_json::json;
 
 use crate::tools::recorder::{Recorder, importer};
-use crate::tools::stored::{import, is_sound, shown, store};
+use crate::tools::stored::{import, is_sound, shown, shown_to, store};
 
 fn lighthouse() -> Recorder {
     Recorder::of_fixture("codex", "lighthouse.jsonl")
@@ -126,8 +127,12 @@ fn the_context_is_what_the_compaction_left_and_what_came_after() {
         let path = format!("tests/fixtures/codex/{name}.jsonl");
         let bytes = std::fs::read(&path).unwrap();
         import(&store, importer("codex"), &path, &bytes).unwrap();
-        assert_eq!(shown(&store, session), expected, "{name}");
+        assert_eq!(shown_to(&store, session, Some(OpenAi)), expected, "{name}");
     }
+    // What only the provider can read of it is for nobody else: they see the originals.
+    let originals = shown(&store, "0199aaaa-0000-7000-8000-000000000001");
+    assert_eq!(originals.len(), 14);
+    assert_eq!(originals[10], "Ringing.");
     is_sound(&store, "codex");
 }
 

@@ -7,7 +7,8 @@ use loopstore::extend::source::write_out;
 use loopstore::extend::{SessionStore, read};
 use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::{
-    AgentMessage, BuildOptions, Json, SessionId, SqliteStore, build_context_from_session,
+    AgentMessage, BuildOptions, Json, SealingProvider, SessionId, SqliteStore,
+    build_context_from_session,
 };
 
 use crate::support::requests::is_valid;
@@ -75,13 +76,34 @@ pub fn said(store: &SqliteStore) -> Vec<String> {
 
 /// The context of a session's current loop.
 pub fn context(store: &SqliteStore, session: &SessionId) -> Vec<AgentMessage> {
-    let context = build_context_from_session(store, session, &BuildOptions::default());
+    context_for(store, session, None)
+}
+
+fn context_for(
+    store: &SqliteStore,
+    session: &SessionId,
+    provider: Option<SealingProvider>,
+) -> Vec<AgentMessage> {
+    let options = BuildOptions {
+        provider,
+        ..BuildOptions::default()
+    };
+    let context = build_context_from_session(store, session, &options);
     context.unwrap().messages
 }
 
 /// The texts of a context, with the ids of calls.
 pub fn shown(store: &SqliteStore, session: &str) -> Vec<String> {
-    let messages = context(store, &SessionId::new(session).unwrap());
+    shown_to(store, session, None)
+}
+
+/// The same of a context for a provider.
+pub fn shown_to(
+    store: &SqliteStore,
+    session: &str,
+    provider: Option<SealingProvider>,
+) -> Vec<String> {
+    let messages = context_for(store, &SessionId::new(session).unwrap(), provider);
     let text = |message: &AgentMessage| {
         let message = message.message().unwrap();
         let calls = message.tool_calls().map(|call| call.id.as_str());
