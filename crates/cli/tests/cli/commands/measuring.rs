@@ -340,8 +340,8 @@ fn ours_stand_beside_recorded_compactions() {
 fn the_digest_stands_beside_them_by_default_and_is_no_larger() {
     let stage = Stage::empty();
     let orchard = transcript("eval/orchard.jsonl");
-    let lighthouse = transcript("codex/lighthouse.jsonl");
-    let report = stage.json(&format!("eval compactions {orchard} {lighthouse}"));
+    let first = transcript("pi/first-version.jsonl");
+    let report = stage.json(&format!("eval compactions {orchard} {first}"));
     let all = report["compactions"].as_array().unwrap();
     assert!(all.len() > 1, "{report}");
     for one in all {

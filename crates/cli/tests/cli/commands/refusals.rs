@@ -273,7 +273,7 @@ fn verify_finds_no_damage_in_a_sound_database() {
     stage.say("compact work --max-tokens 9000");
     assert_snapshot!(stage.say("verify"), @"
     No damage found.
-    Checked: audit 1, blobs 1, block messages 13, blocks 3, coverage 24, flips 0, loops 5, manifests 0, messages 63, pins 0, receipts 0, runs 1, sessions 3, sources 0, turns 33.
+    Checked: audit 1, blobs 1, block messages 13, blocks 3, coverage 24, flips 0, hides 0, loops 5, manifests 0, messages 63, pins 0, receipts 0, runs 1, sessions 3, sources 0, turns 33.
     ");
     let report = stage.json("verify");
     assert_eq!(

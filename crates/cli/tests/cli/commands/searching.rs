@@ -208,7 +208,7 @@ fn an_index_is_brought_up_to_date_and_made_anew() {
     "#);
     assert_snapshot!(stage.say("verify"), @r#"
     No damage found.
-    Checked: audit 0, blobs 1, block messages 0, blocks 0, coverage 0, flips 0, loops 5, manifests 0, messages 63, pins 0, receipts 0, runs 0, sessions 3, sources 0, turns 33.
+    Checked: audit 0, blobs 1, block messages 0, blocks 0, coverage 0, flips 0, hides 0, loops 5, manifests 0, messages 63, pins 0, receipts 0, runs 0, sessions 3, sources 0, turns 33.
     The search index is damaged (fts5: corruption found reading blob 10 from table "message_index"); `loopstore index --rebuild` rebuilds it.
     "#);
     assert_eq!(stage.say("index --rebuild").code, 0);
