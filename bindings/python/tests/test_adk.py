@@ -71,8 +71,13 @@ async def get(service: BaseSessionService, id: str = "s", **config: Any) -> Sess
 
 
 def texts(session: Session) -> list[str]:
-    """Return what the events say."""
-    return [event.content.parts[0].text for event in session.events]  # type: ignore[union-attr,index,misc]
+    """Return what the events of a session say."""
+    return texts_of(session.events)
+
+
+def texts_of(events: list[Event]) -> list[str]:
+    """Return what events say."""
+    return [event.content.parts[0].text for event in events]  # type: ignore[union-attr,index,misc]
 
 
 async def test_a_session_is_created_and_found(service: BaseSessionService) -> None:
@@ -269,6 +274,15 @@ async def test_the_same_event_is_stored_once(service: BaseSessionService) -> Non
     other = says("Another with its id", id=event.id)
     await service.append_event(made, other)
     assert (await get(service)).events == [event, other]
+
+
+async def test_branches_may_append_to_one_object(service: BaseSessionService) -> None:
+    made = await service.create_session(**WHO, session_id="s")
+    events = [says(f"{number}", "agent") for number in range(20)]
+    await asyncio.gather(*(service.append_event(made, event) for event in events))
+    assert sorted(texts(made)) == sorted(texts(await get(service))) == sorted(texts_of(events))
+    await service.append_event(made, says("Last"))
+    assert texts(await get(service))[-1] == "Last"
 
 
 async def test_what_is_got_is_a_copy(service: BaseSessionService) -> None:

@@ -6,7 +6,7 @@
     service = LoopstoreSessionService("agent.db")
     runner = Runner(app_name="weather", agent=agent, session_service=service)
 
-Events come back exactly as they went in. What they say stands beside them as messages: it is searched,
+Events come back exactly as they went in, as far as ADK writes them as JSON. What they say stands beside them as messages: it is searched,
 counted, compacted and shown as any other session of loopstore, which `service.session(...)` returns. A
 compaction of loopstore changes what `context` and `prepare` show, never the events.
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import uuid
 from collections.abc import Callable
@@ -25,9 +24,9 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
+from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
-from google.adk.errors import StaleSessionError
 from google.adk.events import Event, EventActions
 from google.adk.platform import time as platform_time
 from google.adk.sessions import BaseSessionService, Session, State
@@ -35,26 +34,30 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 
 from loopstore import _store
 from loopstore._adk import clean, said
+from loopstore._adk_state import (
+    DELTA,
+    Place,
+    StateLog,
+    about_of,
+    dumps,
+    extension,
+    loads,
+    place_of,
+)
 from loopstore._errors import ClosedError, DamagedError, ForkedError, InvalidInputError
 from loopstore._json import encode
 from loopstore._store import Json, Path, Store
 
 T = TypeVar("T")
-_Place = tuple[str, int]
 
 _CREATED = "adkSession"
 _EVENT = "adkEvent"
-_DELTA = "adkState"
-_WHOLE = "adkWholeState"
 
 _MAX_PART = 150
 """Bytes of a name within an id. A longer one is known by its digest."""
 
 _PAGE = 256
 """How many events are read at a time where it is not known how many are needed."""
-
-_WHOLE_EVERY = 64
-"""After so many deltas the whole state is written."""
 
 
 class LoopstoreSessionService(BaseSessionService):
@@ -127,15 +130,15 @@ class LoopstoreSessionService(BaseSessionService):
         app, user, own = _scopes(_plain(state))
         now = platform_time.get_time()
         about = {"app": app_name, "user": user_id, "id": session_id, "time": now}
-        new = encode([_extension(_CREATED, about, own)])
+        new = encode([extension(_CREATED, about, own)])
 
         def create() -> Session:
             if self.store.session(id).append(new, key="created").duplicate:
                 raise AlreadyExistsError(f"Session with id {session_id} already exists.")
             if app:
-                _State(self.store, _app_id(app_name)).add(app)
+                StateLog(self.store, _app_id(app_name)).add(app)
             if user:
-                _State(self.store, _user_id(app_name, user_id)).add(user)
+                StateLog(self.store, _user_id(app_name, user_id)).add(user)
             found = self._get(id, GetSessionConfig(num_recent_events=0))
             if found is None:
                 raise SessionNotFoundError(f"Session {session_id} was deleted meanwhile.")
@@ -155,7 +158,7 @@ class LoopstoreSessionService(BaseSessionService):
         id = _id(app_name, user_id, _stripped(session_id))
         return await self._run(lambda: self._get(id, config))
 
-    def _created(self, log: _store.Session) -> tuple[Json, _Place, Json] | None:
+    def _created(self, log: _store.Session) -> tuple[Json, Place, Json] | None:
         """Return what is known of a session, where it begins, and its first state."""
         at = log.appended("created")
         if at is None:
@@ -164,7 +167,7 @@ class LoopstoreSessionService(BaseSessionService):
         if not found:
             return None
         data = found[0]["message"]["data"]
-        return data["about"], _place(found[0]), _loads(data["json"])
+        return data["about"], place_of(found[0]), loads(data["json"])
 
     def _get(
         self, id: str, config: GetSessionConfig | None, shared: dict[str, Json] | None = None
@@ -178,13 +181,13 @@ class LoopstoreSessionService(BaseSessionService):
         events = self._events(log, start, config)
         newest = events[-1:] or log.entries(kinds=[_EVENT], after=start, last=1)
         last = newest[0] if newest else None
-        state = _State.of(log, start).read(first)
+        state = StateLog.of(log, start).read(first)
         for prefix, of in (
             (State.APP_PREFIX, _app_id(about["app"])),
             (State.USER_PREFIX, _user_id(about["app"], about["user"])),
         ):
             if shared is None or of not in shared:
-                values = _State(self.store, of).read({})
+                values = StateLog(self.store, of).read({})
                 if shared is not None:
                     shared[of] = values
             else:
@@ -196,13 +199,13 @@ class LoopstoreSessionService(BaseSessionService):
             user_id=about["user"],
             state=state,
             events=[_event(entry) for entry in events],
-            last_update_time=about["time"] if last is None else _about(last)["time"],
+            last_update_time=about["time"] if last is None else about_of(last)["time"],
         )
         session._storage_update_marker = _marker(last, start)
         return session
 
     def _events(
-        self, log: _store.Session, start: _Place, config: GetSessionConfig | None
+        self, log: _store.Session, start: Place, config: GetSessionConfig | None
     ) -> list[Json]:
         most = config.num_recent_events if config else None
         since = config.after_timestamp if config else None
@@ -211,13 +214,13 @@ class LoopstoreSessionService(BaseSessionService):
         if since is None:
             return log.entries(kinds=[_EVENT], after=start, last=most)
         pages: list[list[Json]] = []
-        before: _Place | None = None
+        before: Place | None = None
         while most is None or sum(map(len, pages)) < most:
             page = log.entries(kinds=[_EVENT], after=start, before=before, last=_PAGE)
             if not page:
                 break
-            before = _place(page[0])
-            old = [n for n, entry in enumerate(page) if _about(entry)["time"] < since]
+            before = place_of(page[0])
+            old = [n for n, entry in enumerate(page) if about_of(entry)["time"] < since]
             pages.insert(0, page[old[-1] + 1 :] if old else page)
             if old:
                 break
@@ -264,7 +267,7 @@ class LoopstoreSessionService(BaseSessionService):
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state that all sessions of a user share, its keys without `user:`."""
         id = _user_id(app_name, user_id)
-        return await self._run(lambda: _State(self.store, id).read({}))
+        return await self._run(lambda: StateLog(self.store, id).read({}))
 
     # Events.
 
@@ -283,19 +286,17 @@ class LoopstoreSessionService(BaseSessionService):
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         id = _id(session.app_name, session.user_id, session.id)
-        text = _dumps(_dumped(event))
+        text = dumps(_dumped(event))
         key = "event/" + hashlib.sha256(text.encode()).hexdigest()
         app, user, own = _scopes(_plain(event.actions.state_delta))
         parts = said(event)
         about = {"id": clean(event.id), "author": clean(event.author), "time": event.timestamp}
         parts.append({"role": "extension", "kind": _EVENT, "data": {"about": about, "json": text}})
         if own:
-            parts.append(_extension(_DELTA, {}, own))
+            parts.append(extension(DELTA, {}, own))
         new = encode(parts)
-        last_id = clean(session.events[-1].id) if session.events else None
-        known = (session._storage_update_marker, session.last_update_time, last_id)
 
-        def append() -> str:
+        def append() -> None:
             with self._locks[hash(id) % len(self._locks)]:
                 log = self.store.session(id)
                 created = self._created(log)
@@ -305,21 +306,22 @@ class LoopstoreSessionService(BaseSessionService):
                 is_new = log.appended(key) is None
                 if is_new and self.on_stale == "refuse":
                     newest = log.entries(kinds=[_EVENT], after=start, last=1)
-                    _refuse_stale(known, newest[0] if newest else None, start)
+                    _refuse_stale(session, newest[0] if newest else None, start)
                 # Under the key too, so that a second attempt finishes what the first one began.
                 if app:
-                    _State(self.store, _app_id(session.app_name)).add(app, f"{id}/{key}")
+                    StateLog(self.store, _app_id(session.app_name)).add(app, f"{id}/{key}")
                 if user:
                     of = _user_id(session.app_name, session.user_id)
-                    _State(self.store, of).add(user, f"{id}/{key}")
+                    StateLog(self.store, of).add(user, f"{id}/{key}")
                 at = log.append(new, key=key)
                 if own and is_new:
-                    _State.of(log, start).write_whole(first)
+                    StateLog.of(log, start).write_whole(first)
                 # The event is the last but for the state that it brought.
-                return f"{at.loop_id}/{at.seqs.stop - (2 if own else 1)}"
+                marker = f"{at.loop_id}/{at.seqs.stop - (2 if own else 1)}"
+                session._storage_update_marker = marker
+                session.last_update_time = event.timestamp
 
-        session._storage_update_marker = await self._run(append)
-        session.last_update_time = event.timestamp
+        await self._run(append)
         if any(one is event or one == event for one in session.events if one.id == event.id):
             return event
         return self._commit_event_to_session(session, event)
@@ -342,84 +344,21 @@ class LoopstoreSessionService(BaseSessionService):
         await self.close()
 
 
-class _State:
-    """A state as a log of deltas in a session, with the whole of it now and then.
-
-    A whole state says up to which delta it goes, so what another writer adds meanwhile is not lost.
-    """
-
-    def __init__(self, store: Store, id: str) -> None:
-        self._log = store.session(id)
-        self._start: _Place | None = None
-
-    @classmethod
-    def of(cls, log: _store.Session, start: _Place) -> _State:
-        """Take the state of a session that begins at a place."""
-        state = cls.__new__(cls)
-        state._log, state._start = log, start
-        return state
-
-    def add(self, delta: Json, key: str | None = None) -> None:
-        name = hashlib.sha256(key.encode()).hexdigest() if key else None
-        new = encode([_extension(_DELTA, {}, delta)])
-        if not self._log.append(new, key=name).duplicate:
-            self.write_whole({})
-
-    def _fold(self, first: Json) -> tuple[Json, _Place | None]:
-        whole = self._log.entries(kinds=[_WHOLE], after=self._start, last=1)
-        state, after = dict(first), self._start
-        if whole:
-            loop_id, seq = _about(whole[0])["after"]
-            state, after = _loads(whole[0]["message"]["data"]["json"]), (loop_id, seq)
-        for entry in self._log.entries(kinds=[_DELTA], after=after):
-            state.update(_loads(entry["message"]["data"]["json"]))
-            after = _place(entry)
-        return state, after
-
-    def read(self, first: Json) -> Json:
-        return self._fold(first)[0]
-
-    def write_whole(self, first: Json) -> None:
-        if self._log.count_entries(kinds=[_DELTA], after=self._start) % _WHOLE_EVERY:
-            return
-        state, after = self._fold(first)
-        if after is not None:
-            self._log.append(encode([_extension(_WHOLE, {"after": list(after)}, state)]))
-
-
-def _refuse_stale(
-    known: tuple[str | None, float, str | None], newest: Json | None, start: _Place
-) -> None:
-    marker, time, last_id = known
+def _refuse_stale(session: Session, newest: Json | None, start: Place) -> None:
+    marker = session._storage_update_marker
     if marker is not None:
         is_stale = marker != _marker(newest, start)
     else:
         # An object that somebody made: it is stale if the store went on.
-        about = None if newest is None else _about(newest)
-        is_stale = about is not None and about["time"] > time and about["id"] != last_id
+        about = None if newest is None else about_of(newest)
+        last = clean(session.events[-1].id) if session.events else None
+        is_stale = (
+            about is not None and about["time"] > session.last_update_time and about["id"] != last
+        )
     if is_stale:
         raise StaleSessionError(
             "The session has been modified in storage since it was loaded. Please reload the session."
         )
-
-
-def _extension(kind: str, about: Json, values: Json) -> Json:
-    """Keep values as text: numbers of any size come back as they were."""
-    return {"role": "extension", "kind": kind, "data": {"about": about, "json": _dumps(values)}}
-
-
-def _dumps(value: Any) -> str:
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        # What is no text as it is, half of a surrogate pair, is one when it is escaped.
-        return text if clean(text) == text else json.dumps(value, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"this cannot be written as JSON: {error}") from error
-
-
-def _loads(text: str) -> Json:
-    value: Json = json.loads(text)
-    return value
 
 
 def _plain(state: dict[str, Any] | None) -> Json:
@@ -454,22 +393,13 @@ def _scopes(state: Json) -> tuple[Json, Json, Json]:
 
 def _event(entry: Json) -> Event:
     try:
-        return Event.model_validate(_loads(entry["message"]["data"]["json"]))
+        return Event.model_validate(loads(entry["message"]["data"]["json"]))
     except ValueError as error:
         raise DamagedError(f"a stored event cannot be read: {error}") from error
 
 
-def _about(entry: Json) -> Json:
-    about: Json = entry["message"]["data"]["about"]
-    return about
-
-
-def _place(entry: Json) -> _Place:
-    return entry["loop_id"], entry["seq"]
-
-
-def _marker(newest: Json | None, start: _Place) -> str:
-    loop_id, seq = start if newest is None else _place(newest)
+def _marker(newest: Json | None, start: Place) -> str:
+    loop_id, seq = start if newest is None else place_of(newest)
     return f"{loop_id}/{seq}"
 
 
