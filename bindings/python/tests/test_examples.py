@@ -10,6 +10,7 @@ import pytest
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 SAYS = {
+    "adk_sessions": "I see 3 events.",
     "chat": "4 messages are kept",
     "claude_sessions": "7071",
     "openai_agents_session": "I see 3 items.",

@@ -17,7 +17,8 @@ can query.
 >>> side = chat.fork("loop-1", 0)  # A branch: one row, nothing copied.
 
 `Store` and `Session` are the front door, `AsyncStore` and `AsyncSession` the same for asyncio. The modules
-`loopstore.claude` and `loopstore.openai_agents` are stores for those frameworks, imported only when used.
+`loopstore.adk`, `loopstore.claude`, `loopstore.langgraph` and `loopstore.openai_agents` are stores for those
+frameworks, imported only when used.
 """
 
 import os as _os

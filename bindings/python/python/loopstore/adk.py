@@ -1,0 +1,433 @@
+"""Sessions of Google's Agent Development Kit (ADK) that are kept by loopstore.
+
+    from google.adk.runners import Runner
+    from loopstore.adk import LoopstoreSessionService
+
+    service = LoopstoreSessionService("agent.db")
+    runner = Runner(app_name="weather", agent=agent, session_service=service)
+
+Events come back exactly as they went in, as far as ADK writes them as JSON. What they say stands beside them as messages: it is searched,
+counted, compacted and shown as any other session of loopstore, which `service.session(...)` returns. A
+compaction of loopstore changes what `context` and `prepare` show, never the events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events import Event, EventActions
+from google.adk.platform import time as platform_time
+from google.adk.sessions import BaseSessionService, Session, State
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+
+from loopstore import _store
+from loopstore._adk import clean, said
+from loopstore._adk_state import (
+    DELTA,
+    Place,
+    StateLog,
+    about_of,
+    dumps,
+    extension,
+    loads,
+    place_of,
+)
+from loopstore._errors import ClosedError, DamagedError, ForkedError, InvalidInputError
+from loopstore._json import encode
+from loopstore._store import Json, Path, Store
+
+T = TypeVar("T")
+
+_CREATED = "adkSession"
+_EVENT = "adkEvent"
+
+_MAX_PART = 150
+"""Bytes of a name within an id. A longer one is known by its digest."""
+
+_PAGE = 256
+"""How many events are read at a time where it is not known how many are needed."""
+
+
+class LoopstoreSessionService(BaseSessionService):
+    """The session service of ADK. It may be used from all threads, and by several processes at once."""
+
+    def __init__(
+        self,
+        store: Store | Path = ":memory:",
+        *,
+        on_delete: Literal["hide", "erase"] = "hide",
+        on_stale: Literal["refuse", "merge"] = "refuse",
+    ) -> None:
+        """Take a store.
+
+        Args:
+            store: An open store, which stays open; or the path of a database, which `close` closes.
+            on_delete: What `delete_session` does: hide the session and keep the record, or erase it.
+            on_stale: What `append_event` does with a session object that does not know the newest event:
+                refuse it with `StaleSessionError`, as ADK's database does, or append all the same.
+        """
+        if on_delete not in ("hide", "erase"):
+            raise InvalidInputError(f"on_delete is `hide` or `erase`, not {on_delete!r}")
+        if on_stale not in ("refuse", "merge"):
+            raise InvalidInputError(f"on_stale is `refuse` or `merge`, not {on_stale!r}")
+        self._owns_store = not isinstance(store, Store)
+        if isinstance(store, Store):
+            self.store = store
+        else:
+            in_memory = str(store) == ":memory:"
+            self.store = Store.in_memory() if in_memory else Store.open(store)
+        self.on_delete = on_delete
+        self.on_stale = on_stale
+        self._workers = ThreadPoolExecutor(4, thread_name_prefix="loopstore-adk")
+        self._process = os.getpid()
+        self._locks = [Lock() for _ in range(64)]
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        if self._process != os.getpid():
+            raise ForkedError(
+                "this service was opened before the process was forked; open it again in this process"
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            future = loop.run_in_executor(self._workers, work)
+        except RuntimeError as error:
+            raise ClosedError("the service is closed; open it again") from error
+        return await future
+
+    def session(self, *, app_name: str, user_id: str, session_id: str) -> _store.Session:
+        """Return a session as loopstore has it: `search`, `compact`, `undo`, `report`."""
+        return self.store.session(_id(app_name, user_id, session_id))
+
+    # Sessions.
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Create a session.
+
+        Raises:
+            AlreadyExistsError: There is a session of this id.
+        """
+        session_id = _stripped(session_id) or str(uuid.uuid4())
+        id = _id(app_name, user_id, session_id)
+        app, user, own = _scopes(_plain(state))
+        now = platform_time.get_time()
+        about = {"app": app_name, "user": user_id, "id": session_id, "time": now}
+        new = encode([extension(_CREATED, about, own)])
+
+        def create() -> Session:
+            if self.store.session(id).append(new, key="created").duplicate:
+                raise AlreadyExistsError(f"Session with id {session_id} already exists.")
+            if app:
+                StateLog(self.store, _app_id(app_name)).add(app)
+            if user:
+                StateLog(self.store, _user_id(app_name, user_id)).add(user)
+            found = self._get(id, GetSessionConfig(num_recent_events=0))
+            if found is None:
+                raise SessionNotFoundError(f"Session {session_id} was deleted meanwhile.")
+            return found
+
+        return await self._run(create)
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """Return a session with its events, or those that `config` asks for; `None` if there is none."""
+        id = _id(app_name, user_id, _stripped(session_id))
+        return await self._run(lambda: self._get(id, config))
+
+    def _created(self, log: _store.Session) -> tuple[Json, Place, Json] | None:
+        """Return what is known of a session, where it begins, and its first state."""
+        at = log.appended("created")
+        if at is None:
+            return None
+        found = log.entries(loop_id=at.loop_id, seqs=at.seqs)
+        if not found:
+            return None
+        data = found[0]["message"]["data"]
+        return data["about"], place_of(found[0]), loads(data["json"])
+
+    def _get(
+        self, id: str, config: GetSessionConfig | None, shared: dict[str, Json] | None = None
+    ) -> Session | None:
+        log = self.store.session(id)
+        created = self._created(log)
+        if created is None:
+            return None
+        about, start, first = created
+        # The events before the state: whoever has the newest event has the state that belongs to it.
+        events = self._events(log, start, config)
+        newest = events[-1:] or log.entries(kinds=[_EVENT], after=start, last=1)
+        last = newest[0] if newest else None
+        state = StateLog.of(log, start).read(first)
+        for prefix, of in (
+            (State.APP_PREFIX, _app_id(about["app"])),
+            (State.USER_PREFIX, _user_id(about["app"], about["user"])),
+        ):
+            if shared is None or of not in shared:
+                values = StateLog(self.store, of).read({})
+                if shared is not None:
+                    shared[of] = values
+            else:
+                values = shared[of]
+            state.update({prefix + key: value for key, value in values.items()})
+        session = Session(
+            id=about["id"],
+            app_name=about["app"],
+            user_id=about["user"],
+            state=state,
+            events=[_event(entry) for entry in events],
+            last_update_time=about["time"] if last is None else about_of(last)["time"],
+        )
+        session._storage_update_marker = _marker(last, start)
+        return session
+
+    def _events(
+        self, log: _store.Session, start: Place, config: GetSessionConfig | None
+    ) -> list[Json]:
+        most = config.num_recent_events if config else None
+        since = config.after_timestamp if config else None
+        if most == 0:
+            return []
+        if since is None:
+            return log.entries(kinds=[_EVENT], after=start, last=most)
+        pages: list[list[Json]] = []
+        before: Place | None = None
+        while most is None or sum(map(len, pages)) < most:
+            page = log.entries(kinds=[_EVENT], after=start, before=before, last=_PAGE)
+            if not page:
+                break
+            before = place_of(page[0])
+            old = [n for n, entry in enumerate(page) if about_of(entry)["time"] < since]
+            pages.insert(0, page[old[-1] + 1 :] if old else page)
+            if old:
+                break
+        events = [entry for page in pages for entry in page]
+        return events if most is None else events[-most:]
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """List the sessions of a user, or of all users of an app: without events, last active last."""
+        prefix = f"adk/{_part(app_name)}/"
+        if user_id is not None:
+            prefix += f"{_part(user_id)}/"
+
+        def read() -> ListSessionsResponse:
+            rows = self.store.sql(
+                "SELECT session_id FROM v_sessions WHERE hidden_at IS NULL"
+                f" AND substr(session_id, 1, {len(prefix)}) = '{prefix}'"
+            )
+            shared: dict[str, Json] = {}
+            none = GetSessionConfig(num_recent_events=0)
+            found = [self._get(row["session_id"], none, shared) for row in rows]
+            sessions = [session for session in found if session is not None]
+            sessions.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
+            return ListSessionsResponse(sessions=sessions)
+
+        return await self._run(read)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session, if it is there: see `on_delete`. Its id may be used again."""
+        id = _id(app_name, user_id, _stripped(session_id))
+
+        def delete() -> None:
+            log = self.store.session(id)
+            if not log.exists():
+                return
+            if self.on_delete == "erase":
+                log.erase(reason="delete_session")
+            else:
+                log.hide()
+
+        await self._run(delete)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state that all sessions of a user share, its keys without `user:`."""
+        id = _user_id(app_name, user_id)
+        return await self._run(lambda: StateLog(self.store, id).read({}))
+
+    # Events.
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append an event to a session and to its object; a partial one to neither.
+
+        When this returns the event is durable. The same event appended again, say because the answer to the
+        first attempt was lost, is stored once.
+
+        Raises:
+            SessionNotFoundError: The session is not there.
+            StaleSessionError: The session object does not know the newest event. Get the session again.
+        """
+        if event.partial:
+            return event
+        self._apply_temp_state(session, event)
+        event = self._trim_temp_delta_state(event)
+        id = _id(session.app_name, session.user_id, session.id)
+        text = dumps(_dumped(event))
+        key = "event/" + hashlib.sha256(text.encode()).hexdigest()
+        app, user, own = _scopes(_plain(event.actions.state_delta))
+        parts = said(event)
+        about = {"id": clean(event.id), "author": clean(event.author), "time": event.timestamp}
+        parts.append({"role": "extension", "kind": _EVENT, "data": {"about": about, "json": text}})
+        if own:
+            parts.append(extension(DELTA, {}, own))
+        new = encode(parts)
+
+        def append() -> None:
+            with self._locks[hash(id) % len(self._locks)]:
+                log = self.store.session(id)
+                created = self._created(log)
+                if created is None:
+                    raise SessionNotFoundError(f"Session {session.id} not found.")
+                _, start, first = created
+                is_new = log.appended(key) is None
+                if is_new and self.on_stale == "refuse":
+                    newest = log.entries(kinds=[_EVENT], after=start, last=1)
+                    _refuse_stale(session, newest[0] if newest else None, start)
+                # Under the key too, so that a second attempt finishes what the first one began.
+                if app:
+                    StateLog(self.store, _app_id(session.app_name)).add(app, f"{id}/{key}")
+                if user:
+                    of = _user_id(session.app_name, session.user_id)
+                    StateLog(self.store, of).add(user, f"{id}/{key}")
+                at = log.append(new, key=key)
+                if own and is_new:
+                    StateLog.of(log, start).write_whole(first)
+                # The event is the last but for the state that it brought.
+                marker = f"{at.loop_id}/{at.seqs.stop - (2 if own else 1)}"
+                session._storage_update_marker = marker
+                session.last_update_time = event.timestamp
+
+        await self._run(append)
+        if any(one is event or one == event for one in session.events if one.id == event.id):
+            return event
+        return self._commit_event_to_session(session, event)
+
+    async def close(self) -> None:
+        """Let the threads go, and close the store if this object opened it."""
+        self._workers.shutdown(wait=False)
+        if self._owns_store:
+            self.store.close()
+
+    async def __aenter__(self) -> LoopstoreSessionService:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _refuse_stale(session: Session, newest: Json | None, start: Place) -> None:
+    marker = session._storage_update_marker
+    if marker is not None:
+        is_stale = marker != _marker(newest, start)
+    else:
+        # An object that somebody made: it is stale if the store went on.
+        about = None if newest is None else about_of(newest)
+        last = clean(session.events[-1].id) if session.events else None
+        is_stale = (
+            about is not None and about["time"] > session.last_update_time and about["id"] != last
+        )
+    if is_stale:
+        raise StaleSessionError(
+            "The session has been modified in storage since it was loaded. Please reload the session."
+        )
+
+
+def _plain(state: dict[str, Any] | None) -> Json:
+    """Return a state as JSON has it, in the way that ADK writes an event's."""
+    if not state:
+        return {}
+    form: Json = _dumped(EventActions(state_delta=state))["state_delta"]
+    return form
+
+
+def _dumped(model: Event | EventActions) -> Json:
+    try:
+        return model.model_dump(mode="json", exclude_none=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"this cannot be written as JSON: {error}") from error
+
+
+def _scopes(state: Json) -> tuple[Json, Json, Json]:
+    """Part a state into that of the app, of the user and of the session."""
+    app: Json = {}
+    user: Json = {}
+    own: Json = {}
+    for key, value in state.items():
+        if key.startswith(State.APP_PREFIX):
+            app[key.removeprefix(State.APP_PREFIX)] = value
+        elif key.startswith(State.USER_PREFIX):
+            user[key.removeprefix(State.USER_PREFIX)] = value
+        elif not key.startswith(State.TEMP_PREFIX):
+            own[key] = value
+    return app, user, own
+
+
+def _event(entry: Json) -> Event:
+    try:
+        return Event.model_validate(loads(entry["message"]["data"]["json"]))
+    except ValueError as error:
+        raise DamagedError(f"a stored event cannot be read: {error}") from error
+
+
+def _marker(newest: Json | None, start: Place) -> str:
+    loop_id, seq = start if newest is None else place_of(newest)
+    return f"{loop_id}/{seq}"
+
+
+def _stripped(id: str | None) -> str:
+    if id is not None and not isinstance(id, str):
+        raise InvalidInputError(f"a session id is a str, not {type(id).__name__}")
+    return (id or "").strip()
+
+
+def _part(name: str) -> str:
+    """Write a name so that it has no separator in it."""
+    if not isinstance(name, str):
+        raise InvalidInputError(f"an app's, user's or session's id is a str, not {type(name).__name__}")
+    try:
+        part = quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"an id is no Unicode text: {error}") from error
+    # A `=` in a name is escaped.
+    return part if len(part) <= _MAX_PART else "=" + hashlib.sha256(name.encode()).hexdigest()
+
+
+def _id(app_name: str, user_id: str, session_id: str) -> str:
+    return f"adk/{_part(app_name)}/{_part(user_id)}/{_part(session_id)}"
+
+
+def _app_id(app_name: str) -> str:
+    return f"adk-app/{_part(app_name)}"
+
+
+def _user_id(app_name: str, user_id: str) -> str:
+    return f"adk-user/{_part(app_name)}/{_part(user_id)}"
