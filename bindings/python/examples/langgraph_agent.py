@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 import loopstore
@@ -24,6 +24,6 @@ with loopstore.Store.open(path) as store:
     agent = graph.compile(checkpointer=LoopstoreSaver(store))
     for prompt in ["Hello!", "What have I said so far?"]:
         config: Any = {"configurable": {"thread_id": "chat"}}
-        answer = agent.invoke({"messages": [("user", prompt)]}, config)["messages"][-1]
+        answer = agent.invoke({"messages": [HumanMessage(prompt)]}, config)["messages"][-1]
         print(f"> {prompt}\n{answer.content}")
     print(f"{len(store.session('chat').context()['messages'])} messages are kept in {path}.")
