@@ -76,10 +76,7 @@ fn command_reading(
 }
 
 /// Commands of which nothing is compared, and why.
-const EXCUSED: [(&str, &str); 12] = [
-    ("repair", "`sealed_runs` plays it on both backends"),
-    ("hide", "`hidden` plays it on both backends"),
-    ("unhide", "as `hide`"),
+const EXCUSED: [(&str, &str); 9] = [
     ("watch", "it is `import --watch`, which is compared"),
     ("demo", "makes a database of its own"),
     (
