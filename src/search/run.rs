@@ -319,9 +319,7 @@ impl<'a> SearchRun<'a> {
                 continue;
             }
             self.read.messages(loop_key, from..to, &mut |row| {
-                if !passes(&self.filter, &row) {
-                    return Ok(ControlFlow::Continue(()));
-                }
+                let is_wanted = passes(&self.filter, &row);
                 let found = Match {
                     loop_key,
                     seq: row.seq,
@@ -333,15 +331,16 @@ impl<'a> SearchRun<'a> {
                     tick: row.tick,
                 };
                 let text = text_in(row)?;
-                let tool = self.filter.tool.as_ref();
-                if tool.is_none_or(|tool| text.tools.contains(tool))
-                    && let Some(matches) = self.matcher.places(&text)
-                {
+                if let Some(matches) = self.matcher.places(&text) {
                     let weights = matches.weights.iter().enumerate();
                     let held = weights.filter(|(_, weight)| **weight > 0.0);
                     let held: Vec<usize> = held.map(|(term, _)| term).collect();
+                    // As in the index, a word is as rare as it is among all messages.
                     held.iter().for_each(|term| holders[*term] += 1);
-                    candidates.add(found, &held);
+                    let tool = self.filter.tool.as_ref();
+                    if is_wanted && tool.is_none_or(|tool| text.tools.contains(tool)) {
+                        candidates.add(found, &held);
+                    }
                 }
                 Ok(ControlFlow::Continue(()))
             })?;

@@ -94,6 +94,13 @@ const EXCUSED: [(&str, &str); 9] = [
     ("help", "reads no database"),
 ];
 
+/// Items of Responses: what was said, and a compaction of it that only OpenAI can read.
+const SEALED: &str = r#"{"role":"user","content":"Who mends the roof?"}
+{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I mend it."}]}
+{"type":"compaction","id":"cmp_1","encrypted_content":"gAAAAABkeepthis"}
+{"role":"user","content":"And the door?"}
+"#;
+
 /// Returns the commands as the program itself lists them.
 fn listed(folder: &Path) -> Vec<String> {
     let (_, help, _) = command(folder, "none.db", &["--help"]);
@@ -112,6 +119,8 @@ pub struct Both<'a> {
     pub compared: BTreeSet<String>,
     /// Run ids in the order in which they came, for each.
     runs: [Vec<String>; 2],
+    /// The id that the session got that was hidden last, for each.
+    hidden: [String; 2],
 }
 
 /// What differs from run to run.
@@ -173,7 +182,9 @@ impl Both<'_> {
             .iter()
             .map(|arg| match arg.strip_prefix("RUN") {
                 Some(number) => self.runs[which][number.parse::<usize>().unwrap()].clone(),
-                None => arg.replace("WHICH", &which.to_string()),
+                None => arg
+                    .replace("WHICH", &which.to_string())
+                    .replace("HIDDEN", &self.hidden[which]),
             })
             .collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -203,6 +214,9 @@ impl Both<'_> {
         for (which, (_, value)) in said.iter_mut().enumerate() {
             if let Some(run) = value["run_id"].as_str() {
                 self.runs[which].push(run.to_owned());
+            }
+            if let Some(id) = value["hidden_as"].as_str() {
+                self.hidden[which] = id.to_owned();
             }
             settled(value);
             without(value, differs);
@@ -248,7 +262,8 @@ fn every_command_says_the_same_on_both_backends() {
             server.tcp_address(&server.database()),
         ],
         compared: BTreeSet::new(),
-        runs: [Vec::new(), Vec::new()],
+        runs: Default::default(),
+        hidden: Default::default(),
     };
     both.json(&["import", "pair.jsonl"]);
     both.json(&["import", "pair.jsonl"]);
@@ -321,6 +336,29 @@ fn every_command_says_the_same_on_both_backends() {
 "#,
     );
     both.json(&["context", "told"]);
+    // It is put away, another session has its id, and it comes back under a new one.
+    both.json_but(&["hidden_as"], &["hide", "told"]);
+    both.json(&["sessions"]);
+    let hidden = both.json_but(&["session_id", "hidden_at"], &["sessions", "--hidden"]);
+    assert_eq!(hidden.as_array().map(Vec::len), Some(1), "{hidden}");
+    both.json(&["search", "mends"]);
+    both.lines(&["append", "told", "--format", "responses"], SEALED);
+    both.json_but(&["hidden_as"], &["unhide", "HIDDEN", "--as", "told before"]);
+    for args in [
+        &["sessions"] as &[&str],
+        &["search", "mends"],
+        &["context", "told before"],
+        &["context", "told", "--for", "openai"],
+        &["history", "told"],
+        &["repair", "told"],
+        &["context", "told", "--for", "openai"],
+        &["repair", "told", "--for", "anthropic"],
+        &["history", "told"],
+        &["verify"],
+        &["erase", "told before", "--yes"],
+    ] {
+        both.json(args);
+    }
     both.json(&["erase", "told", "--yes"]);
     for format in ["openai", "anthropic", "markdown"] {
         both.text(&["export", "pair", "--format", format]);

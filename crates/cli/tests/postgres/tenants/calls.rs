@@ -30,6 +30,10 @@ pub struct Keys {
     pub run: RunKey,
     pub flip: FlipKey,
     pub pin: PinKey,
+    /// A session that is hidden, the id that it had, and what hid it.
+    pub put_away: SessionKey,
+    pub was: SessionId,
+    pub hide: HideKey,
     pub block: BlockKey,
     pub manifest: ManifestKey,
     pub import: i64,
@@ -52,6 +56,8 @@ fn keys(store: &dyn Database) -> Keys {
             let kept = scan.session(&SessionId::new("kept").unwrap())?.unwrap().key;
             let source = scan.sources(kept)?[0].key;
             let old = scan.session(&SessionId::new("old").unwrap())?.unwrap().key;
+            let was = SessionId::new("ann before").unwrap();
+            let put_away = *scan.hidden_sessions()?.last().unwrap();
             let sha256 = scan.blobs_of(BlobOwner::Message(loop_key, 2))?[0];
             found = Some(Keys {
                 id: SessionId::new("ann alone").unwrap(),
@@ -65,6 +71,9 @@ fn keys(store: &dyn Database) -> Keys {
                 run: scan.run_keys(session)?[0],
                 flip: scan.flip_keys(session)?[0],
                 pin: scan.pin_keys(session)?[0],
+                put_away,
+                hide: scan.hide_keys(put_away)?[0],
+                was,
                 block: scan.block_keys(loop_key)?[0],
                 manifest: scan.manifest_keys(pair)?[0],
                 import: scan.import_keys(kept)?[0],
@@ -94,6 +103,9 @@ fn nobody() -> Keys {
         run: RunKey::default(),
         flip: FlipKey::default(),
         pin: PinKey::default(),
+        put_away: SessionKey::default(),
+        was: SessionId::new("nobody").unwrap(),
+        hide: HideKey::default(),
         block: BlockKey::default(),
         manifest: ManifestKey::default(),
         import: 1,
@@ -209,8 +221,10 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.calls_of_loop(k.busy)),
         said(read.append_key(k.session, "key")),
         said(read.append_keys(k.session)),
-        said(read.hides(k.session)),
-        said(read.hidden_sessions()),
+        said(read.hides(k.put_away)),
+        said(read.renamed_from(&k.was)),
+        said(read.hide_keys(k.put_away)),
+        said(read.hide_and_digest(k.hide)),
         said(read.append_keys_within(k.session, &AppendKeyRange::default())),
         said(read.notes(k.busy)),
         said(read.usage(k.session)),
@@ -257,6 +271,7 @@ fn list_all(read: &dyn StoreScan) -> Vec<String> {
     let everywhere = IndexFilter::default();
     vec![
         said(read.sessions()),
+        said(read.hidden_sessions()),
         said(read.session_ids("", 99)),
         said(read.blob_names(&[0; 32], &[255; 32])),
         said(read.index_state()),
@@ -345,7 +360,10 @@ fn no_call_of_the_store_finds_or_changes_what_another_tenant_has() {
     own.story(0, folder.path());
     let alone = History::new(&ann, "ann alone");
     alone.append(0, vec![user("annonly", 0)]);
+    History::new(&ann, "ann before");
     store::write(&ann, |write| {
+        let row = write.session(&SessionId::new("ann before").unwrap())?;
+        session::hide(write, row.unwrap().key)?;
         let import = ImportRow {
             format: "x".into(),
             path: String::new(),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use loopstore::extend::postgres::{Engine, schema, tenant};
-use loopstore::extend::{self as store, AppendKey, CallRow, Note, SessionFlags, lease};
+use loopstore::extend::{self as store, AppendKey, CallRow, Note, SessionFlags, lease, session};
 use loopstore::*;
 use postgres::{Client, NoTls};
 
@@ -173,6 +173,13 @@ impl Tenants {
                 ..write.flags(row.session)?
             };
             write.put_flags(row.session, &flags)
+        })
+        .unwrap();
+        History::new(&store, "put away");
+        store::write(&store, |write| {
+            let id = SessionId::new("put away").unwrap();
+            let row = write.session(&id)?.unwrap();
+            session::hide(write, row.key)
         })
         .unwrap();
         let mut old = History::new(&store, "old");

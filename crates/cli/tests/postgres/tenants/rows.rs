@@ -124,9 +124,9 @@ fn put_beside(owner: &mut Client, client: &mut Client, table: &str, [ann, ben]: 
     // Guards of what is only written under a receipt, in an open run or after a row of the audit chain are
     // asked before the policy.
     let refused = match table {
-        "packs" | "packed_heads" | "redactions" | "runs" | "flips" | "pins" | "blocks"
-        | "block_messages" | "coverage" | "manifests" | "imports" | "maintenance" | "audit"
-        | "receipt_chain" => "23001",
+        "packs" | "packed_heads" | "redactions" | "runs" | "flips" | "pins" | "hides"
+        | "blocks" | "block_messages" | "coverage" | "manifests" | "imports" | "maintenance"
+        | "audit" | "receipt_chain" => "23001",
         _ => "42501",
     };
     assert_eq!(

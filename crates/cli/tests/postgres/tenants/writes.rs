@@ -31,6 +31,7 @@ pub struct Rows {
     coverage: Vec<CoverageRow>,
     flip: FlipRow,
     pin: PinRow,
+    hide: HideRow,
     manifest: ManifestRow,
     source: SourceRow,
     lease: LeaseRow,
@@ -58,6 +59,7 @@ pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
                 coverage: scan.coverage(k.block)?,
                 flip: scan.flips(k.run)?[0].clone(),
                 pin: scan.pins(k.session)?[0].clone(),
+                hide: scan.hides(k.put_away)?[0].clone(),
                 manifest: scan.manifest_and_digest(k.manifest)?.0,
                 source: scan.source_row(k.source)?,
                 lease: scan.lease(k.busy)?.unwrap(),
@@ -130,6 +132,8 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         });
         |w, k, r| w.insert_flip(k.session, &r.flip);
         |w, k, r| w.insert_pin(k.session, &r.pin);
+        |w, k, r| w.insert_hide(k.put_away, &HideRow { was: r.hide.session_id.clone(), session_id: r.hide.was.clone(), hidden: false, ..r.hide.clone() });
+        |w, k, r| w.restore_hide(k.put_away, &r.hide);
         |w, _k, r| w.insert_manifest(&ManifestRow { manifest_id: "mine".into(), ..r.manifest.clone() });
         |w, k, _r| w.insert_import(k.session, &ImportRow { format: "x".into(), path: String::new(), file_name: "x".into(), record_key: None });
         |w, k, _r| w.index(k.loop_key, 0..1, &[IndexEntry { seq: 0, words: "mine".into(), tools: Vec::new() }]);
