@@ -243,23 +243,13 @@ impl<'a> ActiveBlocks<'a> {
         Ok(found)
     }
 
-    /// Whether what was made at `point` counts from the leaf. Keys fall from child to parent, so
-    /// the chain needs to be followed only to the first key that is not larger.
+    /// Whether what was made at `point` counts from the leaf.
     ///
     /// # Errors
     /// What the store returns.
     pub fn counts(&mut self, point: Point) -> StoreResult<bool> {
-        // The leaf itself has no cut.
-        if point.loop_key == self.leaf {
-            return Ok(true);
-        }
-        while let Some((next, cut)) = self.next.filter(|(next, _)| *next >= point.loop_key) {
-            let parent = self.read.parent_of(next)?;
-            self.meet(next, cut, parent);
-        }
-        let found = |(key, _): &(LoopKey, Cut)| point.loop_key.cmp(key);
-        let at = self.cuts.binary_search_by(found);
-        Ok(at.is_ok_and(|at| point.turns <= self.cuts[at].1.whole))
+        let cut = self.cut_of(point.loop_key)?;
+        Ok(cut.is_some_and(|cut| point.turns <= cut.whole))
     }
 
     /// Whether a message of a turn belongs to the chain.
@@ -267,16 +257,25 @@ impl<'a> ActiveBlocks<'a> {
     /// # Errors
     /// What the store returns.
     pub fn holds(&mut self, loop_key: LoopKey, turn: u32, seq: u32) -> StoreResult<bool> {
-        let point = Point {
-            loop_key,
-            turns: turn.saturating_add(1),
-        };
-        if self.counts(point)? {
-            return Ok(true);
+        let cut = self.cut_of(loop_key)?;
+        Ok(cut.is_some_and(|cut| cut.holds(turn, seq)))
+    }
+
+    /// Returns where the chain leaves a loop, if it comes by it. Keys fall from child to parent, so the
+    /// chain is followed only to the first key that is not larger.
+    fn cut_of(&mut self, loop_key: LoopKey) -> StoreResult<Option<Cut>> {
+        if loop_key == self.leaf {
+            return Ok(Some(Cut::NONE));
         }
-        let found = |(key, _): &(LoopKey, Cut)| loop_key.cmp(key);
-        let at = self.cuts.binary_search_by(found);
-        Ok(at.is_ok_and(|at| self.cuts[at].1.holds(turn, seq)))
+        while let Some((next, cut)) = self.next.filter(|(next, _)| *next > loop_key) {
+            let parent = self.read.parent_of(next)?;
+            self.meet(next, cut, parent);
+        }
+        if let Some((_, cut)) = self.next.filter(|(next, _)| *next == loop_key) {
+            return Ok(Some(cut));
+        }
+        let at = self.cuts.binary_search_by(|(key, _)| loop_key.cmp(key));
+        Ok(at.ok().map(|at| self.cuts[at].1))
     }
 
     /// Whether a run that counts is live from the leaf.
