@@ -24,12 +24,17 @@ mod embedded {
 /// V1 raises it; files of a lower one were written by programs that were never released.
 pub(super) const FIRST_FORMAT: i64 = 17;
 
+/// How many migrations there are. Reading them takes as long as opening a file, and a file of the newest
+/// format needs none.
+const MIGRATIONS: i64 = 1;
+
 /// The migrations that rewrite rows, by number.
 const REWRITING: [i64; 0] = [];
 
 /// The formats that a program knows: the first, and one more for each further migration.
 pub(super) struct Formats {
-    migrations: Migrations,
+    newest: i64,
+    migrations: LazyLock<Migrations>,
     rewriting: Vec<i64>,
 }
 
@@ -37,7 +42,7 @@ pub(super) struct Formats {
 pub(super) fn formats() -> &'static Formats {
     static EMBEDDED: LazyLock<Formats> = LazyLock::new(Formats::embedded);
     #[cfg(debug_assertions)]
-    static LATER: LazyLock<Formats> = LazyLock::new(|| Formats::embedded().and_later(false));
+    static LATER: LazyLock<Formats> = LazyLock::new(|| Formats::later(false));
     #[cfg(debug_assertions)]
     if failpoints::is_active(Failpoint::LaterFormat) {
         return &LATER;
@@ -53,22 +58,26 @@ pub fn format_version() -> i64 {
 impl Formats {
     fn embedded() -> Self {
         Self {
-            migrations: Migrations::embedded(&embedded::migrations::runner()),
+            newest: Self::made_by(MIGRATIONS),
+            migrations: LazyLock::new(scripts),
             rewriting: REWRITING.to_vec(),
         }
     }
 
-    /// These and one more, which nobody has; its migration may be one that rewrites rows.
+    /// The embedded ones and one more, which nobody has; its migration may be one that rewrites rows.
     #[cfg(debug_assertions)]
-    fn and_later(self, rewrites: bool) -> Self {
-        let sql = "ALTER TABLE leases ADD COLUMN made_up TEXT NOT NULL DEFAULT 'later';
-            UPDATE turns SET ended_at = ended_at;
-            CREATE INDEX made_up ON leases (made_up)";
-        let migrations = self.migrations.and_later(sql);
-        let rewriting = rewrites.then(|| migrations.newest());
+    fn later(rewrites: bool) -> Self {
+        let later = MIGRATIONS + 1;
         Self {
-            rewriting: rewriting.into_iter().collect(),
-            migrations,
+            newest: Self::made_by(later),
+            migrations: LazyLock::new(|| {
+                scripts().and_later(
+                    "ALTER TABLE leases ADD COLUMN made_up TEXT NOT NULL DEFAULT 'later';
+                     UPDATE turns SET ended_at = ended_at;
+                     CREATE INDEX made_up ON leases (made_up)",
+                )
+            }),
+            rewriting: rewrites.then_some(later).into_iter().collect(),
         }
     }
 
@@ -78,7 +87,7 @@ impl Formats {
     }
 
     pub(super) fn newest(&self) -> i64 {
-        Self::made_by(self.migrations.newest())
+        self.newest
     }
 
     /// Whether one of the migrations that a file of this format needs rewrites rows.
@@ -164,6 +173,10 @@ impl Formats {
             Err(error) => Err(rusqlite::Error::ToSqlConversionFailure(Box::new(error))),
         }
     }
+}
+
+fn scripts() -> Migrations {
+    Migrations::embedded(&embedded::migrations::runner())
 }
 
 fn history(connection: &Connection) -> rusqlite::Result<Vec<Applied>> {

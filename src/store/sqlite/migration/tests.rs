@@ -42,7 +42,7 @@ fn open(file: &Path, formats: &Formats) -> Result<(), OpenError> {
 }
 
 fn later(rewrites: bool) -> Formats {
-    Formats::embedded().and_later(rewrites)
+    Formats::later(rewrites)
 }
 
 /// Returns the owners of leases, each with what the made-up format says of it.
@@ -62,6 +62,11 @@ fn an_edit_of_v1_raises_the_format() {
         (17, 16_788_052_213_160_119_109),
         "V1 was edited: raise FIRST_FORMAT, then note both here"
     );
+}
+
+#[test]
+fn a_further_migration_is_counted() {
+    assert_eq!(Formats::embedded().migrations.newest(), MIGRATIONS);
 }
 
 #[test]
