@@ -38,6 +38,7 @@ impl Migrations {
     }
 
     /// Returns the number of the last one.
+    #[cfg(any(test, debug_assertions, feature = "postgres"))]
     pub(super) fn newest(&self) -> i64 {
         self.0.last().map_or(0, |last| i64::from(last.version()))
     }
