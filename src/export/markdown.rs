@@ -63,8 +63,12 @@ fn origin(row: &LoopRow) -> String {
     let mut line = span(row.status.as_str());
     if let Some(parent) = &row.parent_loop_id {
         line.push_str(&format!(", goes on from {}", span(parent.as_str())));
-        if let Some(turn) = row.parent_turn {
-            line.push_str(&format!(" after turn {turn}"));
+        match (row.parent_turn, row.parent_seq) {
+            (Some(turn), Some(seq)) => {
+                line.push_str(&format!(" after message {seq} of turn {turn}"));
+            }
+            (Some(turn), None) => line.push_str(&format!(" after turn {turn}")),
+            (None, _) => {}
         }
     }
     line

@@ -79,9 +79,11 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         parent_seq: args.turn.1,
     };
     app.print(&forked, || {
+        let within = forked.parent_seq.map(|seq| format!("message {seq} of "));
         format!(
-            "Loop {} continues from turn {} of {} and is now the current loop.",
+            "Loop {} continues from {}turn {} of {} and is now the current loop.",
             text::line(forked.loop_id.as_str()),
+            within.unwrap_or_default(),
             forked.parent_turn,
             text::line(forked.parent_loop_id.as_str()),
         )

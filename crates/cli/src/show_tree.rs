@@ -119,10 +119,11 @@ impl<'a> TreeView<'a> {
             .0
             .number("turns")
             .map(|turns| turns - 1);
-        match turn {
+        match (turn, row.number("parent_seq")) {
+            (Some(turn), Some(seq)) => format!("; after message {seq} of turn {turn} of {id}"),
             _ if turn == last && self.main_child(parent) == Some(at) => String::new(),
-            Some(turn) => format!("; after turn {turn} of {id}"),
-            None => format!("; before the first turn of {id}"),
+            (Some(turn), None) => format!("; after turn {turn} of {id}"),
+            (None, _) => format!("; before the first turn of {id}"),
         }
     }
 }

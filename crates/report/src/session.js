@@ -410,7 +410,7 @@ function tree() {
     const attributes = {'aria-level': row.level + 1}, pad = '  '.repeat(Math.min(row.level, 10));
     if (row.loop !== undefined) {
       const loop = index.loops[row.loop];
-      const more = [kindOf(loop.kind), loop.parent_turn !== null && row.level > 0 && `after turn ${loop.parent_turn}`, count(loop.turns.length, 'turn'), count(loop.tokens, 'token'), loop.status.toLowerCase()];
+      const more = [kindOf(loop.kind), loop.parent_turn !== null && row.level > 0 && `after ${loop.parent_seq === null ? '' : `message ${loop.parent_seq} of `}turn ${loop.parent_turn}`, count(loop.turns.length, 'turn'), count(loop.tokens, 'token'), loop.status.toLowerCase()];
       return {attributes, children: [`${pad}${row.isOn ? '●' : '○'} `, el('b', {}, line(loop.loop_id)), el('span', {class: 'soft'}, `  ${line(more.filter(Boolean).join(' · '))}`), loop.prompt ? `  ${line(loop.prompt)}` : '']};
     }
     if (row.agent) {

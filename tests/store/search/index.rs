@@ -65,6 +65,36 @@ fn a_turn_in_flight_is_found_and_a_replaced_text_is_not() {
 }
 
 #[test]
+fn a_word_is_as_rare_before_its_message_is_indexed_as_after() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    // Of what is asked for, the answers say both words, the prompts only the common one.
+    for turn in 0..6 {
+        let said = if turn == 3 {
+            "the kite of part three"
+        } else {
+            "part"
+        };
+        history.append(0, vec![user("part of it", turn), answer(said, &[], turn)]);
+    }
+    history.end_loop(0);
+    let query = SearchQuery {
+        role: Some(Role::Assistant),
+        ..SearchQuery::new("kite part")
+    };
+    let relevance = || {
+        let hits = search(&store, &query).unwrap().hits;
+        let of = |hit: &loopstore::search::SearchHit| (hit.seq, hit.relevance);
+        hits.iter().map(of).collect::<Vec<_>>()
+    };
+    let before = relevance();
+    assert!(before.len() > 1 && before[0].0 == 7, "{before:?}");
+    index(&store, &mut |_| {}).unwrap();
+    assert_eq!(indexed(&store), (12, 12));
+    assert_eq!(relevance(), before);
+}
+
+#[test]
 fn recording_does_not_touch_the_index() {
     let (_folder, file) = in_folder();
     let store = open(&file);

@@ -154,9 +154,10 @@ fn origin(row: &LoopRow) -> String {
         ContinuationKind::Branch { tag } => ("branch ", tag),
         ContinuationKind::Other(json) => ("", json.as_str().to_owned()),
     };
-    match row.parent_turn {
-        Some(turn) => format!("{word}{tag} after turn {turn}"),
-        None => format!("{word}{tag}"),
+    match (row.parent_turn, row.parent_seq) {
+        (Some(turn), Some(seq)) => format!("{word}{tag} after message {seq} of turn {turn}"),
+        (Some(turn), None) => format!("{word}{tag} after turn {turn}"),
+        (None, _) => format!("{word}{tag}"),
     }
 }
 

@@ -7,6 +7,7 @@ use loopstore::compact::Hooks;
 use loopstore::*;
 use serde_json::json;
 
+use crate::commands::appending::append;
 use crate::commands::stage::Stage;
 
 const TIGHT: &str = "compact work --max-tokens 9000";
@@ -129,6 +130,51 @@ fn a_diff_of_what_is_not_there_is_an_error() {
     for line in ["diff work --from a:b", "diff work --text --json"] {
         assert_eq!(stage.say(line).code, 2, "{line}");
     }
+}
+
+#[test]
+fn a_fork_may_go_on_from_within_a_turn() {
+    let stage = Stage::empty();
+    let said = concat!(
+        r#"{"role":"user","content":"Who mends it?"}"#,
+        "\n",
+        r#"{"role":"assistant","content":"I do."}"#,
+        "\n",
+        r#"{"role":"user","content":"When?"}"#,
+        "\n",
+    );
+    let output = append(&stage, &["s", "--format", "openai"], said.as_bytes());
+    assert!(output.status.success(), "{output:?}");
+    let told = stage.json("fork s --loop loop-1 --turn 0:0 --id cut");
+    assert_eq!(
+        told,
+        json!({"session_id": "s", "loop_id": "cut", "parent_loop_id": "loop-1",
+            "parent_turn": 0, "parent_seq": 0})
+    );
+    let context = stage.say("context s --format openai").out;
+    assert!(
+        context.contains("Who mends it?") && !context.contains("I do."),
+        "{context}"
+    );
+    let shown = stage.say("show s").out;
+    let origin = "after message 0 of turn 0 of loop-1";
+    assert!(shown.contains(origin), "{shown}");
+    let page = stage.say("export s --format markdown").out;
+    assert!(page.contains("after message 0 of turn 0"), "{page}");
+    assert_snapshot!(stage.say("fork s --loop loop-1 --turn 0:1 --id whole"), @"Loop whole continues from message 1 of turn 0 of loop-1 and is now the current loop.");
+    for line in ["1:", ":2", "1:x", "0:1:2", "-1:0", "0:-1", "0:99999999999"] {
+        let said = stage.say(&format!("fork s --loop loop-1 --turn={line}"));
+        assert_eq!(said.code, 2, "{line}: {said}");
+        assert!(
+            said.to_string().contains("a message of it such as 3:7"),
+            "{said}"
+        );
+    }
+    assert_snapshot!(stage.say("fork s --loop loop-1 --turn 0:9"), @"
+    --- stderr
+    error: turn 0 of loop `loop-1` has no message 9
+    --- exit 1
+    ");
 }
 
 #[test]
