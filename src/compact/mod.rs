@@ -13,6 +13,7 @@ mod attempt;
 mod candidate;
 mod check;
 mod commit;
+mod elsewhere;
 mod events;
 mod fallback;
 mod flips;
@@ -45,6 +46,7 @@ use crate::store::{Outcome, SessionStore, StoreResult};
 
 use candidate::FallbackStep;
 use commit::PendingRun;
+pub use elsewhere::OriginalsElsewhere;
 pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks};
 pub use flips::{FlipReport, FlipRequest, redo, undo};
 use guard::guarded;

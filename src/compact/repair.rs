@@ -5,15 +5,18 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+use super::elsewhere::{self, OriginalsElsewhere, originals_before};
 use super::{
     CompactReport, CompactRequest, CompactTrigger, compact_session_loops, flips, seal_appended,
 };
-use crate::context::{leaf_of, session_of};
+use crate::context::{BuildError, BuildOptions, build_context_from_session, leaf_of, session_of};
 use crate::model::{Role, SealingProvider, SessionId};
 use crate::overlay::{SealedRecord, has_originals};
 use crate::store::active_blocks::{self, ActiveBlocks, View};
 use crate::store::append::SealedMessage;
-use crate::store::{self, LoopKey, RunRow, SessionStore, StoreRead, StoreResult, decode};
+use crate::store::{
+    self, LoopKey, RunKey, RunRow, SessionStore, StoreError, StoreRead, StoreResult, decode,
+};
 
 /// What a repair did.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -28,14 +31,29 @@ pub struct RepairReport {
     pub run_id: Option<String>,
     /// How many of those that were undone stand for originals that were never stored: what they said is lost.
     pub missing: u64,
+    /// Where the originals were found, if they are not on the chain: an earlier import still holds them.
+    pub originals: Option<OriginalsElsewhere>,
     /// What the compaction of the originals did.
     #[serde(skip)]
     pub compaction: Option<CompactReport>,
 }
 
+impl RepairReport {
+    /// Originals that were found elsewhere are not missing.
+    fn settle(&mut self) {
+        self.missing = self
+            .missing
+            .saturating_sub(u64::from(self.originals.is_some()));
+    }
+}
+
 /// Takes a session whose provider refuses or has lost its own compaction out of that dead end: undoes the
 /// compactions of providers that are live from the leaf, of `request.provider` or of all, and compacts the
 /// originals as `request` says. Without such a compaction nothing is done.
+///
+/// Where a transcript was written anew, so that it begins with the compaction, the originals are those that
+/// the session had before, or that an earlier import of the same file brought: they are compacted where they
+/// are, and what their chain then shows takes the place of the compaction.
 ///
 /// # Errors
 /// If the session or the loop is not there, or the store fails.
@@ -65,13 +83,19 @@ pub fn repair_session(
         let leaf = leaf_of(read, &owner, request.leaf.as_ref())?;
         report.session_id = owner.session_id.to_string();
         has_orphans = !orphans(read, leaf.key, request.provider)?.is_empty();
-        live_sealed(read, leaf.key, request.provider)
+        let found = live_sealed(read, leaf.key, request.provider)?;
+        if found.iter().any(|(_, has)| !has) {
+            report.originals = originals_before(read, leaf.key)?;
+        }
+        Ok(found)
     })?;
     if request.dry_run || (found.is_empty() && !has_orphans) {
         report.undone = found.iter().map(|(run, _)| run.run_id.clone()).collect();
         report.missing = found.iter().filter(|(_, has)| !has).count() as u64;
+        report.settle();
         return Ok(report);
     }
+    let mut bare = None;
     store::write(store, |write| {
         let mut owner = session_of(write.as_read(), session)?;
         let leaf = leaf_of(write.as_read(), &owner, request.leaf.as_ref())?;
@@ -85,6 +109,14 @@ pub fn repair_session(
         let found = live_sealed(write.as_read(), leaf.key, request.provider)?;
         report.missing = found.iter().filter(|(_, has)| !has).count() as u64;
         report.undone = found.iter().map(|(run, _)| run.run_id.clone()).collect();
+        bare = found
+            .iter()
+            .find(|(_, has)| !has)
+            .map(|(run, _)| (leaf.key, run.key));
+        report.originals = match bare {
+            Some(_) => originals_before(write.as_read(), leaf.key)?,
+            None => None,
+        };
         for (run, _) in found {
             flips::write_flip(
                 write,
@@ -101,10 +133,53 @@ pub fn repair_session(
         provider: None,
         ..request.clone()
     };
+    if let (Some(place), Some(from)) = (bare, &report.originals) {
+        if bring_back(store, place, from, &compact)? {
+            report.settle();
+        } else {
+            report.originals = None;
+        }
+    }
     let done = compact_session_loops(store, session, &compact)?;
     report.run_id = done.run.clone();
     report.compaction = Some(done);
     Ok(report)
+}
+
+/// Compacts originals on the chain that has them, and puts what it shows in the place of a provider's
+/// compaction, which is undone.
+fn bring_back(
+    store: &dyn SessionStore,
+    place: (LoopKey, RunKey),
+    from: &OriginalsElsewhere,
+    request: &CompactRequest,
+) -> StoreResult<bool> {
+    let session =
+        SessionId::new(&from.session_id).map_err(|error| StoreError::Damaged(error.to_string()))?;
+    let there = CompactRequest {
+        leaf: Some(from.loop_id.clone()),
+        ..request.clone()
+    };
+    compact_session_loops(store, &session, &there)?;
+    let options = BuildOptions {
+        leaf: Some(from.loop_id.clone()),
+        ..BuildOptions::default()
+    };
+    let shown = match build_context_from_session(store, &session, &options) {
+        Ok(context) => elsewhere::as_told(&context),
+        Err(BuildError::Store(error)) => return Err(error),
+        Err(error) => return Err(StoreError::Invalid(error.to_string())),
+    };
+    let strategy = request.config.block_strategy.name();
+    store::write(store, |write| {
+        elsewhere::stand_in(
+            write,
+            store.counter(),
+            place,
+            (strategy, from),
+            shown.clone(),
+        )
+    })
 }
 
 /// Returns the messages of a chain with a provider's compaction of which no run tells.

@@ -2,12 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use super::imported_compaction::{ImportedCompaction, Replacement, summary_of};
 use crate::compaction::Recent;
 use crate::model::{
     AgentMessage, CompactedSection, CompactionBlock, Extra, Layout, Role, Time, TurnRange, Turns,
 };
-use crate::overlay::{BlockSpec, turn_seqs};
+use crate::overlay::{BlockSpec, ImportedCompaction, Replacement, summary_of, turn_seqs};
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
     BlockRow, CallSite, LoopKey, Section, StoreError, StoreRead, StoreResult, codec, decode,

@@ -23,7 +23,6 @@ mod files;
 pub(crate) mod foreign;
 pub(crate) mod gemini;
 pub(crate) mod history;
-mod imported_compaction;
 mod json_stream;
 mod key_outline;
 mod lines;

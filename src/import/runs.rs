@@ -2,12 +2,11 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::imported_compaction::ImportedCompaction;
 use super::matching::harmless;
 use super::{FoundCompaction, FoundEffect, foreign};
 use crate::compact::{CompactionEnded, Recorded, RecordedRun, seal_all};
 use crate::model::{CompactionBlock, Json, LoopId, SealingProvider, Time};
-use crate::overlay::ChainSnapshot;
+use crate::overlay::{ChainSnapshot, ImportedCompaction};
 use crate::store::active_blocks::View;
 use crate::store::{LoopKey, Outcome, StoreResult, StoreWrite, codec};
 use crate::tokens::TokenCounter;

@@ -3,12 +3,13 @@
 //! Whoever writes a block says in a [`BlockSpec`] what it is to show: the sections with their texts, and
 //! which loops before it went into it. All else follows from what is stored, by rules that stand here
 //! once: how far a block reaches, the ranges of its coverage, its sizes, and the write of the run.
-//! Writers are a compaction ([`crate::compact`]) and the import of one that another tool made. The
+//! Writers are a compaction ([`crate::compact`]), the import of one that another tool made, and a repair. The
 //! restore of an exported session writes back rows that one of these two made.
 
 mod block_builder;
 mod chain_snapshot;
 mod coverage;
+mod imported;
 mod pins;
 mod ranges;
 mod run;
@@ -18,6 +19,7 @@ mod turns;
 pub(crate) use block_builder::{BlockSpec, CompactedAs, whole_as};
 pub(crate) use chain_snapshot::ChainSnapshot;
 pub(crate) use coverage::{message_count, rolled_up};
+pub(crate) use imported::{ImportedCompaction, Replacement, summary_of};
 pub(crate) use pins::{ChainPins, PinnedMessage, quotes_of};
 pub(crate) use ranges::{size_of, through, turn_seqs};
 pub(crate) use run::{commit, next_round};

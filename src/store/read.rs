@@ -268,6 +268,9 @@ pub trait StoreRead {
     /// Returns the key that digests of imported records are made with; it never changes.
     fn import_key(&self) -> StoreResult<Vec<u8>>;
 
+    /// Returns from where a session was imported, oldest first.
+    fn imports(&self, session: SessionKey) -> StoreResult<Vec<ImportRow>>;
+
     /// Returns the sessions imported from a record without an id, oldest first.
     fn imported(
         &self,

@@ -11,6 +11,7 @@ mod phi_core;
 mod provider_form;
 mod provider_trips;
 mod provider_types;
+mod rewritten;
 mod session_jsonl;
 #[path = "../support/mod.rs"]
 mod support;

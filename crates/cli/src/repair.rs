@@ -48,6 +48,13 @@ fn summary(report: &RepairReport, dry_run: bool) -> String {
              is imported"
         ));
     }
+    if let Some(from) = &report.originals {
+        lines.push(format!(
+            "The originals are those of loop {} of session {}, from an earlier import",
+            text::line(from.loop_id.as_str()),
+            text::line(&from.session_id)
+        ));
+    }
     if let Some(compaction) = &report.compaction {
         lines.push(compact::summary(compaction, false));
     }

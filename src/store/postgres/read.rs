@@ -532,6 +532,14 @@ impl StoreRead for PostgresTransaction<'_> {
             .ok_or_else(|| damaged("the import key is missing"))
     }
 
+    fn imports(&self, session: SessionKey) -> StoreResult<Vec<ImportRow>> {
+        let sql =
+            format!("SELECT key, {IMPORT_COLUMNS} FROM imports WHERE session = $1 ORDER BY key");
+        self.all(session.0, &sql, &[&session.0], |row| {
+            Ok(import_note(row)?.from)
+        })
+    }
+
     fn imported(
         &self,
         format: &str,

@@ -592,6 +592,12 @@ impl StoreRead for SqliteReader<'_> {
         .ok_or_else(|| StoreError::Damaged("the import key is missing".into()))
     }
 
+    fn imports(&self, session: SessionKey) -> StoreResult<Vec<ImportRow>> {
+        let sql =
+            format!("SELECT key, {IMPORT_COLUMNS} FROM imports WHERE session = ?1 ORDER BY key");
+        self.all(&sql, [session.0], |row| Ok(import_note(row)?.from))
+    }
+
     fn imported(
         &self,
         format: &str,

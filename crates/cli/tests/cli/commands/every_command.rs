@@ -111,7 +111,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     ),
     ("undo", "", "run_id outcome tokens_before tokens_after"),
     ("redo", "", "run_id outcome tokens_before tokens_after"),
-    ("repair", "", "session_id undone run_id missing"),
+    ("repair", "", "session_id undone run_id missing originals"),
     ("search", "", "hits indexed"),
     (
         "search",

@@ -209,6 +209,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.coverage(k.block)),
         said(read.manifests(k.recorded)),
         said(read.imported("x", k.file, "r")),
+        said(read.imports(k.imported)),
         said(read.unindexed_seqs(k.loop_key)),
         visited(|visit| read.find(&looked_for("annonly"), &filter, 99, visit)),
         said(read.sources(k.imported)),

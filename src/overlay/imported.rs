@@ -1,30 +1,33 @@
-//! What another tool's compaction did, as blocks.
+//! What a compaction did that was made elsewhere, by another tool or on another chain, as blocks.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+use super::block_builder::BlockSpec;
+use super::chain_snapshot::ChainSnapshot;
+use super::pins::quotes_of;
+use super::ranges::turn_seqs;
 use crate::compaction::{Recent, Summary};
 use crate::model::{AgentMessage, Content, Json, Role, Turns};
-use crate::overlay::{BlockSpec, ChainSnapshot, quotes_of, turn_seqs};
 use crate::store::{
     BlockCore, BlockKind, MessageRow, NewBlock, Section, StoreRead, StoreResult, decode,
 };
 use crate::tokens::TokenCounter;
 
 /// What the blocks of one compaction have in common.
-pub(super) struct ImportedCompaction<'a> {
-    pub(super) read: &'a dyn StoreRead,
-    pub(super) chain: &'a ChainSnapshot,
-    pub(super) counter: &'a dyn TokenCounter,
-    pub(super) strategy: &'a str,
-    pub(super) created_at: &'a str,
+pub(crate) struct ImportedCompaction<'a> {
+    pub(crate) read: &'a dyn StoreRead,
+    pub(crate) chain: &'a ChainSnapshot,
+    pub(crate) counter: &'a dyn TokenCounter,
+    pub(crate) strategy: &'a str,
+    pub(crate) created_at: &'a str,
 }
 
 /// A turn on the chain: the loop's place, and the turn.
 type ChainTurnAt = (usize, u32);
 
 /// A message that stands for an original, by the original's sequence; `None` drops it.
-pub(super) type Replacement = (u32, Option<AgentMessage>);
+pub(crate) type Replacement = (u32, Option<AgentMessage>);
 
 impl ImportedCompaction<'_> {
     fn kind(&self, at: usize) -> BlockKind {
@@ -36,21 +39,40 @@ impl ImportedCompaction<'_> {
     }
 
     /// A block that shows the first `turns` turns of a loop as they are.
-    pub(super) fn unchanged(&self, at: usize, turns: u32) -> BlockSpec {
+    pub(crate) fn unchanged(&self, at: usize, turns: u32) -> BlockSpec {
         BlockSpec::unchanged(self.kind(at), turns, self.strategy, self.created_at)
     }
 
-    pub(super) fn build(&self, at: usize, spec: BlockSpec) -> StoreResult<NewBlock> {
+    pub(crate) fn build(&self, at: usize, spec: BlockSpec) -> StoreResult<NewBlock> {
         spec.build(self.read, &self.chain.links[at], self.counter)
     }
 
     /// Puts `messages` in the place of everything before `first_kept` (`None`: of everything).
     ///
     /// Returns no block if nothing stands before it.
-    pub(super) fn summary(
+    pub(crate) fn summary(
         &self,
         messages: &[AgentMessage],
         first_kept: Option<ChainTurnAt>,
+    ) -> StoreResult<Vec<NewBlock>> {
+        self.placed(messages, first_kept, false)
+    }
+
+    /// Does so with messages that also stand for what was said before the chain began, and lies elsewhere:
+    /// no later compaction makes them anew from the turns here.
+    pub(crate) fn anchored(
+        &self,
+        messages: &[AgentMessage],
+        first_kept: ChainTurnAt,
+    ) -> StoreResult<Vec<NewBlock>> {
+        self.placed(messages, Some(first_kept), true)
+    }
+
+    fn placed(
+        &self,
+        messages: &[AgentMessage],
+        first_kept: Option<ChainTurnAt>,
+        is_anchor: bool,
     ) -> StoreResult<Vec<NewBlock>> {
         let (mut at, mut kept) = self.boundary(first_kept)?;
         // A summary needs turns to stand for: without any here it stands on the loop before.
@@ -67,7 +89,7 @@ impl ImportedCompaction<'_> {
         let messages = messages.filter(|message| message.role() != Role::Extension);
         spec.draft.compacted = summary_of(0..kept, messages.cloned().collect());
         spec.draft.recent = recent_of(kept..self.chain.end(at), Vec::new());
-        if at > 0 || stands_before {
+        if at > 0 || stands_before || is_anchor {
             self.roll_up(at, &mut spec)?;
         }
         let mut blocks = vec![self.build(at, spec)?];
@@ -91,7 +113,7 @@ impl ImportedCompaction<'_> {
     /// Only what was said before the turn's answer can go without its calls losing their results;
     /// without anything to go it is a summary at the turn's start. Where nothing stands before that,
     /// the first prompt is shown with the summary before it.
-    pub(super) fn summary_within(
+    pub(crate) fn summary_within(
         &self,
         message: &AgentMessage,
         kept: ChainTurnAt,
@@ -204,7 +226,7 @@ impl ImportedCompaction<'_> {
     }
 
     /// Empties the results of some calls wherever the context shows them.
-    pub(super) fn cleared(
+    pub(crate) fn cleared(
         &self,
         calls: &[String],
         placeholder: &str,
@@ -294,7 +316,7 @@ impl ImportedCompaction<'_> {
 }
 
 /// Returns a section in which messages stand for every turn, or for none if there are none.
-pub(super) fn summary_of(
+pub(crate) fn summary_of(
     turns: std::ops::Range<u32>,
     messages: Vec<AgentMessage>,
 ) -> Option<(Turns, Summary)> {

@@ -1,0 +1,223 @@
+//! Originals that an earlier import still holds, beside the chain whose compaction stands for them.
+//!
+//! A provider's compaction at the very beginning of a chain stands for what that chain never had: its
+//! transcript was written anew, and what an earlier import took from it lies on another chain. What that
+//! chain shows is put in the place of the compaction, as the run of a repair.
+
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+
+use super::{Recorded, RecordedRun};
+use crate::context::{Context, PartSection};
+use crate::model::{AgentMessage, Content, Json, LoopId, Message, Time, Turns};
+use crate::overlay::{ChainSnapshot, ImportedCompaction, turn_seqs};
+use crate::store::active_blocks::{self, View};
+use crate::store::{
+    ImportRow, LoopKey, Outcome, RunKey, SessionKey, StoreError, StoreRead, StoreResult,
+    StoreWrite, decode, session,
+};
+use crate::tokens::TokenCounter;
+
+/// What `trigger` says of such a run.
+const TRIGGER: &str = "repair";
+
+/// The forms of providers: a file without anything of its own form may have been taken for another one.
+const FORMS: [&str; 3] = ["responses", "anthropic", "openai-chat"];
+
+/// Where originals lie that a chain does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OriginalsElsewhere {
+    /// The session.
+    pub session_id: String,
+    /// The last loop of the chain that has them.
+    pub loop_id: LoopId,
+}
+
+/// Returns where what was said before a chain began lies: on the newest loop that the session had before
+/// it, else in the session that an earlier import of the same file made.
+///
+/// # Errors
+/// What the store returns.
+pub(super) fn originals_before(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+) -> StoreResult<Option<OriginalsElsewhere>> {
+    let raw = View {
+        raw: true,
+        ..View::default()
+    };
+    let chain = active_blocks::chain(read, leaf, raw)?;
+    let Some(root) = chain.first() else {
+        return Ok(None);
+    };
+    let session = root.row.session;
+    if let Some(loop_id) = newest_loop(read, session, Some(root.row.key))? {
+        return found(read, session, loop_id).map(Some);
+    }
+    for import in read.imports(session)? {
+        let Some(record) = &import.record_key else {
+            continue;
+        };
+        let mut others = read.imported(&import.format, &import.file_name, record)?;
+        for format in FORMS {
+            others.extend(read.imported(format, &import.file_name, record)?);
+        }
+        others.retain(|other| *other < session);
+        others.sort_unstable();
+        for other in others.into_iter().rev() {
+            let is_same_file = |from: &ImportRow| from.path == import.path;
+            if !read.imports(other)?.iter().any(is_same_file) || session::is_hidden(read, other)? {
+                continue;
+            }
+            if let Some(loop_id) = newest_loop(read, other, None)? {
+                return found(read, other, loop_id).map(Some);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the newest loop of a session with turns, before one of its loops if that is given.
+fn newest_loop(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    before: Option<LoopKey>,
+) -> StoreResult<Option<LoopId>> {
+    let mut newest = None;
+    for row in read.loops(session)? {
+        if before.is_none_or(|before| row.key < before) && row.totals.turns > 0 {
+            newest = Some(row.core.loop_id);
+        }
+    }
+    Ok(newest)
+}
+
+fn found(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    loop_id: LoopId,
+) -> StoreResult<OriginalsElsewhere> {
+    let session_id = read.session_by_key(session)?.session_id.to_string();
+    Ok(OriginalsElsewhere {
+        session_id,
+        loop_id,
+    })
+}
+
+/// Returns what a context says as few messages: its summaries as they are, and in one more what was said word
+/// for word. A later compaction carries on each that another chain made as a whole, the last one only.
+pub(super) fn as_told(context: &Context) -> Vec<AgentMessage> {
+    let mut sections = context.parts.iter().flat_map(|part| {
+        let is_summary = matches!(part.section, PartSection::Rollup | PartSection::Compacted);
+        std::iter::repeat_n(
+            is_summary,
+            usize::try_from(part.messages).unwrap_or(usize::MAX),
+        )
+    });
+    let (mut told, mut said) = (Vec::new(), String::new());
+    for message in &context.messages {
+        let is_summary = sections.next().unwrap_or_default();
+        let Some(inner) = message.message() else {
+            continue;
+        };
+        if is_summary {
+            told.push(message.clone());
+            continue;
+        }
+        let who = match inner {
+            Message::User(_) => "User",
+            Message::Assistant(_) => "Assistant",
+            Message::ToolResult(_) => "Tool",
+        };
+        let texts = inner.texts().map(str::to_owned);
+        let calls = inner.content().iter().filter_map(|block| match block {
+            Content::ToolCall(call) => Some(format!("{} {}", call.name, call.arguments.as_str())),
+            _ => None,
+        });
+        for text in texts.chain(calls).filter(|text| !text.is_empty()) {
+            said.push_str(&format!("{who}: {text}\n"));
+        }
+    }
+    if !said.is_empty() {
+        let text = format!("What was said before, word for word:\n{said}");
+        told.push(Message::user(text.trim_end()).into());
+    }
+    told
+}
+
+/// Puts messages in the place of a provider's compaction of which nothing lies on the chain of `leaf`.
+/// Returns whether that could be done: a turn that is not complete yet stays as it is.
+///
+/// # Errors
+/// What the store returns.
+pub(super) fn stand_in(
+    write: &mut dyn StoreWrite,
+    counter: &dyn TokenCounter,
+    (leaf, sealed): (LoopKey, RunKey),
+    (strategy, from): (&str, &OriginalsElsewhere),
+    mut messages: Vec<AgentMessage>,
+) -> StoreResult<bool> {
+    let chain = ChainSnapshot::load(write.as_read(), leaf, View::default())?;
+    let Some(block) = write.blocks_of_run(sealed)?.pop() else {
+        return Ok(false);
+    };
+    let place = |key| chain.links.iter().position(|link| link.row.key == key);
+    let (Some(at), Some(kept)) = (place(block.loop_key), block.layout.recent) else {
+        return Ok(false);
+    };
+    let turn = kept.first;
+    if turn >= chain.end(at) {
+        return Ok(false);
+    }
+    messages.extend(after_compaction(write.as_read(), &chain, (at, turn))?);
+    let run = RecordedRun {
+        run_id: format!("repair-{}", uuid::Uuid::now_v7().simple()),
+        strategy: strategy.to_owned(),
+        trigger: TRIGGER.to_owned(),
+        started_at: Time::now(),
+        duration_ms: 0,
+        record: Json::of(from).map_err(|error| StoreError::Invalid(error.to_string()))?,
+    };
+    let compaction = ImportedCompaction {
+        read: write.as_read(),
+        chain: &chain,
+        counter,
+        strategy,
+        created_at: run.started_at.as_str(),
+    };
+    let made = Recorded {
+        blocks: compaction.anchored(&messages, (at, turn + 1))?,
+        outcome: Outcome::Committed,
+        error: None,
+    };
+    let turns = chain.end(chain.leaf());
+    run.commit(write, counter, (&chain, turns), View::default(), made)?;
+    Ok(true)
+}
+
+/// Returns what a turn says beside and after the compaction in it.
+fn after_compaction(
+    read: &dyn StoreRead,
+    chain: &ChainSnapshot,
+    (at, turn): (usize, u32),
+) -> StoreResult<Vec<AgentMessage>> {
+    let link = &chain.links[at];
+    let seqs = turn_seqs(read, link.row.key, Turns::only(turn), link.end_seq)?;
+    let mut rest = Vec::new();
+    read.messages(link.row.key, seqs, &mut |row| {
+        let mut message = decode(read, row.body)?;
+        if let Some((place, _)) = message.last_compaction()
+            && let Some(inner) = message.message_mut()
+        {
+            inner.content_mut().drain(..=place);
+            if inner.content().is_empty() {
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+        rest.push(message);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(rest)
+}
