@@ -5,17 +5,17 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::elsewhere::{self, OriginalsElsewhere, originals_before};
+use super::elsewhere::{OriginalsElsewhere, as_told, originals_before, stand_in};
 use super::{
     CompactReport, CompactRequest, CompactTrigger, compact_session_loops, flips, seal_appended,
 };
 use crate::context::{BuildError, BuildOptions, build_context_from_session, leaf_of, session_of};
-use crate::model::{Role, SealingProvider, SessionId};
+use crate::model::{AgentMessage, Role, SealingProvider, SessionId};
 use crate::overlay::{SealedRecord, has_originals};
 use crate::store::active_blocks::{self, ActiveBlocks, View};
 use crate::store::append::SealedMessage;
 use crate::store::{
-    self, LoopKey, RunKey, RunRow, SessionStore, StoreError, StoreRead, StoreResult, decode,
+    self, LoopKey, RunRow, SessionStore, StoreError, StoreRead, StoreResult, decode,
 };
 
 /// What a repair did.
@@ -95,7 +95,16 @@ pub fn repair_session(
         report.settle();
         return Ok(report);
     }
-    let mut bare = None;
+    let compact = CompactRequest {
+        trigger: CompactTrigger::Length,
+        provider: None,
+        ..request.clone()
+    };
+    let from = report.originals.take();
+    let told = from
+        .as_ref()
+        .map(|from| told_elsewhere(store, from, &compact));
+    let told = told.transpose()?;
     store::write(store, |write| {
         let mut owner = session_of(write.as_read(), session)?;
         let leaf = leaf_of(write.as_read(), &owner, request.leaf.as_ref())?;
@@ -109,14 +118,7 @@ pub fn repair_session(
         let found = live_sealed(write.as_read(), leaf.key, request.provider)?;
         report.missing = found.iter().filter(|(_, has)| !has).count() as u64;
         report.undone = found.iter().map(|(run, _)| run.run_id.clone()).collect();
-        bare = found
-            .iter()
-            .find(|(_, has)| !has)
-            .map(|(run, _)| (leaf.key, run.key));
-        report.originals = match bare {
-            Some(_) => originals_before(write.as_read(), leaf.key)?,
-            None => None,
-        };
+        let bare = found.iter().find(|(_, has)| !has).map(|(run, _)| run.key);
         for (run, _) in found {
             flips::write_flip(
                 write,
@@ -126,34 +128,33 @@ pub fn repair_session(
                 Some("repair".into()),
             )?;
         }
+        if let (Some(run), Some(from), Some(told)) = (bare, &from, &told) {
+            let strategy = request.config.block_strategy.name();
+            let place = (leaf.key, run);
+            let is_done = stand_in(
+                write,
+                store.counter(),
+                place,
+                (strategy, from),
+                told.clone(),
+            )?;
+            report.originals = is_done.then(|| from.clone());
+        }
         Ok(())
     })?;
-    let compact = CompactRequest {
-        trigger: CompactTrigger::Length,
-        provider: None,
-        ..request.clone()
-    };
-    if let (Some(place), Some(from)) = (bare, &report.originals) {
-        if bring_back(store, place, from, &compact)? {
-            report.settle();
-        } else {
-            report.originals = None;
-        }
-    }
+    report.settle();
     let done = compact_session_loops(store, session, &compact)?;
     report.run_id = done.run.clone();
     report.compaction = Some(done);
     Ok(report)
 }
 
-/// Compacts originals on the chain that has them, and puts what it shows in the place of a provider's
-/// compaction, which is undone.
-fn bring_back(
+/// Compacts originals on the chain that has them, and returns what that then shows.
+fn told_elsewhere(
     store: &dyn SessionStore,
-    place: (LoopKey, RunKey),
     from: &OriginalsElsewhere,
     request: &CompactRequest,
-) -> StoreResult<bool> {
+) -> StoreResult<Vec<AgentMessage>> {
     let session =
         SessionId::new(&from.session_id).map_err(|error| StoreError::Damaged(error.to_string()))?;
     let there = CompactRequest {
@@ -165,21 +166,11 @@ fn bring_back(
         leaf: Some(from.loop_id.clone()),
         ..BuildOptions::default()
     };
-    let shown = match build_context_from_session(store, &session, &options) {
-        Ok(context) => elsewhere::as_told(&context),
-        Err(BuildError::Store(error)) => return Err(error),
-        Err(error) => return Err(StoreError::Invalid(error.to_string())),
-    };
-    let strategy = request.config.block_strategy.name();
-    store::write(store, |write| {
-        elsewhere::stand_in(
-            write,
-            store.counter(),
-            place,
-            (strategy, from),
-            shown.clone(),
-        )
-    })
+    match build_context_from_session(store, &session, &options) {
+        Ok(context) => Ok(as_told(&context)),
+        Err(BuildError::Store(error)) => Err(error),
+        Err(error) => Err(StoreError::Invalid(error.to_string())),
+    }
 }
 
 /// Returns the messages of a chain with a provider's compaction of which no run tells.
