@@ -106,48 +106,65 @@ fn found(
     })
 }
 
-/// Returns what a context says as few messages: its summaries as they are, and in one more what was said word
-/// for word. A later compaction carries on each that another chain made as a whole, the last one only.
-pub(super) fn as_told(context: &Context) -> Vec<AgentMessage> {
-    let mut sections = context.parts.iter().flat_map(|part| {
-        let is_summary = matches!(part.section, PartSection::Rollup | PartSection::Compacted);
-        std::iter::repeat_n(
-            is_summary,
-            usize::try_from(part.messages).unwrap_or(usize::MAX),
-        )
-    });
-    let (mut told, mut said) = (Vec::new(), String::new());
-    for message in &context.messages {
-        let is_summary = sections.next().unwrap_or_default();
-        let Some(inner) = message.message() else {
-            continue;
-        };
-        if is_summary {
-            told.push(message.clone());
-            continue;
+/// What a chain says, in few messages: its summaries as they are, and in one more what was said word for word.
+/// Of several messages that are no documents, a later compaction would carry on only the last.
+#[derive(Clone, Default)]
+pub(super) struct Told {
+    summaries: Vec<AgentMessage>,
+    said: String,
+}
+
+impl Told {
+    pub(super) fn of(context: &Context) -> Self {
+        let mut sections = context.parts.iter().flat_map(|part| {
+            let is_summary = matches!(part.section, PartSection::Rollup | PartSection::Compacted);
+            std::iter::repeat_n(
+                is_summary,
+                usize::try_from(part.messages).unwrap_or(usize::MAX),
+            )
+        });
+        let mut told = Self::default();
+        for message in &context.messages {
+            match sections.next() {
+                Some(true) => told.summaries.push(message.clone()),
+                _ => told.add(message),
+            }
         }
-        let who = match inner {
+        told
+    }
+
+    /// Adds what a message says, each text after who said it.
+    fn add(&mut self, message: &AgentMessage) {
+        let Some(message) = message.message() else {
+            return;
+        };
+        let who = match message {
             Message::User(_) => "User",
             Message::Assistant(_) => "Assistant",
             Message::ToolResult(_) => "Tool",
         };
-        let texts = inner.texts().map(str::to_owned);
-        let calls = inner.content().iter().filter_map(|block| match block {
+        let texts = message.texts().map(str::to_owned);
+        let calls = message.content().iter().filter_map(|block| match block {
             Content::ToolCall(call) => Some(format!("{} {}", call.name, call.arguments.as_str())),
             _ => None,
         });
         for text in texts.chain(calls).filter(|text| !text.is_empty()) {
-            said.push_str(&format!("{who}: {text}\n"));
+            // No line of a text is taken for another speaker's.
+            let text = text.replace('\n', "\n  ");
+            self.said.push_str(&format!("{who}: {text}\n"));
         }
     }
-    if !said.is_empty() {
-        let text = format!("What was said before, word for word:\n{said}");
-        told.push(Message::user(text.trim_end()).into());
+
+    fn into_messages(mut self) -> Vec<AgentMessage> {
+        if !self.said.is_empty() {
+            let text = format!("What was said before, word for word:\n{}", self.said);
+            self.summaries.push(Message::user(text.trim_end()).into());
+        }
+        self.summaries
     }
-    told
 }
 
-/// Puts messages in the place of a provider's compaction of which nothing lies on the chain of `leaf`.
+/// Puts what was told elsewhere in the place of a provider's compaction of which nothing lies on the chain of `leaf`.
 /// Returns whether that could be done: a turn that is not complete yet stays as it is.
 ///
 /// # Errors
@@ -157,7 +174,7 @@ pub(super) fn stand_in(
     counter: &dyn TokenCounter,
     (leaf, sealed): (LoopKey, RunKey),
     (strategy, from): (&str, &OriginalsElsewhere),
-    mut messages: Vec<AgentMessage>,
+    mut told: Told,
 ) -> StoreResult<bool> {
     let chain = ChainSnapshot::load(write.as_read(), leaf, View::default())?;
     let Some(block) = write.blocks_of_run(sealed)?.pop() else {
@@ -171,7 +188,9 @@ pub(super) fn stand_in(
     if turn >= chain.end(at) {
         return Ok(false);
     }
-    messages.extend(after_compaction(write.as_read(), &chain, (at, turn))?);
+    for message in after_compaction(write.as_read(), &chain, (at, turn))? {
+        told.add(&message);
+    }
     let run = RecordedRun {
         run_id: format!("repair-{}", uuid::Uuid::now_v7().simple()),
         strategy: strategy.to_owned(),
@@ -188,7 +207,7 @@ pub(super) fn stand_in(
         created_at: run.started_at.as_str(),
     };
     let made = Recorded {
-        blocks: compaction.anchored(&messages, (at, turn + 1))?,
+        blocks: compaction.anchored(&told.into_messages(), (at, turn + 1))?,
         outcome: Outcome::Committed,
         error: None,
     };

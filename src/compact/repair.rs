@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::elsewhere::{OriginalsElsewhere, as_told, originals_before, stand_in};
+use super::elsewhere::{OriginalsElsewhere, Told, originals_before, stand_in};
 use super::{
     CompactReport, CompactRequest, CompactTrigger, compact_session_loops, flips, seal_appended,
 };
 use crate::context::{BuildError, BuildOptions, build_context_from_session, leaf_of, session_of};
-use crate::model::{AgentMessage, Role, SealingProvider, SessionId};
+use crate::model::{Role, SealingProvider, SessionId};
 use crate::overlay::{SealedRecord, has_originals};
 use crate::store::active_blocks::{self, ActiveBlocks, View};
 use crate::store::append::SealedMessage;
@@ -154,7 +154,7 @@ fn told_elsewhere(
     store: &dyn SessionStore,
     from: &OriginalsElsewhere,
     request: &CompactRequest,
-) -> StoreResult<Vec<AgentMessage>> {
+) -> StoreResult<Told> {
     let session =
         SessionId::new(&from.session_id).map_err(|error| StoreError::Damaged(error.to_string()))?;
     let there = CompactRequest {
@@ -167,7 +167,7 @@ fn told_elsewhere(
         ..BuildOptions::default()
     };
     match build_context_from_session(store, &session, &options) {
-        Ok(context) => Ok(as_told(&context)),
+        Ok(context) => Ok(Told::of(&context)),
         Err(BuildError::Store(error)) => Err(error),
         Err(error) => Err(StoreError::Invalid(error.to_string())),
     }

@@ -77,6 +77,29 @@ fn repaired(store: &Store, id: &SessionId) -> RepairReport {
     repair_session(store.database(), id, &CompactRequest::default()).unwrap()
 }
 
+fn within(max_context_tokens: u64) -> CompactRequest {
+    CompactRequest {
+        window: ContextConfig {
+            max_context_tokens,
+            ..ContextConfig::default()
+        },
+        ..CompactRequest::default()
+    }
+}
+
+/// Goes on until the window is full, and compacts.
+fn compacted_later(store: &Store, id: &SessionId) {
+    let more = (0..60).flat_map(|n| {
+        [
+            Message::user(format!("And part {n}?")),
+            Message::assistant("Dan does. ".repeat(90)),
+        ]
+    });
+    store.session(id.as_str()).unwrap().append(more).unwrap();
+    let later = compact_session_loops(store.database(), id, &within(6_000)).unwrap();
+    assert!(later.run.is_some(), "{later:?}");
+}
+
 /// Returns what everybody, and the provider itself, is shown.
 fn shown(store: &Store, id: &SessionId) -> String {
     let ways = [
@@ -144,24 +167,7 @@ fn the_originals_of_a_file_that_was_written_anew_are_those_of_its_earlier_import
     is_sound(&store);
     // It is done, and a later compaction keeps what it said.
     assert_eq!(repaired(&store, &second).undone, [""; 0]);
-    let session = store.session(second.as_str()).unwrap();
-    session
-        .append((0..60).flat_map(|n| {
-            [
-                Message::user(format!("And part {n}?")),
-                Message::assistant("Dan does. ".repeat(90)),
-            ]
-        }))
-        .unwrap();
-    let request = CompactRequest {
-        window: ContextConfig {
-            max_context_tokens: 6_000,
-            ..ContextConfig::default()
-        },
-        ..CompactRequest::default()
-    };
-    let later = compact_session_loops(store.database(), &second, &request).unwrap();
-    assert!(later.run.is_some(), "{later:?}");
+    compacted_later(&store, &second);
     let text = shown(&store, &second);
     assert!(
         text.contains("house 7") && text.contains("Ben mends"),
@@ -182,14 +188,7 @@ fn long_originals_come_back_as_the_document_of_them() {
     }
     imported(&store, &file, &lines(&long));
     let id = imported(&store, &file, &lines(&responses()));
-    let request = CompactRequest {
-        window: ContextConfig {
-            max_context_tokens: 5_000,
-            ..ContextConfig::default()
-        },
-        ..CompactRequest::default()
-    };
-    let report = repair_session(store.database(), &id, &request).unwrap();
+    let report = repair_session(store.database(), &id, &within(5_000)).unwrap();
     assert_eq!((report.missing, report.originals.is_some()), (0, true));
     let context = build_context_from_session(store.database(), &id, &BuildOptions::default());
     let tokens = context.unwrap().tokens;
@@ -223,6 +222,11 @@ fn what_the_answer_says_beside_its_compaction_stays() {
     let text = shown(&store, &second);
     holds_all(&text);
     assert!(text.contains("I go on with the window."), "{text}");
+    compacted_later(&store, &second);
+    let text = shown(&store, &second);
+    for words in ["house 7", "Ben mends", "I go on with the window."] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
     is_sound(&store);
 }
 
