@@ -136,7 +136,7 @@ fn block_text(block: &Content) -> String {
                 None => label,
             }
         }
-        Content::Other(json) => fenced("json", json.as_str()),
+        Content::Other(json) => fenced("json", &json.readable()),
     }
 }
 

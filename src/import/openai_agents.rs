@@ -1,7 +1,9 @@
 //! OpenAI's agents SDK: the SQLite file of `SQLiteSession`, whose rows hold items of the Responses
 //! API.
 //!
-//! A message of the user begins a loop; the items that the model put out in a row are one answer.
+//! A message of the user begins a loop; the items that the model put out in a row are one answer. A loop
+//! is named by its first row, whose number the SDK never gives again: after a session was cleared, or the
+//! newest of it taken out, what is said next is never taken for what stood there before.
 //! The file is read where it lies, as its write-ahead log may hold the newest of it.
 
 use std::fs::File;
@@ -78,6 +80,7 @@ impl OpenAiAgents {
         let mut builder = AgentsSession {
             transcript: TranscriptBuilder::new(sink, head(&session)?, Style::Document),
             output: None,
+            first: None,
         };
         let mut failed = None;
         let read = file.items(&session.id, &mut |item| {
@@ -134,6 +137,8 @@ fn time(text: &str) -> Time {
 /// What the model put out so far of an answer.
 #[derive(Default)]
 struct ModelOutput {
+    /// The loop that it begins, if none goes on.
+    name: String,
     content: Vec<Content>,
     sources: Vec<Extra>,
     raw: String,
@@ -143,9 +148,17 @@ struct ModelOutput {
 struct AgentsSession<'a> {
     transcript: TranscriptBuilder<'a>,
     output: Option<ModelOutput>,
+    /// The first row; what stands before the first loop is a part of it.
+    first: Option<i64>,
 }
 
 impl AgentsSession<'_> {
+    /// Names the loop that a row begins; instructions before it are the loop's.
+    fn name(&self, row: &AgentItem) -> String {
+        let lead = self.first.filter(|_| self.transcript.here().is_none());
+        loop_name(lead.unwrap_or(row.row))
+    }
+
     fn item(&mut self, row: &AgentItem) -> Result<Result<(), String>, ImportError> {
         let raw: &RawValue = match serde_json::from_str(&row.data) {
             Ok(raw) => raw,
@@ -155,15 +168,20 @@ impl AgentsSession<'_> {
             Ok(item) => item,
             Err(reason) => return Ok(Err(reason)),
         };
+        self.first.get_or_insert(row.row);
         let at = row.created_at.as_deref().map(time);
         let millis = at.as_ref().and_then(Time::millis);
         if !matches!(item, ResponseItem::Output(..)) {
             self.settle()?;
         }
+        let name = self.name(row);
         let bytes = row.data.as_bytes();
         match item {
             ResponseItem::Output(content, source) => {
-                let output = self.output.get_or_insert_default();
+                let output = self.output.get_or_insert_with(|| ModelOutput {
+                    name,
+                    ..ModelOutput::default()
+                });
                 output.content.extend(content);
                 output.sources.push(source);
                 output.millis = output.millis.or(millis);
@@ -175,14 +193,14 @@ impl AgentsSession<'_> {
             ResponseItem::Prompt(message) => {
                 self.transcript.begin(NewLoop {
                     started: at,
-                    ..self.transcript.next_loop("")
+                    ..self.transcript.next_loop(name)
                 })?;
                 self.transcript
                     .input(at_time(message, millis), bytes, true)?;
             }
             ResponseItem::Result(message) => {
                 let message = at_time(message, millis);
-                self.transcript.result(String::new, message, bytes)?;
+                self.transcript.result(|| name, message, bytes)?;
             }
             ResponseItem::Extension(message) => self.transcript.extension(message, bytes)?,
         }
@@ -195,13 +213,18 @@ impl AgentsSession<'_> {
         };
         let message = at_time(answer(output.content, output.sources), output.millis);
         self.transcript
-            .answer(String::new, message, output.raw.as_bytes())
+            .answer(|| output.name, message, output.raw.as_bytes())
     }
 
     fn end(mut self) -> Result<bool, ImportError> {
         self.settle()?;
-        self.transcript.finish()
+        let name = self.first.map(loop_name);
+        self.transcript.finish_as(name.unwrap_or_default())
     }
+}
+
+fn loop_name(first_row: i64) -> String {
+    format!("row-{first_row}")
 }
 
 fn at_time(mut message: AgentMessage, millis: Option<i64>) -> AgentMessage {

@@ -1,7 +1,7 @@
 //! Items and blocks of a form that no message has a place for: kept whole, with the form that they
 //! are of, so that they can go back.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Form;
 use crate::model::{Content, Extra, Json, ToolCall};
@@ -53,6 +53,31 @@ pub(super) fn keep(form: Form, item: &Json) -> serde_json::Result<Content> {
     let block = format!(r#"{{"type":"{TYPE}","form":"{form}","item":{item}}}"#);
     Json::parse(&block).map(Content::Other)
 }
+
+/// Returns the item of a search that the provider carried out, of which a transcript keeps the call alone;
+/// `None` if the caller carried out the call.
+pub(super) fn hosted_item(call: &ToolCall) -> Option<Content> {
+    #[derive(Serialize)]
+    struct HostedCall<'a> {
+        r#type: &'static str,
+        id: &'a str,
+        status: &'static str,
+        action: &'a Json,
+    }
+    let form = call.extra.get("form")?.read::<String>().ok()?;
+    let is_hosted = form == WEB_SEARCH && call.arguments.as_str().starts_with('{');
+    let item = HostedCall {
+        r#type: WEB_SEARCH,
+        id: &call.id,
+        status: "completed",
+        action: &call.arguments,
+    };
+    let item = is_hosted.then(|| Json::of(&item).ok()).flatten()?;
+    keep(Form::OpenAiResponses, &item).ok()
+}
+
+/// The form of a call of which its provider carried out the search.
+const WEB_SEARCH: &str = "web_search_call";
 
 /// Keeps the item that a call was read from, beside what every provider reads of the call.
 ///

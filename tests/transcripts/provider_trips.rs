@@ -109,6 +109,9 @@ fn are_paired(request: &Value) {
     let mut open: Vec<&str> = Vec::new();
     for item in list(request) {
         let text = |key: &str| item[key].as_str();
+        if let Some(program) = item["caller"]["caller_id"].as_str() {
+            assert!(open.contains(&program), "{item} in {request:#}");
+        }
         match text("type").unwrap_or_default() {
             "mcp_approval_request" => open.extend(text("id")),
             "mcp_approval_response" | "local_shell_call_output" => {
@@ -139,13 +142,8 @@ fn no_compaction_parts_a_call_from_what_came_of_it() {
                 chat.append([Message::user(format!("do {turn} {}", "word ".repeat(80)))])
                     .unwrap();
             }
-            // As an agent does: the answer first, and what came of it when it is there. A program's
-            // parts are the provider's own.
-            let items = piece(
-                random.below(KINDS - 1),
-                &format!("{seed}_{turn}"),
-                &mut random,
-            );
+            // As an agent does: the answer first, and what came of it when it is there.
+            let items = piece(random.below(KINDS), &format!("{seed}_{turn}"), &mut random);
             for item in items {
                 chat.append(provider::read(Form::OpenAiResponses, &item).unwrap())
                     .unwrap();
@@ -156,6 +154,49 @@ fn no_compaction_parts_a_call_from_what_came_of_it() {
         }
         assert!(compactions > 0, "{seed}");
     }
+}
+
+#[test]
+fn a_program_goes_out_with_what_came_of_it_or_not_at_all() {
+    let asked = json!({"role": "user", "content": "Go"});
+    let program = json!({"type": "program", "id": "pr_1", "call_id": "p", "code": "look()",
+        "fingerprint": "gAAA"});
+    let call = json!({"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}",
+        "caller": {"type": "program", "caller_id": "p"}});
+    let result = json!({"type": "function_call_output", "call_id": "c", "output": "dark"});
+    let output = json!({"type": "program_output", "id": "po_1", "call_id": "p", "result": "2",
+        "status": "completed"});
+    let said = json!({"role": "assistant", "content": "It is dark."});
+    let direct = json!({"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"});
+    let written = |items: &[&Value]| {
+        let read = provider::read(Form::OpenAiResponses, &json!(items)).unwrap();
+        let request = provider::ProviderRequest::new(Form::OpenAiResponses, &read);
+        let parted = provider::MendingKind::PartedDropped;
+        let left_out = request.mended.iter().filter(|m| m.kind == parted);
+        let left_out: Vec<String> = left_out.filter_map(|m| m.item.clone()).collect();
+        (serde_json::to_value(&request).unwrap()["input"].clone(), left_out)
+    };
+    let none = Vec::<String>::new();
+    // It is whole, or its result is still awaited.
+    for items in [
+        vec![&asked, &program, &call, &result, &output, &said],
+        vec![&asked, &program, &call, &result],
+    ] {
+        assert_eq!(written(&items), (json!(items), none.clone()));
+    }
+    // The program was compacted, or is of a branch that was left.
+    assert_eq!(
+        written(&[&call, &result, &output, &said]),
+        (json!([direct, result, said]), vec!["program_output".to_owned()])
+    );
+    assert_eq!(
+        written(&[&asked, &program, &call, &result, &asked]),
+        (json!([asked, direct, result, asked]), vec!["program".to_owned()])
+    );
+    // Others never see it.
+    let read = provider::read(Form::OpenAiResponses, &json!([asked, program, output, said])).unwrap();
+    let chat = provider::ProviderRequest::new(Form::OpenAiChat, &read);
+    assert!(!serde_json::to_string(&chat).unwrap().contains("gAAA"));
 }
 
 #[test]

@@ -277,6 +277,25 @@ fn a_session_whose_transcript_was_written_anew_holds_them_itself() {
 }
 
 #[test]
+fn what_is_said_after_a_cleared_session_is_never_taken_for_what_stood_there() {
+    let file = crate::agents::openai_agents::file_of(&before());
+    let store = store();
+    let first = came_in(&store, &file.path);
+    file.clear();
+    file.add("s", &responses());
+    let second = came_in(&store, &file.path);
+    assert_eq!(first, second);
+    let context = store.session("s").unwrap().context().unwrap();
+    let text = serde_json::to_string(&context.messages).unwrap();
+    assert!(text.contains("Cem mends") && !text.contains("Ann mends"), "{text}");
+    let report = repaired(&store, &second);
+    assert_eq!((report.undone.len(), report.missing), (1, 0), "{report:?}");
+    assert_eq!(report.originals.unwrap().session_id, first.as_str());
+    holds_all(&shown(&store, &second));
+    is_sound(&store);
+}
+
+#[test]
 fn no_other_file_and_no_hidden_session_is_taken_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("here/chat.jsonl");

@@ -266,6 +266,9 @@ fn label(kind: MendingKind) -> &'static str {
         MendingKind::ReasoningDropped => "reasoning that only the provider can read was left out",
         MendingKind::ThinkingMoved => "thinking was moved before a text of the same answer",
         MendingKind::ForeignDropped => "state or an item of another provider was left out",
+        MendingKind::PartedDropped => {
+            "a part of a program was left out, as the rest of it is not in the context"
+        }
         MendingKind::CompactionDropped => {
             "a compaction of the provider that does not count here was left out"
         }

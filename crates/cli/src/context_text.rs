@@ -142,7 +142,7 @@ fn render(block: &Content) -> String {
             let readable = sealed.readable().map(|text| format!(" {text}"));
             format!("({sealed}){}", readable.unwrap_or_default())
         }
-        Content::Other(json) => format!("(block) {}", json.as_str()),
+        Content::Other(json) => format!("(block) {}", json.readable()),
     }
 }
 

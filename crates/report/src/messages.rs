@@ -1,5 +1,6 @@
 //! All messages of a session, and those of its blocks, in the form in which a page shows them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
@@ -78,6 +79,7 @@ enum ContentPart<'a> {
     Call(&'static str, &'a str, &'a str, &'a str),
     Image(&'static str, &'a str, u64),
     Sealed(&'static str, String, String),
+    Json(&'static str, Cow<'a, str>),
 }
 
 /// What a block shows in place of originals.
@@ -263,7 +265,7 @@ fn part(block: &Content) -> ContentPart<'_> {
             let readable = sealed.readable().unwrap_or_default();
             ContentPart::Sealed("sealed", sealed.to_string(), readable)
         }
-        Content::Other(json) => ContentPart::Text("json", json.as_str()),
+        Content::Other(json) => ContentPart::Json("json", json.readable()),
     }
 }
 

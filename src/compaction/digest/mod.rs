@@ -397,24 +397,30 @@ pub(crate) fn rollup_digester(slice: &RollupSlice<'_>) -> Result<Digester, Strat
         // What a rollup before says names its loops itself.
         let of = (at > 0 || !slice.extends()).then(|| short(id));
         let mut messages = Vec::new();
+        // A summary that another made may have several messages.
+        let mut foreign = Vec::new();
         for (turn, message) in slice.messages(at)? {
-            match turn {
-                Some(turn) => {
-                    let seq = 0;
-                    messages.push(Placed { turn, seq, message });
-                }
-                None => {
-                    let texts = message.message().into_iter().flat_map(Message::texts);
-                    let text = texts.collect::<Vec<_>>().join("\n");
-                    let of = name(of.clone());
-                    let is_ours = text.starts_with(OPENING)
-                        && (slice.strategy)(at)?.is_some_and(|strategy| is_known(&strategy));
-                    match is_ours {
-                        true => digester.gatherer.summary(of.as_ref(), 0, &text),
-                        false => digester.gatherer.foreign_summary(of.as_ref(), 0, &text),
-                    }
-                }
+            if let Some(turn) = turn {
+                let seq = 0;
+                messages.push(Placed { turn, seq, message });
+                continue;
             }
+            let texts = message.message().into_iter().flat_map(Message::texts);
+            let text = texts.collect::<Vec<_>>().join("\n");
+            let is_ours = text.starts_with(OPENING)
+                && (slice.strategy)(at)?.is_some_and(|strategy| is_known(&strategy));
+            match is_ours {
+                true => digester
+                    .gatherer
+                    .summary(name(of.clone()).as_ref(), 0, &text),
+                false => foreign.push(text),
+            }
+        }
+        let foreign = foreign.join("\n\n");
+        if !foreign.trim().is_empty() {
+            digester
+                .gatherer
+                .foreign_summary(name(of.clone()).as_ref(), 0, &foreign);
         }
         digester.add(DigestInput::Messages { of, messages });
     }

@@ -451,13 +451,19 @@ impl<'a> TranscriptBuilder<'a> {
     }
 
     /// Says how the loops ended. Returns whether there was a conversation.
-    pub(super) fn finish(mut self) -> Result<bool, ImportError> {
+    pub(super) fn finish(self) -> Result<bool, ImportError> {
+        self.finish_as(String::new())
+    }
+
+    /// Says how the loops ended; `name` names the loop of instructions that nothing followed. Returns whether
+    /// there was a conversation.
+    pub(super) fn finish_as(mut self, name: String) -> Result<bool, ImportError> {
         let mut any = false;
         for session in (0..self.sessions.len()).rev() {
             self.select(session)?;
             let waits = !self.session().lead.is_empty();
             if waits && self.session().loops.style() == Style::Document {
-                self.begin(self.next_loop(String::new()))?;
+                self.begin(self.next_loop(name.as_str()))?;
             }
             let loops = self.session().loops.len();
             for loop_no in 0..loops {

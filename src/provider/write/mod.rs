@@ -8,6 +8,7 @@ mod anthropic;
 mod blocks;
 mod openai_chat;
 mod pairs;
+mod programs;
 mod responses;
 mod returned;
 mod sealed;
@@ -54,6 +55,8 @@ pub enum MendingKind {
     ThinkingMoved,
     /// State or an item that only another provider takes, [`Mending::provider`], was left out.
     ForeignDropped,
+    /// What came of a program of the model's, or the program, was left out: the other of the two is not there.
+    PartedDropped,
     /// A compaction of the provider's own that does not count in this context was left out.
     CompactionDropped,
     /// What stands before a compaction of the provider's own, which stands for it, was left out.
@@ -193,7 +196,10 @@ impl ProviderRequest {
             Form::OpenAiChat => {
                 Items::OpenAiChat(openai_chat::write(&system, &paired, &mut mended))
             }
-            Form::OpenAiResponses => Items::OpenAiResponses(responses::write(&paired, &mut mended)),
+            Form::OpenAiResponses => {
+                programs::without_parted(&mut paired, &mut mended);
+                Items::OpenAiResponses(responses::write(&paired, &mut mended))
+            }
             Form::Anthropic => Items::Anthropic(anthropic::write(&paired, &mut mended)),
         };
         mended.sort_by_key(|mending| mending.message);

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{Mending, MendingKind, NO_RESULT};
 use crate::context::{Pairing, goes_on};
 use crate::model::{AgentMessage, Content, Json, Message, ToolCall, ToolResultMessage};
+use crate::provider::kept::hosted_item;
 
 /// A message, and which of the context it was.
 pub(super) struct IndexedMessage {
@@ -82,15 +83,27 @@ impl Pairs<'_> {
         }
     }
 
-    /// Adds an answer and the results of its calls.
+    /// Adds an answer and the results of its calls. What the provider carried out itself has none, and is
+    /// an item of its own.
     fn answer(&mut self, at: usize, mut message: Message) {
         let mut results = Vec::new();
-        let calls = message.content_mut().iter_mut().filter_map(call_of);
-        for (nth, call) in calls.enumerate() {
+        let mut nth = 0;
+        for block in message.content_mut() {
+            let Content::ToolCall(call) = block else {
+                continue;
+            };
+            let of_answer = nth;
+            nth += 1;
+            if self.pairing.result((at, of_answer)).is_none()
+                && let Some(item) = hosted_item(call)
+            {
+                *block = item;
+                continue;
+            }
             let recorded = call.id.clone();
             call.id = self.id_for(at, &recorded);
             self.name(at, call, &recorded);
-            results.push(self.result(at, nth, call, &recorded));
+            results.push(self.result((at, of_answer), call, &recorded));
         }
         self.out.push(IndexedMessage {
             at,
@@ -101,7 +114,12 @@ impl Pairs<'_> {
         self.out.append(&mut results);
     }
 
-    fn result(&mut self, at: usize, nth: usize, call: &ToolCall, recorded: &str) -> IndexedMessage {
+    fn result(
+        &mut self,
+        (at, nth): (usize, usize),
+        call: &ToolCall,
+        recorded: &str,
+    ) -> IndexedMessage {
         let found = self.pairing.result((at, nth));
         let stored = found.and_then(|place| match self.messages[place].message() {
             Some(Message::ToolResult(result)) => Some((place, result.clone())),
@@ -166,13 +184,6 @@ fn source_of(message: &AgentMessage) -> Option<Json> {
     match message {
         AgentMessage::Llm(message) => message.extra.get("source").cloned(),
         AgentMessage::Extension(_) => None,
-    }
-}
-
-fn call_of(block: &mut Content) -> Option<&mut ToolCall> {
-    match block {
-        Content::ToolCall(call) => Some(call),
-        _ => None,
     }
 }
 

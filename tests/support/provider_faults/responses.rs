@@ -28,6 +28,12 @@ pub(super) fn check<'a>(items: &'a [Value], found: &mut Found<'a>) {
                 content(item.get("output"), found, "input_text", true);
             }
             "reasoning" | "compaction" if !text(item, "encrypted_content").is_empty() => {}
+            "web_search_call" => {
+                let is_whole = !text(item, "id").is_empty() && item["action"]["type"].is_string();
+                if !is_whole || text(item, "status") != "completed" {
+                    found.form("a search without its id, its status or what it did".to_owned());
+                }
+            }
             other => found.form(format!("`{other}` is no item")),
         }
     }

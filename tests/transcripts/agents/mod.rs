@@ -2,7 +2,7 @@
 //! grown file adds, and what damage costs.
 
 mod mini_swe_agent;
-mod openai_agents;
+pub mod openai_agents;
 mod opencode;
 mod openhands;
 mod real;

@@ -48,7 +48,7 @@ impl File {
         }
     }
 
-    fn add(&self, session: &str, items: &[Value]) {
+    pub fn add(&self, session: &str, items: &[Value]) {
         let at = "2026-02-02 02:40:00";
         let sql = "INSERT OR IGNORE INTO agent_sessions VALUES (?1, ?2, ?2)";
         self.connection.execute(sql, params![session, at]).unwrap();
@@ -60,6 +60,11 @@ impl File {
                 .execute(sql, params![session, data, at])
                 .unwrap();
         }
+    }
+
+    /// Takes all items out, as the SDK clears a session.
+    pub fn clear(&self) {
+        self.connection.execute("DELETE FROM agent_messages", []).unwrap();
     }
 
     /// Puts what is in the log into the file.
@@ -121,19 +126,19 @@ fn items_are_prompts_answers_and_results() {
     file.add("chat-2", &items()[1..2]);
     assert_snapshot!(outline(&recorded(&file.path)), @r#"
     session Own(SessionId("chat-1"))
-      loop loop-0 after - Completed
+      loop row-1 after - Completed
         - system {"content":"Be brief."}
         0 user "Is the lamp lit?"
         0 assistant sealed reasoning of openai, 108 bytes + call call_1 look {"lamp":"1"} + call call_2 patch "free text"
         0 toolResult "dark" of look call_1
         0 toolResult "ok" + image image/png of patch call_2
         1 assistant other {"id":"ws_1","status":"completed","type":"web_search_call"} + "It is dark." + "No more."
-      loop loop-1 after loop-0 Completed
+      loop row-10 after row-1 Completed
         0 user "See" + image image/png + other {"file_id":"f","type":"input_file"}
         - hologram {"type":"hologram","x":1}
         0 assistant "Yes."
     session Own(SessionId("chat-2"))
-      loop loop-0 after - Running
+      loop row-13 after - Running
         0 user "Is the lamp lit?"
     "#);
     let head = &recorded(&file.path).sessions[0].head.session;

@@ -2,6 +2,8 @@
 
 use insta::assert_snapshot;
 use loopstore::SealingProvider::OpenAi;
+use loopstore::provider::{Form, MendingKind, ProviderRequest};
+use loopstore::{AgentMessage, Message};
 use serde_json::json;
 
 use crate::tools::recorder::{Recorder, importer};
@@ -107,6 +109,25 @@ fn an_answer_is_joined_from_its_items_and_nothing_is_lost() {
         )
     );
     assert_eq!(recorded.json_of(1)["content"][1]["mimeType"], "image/png");
+}
+
+#[test]
+fn a_search_that_the_provider_carried_out_goes_back_to_it_alone_and_awaits_no_result() {
+    let answer: AgentMessage = serde_json::from_value(lighthouse().json_of(5)).unwrap();
+    let messages = [Message::user("Is there oil?").into(), answer];
+    let request = ProviderRequest::new(Form::OpenAiResponses, &messages);
+    let written = serde_json::to_value(&request).unwrap();
+    let search = &written["input"][1];
+    assert_eq!(search["type"], "web_search_call");
+    assert_eq!(search["action"], json!({"type": "search", "query": "oil"}));
+    assert!(request.mended.is_empty(), "{:?}", request.mended);
+    for form in [Form::OpenAiChat, Form::Anthropic] {
+        let request = ProviderRequest::new(form, &messages);
+        let text = serde_json::to_string(&request).unwrap();
+        assert!(!text.contains("search") && !text.contains("no result"), "{text}");
+        let of_other = MendingKind::ForeignDropped;
+        assert!(request.mended.iter().any(|m| m.kind == of_other), "{:?}", request.mended);
+    }
 }
 
 #[test]

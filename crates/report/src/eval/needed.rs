@@ -101,7 +101,7 @@ fn write_block(text: &mut String, block: &Content) {
             }
         }
         Content::Image(_) | Content::Sealed(_) => {}
-        Content::Other(json) => line(json.as_str()),
+        Content::Other(json) => line(&json.readable()),
     }
 }
 

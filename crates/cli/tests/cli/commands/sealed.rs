@@ -1,9 +1,15 @@
 //! State that only a provider can read: what is shown of it, and what is kept.
 
+use std::sync::Arc;
+
+use loopstore::provider::{self, Form};
+use loopstore::{Database, SqliteStore, Store};
 use serde_json::{Value, json};
 
 use super::appending::append;
 use super::stage::Stage;
+use crate::support::conversations::{list, request, reversed};
+use crate::support::histories::Random;
 
 const CIPHER: &str = "gAAAAABkeepthis";
 
@@ -20,10 +26,15 @@ fn compaction() -> Value {
 fn stage() -> Stage {
     let stage = Stage::empty();
     let block = |item: Value| json!({"type": "sealed", "provider": "openai", "item": item});
+    let kept = |item: Value| json!({"type": "providerItem", "form": "responses", "item": item});
+    let program = json!({"type": "program", "id": "pr_1", "call_id": "p", "code": "open(window)",
+        "fingerprint": CIPHER});
+    let searched = json!({"type": "file_search_call", "id": "fs_1", "status": "completed",
+        "queries": ["rain"], "results": [{"encrypted_content": CIPHER}]});
     let line = json!([
         {"role": "user", "content": [{"type": "text", "text": "Will it rain?"}]},
-        {"role": "assistant", "content": [
-            block(reasoning()), block(compaction()), {"type": "text", "text": "Yes."}]},
+        {"role": "assistant", "content": [block(reasoning()), block(compaction()), kept(program),
+            kept(searched), {"type": "text", "text": "Yes."}]},
     ]);
     let output = append(&stage, &["s"], format!("{line}\n").as_bytes());
     assert!(output.status.success(), "{output:?}");
@@ -141,6 +152,31 @@ fn each_form_goes_in_and_comes_out_as_it_was() {
         assert!(!said.contains(CIPHER), "{form}: {said}");
         let note = "state or an item of another provider was left out";
         assert_eq!(said.contains(note), form != "openai", "{form}: {said}");
+    }
+}
+
+#[test]
+fn conversations_of_every_kind_of_item_come_in_as_the_library_takes_them() {
+    for seed in 200..206 {
+        for form in Form::ALL {
+            let request = request(form, &mut Random::new(seed));
+            // Another order of keys than any map gives shows that the text itself is kept.
+            let text = reversed(&json!(list(&request)));
+            let stage = Stage::empty();
+            let output = append(&stage, &["s", "--format", form.as_str()], format!("{text}\n").as_bytes());
+            assert!(output.status.success(), "{form} {seed}: {output:?}");
+            let library = Arc::new(SqliteStore::in_memory().unwrap());
+            let database: Arc<dyn Database> = library.clone();
+            let chat = Store::from(database).session("s").unwrap();
+            chat.append(provider::read_str(form, &text).unwrap()).unwrap();
+            let payloads = |store: &SqliteStore| {
+                let sql = "SELECT loop_id, seq, turn, role, payload FROM v_messages ORDER BY 1, 2";
+                store.query(sql).unwrap().rows
+            };
+            let appended = payloads(&stage.store());
+            assert_eq!(appended, payloads(&library), "{form} {seed}");
+            assert!(appended.len() > 1, "{form} {seed}");
+        }
     }
 }
 

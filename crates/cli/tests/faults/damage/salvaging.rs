@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Output;
 
 use loopstore::admin::inspect::verify;
+use loopstore::{Store, provider};
 
 use crate::damage::stage::tell;
 use crate::support::histories::Random;
@@ -29,6 +30,26 @@ fn told_in(folder: &Path) {
     tell(&store, "s", &mut Random::new(1));
 }
 
+/// Returns what the tables of a file hold.
+fn rows(file: &Path) -> [String; 9] {
+    let store = open(file);
+    [
+        "messages",
+        "turns",
+        "loops",
+        "runs",
+        "blocks",
+        "coverage",
+        "manifests",
+        "hides",
+        "store_meta",
+    ]
+    .map(|table| {
+        let sql = format!("SELECT * FROM {table} ORDER BY 1");
+        format!("{:?}", store.query(&sql).unwrap().rows)
+    })
+}
+
 /// Writes zeros over the first page that holds `needle`.
 fn spoil(file: &Path, needle: &[u8]) {
     let mut bytes = std::fs::read(file).unwrap();
@@ -42,30 +63,51 @@ fn spoil(file: &Path, needle: &[u8]) {
 }
 
 #[test]
+fn sealed_state_its_runs_and_what_is_hidden_come_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("loopstore.db"), folder.path().join("new.db"));
+    let items = serde_json::json!([
+        {"role": "user", "content": "Is it dark?"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAAthought"},
+        {"type": "program", "id": "pr_1", "call_id": "p", "code": "f()", "fingerprint": "gAAAAAprint"},
+        {"type": "program_output", "id": "po_1", "call_id": "p", "result": "2", "status": "completed"},
+        {"role": "assistant", "content": "It is."},
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAAcompaction"},
+        {"role": "user", "content": "And now?"},
+    ]);
+    let messages = provider::read(provider::Form::OpenAiResponses, &items).unwrap();
+    let store = Store::open(&from).unwrap();
+    for name in ["seen", "hidden"] {
+        store.session(name).unwrap().append(messages.clone()).unwrap();
+    }
+    store.session("hidden").unwrap().hide().unwrap();
+    drop(store);
+    let (code, out, err) = told(&loopstore(folder.path(), "verify --salvage new.db"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(out.contains("Nothing was lost."), "{out}");
+    let [of_old, of_new] = [&from, &to].map(|file| rows(file));
+    assert_eq!(of_new, of_old);
+    assert!(of_new[3].contains("provider:openai") && of_new[7] != "[]", "{of_new:?}");
+    let sent = |file: &Path| {
+        let store = Store::open(file).unwrap();
+        let ready = store.session("seen").unwrap().prepare().unwrap();
+        ready.to(provider::Form::OpenAiResponses).unwrap().to_string()
+    };
+    assert!(sent(&to).contains("gAAAAAcompaction"));
+    assert_eq!(sent(&to), sent(&from));
+}
+
+#[test]
 fn all_of_a_sound_database_comes_over() {
     let folder = tempfile::tempdir().unwrap();
     told_in(folder.path());
     let (code, out, err) = told(&loopstore(folder.path(), "verify --salvage new.db"));
     assert_eq!(code, Some(0), "{out}{err}");
     assert!(out.contains("Nothing was lost."), "{out}");
-    let rows = |name: &str| {
-        let store = open(&folder.path().join(name));
-        [
-            "messages",
-            "turns",
-            "loops",
-            "runs",
-            "blocks",
-            "coverage",
-            "manifests",
-            "store_meta",
-        ]
-        .map(|table| {
-            let sql = format!("SELECT * FROM {table} ORDER BY 1");
-            format!("{:?}", store.query(&sql).unwrap().rows)
-        })
-    };
-    assert_eq!(rows("new.db"), rows("loopstore.db"));
+    assert_eq!(
+        rows(&folder.path().join("new.db")),
+        rows(&folder.path().join("loopstore.db"))
+    );
 
     let (code, _, err) = told(&loopstore(folder.path(), "verify --salvage new.db"));
     assert_eq!(code, Some(1));
