@@ -100,6 +100,38 @@ fn assert_every_turn(history: &History<'_>, at: usize) {
     .unwrap();
 }
 
+/// Tokens that no plan may give up: a turn in flight, and the turns whose calls it answers.
+fn in_flight(history: &History<'_>, at: usize) -> u64 {
+    let row = history.row(at);
+    let last = row.totals.turns.checked_sub(1);
+    let Some(last) = last.filter(|_| row.totals.complete < row.totals.turns) else {
+        return 0;
+    };
+    let (mut tokens, mut calls) = (BTreeMap::new(), BTreeMap::new());
+    let mut held = BTreeSet::from([last]);
+    store::read(history.store, |read| {
+        read.messages(row.key, 0..row.totals.next_seq, &mut |stored| {
+            let Some(turn) = stored.turn else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            *tokens.entry(turn).or_insert(0) += stored.body.tokens;
+            let message = store::decode(read, stored.body)?;
+            match message.message() {
+                Some(Message::ToolResult(result)) if turn == last => {
+                    held.extend(calls.get(&result.tool_call_id));
+                }
+                Some(message) => {
+                    calls.extend(message.tool_calls().map(|call| (call.id.clone(), turn)));
+                }
+                None => {}
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    })
+    .unwrap();
+    held.iter().filter_map(|turn| tokens.get(turn)).sum()
+}
+
 fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
     let store = SqliteStore::in_memory().unwrap();
     let mut random = Random::new(seed);
@@ -137,10 +169,11 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
                 );
                 assert_eq!(size, report.after, "seed {seed}: {request:?}\n{report:?}");
                 let is_last = report.fallback.as_deref() == Some("last_turns");
-                // What is pinned is not given up.
+                // What is pinned is not given up, nor what is in flight.
                 let pinned = pins(&store, &history.session, Some(&loop_id(at))).unwrap();
+                let is_bound = !pinned.pins.is_empty() || in_flight(&history, at) > target.tokens;
                 assert!(
-                    is_last || target.fits(size) || !pinned.pins.is_empty(),
+                    is_last || target.fits(size) || is_bound,
                     "seed {seed}: {size:?} over {target:?}\n{report:?}"
                 );
                 assert_every_turn(&history, at);
