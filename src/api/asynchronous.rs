@@ -5,15 +5,17 @@ use std::any::Any;
 use tokio::task::spawn_blocking;
 
 use super::{
-    Appended, AsyncRecorder, CallState, Entry, EntryQuery, Error, KeyQuery, KeyedAppend, LoopSpec,
-    Policy, Prepared, Result, SessionHandle, SessionSummary, Store, StoredBlock, TurnRef,
+    Appended, AsyncRecorder, CallState, Entry, EntryQuery, EntryRef, Error, KeyQuery, KeyedAppend,
+    LoopSpec, Policy, Prepared, Result, SessionHandle, SessionSummary, Store, StoredBlock, TurnRef,
 };
 use crate::compact::{
     CompactReport, CompactRequest, CompactTrigger, FlipReport, Pin, PinRef, PinReport,
 };
 use crate::compaction::CancelFlag;
 use crate::context::{AsOf, Context};
-use crate::model::{AgentMessage, InvalidId, LoopId, LoopRecord, LoopStatus, Session, SessionId};
+use crate::model::{
+    AgentMessage, InvalidId, LoopId, LoopRecord, LoopStatus, SealingProvider, Session, SessionId,
+};
 use crate::recorder::RecorderOptions;
 use crate::search::{Recall, SearchQuery, SearchResults};
 use crate::store::{OpenError, SessionFilter};
@@ -433,6 +435,21 @@ impl AsyncSession {
     /// As [`SessionHandle::redo`].
     pub async fn redo(&self) -> Result<FlipReport> {
         self.call(|session| session.redo()).await
+    }
+
+    /// As [`SessionHandle::record_compaction`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::record_compaction`].
+    pub async fn record_compaction(
+        &self,
+        provider: SealingProvider,
+        through: &EntryRef,
+        messages: Vec<AgentMessage>,
+    ) -> Result<String> {
+        let through = through.clone();
+        self.call(move |session| session.record_compaction(provider, &through, messages))
+            .await
     }
 
     /// As [`SessionHandle::pin`].

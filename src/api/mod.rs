@@ -14,6 +14,7 @@ mod error;
 mod keys;
 mod line;
 mod load;
+mod overlays;
 mod policy;
 mod prepare;
 mod prepared;

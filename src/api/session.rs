@@ -11,10 +11,7 @@ use super::policy::Policy;
 use super::prepare::{compact_to_fit, refused};
 use super::prepared::Prepared;
 use super::spec::{LoopSpec, TurnRef};
-use crate::compact::{
-    CompactReport, CompactRequest, CompactTrigger, FlipReport, FlipRequest, Pin, PinRef, PinReport,
-    PinRequest, RepairReport, compact_session_loops, repair_session,
-};
+use crate::compact::{CompactRequest, CompactTrigger};
 use crate::compaction::CancelFlag;
 use crate::context::{AsOf, BuildOptions, Context, KeptContext, build_context_from_session};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId};
@@ -420,105 +417,6 @@ impl SessionHandle {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Compacts as asked: the line's end if the request names no leaf. [`Policy::request`] begins with this
-    /// handle's policy.
-    ///
-    /// # Errors
-    /// If the session or the loop is not there, or the store fails. A strategy that fails gives a report
-    /// that says so.
-    pub fn compact(&self, request: &CompactRequest) -> Result<CompactReport> {
-        let leaf = match &request.leaf {
-            Some(leaf) => leaf.clone(),
-            None => self.leaf_or_not_found()?,
-        };
-        let request = CompactRequest {
-            leaf: Some(leaf),
-            ..request.clone()
-        };
-        Ok(compact_session_loops(self.backend(), &self.id, &request)?)
-    }
-
-    /// Takes the last compaction of the line out of force.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is none; or if the store fails.
-    pub fn undo(&self) -> Result<FlipReport> {
-        Ok(crate::compact::undo(
-            self.backend(),
-            &self.id,
-            &self.flip()?,
-        )?)
-    }
-
-    /// Reactivates the compaction that was undone last.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is none; or if the store fails.
-    pub fn redo(&self) -> Result<FlipReport> {
-        Ok(crate::compact::redo(
-            self.backend(),
-            &self.id,
-            &self.flip()?,
-        )?)
-    }
-
-    /// Takes the session out of a dead end when a provider refuses, or has lost, a compaction of its own:
-    /// undoes it and compacts the originals as asked; see [`repair_session`].
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is no session; or if the store fails.
-    pub fn repair(&self, request: &CompactRequest) -> Result<RepairReport> {
-        let leaf = match &request.leaf {
-            Some(leaf) => leaf.clone(),
-            None => self.leaf_or_not_found()?,
-        };
-        let request = CompactRequest {
-            leaf: Some(leaf),
-            ..request.clone()
-        };
-        Ok(repair_session(self.backend(), &self.id, &request)?)
-    }
-
-    fn flip(&self) -> Result<FlipRequest> {
-        Ok(FlipRequest {
-            leaf: Some(self.leaf_or_not_found()?),
-            ..FlipRequest::default()
-        })
-    }
-
-    /// Pins messages of the line: every later compaction keeps them word for word.
-    ///
-    /// # Errors
-    /// If they are not there, or the store fails.
-    pub fn pin(&self, of: PinRef) -> Result<PinReport> {
-        let request = self.pin_request(of)?;
-        Ok(crate::compact::pin(self.backend(), &self.id, &request)?)
-    }
-
-    /// Takes pins back.
-    ///
-    /// # Errors
-    /// If nothing there is pinned, or the store fails.
-    pub fn unpin(&self, of: PinRef) -> Result<PinReport> {
-        let request = self.pin_request(of)?;
-        Ok(crate::compact::unpin(self.backend(), &self.id, &request)?)
-    }
-
-    /// Returns what is pinned on the line.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is no such session; or if the store fails.
-    pub fn pins(&self) -> Result<Vec<Pin>> {
-        let leaf = self.leaf_or_not_found()?;
-        let list = crate::compact::pins(self.backend(), &self.id, Some(&leaf))?;
-        Ok(list.pins)
-    }
-
-    fn pin_request(&self, of: PinRef) -> Result<PinRequest> {
-        let leaf = Some(self.leaf_or_not_found()?);
-        Ok(PinRequest { of, leaf })
-    }
-
     /// Hides the session: what frameworks call delete. It is in no list, search or recall any more, and its id
     /// may be used again; the next append to this handle begins a new session. Nothing of it is removed: it
     /// stays under an id of its own, which is returned, and [`SessionHandle::unhide`] brings it back.
@@ -628,7 +526,7 @@ impl SessionHandle {
         self.store.database()
     }
 
-    fn leaf_or_not_found(&self) -> Result<LoopId> {
+    pub(super) fn leaf_or_not_found(&self) -> Result<LoopId> {
         self.leaf()?
             .ok_or_else(|| Error::not_found("session", self.id.as_str()))
     }

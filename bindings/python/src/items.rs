@@ -9,13 +9,14 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use loopstore::context::PartSection;
 use loopstore::extend::{self, LoopKey, Outcome, StoreRead, StoreWrite, session, session_of};
 use loopstore::provider::{self, Form, ProviderRequest};
 use loopstore::{
-    AgentMessage, Author, Content, Context, Entry, EntryQuery, EntryRef, Json, LoopId, LoopRecord,
-    Message, Role, SessionHandle, StoreError, UserMessage,
+    AgentMessage, Author, Content, Entry, EntryQuery, EntryRef, Json, LoopId, LoopRecord, Message,
+    Role, SealingProvider, SessionHandle, StoreError, UserMessage,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -23,19 +24,10 @@ use crate::errors::Failure;
 
 /// The field of a message that holds the text of its item.
 const ITEM: &str = "responsesItem";
-/// The field of a compaction of the provider's own that says what it stands for.
-const STANDS_FOR: &str = "standsFor";
 /// The mark in place of a string; a number and `}` follow. As text it occurs in no string of JSON.
 const MARK: &str = r#"{"$loopstore":"#;
 /// Shorter strings stay where they are.
 const SHORT: usize = 32;
-
-/// The last message that a compaction of the provider's own stands for.
-#[derive(Serialize, Deserialize)]
-struct StandsFor {
-    loop_id: String,
-    seq: u32,
-}
 
 /// Makes messages of items.
 pub fn read(json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
@@ -65,14 +57,18 @@ fn fresh_id() -> String {
 }
 
 fn message_of(item: &str) -> Result<AgentMessage, Failure> {
-    let value: Value = serde_json::from_str(item)?;
-    let read = provider::read(Form::OpenAiResponses, &value).unwrap_or_default();
+    let read = provider::read_str(Form::OpenAiResponses, item).unwrap_or_default();
     let mut message = match <[AgentMessage; 1]>::try_from(read) {
         Ok([message @ AgentMessage::Llm(_)]) => message,
-        _ => unread(item, &value)?,
+        _ => unread(item)?,
     };
     let extra = message.extra_mut();
     extra.remove("source");
+    if sealed_item(&message) == Some(item) {
+        // The block is the item.
+        message.extra_mut().insert(ITEM, Json::null());
+        return Ok(message);
+    }
     let kept = match Json::parse(&template(&message, item)) {
         Ok(template) => template,
         // It nests too deep to stand within another.
@@ -83,7 +79,8 @@ fn message_of(item: &str) -> Result<AgentMessage, Failure> {
 }
 
 /// Makes a message of an item that no message has a place for: its texts can be found, and the rest is kept.
-fn unread(item: &str, value: &Value) -> Result<AgentMessage, Failure> {
+fn unread(item: &str) -> Result<AgentMessage, Failure> {
+    let value: Value = serde_json::from_str(item)?;
     let role = value.get("role").and_then(Value::as_str);
     let said: Vec<&str> = match value.get("content") {
         Some(Value::String(text)) => vec![text],
@@ -121,6 +118,14 @@ fn kept(item: &str) -> Content {
     match Json::parse(&block) {
         Ok(block) => Content::Other(block),
         Err(_) => Content::text(item),
+    }
+}
+
+/// Returns the item of state that only the provider can read, if a message holds nothing else.
+fn sealed_item(message: &AgentMessage) -> Option<&str> {
+    match message.message()?.content() {
+        [Content::Sealed(sealed)] => Some(sealed.item.as_str()),
+        _ => None,
     }
 }
 
@@ -224,18 +229,12 @@ impl Items {
             return Ok(());
         };
         self.flush()?;
-        let text = match item.read::<String>() {
-            Ok(text) => text,
-            Err(_) => filled(message, item.as_str())?,
+        let text = match (item.read::<String>(), sealed_item(message)) {
+            (Ok(text), _) => text,
+            (Err(_), Some(sealed)) if item.is_null() => sealed.to_owned(),
+            (Err(_), _) => filled(message, item.as_str())?,
         };
-        match text.starts_with('[') && extra_of(message, STANDS_FOR).is_some() {
-            true => {
-                let several: Vec<&RawValue> = serde_json::from_str(&text)?;
-                self.out
-                    .extend(several.iter().map(|one| one.get().to_owned()));
-            }
-            false => self.out.push(text),
-        }
+        self.out.push(text);
         Ok(())
     }
 
@@ -281,10 +280,7 @@ pub fn write(session: &SessionHandle, limit: Option<usize>) -> Result<Vec<u8>, F
         // Nothing is hidden: the last ones are the last that were stored.
         Some(limit) if !is_compacted(session)? => {
             let entries = session.entries(&messages().last(limit))?;
-            match entries.iter().any(|entry| is_sealed(&entry.message)) {
-                true => of_context(session)?,
-                false => Items::of(entries.iter().map(|entry| &entry.message))?,
-            }
+            Items::of(entries.iter().map(|entry| &entry.message))?
         }
         _ => of_context(session)?,
     };
@@ -298,10 +294,6 @@ fn messages() -> EntryQuery {
     EntryQuery::new().roles([Role::User, Role::Assistant, Role::ToolResult])
 }
 
-fn is_sealed(message: &AgentMessage) -> bool {
-    extra_of(message, STANDS_FOR).is_some()
-}
-
 /// Whether a compaction was ever committed in the session, whatever became of it.
 fn is_compacted(session: &SessionHandle) -> Result<bool, Failure> {
     let found = extend::read(session.store().database(), |read| {
@@ -311,59 +303,30 @@ fn is_compacted(session: &SessionHandle) -> Result<bool, Failure> {
         let mut found = false;
         read.runs(row.key, &mut |run| {
             found |= run.outcome == Outcome::Committed;
-            Ok(ControlFlow::Continue(()))
+            Ok(match found {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
         })?;
         Ok(found)
     });
     Ok(found?)
 }
 
-/// Returns the items of the whole context. A compaction of the provider's own stands for what was before it
-/// when it was asked for; what came meanwhile follows it.
+/// Returns the items of the whole context.
 fn of_context(session: &SessionHandle) -> Result<Vec<String>, Failure> {
-    let Context { messages, .. } = session.context()?;
-    let Some(compaction) = messages.iter().rev().find(|message| is_sealed(message)) else {
-        return Items::of(&messages);
-    };
-    let mut items = Items::of([compaction])?;
-    let stands_for = extra_of(compaction, STANDS_FOR).and_then(|json| json.read().ok());
-    let query = match stands_for {
-        Some(StandsFor { loop_id, seq }) => self::messages().after(EntryRef::new(loop_id, seq)),
-        None => self::messages(),
-    };
-    let after = session.entries(&query)?;
-    let after = after.iter().map(|entry| &entry.message);
-    items.extend(Items::of(after.filter(|message| !is_sealed(message)))?);
-    Ok(items)
+    Items::of(&session.context()?.messages)
 }
 
-/// Appends what the provider's own compaction of everything until now gave: `items` stand for all up to
-/// message `seq` of loop `loop_id`.
+/// Records what OpenAI's own compaction gave: `items` stand for all up to message `seq` of loop `loop_id`.
 pub fn seal(
     session: &SessionHandle,
     items: &[u8],
     loop_id: String,
     seq: u32,
 ) -> Result<(), Failure> {
-    let text = std::str::from_utf8(items).map_err(|error| Failure::Input(error.to_string()))?;
-    let value: Value = serde_json::from_str(text)?;
-    let read = provider::read(Form::OpenAiResponses, &value)?;
-    let sealed = read.into_iter().filter_map(|message| match message {
-        AgentMessage::Llm(message) => Some(message.message.content().to_vec()),
-        AgentMessage::Extension(_) => None,
-    });
-    let content = sealed
-        .flatten()
-        .filter(|block| matches!(block, Content::Sealed(_)));
-    let mut message = AgentMessage::from(Message::Assistant(loopstore::AssistantMessage {
-        content: content.collect(),
-        ..Default::default()
-    }))
-    .of_response(&fresh_id());
-    let extra = message.extra_mut();
-    extra.insert(ITEM, Json::parse(text)?);
-    extra.insert(STANDS_FOR, Json::of(&StandsFor { loop_id, seq })?);
-    session.append([message])?;
+    let through = EntryRef::new(loop_id, seq);
+    session.record_compaction(SealingProvider::OpenAi, &through, read(items)?)?;
     Ok(())
 }
 
@@ -377,9 +340,16 @@ pub fn snapshot(session: &SessionHandle) -> Result<Option<(Vec<u8>, String, u32)
     Ok(Some((items, last.loop_id.to_string(), last.seq)))
 }
 
-/// Takes the last item back: a branch without it becomes the current loop. Returns the item, nothing if
-/// there is none.
+/// Takes the last item back: a branch without it becomes the current loop; of a compaction that nothing
+/// followed the originals are back. Returns the item, nothing if there is none.
 pub fn pop(session: &SessionHandle) -> Result<Option<Vec<u8>>, Failure> {
+    let context = session.context()?;
+    let last = context.parts.last().map(|part| part.section);
+    if context.compaction.is_some() && last == Some(PartSection::Sealed) {
+        session.undo()?;
+        let item = Items::of(&context.messages)?.pop();
+        return Ok(item.map(String::into_bytes));
+    }
     let backend = session.store().database();
     loop {
         let end = extend::read(backend, |read| end_of(read, session))?;

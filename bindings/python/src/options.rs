@@ -1,6 +1,6 @@
 //! How a store is opened, and when it compacts.
 
-use loopstore::{Durability, Key, Policy, Settings, SqliteOptions, counter_named};
+use loopstore::{Durability, Key, Policy, SealingProvider, Settings, SqliteOptions, counter_named};
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
@@ -63,15 +63,28 @@ fn counter(name: &str) -> Result<std::sync::Arc<dyn loopstore::TokenCounter>, Fa
     })
 }
 
-/// Settings as JSON, and a callable with its name that writes the summaries.
-pub type GivenPolicy<'a> = (&'a [u8], Option<(Py<PyAny>, String)>);
+/// Settings as JSON, the provider that contexts go to, and a callable with its name that writes the summaries.
+pub type GivenPolicy<'a> = (&'a [u8], Option<String>, Option<(Py<PyAny>, String)>);
 
 /// Makes a policy.
-pub fn policy((settings, callable): GivenPolicy<'_>) -> Result<Policy, Failure> {
+pub fn policy((settings, provider, callable): GivenPolicy<'_>) -> Result<Policy, Failure> {
     let settings: Settings = serde_json::from_slice(settings)?;
-    let policy = settings.policy()?;
+    let mut policy = settings.policy()?;
+    if let Some(name) = provider {
+        policy = policy.provider(provider_named(&name)?);
+    }
     Ok(match summarizer(callable) {
         Some(summarizer) => policy.summarizer(summarizer),
         None => policy,
+    })
+}
+
+/// Returns the provider of this name.
+pub fn provider_named(name: &str) -> Result<SealingProvider, Failure> {
+    let mut all = SealingProvider::ALL.into_iter();
+    let found = all.find(|provider| provider.as_str() == name);
+    found.ok_or_else(|| {
+        let text = format!("unknown provider `{name}`; known are openai, anthropic");
+        Failure::Input(text)
     })
 }

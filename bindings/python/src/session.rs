@@ -23,7 +23,7 @@ use crate::errors::Failure;
 use crate::guard::{Handle, call};
 use crate::items;
 use crate::messages;
-use crate::options::{GivenPolicy, policy};
+use crate::options::{GivenPolicy, policy, provider_named};
 use crate::store::GivenQuery;
 use crate::summarizer::CancelFlag;
 
@@ -145,6 +145,7 @@ fn context(
         budget: max_tokens,
         max_bytes,
         check,
+        provider: session.policy().request().provider,
         ..BuildOptions::default()
     };
     let built = build_context_from_session(session.store().database(), session.id(), &options);
@@ -191,6 +192,14 @@ impl Session {
 
     fn with_policy(&self, py: Python<'_>, given: GivenPolicy<'_>) -> PyResult<Self> {
         self.other(py, |session| Ok(session.with_policy(policy(given)?)))
+    }
+
+    /// Returns the same handle for contexts that go to a provider.
+    fn for_provider(&self, py: Python<'_>, provider: &str) -> PyResult<Self> {
+        self.other(py, |session| {
+            let policy = session.policy().clone();
+            Ok(session.with_policy(policy.provider(provider_named(provider)?)))
+        })
     }
 
     fn leaf(&self, py: Python<'_>) -> PyResult<Option<String>> {
@@ -647,7 +656,7 @@ impl Session {
         Ok(found.map(|(items, loop_id, seq)| (PyBytes::new(py, &items), loop_id, seq)))
     }
 
-    /// Appends what the provider's own compaction gave.
+    /// Records what the provider's own compaction gave.
     fn seal_items(&self, py: Python<'_>, items: &[u8], loop_id: String, seq: u32) -> PyResult<()> {
         self.call(py, |session| items::seal(&session, items, loop_id, seq))
     }

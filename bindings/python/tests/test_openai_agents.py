@@ -353,8 +353,71 @@ async def test_the_providers_own_compaction_stands_for_what_was_before(store: St
     await session.add_items([user("Next"), output("Yes.")])
     assert await session.get_items() == [*client.output, user("Meanwhile"), user("Next"), output("Yes.")]
     assert await session.get_items(2) == [user("Next"), output("Yes.")]
-    # The originals are there.
+    # The originals are there: for search, and for every other model.
     assert session.session.search("Question 7")["hits"]
+    assert await writer.get_items() == [*items, user("Meanwhile"), user("Next"), output("Yes.")]
+    runs = store.history("s")["runs"]
+    assert [(run["strategy"], run["outcome"]) for run in runs] == [("provider:openai", "committed")]
+    assert store.verify()["ok"]
+
+
+async def test_the_providers_own_compaction_can_be_undone_and_redone(store: Store) -> None:
+    client: Any = Provider()
+    session = LoopstoreSession("s", store, compaction="openai", client=client)
+    items = talk(12)
+    await session.add_items(items)
+    await session.run_compaction()
+    assert await session.get_items() == client.output
+    session.session.undo()
+    assert await session.get_items() == items
+    session.session.redo()
+    assert await session.get_items() == client.output
+    await session.add_items([user("Next")])
+    session.session.undo()
+    assert await session.get_items() == [*items, user("Next")]
+    # A second compaction stands for the first one.
+    await session.run_compaction()
+    assert client.asked[1]["input"] == [*items, user("Next")]
+    assert await session.get_items() == client.output
+
+
+async def test_a_compaction_that_nothing_followed_is_what_pop_item_takes_back(store: Store) -> None:
+    client: Any = Provider()
+    session = LoopstoreSession("s", store, compaction="openai", client=client)
+    items = talk(12)
+    await session.add_items(items)
+    await session.run_compaction()
+    assert await session.pop_item() == client.output[-1]
+    assert await session.get_items() == items
+    assert await session.pop_item() == items[-1]
+    assert await session.get_items() == items[:-1]
+
+
+async def test_what_is_taken_back_while_the_provider_compacts_is_no_part_of_it(store: Store) -> None:
+    class Clearing(Provider):
+        async def compact(self, **asked: Any) -> Any:
+            await LoopstoreSession("s", store).clear_session()
+            return SimpleNamespace(output=self.output, usage=None)
+
+    client: Any = Clearing()
+    session = LoopstoreSession("s", store, compaction="openai", client=client)
+    await session.add_items(talk(12))
+    with pytest.raises(loopstore.LoopstoreError, match="taken back"):
+        await session.run_compaction()
+    assert await session.get_items() == []
+
+
+async def test_items_of_one_turn_that_came_meanwhile_follow_the_compaction(store: Store) -> None:
+    class Answering(Provider):
+        async def compact(self, **asked: Any) -> Any:
+            await LoopstoreSession("s", store).add_items([output("It is noon.")])
+            return SimpleNamespace(output=self.output, usage=None)
+
+    client: Any = Answering()
+    session = LoopstoreSession("s", store, compaction="openai", client=client)
+    await session.add_items([*talk(12), output("One moment."), user("What time is it?")])
+    await session.run_compaction()
+    assert await session.get_items() == [*client.output, output("It is noon.")]
 
 
 async def test_the_provider_is_asked_when_it_is_due(store: Store) -> None:

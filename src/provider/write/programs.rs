@@ -123,7 +123,10 @@ fn caller_of(call: &ToolCall) -> Option<String> {
 }
 
 fn forget_caller(call: &mut ToolCall) {
-    let source = call.extra.get("source").map(Json::read::<BTreeMap<String, Json>>);
+    let source = call
+        .extra
+        .get("source")
+        .map(Json::read::<BTreeMap<String, Json>>);
     let Some(Ok(mut source)) = source else { return };
     source.remove("caller");
     if let Ok(source) = Json::of(&source) {

@@ -64,7 +64,9 @@ impl File {
 
     /// Takes all items out, as the SDK clears a session.
     pub fn clear(&self) {
-        self.connection.execute("DELETE FROM agent_messages", []).unwrap();
+        self.connection
+            .execute("DELETE FROM agent_messages", [])
+            .unwrap();
     }
 
     /// Puts what is in the log into the file.

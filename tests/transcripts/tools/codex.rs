@@ -124,9 +124,16 @@ fn a_search_that_the_provider_carried_out_goes_back_to_it_alone_and_awaits_no_re
     for form in [Form::OpenAiChat, Form::Anthropic] {
         let request = ProviderRequest::new(form, &messages);
         let text = serde_json::to_string(&request).unwrap();
-        assert!(!text.contains("search") && !text.contains("no result"), "{text}");
+        assert!(
+            !text.contains("search") && !text.contains("no result"),
+            "{text}"
+        );
         let of_other = MendingKind::ForeignDropped;
-        assert!(request.mended.iter().any(|m| m.kind == of_other), "{:?}", request.mended);
+        assert!(
+            request.mended.iter().any(|m| m.kind == of_other),
+            "{:?}",
+            request.mended
+        );
     }
 }
 

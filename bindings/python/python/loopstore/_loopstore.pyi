@@ -8,7 +8,7 @@ __version__: str
 COUNTERS: list[str]
 
 # Settings as JSON; a callable that writes summaries, and its name.
-_Policy = tuple[bytes, tuple[Callable[[dict[str, Any]], bytes], str] | None]
+_Policy = tuple[bytes, str | None, tuple[Callable[[dict[str, Any]], bytes], str] | None]
 _Path = str | PathLike[str]
 # Loop, turns, sequences, tokens, loops that began, whether it was known.
 _Appended = tuple[str, tuple[int, int], tuple[int, int], int, list[str], bool]
@@ -86,6 +86,7 @@ class Session:
     @property
     def id(self) -> str: ...
     def with_policy(self, given: _Policy) -> Session: ...
+    def for_provider(self, provider: str) -> Session: ...
     def leaf(self) -> str | None: ...
     def append(self, form: str, messages: bytes, key: str | None) -> _Appended: ...
     def append_batch(

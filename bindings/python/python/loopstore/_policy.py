@@ -44,7 +44,7 @@ Summarizer = Callable[
 ]
 """Writes a summary from a prompt: a function, or a coroutine function."""
 
-NativePolicy = tuple[bytes, tuple[Callable[[dict[str, Any]], bytes], str] | None]
+NativePolicy = tuple[bytes, str | None, tuple[Callable[[dict[str, Any]], bytes], str] | None]
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,9 @@ class Policy:
     """Lines left of each tool output in the turns kept at the end."""
     scope: str | None = None
     """How many earlier loops are taken in: `fixed:N` or `token-budget`."""
+    provider: Literal["openai", "anthropic"] | None = None
+    """The provider that contexts go to: what it compacted itself, and only it can read, then stands for all
+    before it. For every other one, and without it, the originals are read."""
     older_loops: Literal["skip", "rollup"] | None = None
     """What becomes of the loops before these."""
     strategy: Literal["one-liner", "digest"] | None = None
@@ -119,9 +122,9 @@ def native(
     }
     settings = encode({key: value for key, value in given.items() if value is not None})
     if policy.summarizer is None:
-        return settings, None
+        return settings, policy.provider, None
     name = policy.summarizer_name or str(getattr(policy.summarizer, "__name__", "python"))
-    return settings, (_asking(policy.summarizer, loop), name)
+    return settings, policy.provider, (_asking(policy.summarizer, loop), name)
 
 
 def _asking(

@@ -111,7 +111,9 @@ class LoopstoreSession(SessionABC):
     def _native(self, loop: asyncio.AbstractEventLoop | None = None) -> _loopstore.Session:
         """Return a handle that goes on from where the session is now, whoever brought it there."""
         policy = native(self.policy, loop) if self.policy else None
-        return self.store._native.session(self.session_id, policy)
+        session = self.store._native.session(self.session_id, policy)
+        # Its own compactions count for the provider; every other model reads the originals.
+        return session.for_provider("openai") if self.compaction == "openai" else session
 
     async def _run(
         self, work: Callable[[], T], cancel: _loopstore.CancelFlag | None = None

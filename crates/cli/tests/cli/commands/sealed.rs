@@ -163,12 +163,17 @@ fn conversations_of_every_kind_of_item_come_in_as_the_library_takes_them() {
             // Another order of keys than any map gives shows that the text itself is kept.
             let text = reversed(&json!(list(&request)));
             let stage = Stage::empty();
-            let output = append(&stage, &["s", "--format", form.as_str()], format!("{text}\n").as_bytes());
+            let output = append(
+                &stage,
+                &["s", "--format", form.as_str()],
+                format!("{text}\n").as_bytes(),
+            );
             assert!(output.status.success(), "{form} {seed}: {output:?}");
             let library = Arc::new(SqliteStore::in_memory().unwrap());
             let database: Arc<dyn Database> = library.clone();
             let chat = Store::from(database).session("s").unwrap();
-            chat.append(provider::read_str(form, &text).unwrap()).unwrap();
+            chat.append(provider::read_str(form, &text).unwrap())
+                .unwrap();
             let payloads = |store: &SqliteStore| {
                 let sql = "SELECT loop_id, seq, turn, role, payload FROM v_messages ORDER BY 1, 2";
                 store.query(sql).unwrap().rows

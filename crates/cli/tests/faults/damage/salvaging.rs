@@ -65,7 +65,10 @@ fn spoil(file: &Path, needle: &[u8]) {
 #[test]
 fn sealed_state_its_runs_and_what_is_hidden_come_over() {
     let folder = tempfile::tempdir().unwrap();
-    let (from, to) = (folder.path().join("loopstore.db"), folder.path().join("new.db"));
+    let (from, to) = (
+        folder.path().join("loopstore.db"),
+        folder.path().join("new.db"),
+    );
     let items = serde_json::json!([
         {"role": "user", "content": "Is it dark?"},
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAAthought"},
@@ -78,7 +81,11 @@ fn sealed_state_its_runs_and_what_is_hidden_come_over() {
     let messages = provider::read(provider::Form::OpenAiResponses, &items).unwrap();
     let store = Store::open(&from).unwrap();
     for name in ["seen", "hidden"] {
-        store.session(name).unwrap().append(messages.clone()).unwrap();
+        store
+            .session(name)
+            .unwrap()
+            .append(messages.clone())
+            .unwrap();
     }
     store.session("hidden").unwrap().hide().unwrap();
     drop(store);
@@ -87,11 +94,17 @@ fn sealed_state_its_runs_and_what_is_hidden_come_over() {
     assert!(out.contains("Nothing was lost."), "{out}");
     let [of_old, of_new] = [&from, &to].map(|file| rows(file));
     assert_eq!(of_new, of_old);
-    assert!(of_new[3].contains("provider:openai") && of_new[7] != "[]", "{of_new:?}");
+    assert!(
+        of_new[3].contains("provider:openai") && of_new[7] != "[]",
+        "{of_new:?}"
+    );
     let sent = |file: &Path| {
         let store = Store::open(file).unwrap();
         let ready = store.session("seen").unwrap().prepare().unwrap();
-        ready.to(provider::Form::OpenAiResponses).unwrap().to_string()
+        ready
+            .to(provider::Form::OpenAiResponses)
+            .unwrap()
+            .to_string()
     };
     assert!(sent(&to).contains("gAAAAAcompaction"));
     assert_eq!(sent(&to), sent(&from));

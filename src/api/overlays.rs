@@ -1,0 +1,186 @@
+//! What lies over a session and can be taken back: compactions, whoever makes them, and pins.
+
+use uuid::Uuid;
+
+use super::SessionHandle;
+use super::entries::EntryRef;
+use super::error::Result;
+use crate::compact::{
+    CompactReport, CompactRequest, FlipReport, FlipRequest, Pin, PinRef, PinReport, PinRequest,
+    RecordedRun, RepairReport, StandsFor, compact_session_loops, repair_session, seal_all,
+};
+use crate::context::session_of;
+use crate::model::{AgentMessage, Json, LoopId, SealingProvider, Time};
+use crate::store::{self, StoreError};
+
+impl SessionHandle {
+    /// Compacts as asked: the line's end if the request names no leaf. [`Policy::request`](crate::Policy::request) begins with this
+    /// handle's policy.
+    ///
+    /// # Errors
+    /// If the session or the loop is not there, or the store fails. A strategy that fails gives a report
+    /// that says so.
+    pub fn compact(&self, request: &CompactRequest) -> Result<CompactReport> {
+        let leaf = match &request.leaf {
+            Some(leaf) => leaf.clone(),
+            None => self.leaf_or_not_found()?,
+        };
+        let request = CompactRequest {
+            leaf: Some(leaf),
+            ..request.clone()
+        };
+        Ok(compact_session_loops(self.backend(), self.id(), &request)?)
+    }
+
+    /// Takes the last compaction of the line out of force.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound) if there is none; or if the store fails.
+    pub fn undo(&self) -> Result<FlipReport> {
+        Ok(crate::compact::undo(
+            self.backend(),
+            self.id(),
+            &self.flip()?,
+        )?)
+    }
+
+    /// Reactivates the compaction that was undone last.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound) if there is none; or if the store fails.
+    pub fn redo(&self) -> Result<FlipReport> {
+        Ok(crate::compact::redo(
+            self.backend(),
+            self.id(),
+            &self.flip()?,
+        )?)
+    }
+
+    /// Takes the session out of a dead end when a provider refuses, or has lost, a compaction of its own:
+    /// undoes it and compacts the originals as asked; see [`repair_session`].
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound) if there is no session; or if the store fails.
+    pub fn repair(&self, request: &CompactRequest) -> Result<RepairReport> {
+        let leaf = match &request.leaf {
+            Some(leaf) => leaf.clone(),
+            None => self.leaf_or_not_found()?,
+        };
+        let request = CompactRequest {
+            leaf: Some(leaf),
+            ..request.clone()
+        };
+        Ok(repair_session(self.backend(), self.id(), &request)?)
+    }
+
+    /// Records a compaction that a provider made on request (OpenAI's `responses.compact`), in the place of
+    /// everything on the line through one message: `messages` are what it gave, and what was said after that
+    /// message follows them. It counts in contexts for that provider ([`Policy::provider`](crate::Policy::provider)), every other one
+    /// reads the originals, and [`SessionHandle::undo`] takes it back. Returns the run's id.
+    ///
+    /// What a provider compacts while it answers is recorded by appending the answer.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound) if there is no such session; if `messages` hold no compaction of the provider, the
+    /// message is not on the line any more, or it stands within the first turn of its loop; or if the store
+    /// fails.
+    ///
+    /// ```
+    /// use loopstore::provider::{self, Form};
+    /// use loopstore::{EntryRef, Message, Policy, SealingProvider, Store};
+    ///
+    /// let policy = Policy::new(200_000).provider(SealingProvider::OpenAi);
+    /// let chat = Store::in_memory()?.session("weather")?.with_policy(policy);
+    /// let done = chat.append([Message::user("Will it rain?"), Message::assistant("It will.")])?;
+    /// let last = EntryRef::new(done.loop_id.as_str(), done.seqs.end - 1);
+    /// chat.append([Message::user("When?")])?;
+    /// let given = serde_json::json!([{"type": "compaction", "id": "cmp_1", "encrypted_content": "…"}]);
+    /// let given = provider::read(Form::OpenAiResponses, &given)?;
+    /// chat.record_compaction(SealingProvider::OpenAi, &last, given)?;
+    /// assert_eq!(chat.context()?.messages.len(), 2);
+    /// chat.undo()?;
+    /// assert_eq!(chat.context()?.messages.len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record_compaction(
+        &self,
+        provider: SealingProvider,
+        through: &EntryRef,
+        messages: Vec<AgentMessage>,
+    ) -> Result<String> {
+        let leaf = self.leaf_or_not_found()?;
+        let of_provider = |message: &AgentMessage| {
+            let found = message.last_compaction();
+            found.is_some_and(|(_, by)| by == provider)
+        };
+        if !messages.iter().any(of_provider) {
+            let reason = format!("the messages hold no compaction of {}", provider.as_str());
+            return Err(StoreError::Invalid(reason).into());
+        }
+        let backend = self.backend();
+        let run_id = format!("{}-{}", provider.as_str(), Uuid::now_v7().simple());
+        store::write(backend, |write| {
+            let session = session_of(write.as_read(), self.id())?;
+            let loop_key = |id: &LoopId| {
+                let row = write.loop_by_id(session.key, id)?;
+                let row = row.ok_or_else(|| StoreError::NoLoop(id.to_string()))?;
+                Ok::<_, StoreError>(row.key)
+            };
+            let what = StandsFor {
+                leaf: loop_key(&leaf)?,
+                provider,
+                through: Some((loop_key(&through.loop_id)?, through.seq)),
+            };
+            let run = RecordedRun {
+                run_id: run_id.clone(),
+                strategy: provider.strategy(),
+                trigger: "provider".to_owned(),
+                started_at: Time::now(),
+                duration_ms: 0,
+                record: Json::null(),
+            };
+            seal_all(write, backend.counter(), what, messages, run)
+        })?;
+        Ok(run_id)
+    }
+
+    fn flip(&self) -> Result<FlipRequest> {
+        Ok(FlipRequest {
+            leaf: Some(self.leaf_or_not_found()?),
+            ..FlipRequest::default()
+        })
+    }
+
+    /// Pins messages of the line: every later compaction keeps them word for word.
+    ///
+    /// # Errors
+    /// If they are not there, or the store fails.
+    pub fn pin(&self, of: PinRef) -> Result<PinReport> {
+        let request = self.pin_request(of)?;
+        Ok(crate::compact::pin(self.backend(), self.id(), &request)?)
+    }
+
+    /// Takes pins back.
+    ///
+    /// # Errors
+    /// If nothing there is pinned, or the store fails.
+    pub fn unpin(&self, of: PinRef) -> Result<PinReport> {
+        let request = self.pin_request(of)?;
+        Ok(crate::compact::unpin(self.backend(), self.id(), &request)?)
+    }
+
+    /// Returns what is pinned on the line.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound) if there is no such session; or if the store fails.
+    pub fn pins(&self) -> Result<Vec<Pin>> {
+        let leaf = self.leaf_or_not_found()?;
+        let list = crate::compact::pins(self.backend(), self.id(), Some(&leaf))?;
+        Ok(list.pins)
+    }
+
+    fn pin_request(&self, of: PinRef) -> Result<PinRequest> {
+        let leaf = Some(self.leaf_or_not_found()?);
+        Ok(PinRequest { of, leaf })
+    }
+}
