@@ -75,15 +75,15 @@ impl SessionHandle {
 
     /// Records a compaction that a provider made on request (OpenAI's `responses.compact`), in the place of
     /// everything on the line through one message: `messages` are what it gave, and what was said after that
-    /// message follows them. It counts in contexts for that provider ([`Policy::provider`](crate::Policy::provider)), every other one
+    /// message follows them (with all of its turn, where that is the first of its loop and goes on). It counts in contexts for that provider ([`Policy::provider`](crate::Policy::provider)), every other one
     /// reads the originals, and [`SessionHandle::undo`] takes it back. Returns the run's id.
     ///
     /// What a provider compacts while it answers is recorded by appending the answer.
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound) if there is no such session; if `messages` hold no compaction of the provider, the
-    /// message is not on the line any more, or it stands within the first turn of its loop; or if the store
-    /// fails.
+    /// [`Error::NotFound`](crate::Error::NotFound) if there is no such session; if `messages` hold no
+    /// compaction of the provider, the message is not on the line any more, or no turn was over before it; or
+    /// if the store fails.
     ///
     /// ```
     /// use loopstore::provider::{self, Form};

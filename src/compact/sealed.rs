@@ -101,8 +101,7 @@ pub(crate) struct StandsFor {
 /// and before it.
 ///
 /// # Errors
-/// What the store returns; if nothing was said, or it is not on the chain any more; and if the first turn
-/// of its loop is not over, as nothing could stand in its place.
+/// What the store returns; if nothing was said that it could stand for, or it is not on the chain any more.
 pub(crate) fn seal_all(
     write: &mut dyn StoreWrite,
     counter: &dyn TokenCounter,
@@ -117,14 +116,10 @@ pub(crate) fn seal_all(
     let view = view_for(Some(provider));
     let chain = ChainSnapshot::load(write.as_read(), what.leaf, view)?;
     let end = match what.through {
-        // It stands on the last loop that has turns.
-        None => {
-            let last = chain.links.iter().rposition(|link| link.turns > 0);
-            last.map(|at| (at, chain.links[at].turns, None))
-        }
-        Some(last) => Some(end_at(write.as_read(), &chain, last)?),
+        None => whole_before(&chain, chain.links.len()),
+        Some(last) => end_at(write.as_read(), &chain, last)?,
     };
-    let (at, turns, recent) = end.filter(|(_, turns, _)| *turns > 0).ok_or_else(|| {
+    let (at, turns, recent) = end.ok_or_else(|| {
         StoreError::Invalid("nothing was said that a compaction could stand for".into())
     })?;
     let link = &chain.links[at];
@@ -149,13 +144,23 @@ pub(crate) fn seal_all(
     run.commit(write, counter, (&chain, turns), view, made)
 }
 
-/// Returns the place of the loop that a message ends, how many of its turns stand whole before that end, and
-/// what is kept of the turn that goes on behind it.
+/// The place of the loop that a compaction stands on, how many of its turns it stands for, and what is kept
+/// of the turn after them.
+type End = (usize, u32, Option<Recent>);
+
+/// Returns the last loop before a place that has turns, with all of them.
+fn whole_before(chain: &ChainSnapshot, end: usize) -> Option<End> {
+    let at = chain.links[..end].iter().rposition(|link| link.turns > 0)?;
+    Some((at, chain.links[at].turns, None))
+}
+
+/// Returns where a compaction ends that stands for everything through a message. Of the first turn of a loop
+/// that goes on behind it nothing is left out: no turn is there that the compaction could stand on.
 fn end_at(
     read: &dyn StoreRead,
     chain: &ChainSnapshot,
     (loop_key, seq): (LoopKey, u32),
-) -> StoreResult<(usize, u32, Option<Recent>)> {
+) -> StoreResult<Option<End>> {
     let place = chain.links.iter().position(|link| link.row.key == loop_key);
     let at = place.filter(|at| seq < chain.links[*at].end_seq);
     let at = at.ok_or_else(|| {
@@ -169,13 +174,16 @@ fn end_at(
         Ok(ControlFlow::Continue(()))
     })?;
     if !goes_on {
-        return Ok((at, turn + 1, None));
+        return Ok(Some((at, turn + 1, None)));
+    }
+    if turn == 0 {
+        return Ok(whole_before(chain, at));
     }
     let recent = Recent {
         turns: Turns::only(turn),
         replaced: before_in_turn(read, loop_key, turn, seq + 1)?,
     };
-    Ok((at, turn, Some(recent)))
+    Ok(Some((at, turn, Some(recent))))
 }
 
 fn spec_of(provider: SealingProvider, run: &RecordedRun) -> BlockSpec {

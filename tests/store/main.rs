@@ -25,6 +25,7 @@ mod recalling;
 mod recorder;
 mod recount;
 mod removal;
+mod sealed_on_request;
 mod sealed_refused;
 mod sealed_runs;
 mod sealed_stored;
