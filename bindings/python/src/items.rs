@@ -343,16 +343,17 @@ pub fn snapshot(session: &SessionHandle) -> Result<Option<(Vec<u8>, String, u32)
 /// Takes the last item back: a branch without it becomes the current loop; of a compaction that nothing
 /// followed the originals are back. Returns the item, nothing if there is none.
 pub fn pop(session: &SessionHandle) -> Result<Option<Vec<u8>>, Failure> {
-    let context = session.context()?;
-    let last = context.parts.last().map(|part| part.section);
-    if context.compaction.is_some() && last == Some(PartSection::Sealed) {
-        session.undo()?;
-        let item = Items::of(&context.messages)?.pop();
-        return Ok(item.map(String::into_bytes));
-    }
     let backend = session.store().database();
     loop {
+        // A handle stays on its line; somebody else may have begun another.
+        let session = &session
+            .store()
+            .session(session.id().as_str())?
+            .with_policy(session.policy().clone());
         let end = extend::read(backend, |read| end_of(read, session))?;
+        if let Some(item) = undo_of_provider(session)? {
+            return Ok(Some(item));
+        }
         let mut last = session.entries(&messages().last(2))?;
         let Some(popped) = last.pop() else {
             return Ok(None);
@@ -371,6 +372,21 @@ pub fn pop(session: &SessionHandle) -> Result<Option<Vec<u8>>, Failure> {
             return Ok(Some(item.unwrap_or_else(|| "null".into()).into_bytes()));
         }
     }
+}
+
+/// Undoes a compaction of the provider's that nothing followed; returns the last of its items.
+fn undo_of_provider(session: &SessionHandle) -> Result<Option<Vec<u8>>, Failure> {
+    if session.policy().request().provider.is_none() {
+        return Ok(None);
+    }
+    let context = session.context()?;
+    let last = context.parts.last().map(|part| part.section);
+    if context.compaction.is_none() || last != Some(PartSection::Sealed) {
+        return Ok(None);
+    }
+    session.undo()?;
+    let item = Items::of(&context.messages)?.pop();
+    Ok(item.map(String::into_bytes))
 }
 
 /// Returns where a session ends: its current loop, and the sequence that comes next there.

@@ -356,7 +356,7 @@ async def test_the_providers_own_compaction_stands_for_what_was_before(store: St
     # The originals are there: for search, and for every other model.
     assert session.session.search("Question 7")["hits"]
     assert await writer.get_items() == [*items, user("Meanwhile"), user("Next"), output("Yes.")]
-    runs = store.history("s")["runs"]
+    runs = store.history("s")
     assert [(run["strategy"], run["outcome"]) for run in runs] == [("provider:openai", "committed")]
     assert store.verify()["ok"]
 
@@ -417,7 +417,11 @@ async def test_items_of_one_turn_that_came_meanwhile_follow_the_compaction(store
     session = LoopstoreSession("s", store, compaction="openai", client=client)
     await session.add_items([*talk(12), output("One moment."), user("What time is it?")])
     await session.run_compaction()
-    assert await session.get_items() == [*client.output, output("It is noon.")]
+    # No turn of this prompt's loop was over: it is shown with its answer.
+    assert await session.get_items() == [*client.output, user("What time is it?"), output("It is noon.")]
+    await session.run_compaction({"force": True})
+    await session.add_items([output("Anything else?")])
+    assert await session.get_items() == [*client.output, output("It is noon."), output("Anything else?")]
 
 
 async def test_the_provider_is_asked_when_it_is_due(store: Store) -> None:
