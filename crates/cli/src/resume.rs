@@ -12,11 +12,11 @@ use loopstore::export::{
     MendingCount, NativeAgent, NativeReport, NativeSession, WholeFile, originals, write_native,
 };
 use loopstore::extend::{SessionRow, prompt, read};
-use loopstore::{AgentMessage, BuildOptions, Database, Settings, build_context_from_session};
+use loopstore::{AgentMessage, BuildOptions, Database, build_context_from_session};
 use serde::Serialize;
 
 use super::error::CliError;
-use super::{App, Done, amount, context, homes, select, text};
+use super::{App, Done, amount, compact, context, homes, select, text};
 
 /// Hand a session to a coding agent: write it as a transcript of the agent's own, to go on with
 ///
@@ -124,13 +124,7 @@ fn messages(
     match build_context_from_session(store, id, &options) {
         Ok(context) => Ok(context.messages),
         Err(BuildError::NeedsCompaction { .. }) => {
-            let settings = Settings {
-                max_tokens: Some(window),
-                system_tokens: Some(system),
-                ..Settings::default()
-            };
-            let mut request = settings.policy()?.request();
-            request.leaf = leaf;
+            let request = compact::request_for(Some(window), system, leaf)?;
             Ok(compacted_messages(store, id, &request)?)
         }
         Err(error) => Err(error.into()),

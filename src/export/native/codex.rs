@@ -49,10 +49,6 @@ impl Form for Codex {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let steps = &conversation.steps;
-        let is_of_openai = |step: &Step<'_>| match step {
-            Step::Answered(answered) => answered.answer.provider.as_deref() == Some("openai"),
-            Step::Said(_) => false,
-        };
         let begun = steps
             .first()
             .map_or(session.now.timestamp_millis(), Step::at);
@@ -61,7 +57,7 @@ impl Form for Codex {
             tokens: [0; 5],
             is_open: false,
         };
-        rollout.meta(session, begun, steps.iter().any(is_of_openai))?;
+        rollout.meta(session, begun)?;
         for step in steps {
             match step {
                 Step::Said(said) => rollout.said(said)?,
@@ -83,6 +79,7 @@ struct Record<P> {
     payload: P,
 }
 
+/// It names no provider: Codex refuses to go on with a session of another than it is set to.
 #[derive(Serialize)]
 struct Meta<'a> {
     id: &'a str,
@@ -92,9 +89,6 @@ struct Meta<'a> {
     originator: &'static str,
     cli_version: &'static str,
     source: &'static str,
-    /// Without it Codex asks the provider that it is set to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model_provider: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -197,7 +191,7 @@ struct Rollout<'a> {
 }
 
 impl Rollout<'_> {
-    fn meta(&mut self, session: &NativeSession, begun: i64, is_of_openai: bool) -> io::Result<()> {
+    fn meta(&mut self, session: &NativeSession, begun: i64) -> io::Result<()> {
         let meta = Meta {
             id: session.id(),
             session_id: session.id(),
@@ -206,7 +200,6 @@ impl Rollout<'_> {
             originator: "loopstore",
             cli_version: VERSION,
             source: "cli",
-            model_provider: is_of_openai.then_some("openai"),
         };
         self.record("session_meta", begun, meta)
     }

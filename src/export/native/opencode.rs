@@ -1,14 +1,20 @@
 //! OpenCode's export, which its `import` reads: messages with their parts, a call and its result in one.
 
+mod form;
+
 use std::io::{self, Write};
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
+use self::form::{
+    Block, Completed, Created, Empty, Failure, FailureText, Info, Message, MessageInfo, Model,
+    OfRole, Part, Place, Signature, Signed, Span, State, Tokens, Updated,
+};
 use super::conversation::{Answered, Conversation, Returned, Said, Step};
 use super::{Form, NativeSession, is_of_anthropic};
 use crate::model::author::is_injected;
-use crate::model::{Content, Image, Int, Json, SessionId, ToolCall, Usage};
+use crate::model::{Content, Image, SessionId, ToolCall};
 use crate::provider::{NO_RESULT, arguments_object, data_url};
 
 /// The newest version whose exports were seen.
@@ -88,222 +94,6 @@ fn model_of<'a>(steps: &'a [Step<'_>]) -> Model<'a> {
     });
     answers.next().unwrap_or(Model::UNKNOWN)
 }
-
-#[derive(Clone, Copy, Serialize)]
-struct Model<'a> {
-    #[serde(rename = "providerID")]
-    provider_id: &'a str,
-    #[serde(rename = "modelID")]
-    model_id: &'a str,
-}
-
-impl<'a> Model<'a> {
-    const UNKNOWN: Self = Self {
-        provider_id: "unknown",
-        model_id: "unknown",
-    };
-
-    fn of(answered: &'a Answered<'_>) -> Self {
-        let answer = &answered.answer;
-        Self {
-            provider_id: answer.provider.as_deref().unwrap_or("unknown"),
-            model_id: answer.model.as_deref().unwrap_or("unknown"),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Info<'a> {
-    id: &'a str,
-    slug: &'a str,
-    #[serde(rename = "projectID")]
-    project_id: &'static str,
-    directory: &'a str,
-    title: &'a str,
-    version: &'static str,
-    time: Updated,
-}
-
-#[derive(Serialize)]
-struct Updated {
-    created: i64,
-    updated: i64,
-}
-
-#[derive(Serialize)]
-struct Message<'a> {
-    info: MessageInfo<'a>,
-    parts: Vec<Part<'a>>,
-}
-
-#[derive(Serialize)]
-struct MessageInfo<'a> {
-    id: &'a str,
-    #[serde(rename = "sessionID")]
-    session_id: &'a str,
-    agent: &'static str,
-    #[serde(flatten)]
-    of: OfRole<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "role", rename_all = "lowercase")]
-enum OfRole<'a> {
-    User {
-        time: Created,
-        model: Model<'a>,
-    },
-    Assistant {
-        #[serde(rename = "parentID")]
-        parent_id: &'a str,
-        #[serde(flatten)]
-        model: Model<'a>,
-        mode: &'static str,
-        path: Place<'a>,
-        cost: u8,
-        tokens: Tokens,
-        time: Completed,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        finish: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<Failure<'a>>,
-    },
-}
-
-#[derive(Serialize)]
-struct Created {
-    created: i64,
-}
-
-#[derive(Serialize)]
-struct Completed {
-    created: i64,
-    completed: i64,
-}
-
-#[derive(Serialize)]
-struct Place<'a> {
-    cwd: &'a str,
-    root: &'a str,
-}
-
-#[derive(Serialize)]
-struct Failure<'a> {
-    name: &'static str,
-    data: FailureText<'a>,
-}
-
-#[derive(Serialize)]
-struct FailureText<'a> {
-    message: &'a str,
-}
-
-#[derive(Default, Serialize)]
-struct Tokens {
-    input: Int,
-    output: Int,
-    reasoning: Int,
-    cache: Cached,
-}
-
-#[derive(Default, Serialize)]
-struct Cached {
-    read: Int,
-    write: Int,
-}
-
-impl Tokens {
-    fn of(usage: &Usage) -> Self {
-        Self {
-            input: usage.input.clone(),
-            output: usage.output.clone(),
-            reasoning: usage.reasoning.clone().unwrap_or_default(),
-            cache: Cached {
-                read: usage.cache_read.clone().unwrap_or_default(),
-                write: usage.cache_write.clone().unwrap_or_default(),
-            },
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Part<'a> {
-    id: String,
-    #[serde(rename = "sessionID")]
-    session_id: &'a str,
-    #[serde(rename = "messageID")]
-    message_id: &'a str,
-    #[serde(flatten)]
-    block: Block<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "kebab-case")]
-enum Block<'a> {
-    StepStart,
-    Text {
-        text: &'a str,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        synthetic: bool,
-    },
-    Reasoning {
-        text: &'a str,
-        time: Span,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        metadata: Option<Signed<'a>>,
-    },
-    File {
-        mime: &'a str,
-        url: String,
-    },
-    Tool {
-        #[serde(rename = "callID")]
-        call_id: &'a str,
-        tool: &'a str,
-        state: State<'a>,
-    },
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct Span {
-    start: i64,
-    end: i64,
-}
-
-/// What Anthropic signed or redacted.
-#[derive(Serialize)]
-struct Signed<'a> {
-    anthropic: Signature<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-enum Signature<'a> {
-    Signature(&'a str),
-    RedactedData(String),
-}
-
-#[derive(Serialize)]
-#[serde(tag = "status", rename_all = "lowercase")]
-enum State<'a> {
-    Completed {
-        input: Json,
-        output: String,
-        title: &'static str,
-        metadata: Empty,
-        time: Span,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        attachments: Vec<Part<'a>>,
-    },
-    Error {
-        input: Json,
-        error: String,
-        time: Span,
-    },
-}
-
-#[derive(Serialize)]
-struct Empty {}
 
 struct Document<'a> {
     session: &'a NativeSession,

