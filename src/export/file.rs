@@ -29,6 +29,8 @@ pub struct WholeFile {
     target: PathBuf,
     /// Where it is written; `None`: in its place, which is no file that could be renamed over.
     beside: Option<PathBuf>,
+    /// Whether nothing may have its name.
+    is_new: bool,
 }
 
 impl WholeFile {
@@ -52,9 +54,35 @@ impl WholeFile {
                     file,
                     target,
                     beside: None,
+                    is_new: false,
                 });
             }
         }
+        Self::beside_of(target, false)
+    }
+
+    /// Begins a file at `path`, with mode 0600, where nothing may be: no file, and no link either.
+    ///
+    /// # Errors
+    /// If something has that name, or its folder cannot be written to.
+    ///
+    /// ```
+    /// use loopstore::export::WholeFile;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("session.jsonl");
+    /// WholeFile::create_new(&path)?.finish()?;
+    /// assert!(WholeFile::create_new(&path).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create_new(path: &Path) -> io::Result<Self> {
+        match std::fs::symlink_metadata(path) {
+            Ok(_) => Err(exists()),
+            Err(_) => Self::beside_of(path.to_owned(), true),
+        }
+    }
+
+    fn beside_of(target: PathBuf, is_new: bool) -> io::Result<Self> {
         let beside = name_beside(&target)?;
         let file = OpenOptions::new()
             .write(true)
@@ -65,6 +93,7 @@ impl WholeFile {
             file,
             target,
             beside: Some(beside),
+            is_new,
         })
     }
 
@@ -76,7 +105,8 @@ impl WholeFile {
     /// Waits for the disk and gives the file its name.
     ///
     /// # Errors
-    /// If the disk or the rename fails; then nothing is left behind. If only the folder cannot be
+    /// If the disk or the rename fails, or a file that was to be new has a name that another got meanwhile;
+    /// then nothing is left behind. If only the folder cannot be
     /// brought to the disk, the file is there, and it is not sure that its name outlasts a power loss.
     pub fn finish(mut self) -> io::Result<()> {
         let Some(beside) = &self.beside else {
@@ -84,7 +114,10 @@ impl WholeFile {
         };
         self.file.sync_all()?;
         let folder = folder_of(&self.target).map(File::open).transpose()?;
-        std::fs::rename(beside, &self.target)?;
+        match self.is_new {
+            true => rename_to_new(beside, &self.target)?,
+            false => std::fs::rename(beside, &self.target)?,
+        }
         self.beside = None;
         // The name is on the disk once its folder is.
         folder.map_or(Ok(()), |folder| folder.sync_all())
@@ -108,6 +141,24 @@ impl Drop for WholeFile {
             let _ = std::fs::remove_file(beside);
         }
     }
+}
+
+/// Gives a file another name, which no other may have.
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Ok(()) => std::fs::remove_file(from),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
+        // A file system without second names; then only a look says whether the name is free.
+        Err(_) => match std::fs::symlink_metadata(to) {
+            Ok(_) => Err(exists()),
+            Err(_) => std::fs::rename(from, to),
+        },
+    }
+}
+
+fn exists() -> io::Error {
+    let why = "something is there already, and it is not replaced";
+    io::Error::new(io::ErrorKind::AlreadyExists, why)
 }
 
 fn folder_of(path: &Path) -> Option<&Path> {
@@ -186,5 +237,27 @@ mod tests {
         let path = folder.path().join("é".repeat(120));
         WholeFile::create(&path).unwrap().finish().unwrap();
         assert!(path.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_to_be_new_replaces_nothing_that_came_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let mut file = WholeFile::create_new(&path).unwrap();
+        file.write_all(b"mine").unwrap();
+        std::fs::write(&path, "theirs").unwrap();
+        let error = file.finish().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_link_to_nowhere_is_not_written_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::os::unix::fs::symlink(folder.path().join("b"), &path).unwrap();
+        assert!(WholeFile::create_new(&path).is_err());
+        assert_eq!(names(folder.path()), ["a"]);
     }
 }

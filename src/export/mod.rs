@@ -2,9 +2,11 @@
 //!
 //! [`export`] writes a session into anything that takes bytes, message by message where the form
 //! allows it. A new form is one file here, its word in [`ExportForm`] and its line in [`export`].
+//! [`write_native`] hands a conversation to another coding agent, in the files that it reads.
 
 mod file;
 mod markdown;
+mod native;
 mod phi_core;
 pub(crate) mod records;
 mod session_jsonl;
@@ -14,6 +16,7 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 
 pub use file::WholeFile;
+pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
 
 use crate::compaction::UnknownWord;
 use crate::context::{LiveCompaction, leaf_of, live_compaction, session_of};

@@ -39,6 +39,9 @@ use crate::context::Context;
 use crate::model::{AgentMessage, SealingProvider};
 
 pub use error::ProviderError;
+pub(crate) use write::{
+    CallItem, OPENING, arguments_object, call_item, data_url, images_of, media_type, pairs,
+};
 pub use write::{Mending, MendingKind, NO_RESULT, ProviderRequest};
 
 /// The form in which a provider takes and gives messages.

@@ -6,6 +6,7 @@ mod claude_code;
 mod compaction_events;
 mod forged;
 mod many;
+mod native;
 mod openai_chat;
 mod phi_core;
 mod provider_form;

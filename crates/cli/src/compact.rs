@@ -11,8 +11,8 @@ use loopstore::context::system_tokens;
 use loopstore::extend::{Disposition, Turns};
 use loopstore::{
     CompactReport, CompactRequest, CompactTrigger, CompactionPolicy, CompactionScope, Database,
-    KeepRecent, OlderLoops, RecentWindow, Settings, StrategyName, SummaryPrompt, UnknownWord,
-    compact_session_loops,
+    KeepRecent, LoopId, OlderLoops, RecentWindow, Settings, SettingsError, StrategyName,
+    SummaryPrompt, UnknownWord, compact_session_loops,
 };
 use serde::Serialize;
 
@@ -176,6 +176,23 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         Done::Well
     } else {
         Done::Badly
+    })
+}
+
+/// Returns a request for a window, its system prompt included, with the defaults of everything else.
+pub fn request_for(
+    window: Option<u64>,
+    system_tokens: u64,
+    leaf: Option<LoopId>,
+) -> Result<CompactRequest, SettingsError> {
+    let settings = Settings {
+        max_tokens: window,
+        system_tokens: Some(system_tokens),
+        ..Settings::default()
+    };
+    Ok(CompactRequest {
+        leaf,
+        ..settings.policy()?.request()
     })
 }
 

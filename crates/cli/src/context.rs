@@ -253,7 +253,8 @@ fn notes(mended: &[Mending]) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-fn label(kind: MendingKind) -> &'static str {
+/// Says what was done.
+pub fn label(kind: MendingKind) -> &'static str {
     match kind {
         MendingKind::ResultAdded => "a call has no result; `[no result recorded]` stands in for it",
         MendingKind::ResultDropped => "a tool result without its call was left out",

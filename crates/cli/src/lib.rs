@@ -35,6 +35,7 @@ mod export;
 mod fork;
 mod hide;
 mod history;
+mod homes;
 mod import;
 mod index;
 mod kept_files;
@@ -58,6 +59,7 @@ mod redo;
 mod repair;
 mod replay;
 mod report;
+mod resume;
 #[cfg(feature = "postgres")]
 mod schema;
 mod search;
@@ -145,6 +147,7 @@ enum Command {
     Index(index::Args),
     Replay(replay::Args),
     Export(export::Args),
+    Resume(resume::Args),
     Report(report::Args),
     Sql(sql::Args),
     Stats(stats::Args),
@@ -438,6 +441,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Index(args) => index::run(app, args),
         Command::Replay(args) => replay::run(app, args),
         Command::Export(args) => export::run(app, args),
+        Command::Resume(args) => resume::run(app, args),
         Command::Report(args) => report::run(app, args),
         Command::Sql(args) => sql::run(app, args),
         Command::Stats(args) => stats::run(app, args),

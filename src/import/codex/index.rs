@@ -225,7 +225,11 @@ impl CodexIndex {
                 self.is_open = false;
                 self.turn = event.text("turn_id").or(self.turn.take());
             }
-            Some("task_complete" | "turn_complete") => self.is_open = false,
+            Some("task_complete" | "turn_complete") => {
+                self.is_open = false;
+                // No event will call the last item a prompt any more.
+                self.is_fresh = false;
+            }
             Some("turn_aborted") => {
                 self.is_open = false;
                 return IndexStep::Aborted(place);

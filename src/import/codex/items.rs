@@ -368,10 +368,14 @@ fn failed(output: &RawValue) -> bool {
     if let Some(fields) = object_in(Some(output)) {
         return fields.get("success").is_some_and(|v| v.get() == "false") || exit_code(&fields);
     }
-    let Some(plain_text) = text_of(Some(output)) else {
-        return false;
-    };
-    if let Ok(fields) = Fields::parse(&plain_text) {
+    let first_part = || text_of(object_in(Some(list(output)?.first()?))?.get("text"));
+    let plain_text = text_of(Some(output)).or_else(first_part);
+    plain_text.is_some_and(|plain_text| says_failed(&plain_text))
+}
+
+/// Whether a text that a tool gave back says that it failed.
+pub(crate) fn says_failed(plain_text: &str) -> bool {
+    if let Ok(fields) = Fields::parse(plain_text) {
         return exit_code(&fields);
     }
     // What stands before the output is Codex's own.

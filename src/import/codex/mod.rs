@@ -13,6 +13,7 @@ mod items;
 use std::path::Path;
 
 use self::index::{CodexIndex, Meta};
+pub(crate) use self::items::says_failed;
 use super::key_outline::KeyOutline;
 use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session, started_by};

@@ -15,7 +15,7 @@ use crate::model::{self, Content, Extra, Image, Json, ToolResultMessage};
 use crate::provider::Form;
 
 /// What the user is made to say before an answer that would come first.
-const OPENING: &str = "[what came before is not included]";
+pub(crate) const OPENING: &str = "[what came before is not included]";
 
 /// The field that says that a request is to be cached up to its block.
 const CACHE: &str = "cache_control";

@@ -7,7 +7,7 @@ use crate::model::{Image, Json, ToolCall};
 
 /// Returns the media type of an image that can be sent: base64 of one of the types that all
 /// providers read.
-pub(super) fn media_type(image: &Image) -> Option<&'static str> {
+pub(crate) fn media_type(image: &Image) -> Option<&'static str> {
     let media_type = match image.mime_type.to_ascii_lowercase().as_str() {
         "image/png" => "image/png",
         "image/jpeg" | "image/jpg" => "image/jpeg",
@@ -22,12 +22,12 @@ pub(super) fn media_type(image: &Image) -> Option<&'static str> {
 }
 
 /// Returns an image that can be sent as a URL that holds it.
-pub(super) fn data_url(image: &Image) -> Option<String> {
+pub(crate) fn data_url(image: &Image) -> Option<String> {
     Some(format!("data:{};base64,{}", media_type(image)?, image.data))
 }
 
 /// Returns what the user is told before images of a tool result that stand behind it.
-pub(super) fn images_of(call: &str) -> String {
+pub(crate) fn images_of(call: &str) -> String {
     format!("Images that tool call {call} gave:")
 }
 
@@ -45,7 +45,7 @@ pub(super) fn arguments_text(call: &ToolCall) -> String {
 }
 
 /// Returns the arguments as an object.
-pub(super) fn arguments_object(call: &ToolCall) -> Json {
+pub(crate) fn arguments_object(call: &ToolCall) -> Json {
     let is_object = |json: &Json| json.as_str().starts_with('{');
     if is_object(&call.arguments) {
         return call.arguments.clone();

@@ -7,7 +7,7 @@
 mod anthropic;
 mod blocks;
 mod openai_chat;
-mod pairs;
+pub(crate) mod pairs;
 mod programs;
 mod responses;
 mod returned;
@@ -22,6 +22,9 @@ use serde::{Serialize, Serializer};
 use super::{Form, ProviderError};
 use crate::context::Context;
 use crate::model::{AgentMessage, Content};
+pub(crate) use anthropic::OPENING;
+pub(crate) use blocks::{arguments_object, data_url, images_of, media_type};
+pub(crate) use responses::{CallItem, call_item};
 use system::SystemMessage;
 
 /// What stands in place of a tool result that was never recorded.
@@ -92,8 +95,27 @@ pub struct Mending {
     pub item: Option<String>,
 }
 
+impl MendingKind {
+    /// Whether something was left out.
+    pub(crate) fn leaves_out(self) -> bool {
+        matches!(
+            self,
+            Self::ResultDropped
+                | Self::EmptyDropped
+                | Self::ThinkingDropped
+                | Self::ReasoningDropped
+                | Self::ForeignDropped
+                | Self::PartedDropped
+                | Self::CompactionDropped
+                | Self::CompactedDropped
+                | Self::BlockDropped
+                | Self::SpaceDropped
+        )
+    }
+}
+
 impl Mending {
-    fn of(kind: MendingKind, message: usize) -> Self {
+    pub(crate) fn of(kind: MendingKind, message: usize) -> Self {
         Self {
             kind,
             message,
@@ -104,7 +126,7 @@ impl Mending {
     }
 
     /// A block that the form has no place for.
-    fn left_out(block: &Content, message: usize) -> Self {
+    pub(crate) fn left_out(block: &Content, message: usize) -> Self {
         let kind = match block {
             Content::Thinking(_) => MendingKind::ThinkingDropped,
             _ => MendingKind::BlockDropped,
@@ -119,7 +141,7 @@ impl Mending {
         }
     }
 
-    fn of_call(kind: MendingKind, message: usize, id: &str) -> Self {
+    pub(crate) fn of_call(kind: MendingKind, message: usize, id: &str) -> Self {
         Self {
             tool_call_id: Some(id.to_owned()),
             ..Self::of(kind, message)

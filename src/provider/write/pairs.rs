@@ -8,33 +8,33 @@ use crate::model::{AgentMessage, Content, Json, Message, ToolCall, ToolResultMes
 use crate::provider::kept::hosted_item;
 
 /// A message, and which of the context it was.
-pub(super) struct IndexedMessage {
-    pub(super) at: usize,
-    pub(super) message: Message,
+pub(crate) struct IndexedMessage {
+    pub(crate) at: usize,
+    pub(crate) message: Message,
     /// Whether the next message is another piece of this answer.
-    pub(super) goes_on: bool,
+    pub(crate) goes_on: bool,
     /// What the source of a result said of it besides.
     pub(super) source: Option<Json>,
 }
 
 /// What a provider takes as the id of a call and the name of a tool.
-pub(super) struct Naming {
+pub(crate) struct Naming {
     /// Whether an id may hold a character.
-    pub(super) is_plain: fn(char) -> bool,
+    pub(crate) is_plain: fn(char) -> bool,
     /// Characters that an id may have.
-    pub(super) id: usize,
+    pub(crate) id: usize,
     /// Characters that a name may have.
-    pub(super) name: usize,
+    pub(crate) name: usize,
 }
 
 /// Whether an ASCII letter or digit, `_` or `-`.
-pub(super) fn is_word(c: char) -> bool {
+pub(crate) fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
 /// Returns the messages with each result right behind its call, its ids and names as `naming`
 /// wants them.
-pub(super) fn pair(
+pub(crate) fn pair(
     messages: &[AgentMessage],
     naming: &Naming,
     mended: &mut Vec<Mending>,

@@ -50,7 +50,7 @@ pub(super) enum InputPart {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type")]
-pub(super) enum CallItem {
+pub(crate) enum CallItem {
     #[serde(rename = "function_call")]
     Function {
         call_id: String,
@@ -67,6 +67,13 @@ pub(super) enum CallItem {
         #[serde(flatten)]
         back: ReturnedFields,
     },
+}
+
+impl CallItem {
+    /// Whether the tool takes a text instead of JSON.
+    pub(crate) fn is_custom(&self) -> bool {
+        matches!(self, Self::Custom { .. })
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -113,7 +120,7 @@ fn hosted(messages: &[IndexedMessage]) -> HashSet<&str> {
                     Content::ToolCall(call) => Some(call),
                     _ => None,
                 });
-                let kept = made.filter(|call| call_item(call).is_some());
+                let kept = made.filter(|call| kept_item(call).is_some());
                 calls.extend(kept.map(|call| call.id.as_str()));
             }
             Message::ToolResult(result) => {
@@ -129,7 +136,7 @@ fn hosted(messages: &[IndexedMessage]) -> HashSet<&str> {
 }
 
 /// Returns the item that a call was read from, if it still names the call.
-fn call_item(call: &ToolCall) -> Option<Json> {
+fn kept_item(call: &ToolCall) -> Option<Json> {
     let kept = KeptItem::of_call(call).filter(|kept| kept.form() == Some(Form::OpenAiResponses))?;
     names(&kept.item, &call.id).then_some(kept.item)
 }
@@ -194,13 +201,13 @@ impl<'a> ResponsesWriter<'a> {
                 content: InputContent::Text(text.text.clone()),
                 phase: text.extra.get("phase").cloned(),
             },
-            Content::ToolCall(call) if self.hosted.contains(&*call.id) => match call_item(call) {
+            Content::ToolCall(call) if self.hosted.contains(&*call.id) => match kept_item(call) {
                 Some(item) => InputItem::Own(item),
-                None => InputItem::Call(call_of(call)),
+                None => InputItem::Call(call_item(call)),
             },
             Content::ToolCall(call) => {
-                let item = call_of(call);
-                if matches!(item, CallItem::Custom { .. }) {
+                let item = call_item(call);
+                if item.is_custom() {
                     self.custom.insert(&call.id);
                 }
                 InputItem::Call(item)
@@ -276,7 +283,8 @@ fn parts_of(mut parts: Vec<InputPart>) -> InputContent {
     }
 }
 
-fn call_of(call: &ToolCall) -> CallItem {
+/// Returns a call as its item.
+pub(crate) fn call_item(call: &ToolCall) -> CallItem {
     let (call_id, name) = (call.id.clone(), call.name.clone());
     let mut back = ReturnedFields::of(&call.extra, &["namespace", "caller"]);
     // Another provider names its callers too.

@@ -10,7 +10,7 @@ use crate::model::{Extra, Json};
 
 /// Such fields of a block.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ReturnedFields(Vec<(&'static str, Json)>);
+pub(crate) struct ReturnedFields(Vec<(&'static str, Json)>);
 
 impl ReturnedFields {
     /// Takes those of `keys` that the block came with.

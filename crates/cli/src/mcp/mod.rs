@@ -1,9 +1,11 @@
 //! `loopstore mcp`
 
 mod tools;
+mod writing;
 
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use loopstore::Database;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
@@ -14,6 +16,7 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 
 use self::tools::{Lookup, TOOLS, ToolSpec};
+use self::writing::WritingTool;
 use super::error::CliError;
 use super::{App, Done, select};
 
@@ -21,7 +24,7 @@ use super::{App, Done, select};
 ///
 /// An MCP client starts this command and talks to it over stdin and stdout. The tools only read:
 /// `recall`, `search_history`, `expand`, `context_overview` and `compaction_history`. They see one
-/// session, or all with --all.
+/// session, or all with --all. What writes is off unless --allow names it.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("scope").required(true)))]
 pub struct Args {
@@ -34,11 +37,29 @@ pub struct Args {
     /// The most tokens in one answer; longer ones are paged.
     #[arg(long, value_name = "N", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(200..))]
     max_tokens: u64,
+    /// Tools that write, which the agent may use too: remember, compact, undo. None removes or changes a
+    /// message.
+    #[arg(long, value_name = "TOOL", value_delimiter = ',')]
+    allow: Vec<WritingTool>,
+}
+
+impl Args {
+    /// Returns the tools: those that read, and those that are allowed.
+    fn tools(&self) -> Vec<&'static ToolSpec> {
+        let is_allowed = |tool: &WritingTool| self.allow.contains(tool);
+        let writing = WritingTool::value_variants()
+            .iter()
+            .filter(|tool| is_allowed(tool));
+        TOOLS
+            .iter()
+            .chain(writing.map(|tool| tool.spec()))
+            .collect()
+    }
 }
 
 /// Serves until the client closes the connection.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let store = app.open_to_read()?;
+    let store = app.open_for(!args.allow.is_empty())?;
     let session = select::session_id(&*store, args.session.as_deref())?;
     let lookup = Lookup {
         session,
@@ -48,7 +69,11 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         .enable_all()
         .build()
         .map_err(failed)?;
-    runtime.block_on(serve(Server(Arc::new((store, lookup)))))?;
+    runtime.block_on(serve(Server(Arc::new(Served {
+        store,
+        lookup,
+        tools: args.tools(),
+    }))))?;
     Ok(Done::Well)
 }
 
@@ -63,16 +88,22 @@ fn failed(error: impl std::error::Error + 'static) -> CliError {
     CliError::Failed(Box::new(error))
 }
 
-/// What is read, and what of it.
+/// What is read, what of it, and with which tools.
+struct Served {
+    store: Box<dyn Database>,
+    lookup: Lookup,
+    tools: Vec<&'static ToolSpec>,
+}
+
 #[derive(Clone)]
-struct Server(Arc<(Box<dyn Database>, Lookup)>);
+struct Server(Arc<Served>);
 
 impl Server {
     /// Answers a call on a thread on which a store may wait for its server.
     async fn answer(&self, tool: &'static ToolSpec, given: JsonObject) -> Result<String, String> {
         let server = self.clone();
         let answer = tokio::task::spawn_blocking(move || {
-            let (store, lookup) = &*server.0;
+            let Served { store, lookup, .. } = &*server.0;
             lookup.call(&**store, tool, given)
         });
         answer.await.map_err(|error| error.to_string())?
@@ -97,13 +128,19 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let all = self.0.1.session.is_none();
-        let tools = TOOLS.iter().map(|tool| {
+        let all = self.0.lookup.session.is_none();
+        let tools = self.0.tools.iter().map(|tool| {
             let schema = match tool.schema(all) {
                 serde_json::Value::Object(schema) => schema,
                 _ => JsonObject::new(),
             };
-            let hints = ToolAnnotations::new().read_only(true).open_world(false);
+            let reads = TOOLS.iter().any(|known| known.name == tool.name);
+            let hints = ToolAnnotations::new().read_only(reads).open_world(false);
+            let hints = if reads {
+                hints
+            } else {
+                hints.destructive(false)
+            };
             Tool::new(tool.name, tool.about, schema).with_annotations(hints)
         });
         Ok(ListToolsResult::with_all_items(tools.collect()))
@@ -114,8 +151,9 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = TOOLS.iter().find(|tool| tool.name == request.name) else {
-            let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
+        let mut tools = self.0.tools.iter();
+        let Some(tool) = tools.find(|tool| tool.name == request.name).copied() else {
+            let names: Vec<&str> = self.0.tools.iter().map(|tool| tool.name).collect();
             let detail = format!("unknown tool; the tools are {}", names.join(", "));
             return Err(ErrorData::invalid_params(detail, None));
         };

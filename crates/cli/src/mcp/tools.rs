@@ -23,19 +23,19 @@ const RECALL_TOKENS: u64 = 2_000;
 /// The most bytes of one text of a run.
 const MAX_CELL: usize = 300;
 
-type Given = Map<String, Value>;
+pub(super) type Given = Map<String, Value>;
 
 /// A tool.
 pub struct ToolSpec {
     pub name: &'static str,
     pub about: &'static str,
     /// The properties of its arguments, as JSON, and which it needs.
-    properties: &'static str,
-    required: &'static [&'static str],
-    answer: fn(&Lookup, &dyn Database, &SessionId, Given) -> Result<String, String>,
+    pub(super) properties: &'static str,
+    pub(super) required: &'static [&'static str],
+    pub(super) answer: fn(&Lookup, &dyn Database, &SessionId, Given) -> Result<String, String>,
 }
 
-/// All of them.
+/// All that only read.
 pub static TOOLS: [ToolSpec; 5] = [
     ToolSpec {
         name: "recall",
@@ -365,12 +365,12 @@ impl Lookup {
     }
 }
 
-fn read<T: DeserializeOwned>(given: Given) -> Result<T, String> {
+pub(super) fn read<T: DeserializeOwned>(given: Given) -> Result<T, String> {
     serde_json::from_value(Value::Object(given))
         .map_err(|error| format!("invalid arguments: {error}"))
 }
 
-fn message(error: impl std::fmt::Display) -> String {
+pub(super) fn message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -399,7 +399,7 @@ fn role(given: &str) -> Result<Role, String> {
     }
 }
 
-fn loop_of(
+pub(super) fn loop_of(
     store: &dyn Database,
     session: &SessionId,
     given: Option<&str>,
@@ -410,6 +410,6 @@ fn loop_of(
 }
 
 /// Returns the beginning of a text of at most `most` bytes, whole characters.
-fn cut(text: &str, most: usize) -> &str {
+pub(super) fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

@@ -29,6 +29,7 @@ const LINES: &[(&str, &str)] = &[
     ("export", "export work --format phi-core"),
     ("export", "export work --format openai"),
     ("export", "export work --format jsonl -o work.jsonl"),
+    ("resume", "resume work --for codex -o work.codex.jsonl"),
     ("report", "report work"),
     ("report", "report --all -o pages"),
     ("sql", "sql SELECT/**/*/**/FROM/**/v_sessions"),
@@ -112,6 +113,11 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("undo", "", "run_id outcome tokens_before tokens_after"),
     ("redo", "", "run_id outcome tokens_before tokens_after"),
     ("repair", "", "session_id undone run_id missing originals"),
+    (
+        "resume",
+        "",
+        "session_id agent agent_session_id file messages tokens left_out mended start",
+    ),
     ("search", "", "hits indexed"),
     (
         "search",

@@ -24,6 +24,7 @@ mod reading;
 mod recalling;
 mod recovering;
 mod refusals;
+mod resuming;
 mod sealed;
 mod searching;
 pub mod stage;

@@ -261,6 +261,106 @@ fn what_is_asked_wrongly_is_told_and_nothing_changes() {
 }
 
 #[test]
+fn what_writes_is_off_unless_it_is_allowed_by_name() {
+    let (_folder, file) = staged();
+    let mut client = Client::new(&file, &["mine"]);
+    for tool in ["remember", "compact", "undo"] {
+        let told = client.ask("tools/call", json!({"name": tool, "arguments": {}}));
+        assert!(
+            told["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("unknown tool"),
+            "{told}"
+        );
+    }
+    drop(client);
+    let mut client = Client::new(&file, &["mine", "--allow", "undo,remember"]);
+    let tools = client.ask("tools/list", json!({}));
+    let tools = tools["result"]["tools"].as_array().unwrap();
+    let names: Vec<_> = tools
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names[5..], ["remember", "undo"]);
+    for tool in &tools[5..] {
+        assert_eq!(tool["annotations"]["readOnlyHint"], false, "{tool}");
+        assert_eq!(tool["annotations"]["destructiveHint"], false, "{tool}");
+    }
+    let told = client.ask("tools/call", json!({"name": "compact", "arguments": {}}));
+    assert!(told["error"].is_object(), "{told}");
+    let output = Command::new(program())
+        .args(["mcp", "mine", "--allow", "erase"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn an_agent_undoes_a_compaction_pins_what_it_needs_and_compacts_again() {
+    let (_folder, file) = staged();
+    let allowed = ["mine", "--allow", "remember,compact,undo"];
+    let mut client = Client::new(&file, &allowed);
+    let undone = client.json("undo", json!({"reason": "the needle is lost"}));
+    assert_eq!(undone["outcome"], "undone");
+    assert!(undone["tokens_after"].as_u64() > undone["tokens_before"].as_u64());
+    let found = client.json(
+        "search_history",
+        json!({"query": "needle", "role": "assistant"}),
+    );
+    let (loop_id, turn) = (&found["hits"][0]["loop_id"], &found["hits"][0]["turn"]);
+    let seq = &found["hits"][0]["seq"];
+    let needle = json!({"loop_id": loop_id, "turn": turn, "message": seq});
+    let pinned = client.json("remember", needle.clone());
+    assert_eq!(pinned["pinned"], 1);
+    assert_eq!(pinned["messages"][0]["was_pinned"], false);
+    let again = client.json("remember", needle);
+    assert_eq!(again["messages"][0]["was_pinned"], true);
+    let before = undone["tokens_after"].as_u64();
+    let compacted = client.json("compact", json!({"max_tokens": 3000}));
+    assert_eq!(compacted["outcome"], "committed", "{compacted}");
+    assert_eq!(compacted["tokens_before"].as_u64(), before);
+    assert!(compacted["tokens_after"].as_u64() < before);
+    // The pin was kept word for word.
+    let context = Command::new(program())
+        .arg("--db")
+        .arg(&file)
+        .args(["context", "mine"])
+        .output()
+        .unwrap();
+    let context = String::from_utf8(context.stdout).unwrap();
+    assert!(context.contains("needle 3 hay and"), "{context}");
+}
+
+#[test]
+fn what_an_agent_asks_to_write_wrongly_is_told_and_leaves_nothing() {
+    let (_folder, file) = staged();
+    let allowed = ["mine", "--allow", "remember,compact,undo"];
+    let mut client = Client::new(&file, &allowed);
+    for (tool, given, why) in [
+        ("remember", json!({}), "missing field `turn`"),
+        ("remember", json!({"turn": 99}), "99"),
+        ("remember", json!({"turn": 0, "message": 4_000}), "4000"),
+        ("remember", json!({"turn": -1}), "invalid"),
+        ("remember", json!({"turn": 0, "loop_id": "zzz"}), "zzz"),
+        ("compact", json!({"max_tokens": "much"}), "invalid"),
+        ("compact", json!({"max_tokens": 5}), "nothing was compacted"),
+        ("compact", json!({"erase": true}), "unknown field"),
+        ("undo", json!({"run": "x"}), "unknown field"),
+        ("undo", json!({"loop_id": "zzz"}), "zzz"),
+    ] {
+        let (text, is_error) = client.call(tool, given.clone());
+        assert!(is_error && text.contains(why), "{tool} {given}: {text}");
+    }
+    assert_eq!(client.json("undo", json!({}))["outcome"], "undone");
+    let (text, is_error) = client.call("undo", json!({}));
+    assert!(is_error, "{text}");
+    // Another session is out of reach, also for what writes.
+    let (text, is_error) = client.call("remember", json!({"turn": 0, "session_id": "theirs"}));
+    assert!(is_error && text.contains("unknown field"), "{text}");
+}
+
+#[test]
 fn the_official_client_is_served() {
     let Some(python) = needs::find(&needs::MCP_CLIENT) else {
         return;

@@ -1,0 +1,81 @@
+//! What a compaction would come to, without making it: for those who hand the conversation on.
+
+use std::cell::RefCell;
+
+use super::check::introduced_fault;
+use super::fallback;
+use super::planner::Planner;
+use super::report::BudgetTooSmall;
+use super::request::{CompactRequest, CompactTrigger};
+use super::running::OpenRow;
+use super::snapshot::{Asked, Snapshot};
+use super::texts::Texts;
+use crate::compaction::StrategyError;
+use crate::context::messages_with;
+use crate::model::{AgentMessage, SessionId};
+use crate::store::{self, SessionStore};
+
+/// Returns the messages that the next model call would see after such a compaction. Nothing is written, no
+/// hook is called, and the policy is not asked: it only says how large the result may be.
+///
+/// # Errors
+/// If the session or the loop is not there, the strategy fails, or not even the last turn fits.
+///
+/// # Examples
+/// ```
+/// use loopstore::compact::compacted_messages;
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
+/// let request = Policy::new(6_000).request();
+/// let messages = compacted_messages(store.database(), chat.id(), &request)?;
+/// assert!(total_tokens(&messages) <= 6_000);
+/// assert_eq!(chat.context()?.messages.len(), 41);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn compacted_messages(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    request: &CompactRequest,
+) -> Result<Vec<AgentMessage>, StrategyError> {
+    let request = &CompactRequest {
+        trigger: CompactTrigger::Length,
+        dry_run: true,
+        ..request.clone()
+    };
+    let snapshot = match Snapshot::load(store, session, request)? {
+        Asked::Compact(snapshot) => snapshot,
+        // Only a policy says so, and none is asked.
+        Asked::NotYet(..) => return Ok(Vec::new()),
+    };
+    let (texts, open_row) = (Texts::default(), OpenRow::default());
+    let planner = Planner {
+        store,
+        snapshot: &snapshot,
+        request,
+        texts: &texts,
+        forms: RefCell::default(),
+        rooms: RefCell::default(),
+        open_row: &open_row,
+    };
+    let target = request.config.policy.target_of(&request.window);
+    let candidate = fallback::fit(&planner, target)?;
+    if let Some(too_small) = BudgetTooSmall::check(request.window.budget(), candidate.after) {
+        return Err(StrategyError::Failed(too_small.to_string()));
+    }
+    if let Some(fault) = introduced_fault(store, &snapshot, &candidate)? {
+        let error = format!("the context would have a fault that its originals have not: {fault}");
+        return Err(StrategyError::Failed(error));
+    }
+    let blocks: Vec<_> = candidate
+        .blocks
+        .iter()
+        .map(|placed| &placed.block)
+        .collect();
+    let messages = store::read(store, |read| messages_with(read, &candidate.chain, &blocks))?;
+    Ok(messages)
+}

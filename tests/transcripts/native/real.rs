@@ -1,0 +1,124 @@
+//! Recorded and hand-made transcripts of every agent, handed to every other.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use loopstore::export::{NativeAgent, originals};
+use loopstore::import::{ImportOptions, import_paths};
+use loopstore::provider::NO_RESULT;
+use loopstore::{AgentMessage, SqliteStore};
+use serde_json::Value;
+
+use super::{hand, plain};
+use crate::support::root;
+
+const FORMATS: [&str; 8] = [
+    "claude-code",
+    "codex",
+    "copilot-cli",
+    "gemini-cli",
+    "openai-chat",
+    "opencode",
+    "openhands",
+    "pi",
+];
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+/// The originals of every session of the fixtures.
+fn sessions() -> Vec<(String, Vec<AgentMessage>)> {
+    let mut found = Vec::new();
+    for format in FORMATS {
+        files(&root::fixture(format), &mut found);
+    }
+    found.sort();
+    let mut sessions = Vec::new();
+    for file in found {
+        let store = SqliteStore::in_memory().unwrap();
+        let options = ImportOptions::default();
+        let name = file.display().to_string();
+        let Ok(report) = import_paths(&store, &[file], &options, &mut |_| {}) else {
+            continue;
+        };
+        for id in report.sessions {
+            let messages = originals(&store, &id, None).unwrap();
+            if messages.iter().any(|message| message.message().is_some()) {
+                sessions.push((format!("{name} {id}"), messages));
+            }
+        }
+    }
+    sessions
+}
+
+fn of_kind(said: &[Value], kinds: &[&str]) -> Vec<Value> {
+    let is_one = |block: &&Value| kinds.contains(&block[0].as_str().unwrap());
+    said.iter().filter(is_one).cloned().collect()
+}
+
+/// The results by what they say: a late one moves behind its call.
+fn results(said: &[Value]) -> BTreeMap<String, usize> {
+    let mut results = BTreeMap::new();
+    for result in of_kind(said, &["toolResult"]) {
+        let text = result[4].as_str().unwrap().trim().to_owned();
+        if text != NO_RESULT {
+            *results.entry(text).or_insert(0) += 1;
+        }
+    }
+    results
+}
+
+/// Whether a text was added so that a provider takes the rest.
+fn is_added(block: &Value) -> bool {
+    let text = block[1].as_str().unwrap_or_default();
+    text == "[what came before is not included]" || text.starts_with("Images that tool call ")
+}
+
+#[test]
+fn no_recorded_session_loses_words_calls_or_results_on_its_way_to_another_agent() {
+    let sessions = sessions();
+    assert!(sessions.len() > 10, "{}", sessions.len());
+    for (name, given) in sessions {
+        let before = plain(&given);
+        for agent in NativeAgent::ALL {
+            let handed = hand(agent, &given);
+            let after = plain(&handed.messages);
+            let label = format!("{name} for {}", agent.as_str());
+            let words = ["user", "assistant"];
+            let mut said = of_kind(&after, &words);
+            let mut wanted = of_kind(&before, &words);
+            said.retain(|block| !is_added(block));
+            // Those of results may stand behind them.
+            said.retain(|block| block[1] != "image");
+            wanted.retain(|block| block[1] != "image");
+            assert_eq!(said, wanted, "{label}");
+            let images = |said: &[Value]| {
+                let images = said.iter().filter(|b| b[1] == "image" || b[0] == "image");
+                images.count()
+            };
+            assert_eq!(images(&after), images(&before), "{label}");
+            let names = |said: &[Value]| {
+                let calls = of_kind(said, &["call"]);
+                let names = calls.iter().map(|call| call[2].clone());
+                names.collect::<Vec<_>>()
+            };
+            assert_eq!(names(&after), names(&before), "{label}");
+            let stray = handed.report.left_out.iter();
+            let stray = stray.filter(|count| format!("{:?}", count.kind) == "ResultDropped");
+            let stray: u64 = stray.map(|count| count.count).sum();
+            if stray == 0 {
+                assert_eq!(results(&after), results(&before), "{label}");
+            }
+        }
+    }
+}

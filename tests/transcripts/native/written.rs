@@ -1,0 +1,434 @@
+//! Hand-written conversations: what is missing, late, sealed, failed or foreign.
+
+use loopstore::export::{MendingCount, NativeAgent, NativeSession, write_native};
+use loopstore::provider::{MendingKind, NO_RESULT};
+use loopstore::{AgentMessage, Author, Content, Json, Message, ToolResultMessage, TurnId};
+use serde_json::{Value, json};
+
+use super::{Handed, PIXEL, hand, harness, image, plain, said};
+
+fn user(text: &str) -> AgentMessage {
+    Message::user(text).into()
+}
+
+fn assistant(text: &str) -> AgentMessage {
+    Message::assistant(text).into()
+}
+
+fn call(id: &str) -> AgentMessage {
+    let call = Message::assistant("I look.").with_tool_call(id, "read", json!({"path": "a"}));
+    call.into()
+}
+
+fn result(id: &str, text: &str) -> AgentMessage {
+    Message::tool_result(id, text).into()
+}
+
+fn answer(content: Vec<Content>) -> AgentMessage {
+    let mut answer = Message::assistant("");
+    *answer.content_mut() = content;
+    if let Message::Assistant(answer) = &mut answer {
+        answer.provider = Some("anthropic".into());
+    }
+    answer.into()
+}
+
+fn sealed(provider: &str, item: &Value) -> Content {
+    Content::sealed(provider, Json::of(item).unwrap())
+}
+
+fn count(counts: &[MendingCount], kind: MendingKind) -> u64 {
+    let counts = counts.iter().filter(|count| count.kind == kind);
+    counts.map(|count| count.count).sum()
+}
+
+fn each(messages: &[AgentMessage], check: impl Fn(NativeAgent, Handed)) {
+    for agent in NativeAgent::ALL {
+        check(agent, hand(agent, messages));
+    }
+}
+
+#[test]
+fn a_call_without_its_result_gets_one_that_says_so_and_a_stray_result_goes() {
+    let messages = [user("Go."), call("c1"), user("And?"), result("c9", "lost")];
+    each(&messages, |agent, handed| {
+        let said = plain(&handed.messages);
+        let none = json!(["toolResult", "c1", "read", true, NO_RESULT]);
+        assert_eq!(said[3], none, "{agent:?}");
+        assert_eq!(said[4], json!(["user", "And?"]), "{agent:?}");
+        assert_eq!(said.len(), 5, "{agent:?}");
+        let report = handed.report;
+        assert_eq!(count(&report.left_out, MendingKind::ResultDropped), 1);
+        assert_eq!(count(&report.mended, MendingKind::ResultAdded), 1);
+        assert_eq!(report.messages, 4);
+    });
+}
+
+#[test]
+fn a_late_result_stands_behind_its_call() {
+    let messages = [user("Go."), call("c1"), user("And?"), result("c1", "here")];
+    each(&messages, |agent, handed| {
+        let said = plain(&handed.messages);
+        assert_eq!(said[3][4], "here", "{agent:?}");
+        assert_eq!(said[4], json!(["user", "And?"]), "{agent:?}");
+        let moved = count(&handed.report.mended, MendingKind::ResultMoved);
+        assert_eq!(moved, 1, "{agent:?}");
+    });
+}
+
+#[test]
+fn calls_of_one_id_keep_their_own_results() {
+    let messages = [
+        user("Go."),
+        call("c 1"),
+        result("c 1", "first"),
+        call("c 1"),
+        result("c 1", "second"),
+    ];
+    each(&messages, |agent, handed| {
+        let said = plain(&handed.messages);
+        assert_eq!(said[2][1], said[3][1], "{agent:?}");
+        assert_eq!(said[5][1], said[6][1], "{agent:?}");
+        assert_ne!(said[2][1], said[5][1], "{agent:?}");
+        assert_eq!(
+            (&said[3][4], &said[6][4]),
+            (&json!("first"), &json!("second"))
+        );
+    });
+}
+
+#[test]
+fn a_conversation_that_begins_with_an_answer_gets_something_to_answer() {
+    each(&[assistant("Yes."), user("Go.")], |agent, handed| {
+        let said = plain(&handed.messages);
+        let opening = json!(["user", "[what came before is not included]"]);
+        assert_eq!(said[0], opening, "{agent:?}");
+        assert_eq!(said[1], json!(["assistant", "Yes."]), "{agent:?}");
+        assert_eq!(count(&handed.report.mended, MendingKind::UserAdded), 1);
+    });
+}
+
+#[test]
+fn answers_that_follow_each_other_stay_two() {
+    let messages = [user("Go."), assistant("One."), assistant("Two.")];
+    each(&messages, |agent, handed| {
+        assert_eq!(
+            handed
+                .messages
+                .iter()
+                .filter(|m| m.message().is_some())
+                .count(),
+            3,
+            "{agent:?}"
+        );
+    });
+}
+
+#[test]
+fn pieces_of_one_answer_are_written_as_one() {
+    let piece = |text: &str| assistant(text).in_turn(TurnId::new("l", 0));
+    let messages = [user("Go."), piece("One."), piece("Two.")];
+    each(&messages, |agent, handed| {
+        assert_eq!(handed.report.messages, 2, "{agent:?}");
+        assert_eq!(plain(&handed.messages), plain(&messages), "{agent:?}");
+        assert_eq!(count(&handed.report.mended, MendingKind::Merged), 1);
+    });
+}
+
+#[test]
+fn sealed_state_goes_to_its_provider_and_is_counted_for_others() {
+    let reasoning = json!({"type": "reasoning", "summary": [], "encrypted_content": "gAAA="});
+    let compaction = json!({"type": "compaction", "encrypted_content": "gBBB="});
+    let redacted = json!({"type": "redacted_thinking", "data": "RRRR"});
+    let messages = [
+        user("Go."),
+        answer(vec![
+            sealed("openai", &reasoning),
+            sealed("openai", &compaction),
+            sealed("anthropic", &redacted),
+            Content::text("Done."),
+        ]),
+    ];
+    each(&messages, |agent, handed| {
+        let report = &handed.report;
+        let left_out: Vec<(String, u64)> = report
+            .left_out
+            .iter()
+            .map(|count| {
+                assert_eq!(count.kind, MendingKind::ForeignDropped);
+                let (provider, item) = (count.provider.as_ref(), count.item.as_ref());
+                (
+                    format!("{} {}", provider.unwrap(), item.unwrap()),
+                    count.count,
+                )
+            })
+            .collect();
+        let missing = |names: &[&str]| -> Vec<(String, u64)> {
+            names.iter().map(|name| ((*name).to_owned(), 1)).collect()
+        };
+        match agent {
+            NativeAgent::Codex => {
+                let others = ["anthropic redacted_thinking", "openai compaction"];
+                assert_eq!(left_out, missing(&others));
+                assert!(handed.file.contains("gAAA="));
+            }
+            _ => {
+                let others = ["openai compaction", "openai reasoning"];
+                assert_eq!(left_out, missing(&others), "{agent:?}");
+                assert!(handed.file.contains("RRRR"), "{agent:?}");
+            }
+        }
+        // It is read again as what it is.
+        let sealed = said(&handed.messages);
+        let sealed = sealed.iter().filter(|block| block[0] == "sealed");
+        assert_eq!(sealed.count(), 1, "{agent:?}");
+        assert!(!handed.file.contains("gBBB="), "{agent:?}");
+    });
+}
+
+#[test]
+fn signed_thinking_keeps_its_signature_and_unsigned_is_not_sent_as_signed() {
+    let messages = [
+        user("Go."),
+        answer(vec![
+            Content::thinking("Signed.", Some("c2ln".into())),
+            Content::thinking("Plain.", None),
+            Content::text("Done."),
+        ]),
+    ];
+    each(&messages, |agent, handed| {
+        let kept: Vec<(String, Option<String>)> = handed
+            .messages
+            .iter()
+            .filter_map(AgentMessage::message)
+            .flat_map(|message| message.content().to_vec())
+            .filter_map(|block| match block {
+                Content::Thinking(block) => Some((block.thinking, block.signature)),
+                _ => None,
+            })
+            .collect();
+        let signed = ("Signed.".to_owned(), Some("c2ln".to_owned()));
+        let plain = ("Plain.".to_owned(), None);
+        let wanted = match agent {
+            NativeAgent::ClaudeCode => vec![signed],
+            NativeAgent::Codex => Vec::new(),
+            _ => vec![signed, plain],
+        };
+        assert_eq!(kept, wanted, "{agent:?}");
+        let left_out = count(&handed.report.left_out, MendingKind::ThinkingDropped);
+        assert_eq!(left_out as usize, 2 - wanted.len(), "{agent:?}");
+    });
+}
+
+#[test]
+fn what_failed_is_still_told_from_what_did_not() {
+    let failed = |text: &str| {
+        let mut result = Message::tool_result("c1", text).with_error();
+        result.content_mut().push(image());
+        result
+    };
+    let messages = [
+        user("Go."),
+        call("c1"),
+        failed("no such file").into(),
+        call("c2"),
+        result("c2", "fine"),
+    ];
+    each(&messages, |agent, handed| {
+        let said = plain(&handed.messages);
+        let results: Vec<&Value> = said.iter().filter(|b| b[0] == "toolResult").collect();
+        assert_eq!(results[0][3], true, "{agent:?}");
+        assert_eq!(results[0][4], "no such file", "{agent:?}");
+        assert_eq!(results[1][3], false, "{agent:?}");
+        // The image is somewhere, once.
+        assert_eq!(handed.file.matches(PIXEL).count(), 1, "{agent:?}");
+        let moved = count(&handed.report.mended, MendingKind::ImageMoved);
+        let takes = matches!(agent, NativeAgent::Codex | NativeAgent::Pi);
+        assert_eq!(moved, u64::from(!takes), "{agent:?}");
+    });
+}
+
+#[test]
+fn what_no_agent_can_show_is_left_out_and_counted() {
+    let tiff = Content::image("AAAA", "image/tiff");
+    let other = Content::Other(Json::parse(r#"{"type":"audio","data":"AAAA"}"#).unwrap());
+    let mut prompt = Message::user("Look.");
+    prompt.content_mut().extend([tiff, other.clone()]);
+    let empty = Message::user("  \n");
+    let messages = [
+        prompt.into(),
+        empty.into(),
+        answer(vec![other]),
+        assistant("Done."),
+    ];
+    each(&messages, |agent, handed| {
+        let said = plain(&handed.messages);
+        assert_eq!(
+            said,
+            [json!(["user", "Look."]), json!(["assistant", "Done."])]
+        );
+        let report = handed.report;
+        assert_eq!(count(&report.left_out, MendingKind::BlockDropped), 3);
+        assert_eq!(count(&report.left_out, MendingKind::EmptyDropped), 2);
+        assert_eq!(report.messages, 2, "{agent:?}");
+    });
+}
+
+#[test]
+fn a_custom_tool_of_codex_is_given_its_text_again() {
+    let patch = "*** Begin Patch\n*** End Patch";
+    let mut call = Content::tool_call("c1", "apply_patch", Json::string(patch));
+    if let Content::ToolCall(call) = &mut call {
+        call.extra.insert("form", Json::string("custom"));
+    }
+    let messages = [user("Go."), answer(vec![call]), result("c1", "Success.")];
+    let handed = hand(NativeAgent::Codex, &messages);
+    assert!(handed.file.contains(r#""type":"custom_tool_call","#));
+    assert!(handed.file.contains(r#""type":"custom_tool_call_output","#));
+    assert_eq!(plain(&handed.messages)[1][3], patch);
+    // Others want an object.
+    let handed = hand(NativeAgent::ClaudeCode, &messages);
+    assert_eq!(plain(&handed.messages)[1][3], json!({"arguments": patch}));
+}
+
+#[test]
+fn what_a_harness_said_does_not_become_a_persons_prompt() {
+    let messages = [
+        user("Go."),
+        assistant("Yes."),
+        harness("The state so far: none."),
+        assistant("I see."),
+        user("On."),
+        harness("It is noon."),
+    ];
+    each(&messages, |agent, handed| {
+        // OpenCode begins a loop with every message in the user's name.
+        if agent != NativeAgent::OpenCode {
+            assert_eq!(handed.loops, 2, "{agent:?}");
+        }
+        if matches!(agent, NativeAgent::ClaudeCode | NativeAgent::OpenCode) {
+            let authors = handed.messages.iter().filter_map(AgentMessage::message);
+            let authors = authors.filter(|message| message.author() == Author::Harness);
+            assert_eq!(authors.count(), 2, "{agent:?}");
+        }
+    });
+}
+
+#[test]
+fn an_answer_that_was_stopped_is_still_one() {
+    let mut stopped = Message::assistant("I beg");
+    if let Message::Assistant(answer) = &mut stopped {
+        answer.stop_reason = Some("aborted".into());
+    }
+    let messages = [user("Go."), stopped.into(), user("On.")];
+    each(&messages, |agent, handed| {
+        assert_eq!(plain(&handed.messages), plain(&messages), "{agent:?}");
+        let reasons: Vec<_> = handed
+            .messages
+            .iter()
+            .filter_map(|message| match message.message() {
+                Some(Message::Assistant(answer)) => answer.stop_reason.as_deref(),
+                _ => None,
+            })
+            .collect();
+        if matches!(agent, NativeAgent::Pi | NativeAgent::OpenCode) {
+            assert_eq!(reasons, ["aborted"], "{agent:?}");
+        }
+    });
+}
+
+#[test]
+fn a_stopped_answer_with_calls_is_not_one_that_agents_leave_out() {
+    let mut stopped = call("c1").message().unwrap().clone();
+    if let Message::Assistant(answer) = &mut stopped {
+        answer.stop_reason = Some("aborted".into());
+    }
+    each(&[user("Go."), stopped.into()], |agent, handed| {
+        assert!(!handed.file.contains("aborted"), "{agent:?}");
+        assert!(!handed.file.contains("AbortedError"), "{agent:?}");
+    });
+}
+
+#[test]
+fn numbers_of_arguments_keep_their_digits() {
+    let arguments = Json::parse(r#"{"b":1.50,"a":123456789012345678901234567890}"#).unwrap();
+    let call = Content::tool_call("c1", "count", arguments);
+    let messages = [user("Go."), answer(vec![call]), result("c1", "1")];
+    each(&messages, |agent, handed| {
+        let quoted = handed.file.replace('\\', "");
+        let digits = r#"{"b":1.50,"a":123456789012345678901234567890}"#;
+        assert!(quoted.contains(digits), "{agent:?}\n{}", handed.file);
+    });
+}
+
+#[test]
+fn times_never_go_back_and_never_come() {
+    let at = |mut message: Message, at: i64| -> AgentMessage {
+        let time = Some(at.into());
+        match &mut message {
+            Message::User(m) => m.timestamp = time,
+            Message::Assistant(m) => m.timestamp = time,
+            Message::ToolResult(ToolResultMessage { timestamp, .. }) => *timestamp = time,
+        }
+        message.into()
+    };
+    let messages = [
+        at(Message::user("Go."), 2_000_000_000),
+        at(Message::assistant("Yes."), 1_000_000_000),
+        at(Message::user("On."), i64::MAX),
+        at(Message::assistant("No."), -5),
+    ];
+    each(&messages, |agent, handed| {
+        let times: Vec<i64> = handed
+            .messages
+            .iter()
+            .filter_map(|message| message.message()?.timestamp())
+            .collect();
+        assert!(times.is_sorted(), "{agent:?} {times:?}");
+        assert_eq!(times[..2], [2_000_000_000; 2], "{agent:?}");
+        assert!(times[2] > 1_700_000_000_000 && times[2] < 100_000_000_000_000);
+    });
+}
+
+#[test]
+fn nothing_at_all_is_a_file_that_no_reader_chokes_on() {
+    for agent in NativeAgent::ALL {
+        let session = NativeSession::new(agent, "/work/app");
+        let mut file = Vec::new();
+        let report = write_native(&session, &[], &mut file).unwrap();
+        assert_eq!(report.messages, 0);
+        let text = String::from_utf8(file).unwrap();
+        for line in text.lines() {
+            serde_json::from_str::<Value>(line).unwrap();
+        }
+    }
+}
+
+#[test]
+fn no_folder_or_title_leads_the_file_elsewhere() {
+    for folder in ["/../../etc", "/a\nb", "/\u{0}", "../x", ""] {
+        for agent in NativeAgent::ALL {
+            let session = NativeSession::new(agent, folder).with_title(Some("../../t".into()));
+            let place = session.place();
+            assert!(place.is_relative(), "{agent:?} {place:?}");
+            let up = std::path::Component::ParentDir;
+            assert!(
+                place.components().all(|part| part != up),
+                "{agent:?} {place:?}"
+            );
+            assert_eq!(
+                place.file_name().unwrap().to_str(),
+                Some(&*session.file_name())
+            );
+        }
+    }
+}
+
+#[test]
+fn every_file_of_a_session_has_an_id_of_its_own() {
+    for agent in NativeAgent::ALL {
+        let ids = [0; 100].map(|_| NativeSession::new(agent, "/a").id().to_owned());
+        let distinct: std::collections::HashSet<&String> = ids.iter().collect();
+        assert_eq!(distinct.len(), ids.len(), "{agent:?}");
+    }
+}
