@@ -534,7 +534,10 @@ fn without_absent(json: &str) -> StoreResult<String> {
             f.write_str("an object")
         }
 
-        fn visit_map<A: serde::de::MapAccess<'de>>(mut self, mut map: A) -> Result<String, A::Error> {
+        fn visit_map<A: serde::de::MapAccess<'de>>(
+            mut self,
+            mut map: A,
+        ) -> Result<String, A::Error> {
             while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
                 if !matches!(value.get(), "null" | "[]") {
                     self.0.push(if self.0.is_empty() { '{' } else { ',' });

@@ -1800,7 +1800,11 @@ fn named_appends_come_in_the_order_of_their_bytes(store: &dyn SessionStore) {
         named.collect()
     };
     let mine = ["cp/1", "cp/10", "cp/2"].map(|name| (session, name.to_owned()));
-    let all: Vec<_> = mine.iter().cloned().chain([(other.0, "cp/3".into())]).collect();
+    let all: Vec<_> = mine
+        .iter()
+        .cloned()
+        .chain([(other.0, "cp/3".into())])
+        .collect();
     assert_eq!(everywhere("cp/"), all);
     assert_eq!(everywhere("").len(), names.len() + 1);
     assert_eq!(everywhere("no"), []);

@@ -9,8 +9,8 @@ use std::ops::{ControlFlow, Range};
 use loopstore::extend::append::{NewMessage, append};
 use loopstore::extend::codec::encode;
 use loopstore::extend::{
-    AppendKey, BlockKey, BlockRow, FlipRow, LoopKey, LoopRow, NewBlock, Outcome, PinRow,
-    Point, RunKey, RunRow, SessionKey, SessionRow, StoreRead, StoreWrite, Tick, decode, session,
+    AppendKey, BlockKey, BlockRow, FlipRow, LoopKey, LoopRow, NewBlock, Outcome, PinRow, Point,
+    RunKey, RunRow, SessionKey, SessionRow, StoreRead, StoreWrite, Tick, decode, session,
 };
 use loopstore::tokens::TokenCounter;
 use loopstore::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, StoreError};
@@ -154,7 +154,8 @@ impl Copy<'_> {
                     tick,
                     ..row
                 };
-                Ok(self.write.insert_flip(self.target, &row)?)
+                self.write.insert_flip(self.target, &row)?;
+                Ok(self.write.forget_reported(self.target)?)
             }
             Step::Pin(row) => {
                 let (loop_key, point) = (self.copied(row.loop_key)?, self.point(row.point)?);
@@ -228,9 +229,17 @@ impl Copy<'_> {
             tick: self.next_tick()?,
             ..row
         };
+        if row.outcome == Outcome::Committed {
+            self.write.forget_reported(self.target)?;
+        }
         row.key = self.write.insert_run(&row)?;
         self.runs.insert(from, row.key);
         for (from, mut copy) in copies {
+            let mut owner = self.write.loop_by_key(copy.row.loop_key)?;
+            let totals = &mut owner.totals;
+            totals.generation = copy.row.generation;
+            totals.sealed_seq = totals.sealed_seq.max(copy.row.through);
+            self.write.update_totals(&owner, &owner.progress)?;
             copy.row.run = row.key;
             if let Some(extends) = copy.row.extends {
                 copy.row.extends = self.blocks.get(&extends).copied();

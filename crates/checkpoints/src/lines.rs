@@ -11,7 +11,9 @@
 use std::ops::{ControlFlow, Range};
 
 use loopstore::extend::append::{TurnsAppend, free_loop_id};
-use loopstore::extend::{self, AppendKey, LoopCore, LoopKey, SessionKey, StoreRead, StoreWrite, session};
+use loopstore::extend::{
+    self, AppendKey, LoopCore, LoopKey, SessionKey, StoreRead, StoreWrite, session,
+};
 use loopstore::tokens::TokenCounter;
 use loopstore::{
     AgentMessage, ContinuationKind, Json, LoopId, LoopRecord, LoopStatus, Role, StoreError,
@@ -78,7 +80,11 @@ impl<'a> Lines<'a> {
 
     /// Returns the append that goes on in a loop.
     fn open(&mut self, leaf: Option<LoopKey>) -> Result<&mut TurnsAppend> {
-        if self.open.as_ref().is_some_and(|open| Some(open.loop_key()) != leaf) {
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| Some(open.loop_key()) != leaf)
+        {
             self.close()?;
         }
         let open = match self.open.take() {
@@ -218,7 +224,9 @@ impl<'a> Lines<'a> {
     }
 
     fn push_single(&mut self, list: &mut StoredList, message: AgentMessage) -> Result<()> {
-        let at = end_of(&list.segments).map(|end| self.loop_of(end)).transpose()?;
+        let at = end_of(&list.segments)
+            .map(|end| self.loop_of(end))
+            .transpose()?;
         let (_, place) = self.push_extension(at.or(self.home), message)?;
         list.new
             .push((place.0.clone(), place.1, list.segments.len()));

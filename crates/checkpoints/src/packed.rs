@@ -112,9 +112,7 @@ pub(crate) fn unpack<T: DeserializeOwned>(
 ) -> Result<(T, std::vec::IntoIter<Json>), String> {
     let read = match data.as_str().starts_with('"') {
         true => data.read().map(|packed| (packed, Vec::new())),
-        false => data
-            .read()
-            .map(|Stored { packed, open }| (packed, open)),
+        false => data.read().map(|Stored { packed, open }| (packed, open)),
     };
     let (packed, open): (String, _) = read.map_err(|error| error.to_string())?;
     let bytes = BASE64.decode(packed).map_err(|error| error.to_string())?;

@@ -12,8 +12,8 @@ use crate::lines::Lines;
 use crate::names::{self, Revision};
 use crate::read;
 use crate::record::{
-    NewCheckpoint, NewWrites, Place, Record, Segment, Stored, StoredList, StoredValue, WritesRecord,
-    kinds,
+    NewCheckpoint, NewWrites, Place, Record, Segment, Stored, StoredList, StoredValue,
+    WritesRecord, kinds,
 };
 
 impl Checkpoints {

@@ -31,7 +31,9 @@ pub(crate) fn shortened(text: &[u8]) -> Vec<u8> {
     while let Some((first, behind)) = rest.split_first() {
         // All of them stand behind the quote of a text.
         let found = match first {
-            b'"' => uuid(behind).or_else(|| version(behind)).or_else(|| time(behind)),
+            b'"' => uuid(behind)
+                .or_else(|| version(behind))
+                .or_else(|| time(behind)),
             _ => None,
         };
         short.push(*first);
@@ -110,7 +112,9 @@ fn version(text: &[u8]) -> Found {
 
 fn put_version(text: &mut Vec<u8>, bytes: &[u8]) {
     let (number, random) = bytes.split_at(4.min(bytes.len()));
-    let number = number.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+    let number = number
+        .iter()
+        .fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
     text.extend(format!("{number:010}.").bytes());
     for byte in random {
         text.extend(format!("{byte:02x}").bytes());
@@ -141,7 +145,9 @@ fn time(text: &[u8]) -> Found {
 }
 
 fn put_time(text: &mut Vec<u8>, bytes: &[u8]) -> Result<(), String> {
-    let mut number = bytes.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+    let mut number = bytes
+        .iter()
+        .fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
     let mut whole = *TIME_FRAME;
     for (from, to, count) in TIME_PARTS.into_iter().rev() {
         let width = to - from;

@@ -104,7 +104,7 @@ impl Checkpoints {
             return Ok(0);
         }
         let found = self.read(|read| {
-            let mut found: BTreeMap<SessionKey, Vec<String>> = BTreeMap::new();
+            let mut found: BTreeMap<SessionKey, BTreeSet<String>> = BTreeMap::new();
             for run in runs {
                 let all = read.append_keys_of_all(&names::run(self.language, run))?;
                 for (session, key) in all {
@@ -116,12 +116,15 @@ impl Checkpoints {
                         continue;
                     }
                     let live = self.find(read, session, &record.ns, &record.id)?;
-                    if let Some(live) = live.filter(|live| (live.loop_key, live.seqs.start) == (key.loop_key, key.seqs.start)) {
-                        found.entry(session).or_default().push(live.name);
+                    if let Some(live) = live.filter(|live| {
+                        (live.loop_key, live.seqs.start) == (key.loop_key, key.seqs.start)
+                    }) {
+                        found.entry(session).or_default().insert(live.name);
                     }
                 }
             }
             let named = found.into_iter().map(|(session, names)| {
+                let names: Vec<String> = names.into_iter().collect();
                 Ok((read.session_by_key(session)?.session_id, names))
             });
             named.collect::<Result<Vec<_>>>()

@@ -173,11 +173,7 @@ impl PostgresTransaction<'_> {
             ..AppendKeyRange::default()
         };
         let (first, end) = range.bounds();
-        let until = if end.is_some() {
-            "AND k.name < $2"
-        } else {
-            ""
-        };
+        let until = if end.is_some() { "AND k.name < $2" } else { "" };
         let sql = format!(
             "SELECT {APPEND_KEY_COLUMNS} FROM sessions s
                  JOIN append_keys k ON k.session = s.key AND k.name >= $1 {until}

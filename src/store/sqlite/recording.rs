@@ -114,11 +114,7 @@ impl SqliteReader<'_> {
             ..AppendKeyRange::default()
         };
         let (first, end) = range.bounds();
-        let until = if end.is_some() {
-            "AND k.name < ?2"
-        } else {
-            ""
-        };
+        let until = if end.is_some() { "AND k.name < ?2" } else { "" };
         // CROSS JOIN: the sessions first, as the keys are found by session and name only.
         let sql = format!(
             "SELECT {APPEND_KEY_COLUMNS} FROM sessions s

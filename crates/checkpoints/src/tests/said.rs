@@ -34,8 +34,8 @@ fn a_message_that_a_task_said_is_stored_once_and_found_by_its_list() {
     let stored = answered(&saver);
     assert_eq!(context(&saver), ["question", "the answer"]);
     let place = json!(stored.said[0].new[0]);
-    assert_eq!(place, json!(["loop-1", 1, 0]));
-    let kept = json!([{"kept": [[["loop-1", 0], ["loop-1", 1]]]}]);
+    assert_eq!(place, json!(["loop-1", 2, 0]));
+    let kept = json!([{"kept": [[["loop-1", 0], ["loop-1", 2]]]}]);
     put_list(&saver, "b", Some("a"), 2, kept);
     assert_eq!(state(&saver, "b"), ["question", "the answer"]);
     assert_eq!(state(&saver, "a"), ["question"]);
@@ -56,7 +56,13 @@ fn a_message_that_a_task_said_is_stored_once_and_found_by_its_list() {
 #[test]
 fn a_value_of_a_checkpoint_refers_to_messages_from_wherever_it_is_read() {
     let saver = python();
-    put_list(&saver, "a", None, 1, json!([{"new": [user("0"), answer("1")]}]));
+    put_list(
+        &saver,
+        "a",
+        None,
+        1,
+        json!([{"new": [user("0"), answer("1")]}]),
+    );
     let input = json!({"id": "b", "parent": "a", "versions": {"messages": 1, "__start__": 2},
         "unchanged": ["messages"],
         "said": [[{"kept": [[["loop-1", 0], ["loop-1", 0]]]}], [{"behind": ["loop-1", 1], "new": [user("2")]}]],
@@ -85,10 +91,11 @@ fn a_message_that_is_said_where_a_line_has_gone_on_leaves_the_line_as_it_is() {
     let saver = python();
     answered(&saver);
     let said = json!([[{"behind": ["loop-1", 0], "new": [answer("another")]}]]);
-    let form = json!({"id": "a", "task": "2", "said": said, "writes": [[0, "messages", {"said": 0}]]});
+    let form =
+        json!({"id": "a", "task": "2", "said": said, "writes": [[0, "messages", {"said": 0}]]});
     put_writes(&saver, form);
     assert_eq!(context(&saver), ["question", "another"]);
-    let kept = json!([{"kept": [[["loop-1", 0], ["loop-1", 1]]], "new": [user("on")]}]);
+    let kept = json!([{"kept": [[["loop-1", 0], ["loop-1", 2]]], "new": [user("on")]}]);
     put_list(&saver, "b", Some("a"), 2, kept);
     assert_eq!(context(&saver), ["question", "the answer", "on"]);
 }
@@ -137,7 +144,8 @@ fn what_a_program_said_is_not_packed_and_all_comes_back() {
         assert_eq!(found[field], form[field], "{field}");
     }
     // Tasks that an older version sent stand in its checkpoint.
-    let older = json!({"id": "b", "checkpoint": {"value": {"v": 2, "pending_sends": ["a secret task"]}}});
+    let older =
+        json!({"id": "b", "checkpoint": {"value": {"v": 2, "pending_sends": ["a secret task"]}}});
     saver.put("t", checkpoint(older)).unwrap();
     assert_eq!(count(&saver, "a secret task"), 1);
 }
@@ -164,7 +172,15 @@ fn a_packed_record_that_is_cut_short_or_hostile_is_an_error() {
     }
     let few = json!({"packed": packed, "open": ["text"]});
     WritesRecord::from_json(&loopstore::Json::of(&few).unwrap()).unwrap_err();
-    for other in ["null", "3", "\"\"", "\"%%%\"", "{}", "[]", r#"{"packed":1,"open":[]}"#] {
+    for other in [
+        "null",
+        "3",
+        "\"\"",
+        "\"%%%\"",
+        "{}",
+        "[]",
+        r#"{"packed":1,"open":[]}"#,
+    ] {
         let other = loopstore::Json::parse(other).unwrap();
         WritesRecord::from_json(&other).unwrap_err();
         Record::from_json(&other).unwrap_err();
@@ -177,10 +193,18 @@ fn a_packed_record_that_is_cut_short_or_hostile_is_an_error() {
 fn a_large_record_is_packed_whole() {
     let saver = python();
     let versions: serde_json::Map<String, Any> = (0..4_000)
-        .map(|n| (format!("channel {n} {}", n * 7919 % 1009), json!(format!("{n}.{}", n * n))))
+        .map(|n| {
+            (
+                format!("channel {n} {}", n * 7919 % 1009),
+                json!(format!("{n}.{}", n * n)),
+            )
+        })
         .collect();
     let form = json!({"id": "a", "versions": versions});
     saver.put("t", checkpoint(form)).unwrap();
     let found = saver.get("t", "", None).unwrap().unwrap();
-    assert_eq!(serde_json::to_value(&found.versions).unwrap(), Any::Object(versions));
+    assert_eq!(
+        serde_json::to_value(&found.versions).unwrap(),
+        Any::Object(versions)
+    );
 }
