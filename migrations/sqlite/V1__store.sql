@@ -1611,7 +1611,6 @@ CREATE TABLE append_keys (
     -- The names that callers gave their appends, each with where its messages are: an append that comes
     -- again under its name appends nothing.
 
-    key        INTEGER PRIMARY KEY,
     session    INTEGER NOT NULL REFERENCES sessions (key),
     name       TEXT NOT NULL CHECK (length(name) > 0),
     -- The loop of the last message, and the sequences and turns of this append in it; the ends are
@@ -1623,8 +1622,8 @@ CREATE TABLE append_keys (
     end_turn   INTEGER NOT NULL,
     -- Tokens of all messages of the append.
     tokens     INTEGER NOT NULL,
-    UNIQUE (session, name)
-) STRICT;
+    PRIMARY KEY (session, name)
+) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER append_keys_no_update
 BEFORE UPDATE ON append_keys
@@ -1642,10 +1641,7 @@ END;
 
 CREATE TRIGGER append_keys_no_replace
 BEFORE INSERT ON append_keys
-WHEN EXISTS (
-    SELECT 1 FROM append_keys
-    WHERE key = NEW.key OR (session = NEW.session AND name = NEW.name)
-)
+WHEN EXISTS (SELECT 1 FROM append_keys WHERE session = NEW.session AND name = NEW.name)
 BEGIN
     SELECT RAISE(ABORT, 'the key of an append is never replaced');
 END;

@@ -23,7 +23,7 @@ pub(crate) use replace::replace_turn;
 use state::Append;
 pub(crate) use state::Retell;
 pub(crate) use turns::end_of_line;
-pub use turns::{TurnsAppended, append_in_turns, free_loop_id};
+pub use turns::{TurnsAppend, TurnsAppended, append_in_turns, free_loop_id};
 
 /// A message to append, with the keyed digest of the record that it was imported from.
 #[derive(Clone, Debug)]

@@ -327,6 +327,10 @@ pub trait StoreRead {
         range: &AppendKeyRange,
     ) -> StoreResult<Vec<AppendKey>>;
 
+    /// Returns the named appends of all sessions that are not hidden whose names begin so, by session and
+    /// name. It must cost what it returns, and one look at each session.
+    fn append_keys_of_all(&self, prefix: &str) -> StoreResult<Vec<(SessionKey, AppendKey)>>;
+
     // Notes.
 
     /// Returns the notes of a loop in order.

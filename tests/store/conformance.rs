@@ -1781,6 +1781,36 @@ fn named_appends_come_in_the_order_of_their_bytes(store: &dyn SessionStore) {
         ..all()
     };
     assert_eq!(listed(none), [""; 0]);
+    let other = History::new(store, "t");
+    let other = (other.row(0).session, other.row(0).key);
+    write(store, |write| {
+        let row = AppendKey {
+            name: "cp/3".into(),
+            loop_key: other.1,
+            seqs: 0..1,
+            turns: 0..1,
+            tokens: 1,
+        };
+        write.insert_append_key(other.0, &row)
+    })
+    .unwrap();
+    let everywhere = |prefix: &str| -> Vec<(SessionKey, String)> {
+        let rows = read(store, |read| read.append_keys_of_all(prefix)).unwrap();
+        let named = rows.into_iter().map(|(session, row)| (session, row.name));
+        named.collect()
+    };
+    let mine = ["cp/1", "cp/10", "cp/2"].map(|name| (session, name.to_owned()));
+    let all: Vec<_> = mine
+        .iter()
+        .cloned()
+        .chain([(other.0, "cp/3".into())])
+        .collect();
+    assert_eq!(everywhere("cp/"), all);
+    assert_eq!(everywhere("").len(), names.len() + 1);
+    assert_eq!(everywhere("no"), []);
+    // What is hidden is not found.
+    write(store, |write| session::hide(write, other.0)).unwrap();
+    assert_eq!(everywhere("cp/"), mine);
 }
 
 fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use loopstore_checkpoints::{
-    Checkpoints as Kept, Error, Language, ListQuery, NewCheckpoint, NewWrites, OnDelete, Strategy,
+    Checkpoints as Kept, Error, Language, ListQuery, NewCheckpoint, NewWrites, OnDelete, Stored,
+    Strategy,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -25,6 +26,15 @@ impl Checkpoints {
     }
 }
 
+fn answer(done: Result<Stored, Error>) -> Result<Vec<u8>, Failure> {
+    Ok(match done {
+        Ok(stored) => serde_json::to_vec(&stored)?,
+        Err(Error::Missing(channels)) => serde_json::to_vec(&json!({"missing": channels}))?,
+        Err(Error::Stale(thread)) => serde_json::to_vec(&json!({"stale": thread}))?,
+        Err(error) => return Err(error.into()),
+    })
+}
+
 #[pymethods]
 impl Checkpoints {
     #[new]
@@ -44,21 +54,23 @@ impl Checkpoints {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let json = call(py, || {
             let new: NewCheckpoint = serde_json::from_slice(checkpoint)?;
-            Ok(match self.kept()?.put(thread, new) {
-                Ok(stored) => serde_json::to_vec(&stored)?,
-                Err(Error::Missing(channels)) => serde_json::to_vec(&json!({"missing": channels}))?,
-                Err(Error::Stale(thread)) => serde_json::to_vec(&json!({"stale": thread}))?,
-                Err(error) => return Err(error.into()),
-            })
+            answer(self.kept()?.put(thread, new))
         })?;
         Ok(PyBytes::new(py, &json))
     }
 
-    fn put_writes(&self, py: Python<'_>, thread: &str, writes: &[u8]) -> PyResult<()> {
-        call(py, || {
+    /// Stores what a task wrote; answers as `put` does.
+    fn put_writes<'py>(
+        &self,
+        py: Python<'py>,
+        thread: &str,
+        writes: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let json = call(py, || {
             let new: NewWrites = serde_json::from_slice(writes)?;
-            Ok(self.kept()?.put_writes(thread, new)?)
-        })
+            answer(self.kept()?.put_writes(thread, new))
+        })?;
+        Ok(PyBytes::new(py, &json))
     }
 
     fn get<'py>(

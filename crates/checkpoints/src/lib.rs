@@ -15,12 +15,16 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod copy;
 mod error;
+mod forms;
 mod lines;
 mod names;
+mod packed;
 mod put;
 mod read;
 mod record;
+mod shorten;
 #[cfg(test)]
 mod tests;
 mod thread;

@@ -10,8 +10,10 @@
 
 use std::ops::{ControlFlow, Range};
 
-use loopstore::extend::append::{append_in_turns, free_loop_id};
-use loopstore::extend::{self, LoopCore, LoopKey, SessionKey, StoreRead, StoreWrite, session};
+use loopstore::extend::append::{TurnsAppend, free_loop_id};
+use loopstore::extend::{
+    self, AppendKey, LoopCore, LoopKey, SessionKey, StoreRead, StoreWrite, session,
+};
 use loopstore::tokens::TokenCounter;
 use loopstore::{
     AgentMessage, ContinuationKind, Json, LoopId, LoopRecord, LoopStatus, Role, StoreError,
@@ -29,10 +31,90 @@ pub(crate) struct Lines<'a> {
     pub(crate) session: SessionKey,
     pub(crate) counter: &'a dyn TokenCounter,
     /// The loop that the messages of the state end in: what belongs to the state goes there too.
-    pub(crate) home: Option<LoopKey>,
+    home: Option<LoopKey>,
+    /// What is appended to the loop that was last written to.
+    open: Option<TurnsAppend>,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
+    /// Begins to write to a session; the state ends in the loop `home`.
+    pub(crate) fn new(
+        write: &'a mut dyn StoreWrite,
+        session: SessionKey,
+        counter: &'a dyn TokenCounter,
+        home: Option<LoopKey>,
+    ) -> Self {
+        Self {
+            write,
+            session,
+            counter,
+            home,
+            open: None,
+        }
+    }
+
+    /// Appends a record as an extension under a name, and ends what was begun.
+    pub(crate) fn finish(mut self, kind: &str, data: Json, names: Vec<String>) -> Result<()> {
+        let message = AgentMessage::extension(kind, data);
+        let (loop_key, place) = self.push_extension(self.home, message)?;
+        self.close()?;
+        for name in names {
+            let key = AppendKey {
+                name,
+                loop_key,
+                seqs: place.1..place.1.saturating_add(1),
+                turns: 0..0,
+                tokens: 0,
+            };
+            self.write.insert_append_key(self.session, &key)?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if let Some(open) = self.open.take() {
+            open.finish(self.write)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the append that goes on in a loop.
+    fn open(&mut self, leaf: Option<LoopKey>) -> Result<&mut TurnsAppend> {
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| Some(open.loop_key()) != leaf)
+        {
+            self.close()?;
+        }
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => TurnsAppend::begin(self.write, self.session, leaf)?,
+        };
+        Ok(self.open.insert(open))
+    }
+
+    /// Appends a message, and says where it is.
+    fn push(&mut self, leaf: Option<LoopKey>, message: AgentMessage) -> Result<(LoopKey, Place)> {
+        self.open(leaf)?;
+        let Some(open) = self.open.as_mut() else {
+            return Err(Error::Invalid("nothing is open".into()));
+        };
+        open.push(self.write, message, self.counter)?;
+        let seq = open.next_seq().saturating_sub(1);
+        Ok((open.loop_key(), Place(open.loop_id().clone(), seq)))
+    }
+
+    /// Returns the loop of a message.
+    fn loop_of(&self, place: &Place) -> Result<LoopKey> {
+        match &self.open {
+            Some(open) if *open.loop_id() == place.0 && place.1 < open.next_seq() => {
+                Ok(open.loop_key())
+            }
+            _ => Ok(loop_at(self.write.as_read(), self.session, place)?.key),
+        }
+    }
+
     /// Stores a list, and says where all of it is.
     pub(crate) fn store(&mut self, parts: Vec<Part>) -> Result<StoredList> {
         let mut list = StoredList {
@@ -40,31 +122,53 @@ impl Lines<'_> {
             new: Vec::new(),
         };
         let last = parts.len().saturating_sub(1);
+        let mut behind = None;
         for (at, part) in parts.into_iter().enumerate() {
             list.segments.extend(part.kept);
+            behind = part.behind.or(behind);
             if at < last {
                 for message in part.new {
                     let data = Json::of(&message).map_err(|error| invalid(&error))?;
                     self.push_single(&mut list, AgentMessage::extension(kinds::MESSAGE, data))?;
                 }
             } else {
-                self.push_tail(&mut list, part.new)?;
+                self.push_tail(&mut list, part.new, behind.as_ref())?;
             }
         }
         if let Some(end) = end_of(&list.segments) {
-            self.home = Some(loop_at(self.write.as_read(), self.session, end)?.key);
+            self.home = Some(self.loop_of(end)?);
         }
         Ok(list)
     }
 
-    /// Appends the messages at the end of a list.
-    fn push_tail(&mut self, list: &mut StoredList, new: Vec<AgentMessage>) -> Result<()> {
+    /// Stores the lists that values refer to, and says where they are. Only what is new decides where the
+    /// record goes: what is referred to may stand far back.
+    pub(crate) fn store_said(&mut self, said: Vec<Vec<Part>>) -> Result<Vec<StoredList>> {
+        let mut stored = Vec::new();
+        for parts in said {
+            let home = self.home;
+            let list = self.store(parts)?;
+            if list.new.is_empty() {
+                self.home = home;
+            }
+            stored.push(list);
+        }
+        Ok(stored)
+    }
+
+    /// Appends the messages at the end of a list, which goes on `behind` a message if nothing stands in it.
+    fn push_tail(
+        &mut self,
+        list: &mut StoredList,
+        new: Vec<AgentMessage>,
+        behind: Option<&Place>,
+    ) -> Result<()> {
         let mut group: Vec<AgentMessage> = Vec::new();
         for message in new {
             let is_single = message.role() == Role::Extension;
             // Only a user message may begin a loop, so that a group lies in one.
             if is_single || message.role() == Role::User {
-                self.push_group(list, std::mem::take(&mut group))?;
+                self.push_group(list, std::mem::take(&mut group), behind)?;
             }
             if is_single {
                 self.push_single(list, message)?;
@@ -72,38 +176,57 @@ impl Lines<'_> {
                 group.push(message);
             }
         }
-        self.push_group(list, group)
+        self.push_group(list, group, behind)
     }
 
-    fn push_group(&mut self, list: &mut StoredList, group: Vec<AgentMessage>) -> Result<()> {
+    fn push_group(
+        &mut self,
+        list: &mut StoredList,
+        group: Vec<AgentMessage>,
+        behind: Option<&Place>,
+    ) -> Result<()> {
         let count = group.len();
         if count == 0 {
             return Ok(());
         }
-        let end = end_of(&list.segments).cloned();
-        let leaf = self.leaf_behind(end.as_ref())?;
-        let done = append_in_turns(self.write, self.session, leaf, group, self.counter)?;
-        self.home = Some(done.loop_key);
-        let place = |seq| Place(done.loop_id.clone(), seq);
-        let (first, last) = (done.seqs.start, done.seqs.end.saturating_sub(1));
+        let end = end_of(&list.segments).or(behind).cloned();
+        let mut leaf = match (&self.open, &end) {
+            (Some(open), Some(end))
+                if end.0 == *open.loop_id() && end.1.saturating_add(1) == open.next_seq() =>
+            {
+                Some(open.loop_key())
+            }
+            _ => {
+                self.close()?;
+                self.leaf_behind(end.as_ref())?
+            }
+        };
+        let mut places = Vec::with_capacity(count);
+        for message in group {
+            let (loop_key, place) = self.push(leaf, message)?;
+            (leaf, self.home) = (Some(loop_key), Some(loop_key));
+            places.push(place);
+        }
+        let (Some(first), Some(last)) = (places.first(), places.last()) else {
+            return Ok(());
+        };
         match list.segments.last_mut() {
-            Some(segment) if segment.to.is_some() => segment.to = Some(place(last)),
+            Some(segment) if segment.to.is_some() => segment.to = Some(last.clone()),
             _ => list.segments.push(Segment {
-                from: place(first),
-                to: Some(place(last)),
+                from: first.clone(),
+                to: Some(last.clone()),
             }),
         }
         let segment = list.segments.len() - 1;
-        let new = done.seqs.map(|seq| (done.loop_id.clone(), seq, segment));
+        let new = places.into_iter().map(|Place(id, seq)| (id, seq, segment));
         list.new.extend(new);
         Ok(())
     }
 
     fn push_single(&mut self, list: &mut StoredList, message: AgentMessage) -> Result<()> {
-        let at = match end_of(&list.segments) {
-            Some(end) => Some(loop_at(self.write.as_read(), self.session, end)?.key),
-            None => None,
-        };
+        let at = end_of(&list.segments)
+            .map(|end| self.loop_of(end))
+            .transpose()?;
         let (_, place) = self.push_extension(at.or(self.home), message)?;
         list.new
             .push((place.0.clone(), place.1, list.segments.len()));
@@ -115,17 +238,17 @@ impl Lines<'_> {
     }
 
     /// Appends an extension to a loop, else to the current one.
-    pub(crate) fn push_extension(
+    fn push_extension(
         &mut self,
         at: Option<LoopKey>,
         message: AgentMessage,
     ) -> Result<(LoopKey, Place)> {
-        let at = match at {
-            Some(at) => Some(at),
-            None => self.write.session_by_key(self.session)?.current_loop,
+        let at = match (at, &self.open) {
+            (Some(at), _) => Some(at),
+            (None, Some(open)) => Some(open.loop_key()),
+            (None, None) => self.write.session_by_key(self.session)?.current_loop,
         };
-        let done = append_in_turns(self.write, self.session, at, [message], self.counter)?;
-        Ok((done.loop_key, Place(done.loop_id, done.seqs.start)))
+        self.push(at, message)
     }
 
     /// Returns the loop that goes on behind a message; `None`: the session has none yet.

@@ -76,6 +76,12 @@ fn id_part(id: &str) -> Result<String> {
     Ok(escaped)
 }
 
+/// Returns the id in the name of a checkpoint's revision.
+pub(crate) fn id(name: &str) -> String {
+    let escaped = name.rsplit('/').nth(1).unwrap_or_default();
+    escaped.replace("%2F", "/").replace("%25", "%")
+}
+
 /// All checkpoints of a thread.
 pub(crate) fn checkpoints(language: Language) -> String {
     format!("{}c/", language.prefix())
@@ -91,19 +97,46 @@ pub(crate) fn checkpoint(language: Language, ns: &str, id: &str) -> Result<Strin
     Ok(format!("{}{}/", namespace(language, ns), id_part(id)?))
 }
 
-/// The writes that belong to a checkpoint.
+/// The writes that belong to a checkpoint, and perhaps to others, which is as unlikely as a digest is short:
+/// their records say which. The begin of the id keeps names of one time together.
 pub(crate) fn writes(language: Language, ns: &str, id: &str) -> Result<String> {
-    Ok(format!(
-        "{}w/{}/{}/",
-        language.prefix(),
-        part(ns),
-        id_part(id)?
-    ))
+    let id = id_part(id)?;
+    let begin: String = id.chars().take(18).collect();
+    let digest = digest(&[ns, &id]);
+    Ok(format!("{}w/{begin}{digest}/", language.prefix()))
 }
 
-/// What a task wrote, in its revisions.
+/// What a task wrote, in its revisions; as with [`writes`] also others may have.
 pub(crate) fn task(language: Language, ns: &str, id: &str, task: &str) -> Result<String> {
-    Ok(format!("{}{}/", writes(language, ns, id)?, part(task)))
+    let writes = writes(language, ns, id)?;
+    Ok(format!("{writes}{}/", digest(&[task])))
+}
+
+/// The checkpoints of a run, and perhaps those of others.
+pub(crate) fn run(language: Language, run: &str) -> String {
+    format!("{}r/{}/", language.prefix(), digest(&[run]))
+}
+
+/// The name of a checkpoint's revision among those of its run.
+pub(crate) fn of_run(language: Language, run: &str, revision: &str) -> String {
+    let checkpoint = revision.strip_prefix(&checkpoints(language));
+    format!(
+        "{}{}",
+        self::run(language, run),
+        checkpoint.unwrap_or(revision)
+    )
+}
+
+/// Returns six letters that stand for texts.
+fn digest(texts: &[&str]) -> String {
+    let mut sha256 = Sha256::new();
+    for text in texts {
+        sha256.update((text.len() as u64).to_le_bytes());
+        sha256.update(text);
+    }
+    let digest = sha256.finalize();
+    let hex = digest.iter().take(3).map(|byte| format!("{byte:02x}"));
+    hex.collect()
 }
 
 /// A revision of a checkpoint, as its name says.

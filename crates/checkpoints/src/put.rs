@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loopstore::extend::{AppendKey, LoopKey, SessionKey, StoreWrite, session};
-use loopstore::{AgentMessage, Json, Session, SessionId};
+use loopstore::extend::{AppendKey, SessionKey, StoreRead, StoreWrite, session};
+use loopstore::{Json, Session, SessionId};
 
 use crate::Checkpoints;
 use crate::error::{Error, Result};
+use crate::forms::Recorded;
 use crate::lines::Lines;
 use crate::names::{self, Revision};
 use crate::read;
 use crate::record::{
-    NewCheckpoint, NewWrites, Place, Record, Stored, StoredValue, WritesRecord, kinds,
+    NewCheckpoint, NewWrites, Place, Record, Segment, Stored, StoredList, StoredValue,
+    WritesRecord, kinds,
 };
 
 impl Checkpoints {
@@ -31,14 +33,19 @@ impl Checkpoints {
             if new.session.is_some_and(|seen| seen != session.get()) {
                 return Err(Error::Stale(thread.to_owned()));
             }
-            let at = self.unchanged(write, session, &id, &new)?;
-            let before = names::last(write.as_read(), session, &name)?;
-            let mut lines = Lines {
-                home: self.home(write, session, &new)?,
-                write,
-                session,
-                counter,
+            let parent = match &new.parent {
+                Some(parent) => {
+                    let name = names::checkpoint(self.language, &new.ns, parent)?;
+                    names::last(write.as_read(), session, &name)?
+                }
+                None => None,
             };
+            let at = unchanged(write.as_read(), &id, &new, parent.as_ref())?;
+            let before = names::last(write.as_read(), session, &name)?;
+            // One without messages of its own goes where its parent is.
+            let home = parent.map(|key| key.loop_key);
+            let mut lines = Lines::new(write, session, counter, home);
+            let said = lines.store_said(new.said)?;
             let (values, lists) = store_values(&mut lines, new.values)?;
             let record = Record {
                 ns: new.ns,
@@ -49,13 +56,19 @@ impl Checkpoints {
                 metadata: new.metadata,
                 values,
                 at,
+                said: segments_of(&said),
             };
             let before = before.and_then(|key| Revision::of(&key.name));
-            let name = Revision::next(before, &name, false);
-            push(&mut lines, kinds::CHECKPOINT, &record, vec![name])?;
+            let mut names = vec![Revision::next(before, &name, false)];
+            let run = record.metadata.get("run_id");
+            if let Some(run) = run.and_then(|run| run.read::<String>().ok()) {
+                names.push(names::of_run(self.language, &run, &names[0]));
+            }
+            lines.finish(kinds::CHECKPOINT, record.to_json()?, names)?;
             Ok(Stored {
                 session: session.get(),
                 lists,
+                said,
             })
         })
     }
@@ -64,42 +77,52 @@ impl Checkpoints {
     /// of a negative index replaces it.
     ///
     /// # Errors
-    /// [`Error::Foreign`], or if the store fails.
-    pub fn put_writes(&self, thread: &str, new: NewWrites) -> Result<()> {
+    /// [`Error::Stale`] if the segments are of a session that was deleted since, [`Error::Foreign`], or if the
+    /// store fails.
+    pub fn put_writes(&self, thread: &str, new: NewWrites) -> Result<Stored> {
         let id = SessionId::new(thread)?;
         let name = names::task(self.language, &new.ns, &new.id, &new.task)?;
         let checkpoint = names::checkpoint(self.language, &new.ns, &new.id)?;
         let counter = self.store.database().counter();
         self.write(|write| {
             let session = self.session(write, &id)?;
+            if new.session.is_some_and(|seen| seen != session.get()) {
+                return Err(Error::Stale(thread.to_owned()));
+            }
+            let mut stored = Stored {
+                session: session.get(),
+                lists: Lists::new(),
+                said: Vec::new(),
+            };
             let known = names::all(write.as_read(), session, &name)?;
             let mut written = BTreeSet::new();
             for key in &known {
                 let record: WritesRecord = read::record(write.as_read(), &id, key)?;
-                written.extend(record.writes.into_iter().map(|(index, ..)| index));
+                if record.task == new.task {
+                    written.extend(record.writes.into_iter().map(|(index, ..)| index));
+                }
             }
             let is_new = |write: &(i64, String, Json)| write.0 < 0 || !written.contains(&write.0);
-            let record = WritesRecord {
+            let mut record = WritesRecord {
                 ns: new.ns,
                 id: new.id,
                 task: new.task,
                 path: new.path,
                 writes: new.writes.into_iter().filter(is_new).collect(),
+                said: Vec::new(),
             };
             if record.writes.is_empty() {
-                return Ok(());
+                return Ok(stored);
             }
             let home = names::last(write.as_read(), session, &checkpoint)?;
             let last = known.last().and_then(|key| Revision::of(&key.name));
-            let mut lines = Lines {
-                home: home.map(|key| key.loop_key),
-                write,
-                session,
-                counter,
-            };
+            let home = home.map(|key| key.loop_key);
+            let mut lines = Lines::new(write, session, counter, home);
+            stored.said = lines.store_said(new.said)?;
+            record.said = segments_of(&stored.said);
             let name = Revision::next(last, &name, false);
-            push(&mut lines, kinds::WRITES, &record, vec![name])?;
-            Ok(())
+            lines.finish(kinds::WRITES, record.to_json()?, vec![name])?;
+            Ok(stored)
         })
     }
 
@@ -115,66 +138,47 @@ impl Checkpoints {
         };
         Ok(session::create_session(write, &new, None, None)?)
     }
+}
 
-    /// Finds the values of the channels that did not change.
-    fn unchanged(
-        &self,
-        write: &dyn StoreWrite,
-        session: SessionKey,
-        thread: &SessionId,
-        new: &NewCheckpoint,
-    ) -> Result<BTreeMap<String, Place>> {
-        let mut at = BTreeMap::new();
-        let parent = match &new.parent {
-            Some(parent) if !new.versions.is_empty() => {
-                let name = names::checkpoint(self.language, &new.ns, parent)?;
-                names::last(write.as_read(), session, &name)?
+/// Finds the values of the channels that did not change.
+fn unchanged(
+    read: &dyn StoreRead,
+    thread: &SessionId,
+    new: &NewCheckpoint,
+    parent: Option<&AppendKey>,
+) -> Result<BTreeMap<String, Place>> {
+    let mut at = BTreeMap::new();
+    let mut open = new
+        .versions
+        .iter()
+        .filter(|(channel, _)| !new.values.contains_key(*channel))
+        .peekable();
+    if let Some(key) = parent.filter(|_| open.peek().is_some()) {
+        let record: Record = read::record(read, thread, key)?;
+        let own = read::place(read, key)?;
+        for (channel, version) in open {
+            if record.versions.get(channel) != Some(version) {
+                continue;
             }
-            _ => None,
-        };
-        if let Some(key) = parent {
-            let record: Record = read::record(write.as_read(), thread, &key)?;
-            let own = read::place(write.as_read(), &key)?;
-            for (channel, version) in &new.versions {
-                if new.values.contains_key(channel) || record.versions.get(channel) != Some(version)
-                {
-                    continue;
-                }
-                if record.values.contains_key(channel) {
-                    at.insert(channel.clone(), own.clone());
-                } else if let Some(place) = record.at.get(channel) {
-                    at.insert(channel.clone(), place.clone());
-                }
+            if record.values.contains_key(channel) {
+                at.insert(channel.clone(), own.clone());
+            } else if let Some(place) = record.at.get(channel) {
+                at.insert(channel.clone(), place.clone());
             }
-        }
-        let is_missing =
-            |channel: &&String| !at.contains_key(*channel) && !new.values.contains_key(*channel);
-        let missing: Vec<String> = new.unchanged.iter().filter(is_missing).cloned().collect();
-        if missing.is_empty() {
-            Ok(at)
-        } else {
-            Err(Error::Missing(missing))
         }
     }
-
-    /// Returns the loop of the parent, where a checkpoint without messages goes.
-    fn home(
-        &self,
-        write: &dyn StoreWrite,
-        session: SessionKey,
-        new: &NewCheckpoint,
-    ) -> Result<Option<LoopKey>> {
-        let Some(parent) = &new.parent else {
-            return Ok(None);
-        };
-        let name = names::checkpoint(self.language, &new.ns, parent)?;
-        let key = names::last(write.as_read(), session, &name)?;
-        Ok(key.map(|key| key.loop_key))
+    let is_missing =
+        |channel: &&String| !at.contains_key(*channel) && !new.values.contains_key(*channel);
+    let missing: Vec<String> = new.unchanged.iter().filter(is_missing).cloned().collect();
+    if missing.is_empty() {
+        Ok(at)
+    } else {
+        Err(Error::Missing(missing))
     }
 }
 
 type Values = BTreeMap<String, StoredValue>;
-type Lists = BTreeMap<String, crate::StoredList>;
+type Lists = BTreeMap<String, StoredList>;
 
 fn store_values(
     lines: &mut Lines<'_>,
@@ -183,18 +187,12 @@ fn store_values(
     let (mut values, mut lists) = (Values::new(), Lists::new());
     for (channel, value) in new {
         let stored = match value.list {
-            None => StoredValue {
-                data: Some(value.data.unwrap_or_default()),
-                list: None,
-            },
+            None => StoredValue::Data(value.data.unwrap_or_default()),
             Some(parts) => {
                 let list = lines.store(parts)?;
                 let segments = list.segments.clone();
                 lists.insert(channel.clone(), list);
-                StoredValue {
-                    data: None,
-                    list: Some(segments),
-                }
+                StoredValue::List(segments)
             }
         };
         values.insert(channel, stored);
@@ -202,25 +200,7 @@ fn store_values(
     Ok((values, lists))
 }
 
-/// Appends a record as an extension under these names.
-pub(crate) fn push(
-    lines: &mut Lines<'_>,
-    kind: &str,
-    record: &impl serde::Serialize,
-    names: Vec<String>,
-) -> Result<()> {
-    let data = Json::of(record).map_err(|error| Error::Invalid(error.to_string()))?;
-    let at = lines.home;
-    let (loop_key, place) = lines.push_extension(at, AgentMessage::extension(kind, data))?;
-    for name in names {
-        let key = AppendKey {
-            name,
-            loop_key,
-            seqs: place.1..place.1.saturating_add(1),
-            turns: 0..0,
-            tokens: 0,
-        };
-        lines.write.insert_append_key(lines.session, &key)?;
-    }
-    Ok(())
+/// Returns the segments of all lists.
+fn segments_of(said: &[StoredList]) -> Vec<Segment> {
+    said.iter().flat_map(|list| list.segments.clone()).collect()
 }

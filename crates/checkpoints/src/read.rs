@@ -1,18 +1,21 @@
 //! Reading checkpoints.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use loopstore::extend::{self, AppendKey, LoopKey, SessionKey, StoreRead, session};
+use loopstore::extend::{self, AppendKey, LoopKey, SessionKey, StoreRead};
 use loopstore::{AgentMessage, Json, SessionId};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
+use crate::forms::Recorded;
 use crate::lines::{loop_at, read_segment};
 use crate::names::{self, Language, Revision};
 use crate::record::{
-    ChannelHistory, Checkpoint, CheckpointRef, ListQuery, Place, Record, StoredValue, Value, Write,
-    WritesRecord,
+    ChannelHistory, Checkpoint, CheckpointRef, ListQuery, Place, Record, Segment, StoredValue,
+    Value, Write, WritesRecord,
 };
 use crate::{Checkpoints, MessagesOf};
 
@@ -55,8 +58,15 @@ impl Checkpoints {
                     }
                 }
                 None => {
-                    for row in session::shown_sessions(read)? {
-                        keys.extend(self.live(read, row.key, &row.session_id, query)?);
+                    let all = read.append_keys_of_all(&names::checkpoints(self.language))?;
+                    let mut last: Option<(SessionKey, SessionId)> = None;
+                    for (session, key) in newest_revisions(all) {
+                        let thread = match last.take() {
+                            Some((key, id)) if key == session => id,
+                            _ => read.session_by_key(session)?.session_id,
+                        };
+                        keys.push((thread.clone(), key));
+                        last = Some((session, thread));
                     }
                 }
             }
@@ -242,19 +252,10 @@ impl Checkpoints {
         session: SessionKey,
         beginning: &str,
     ) -> Result<Vec<AppendKey>> {
-        let mut live: Vec<AppendKey> = Vec::new();
-        for key in names::all(read, session, beginning)? {
-            let base = names::without_revision(&key.name);
-            if live
-                .last()
-                .is_some_and(|last| names::without_revision(&last.name) == base)
-            {
-                live.pop();
-            }
-            live.push(key);
-        }
-        live.retain(|key| !is_deleted(key));
-        Ok(live)
+        let all = names::all(read, session, beginning)?;
+        let all = all.into_iter().map(|key| (session, key)).collect();
+        let live = newest_revisions(all).into_iter();
+        Ok(live.map(|(_, key)| key).collect())
     }
 
     fn whole(
@@ -299,7 +300,11 @@ impl Checkpoints {
         let mut sorted: BTreeMap<(String, i64), (String, String, Json)> = BTreeMap::new();
         for key in names::all(read, session, &names::writes(self.language, ns, id)?)? {
             let record: WritesRecord = record(read, thread, &key)?;
+            if record.id != id || record.ns != ns {
+                continue;
+            }
             for (index, channel, value) in record.writes {
+                let value = with_messages(read, session, thread, value, &record.said)?;
                 let entry = (record.path.clone(), channel, value);
                 let at = (record.task.clone(), index);
                 if index < 0 {
@@ -315,6 +320,22 @@ impl Checkpoints {
         let plain = |((task, _), (_, channel, value))| (task, channel, value);
         Ok(writes.into_iter().map(plain).collect())
     }
+}
+
+/// Returns the newest revisions, but for those that say that the checkpoint was deleted.
+fn newest_revisions(all: Vec<(SessionKey, AppendKey)>) -> Vec<(SessionKey, AppendKey)> {
+    let mut live: Vec<(SessionKey, AppendKey)> = Vec::new();
+    for (session, key) in all {
+        let base = names::without_revision(&key.name);
+        if live.last().is_some_and(|(last, before)| {
+            *last == session && names::without_revision(&before.name) == base
+        }) {
+            live.pop();
+        }
+        live.push((session, key));
+    }
+    live.retain(|(_, key)| !is_deleted(key));
+    live
 }
 
 fn is_deleted(key: &AppendKey) -> bool {
@@ -363,15 +384,16 @@ pub(crate) fn place(read: &dyn StoreRead, key: &AppendKey) -> Result<Place> {
 }
 
 /// Reads the record of an append.
-pub(crate) fn record<T: DeserializeOwned>(
+pub(crate) fn record<T: Recorded>(
     read: &dyn StoreRead,
     thread: &SessionId,
     key: &AppendKey,
 ) -> Result<T> {
-    record_at(read, thread, key.loop_key, key.seqs.start)
+    let record: T = record_at(read, thread, key.loop_key, key.seqs.start)?;
+    Ok(record.named(&key.name))
 }
 
-fn record_at<T: DeserializeOwned>(
+fn record_at<T: Recorded>(
     read: &dyn StoreRead,
     thread: &SessionId,
     loop_key: LoopKey,
@@ -389,8 +411,7 @@ fn record_at<T: DeserializeOwned>(
     };
     match found {
         Some(AgentMessage::Extension(extension)) if extension.kind.starts_with("langgraph.") => {
-            let read = serde_json::from_str(extension.data.as_str());
-            read.map_err(|error| unreadable(error.to_string()))
+            T::from_json(&extension.data).map_err(unreadable)
         }
         Some(AgentMessage::Extension(extension)) => {
             Err(unreadable(format!("its content is `{}`", extension.kind)))
@@ -409,32 +430,71 @@ fn value_of(
     own: &Place,
     channel: &str,
 ) -> Result<Option<Value>> {
-    let stored: StoredValue = match (record.values.get(channel), record.at.get(channel)) {
-        (Some(value), _) => value.clone(),
+    let (stored, said) = match (record.values.get(channel), record.at.get(channel)) {
+        (Some(value), _) => (value.clone(), Cow::Borrowed(&*record.said)),
         (None, Some(place)) if place != own => {
             let row = loop_at(read, session, place)?;
             let mut holder: Record = record_at(read, thread, row.key, place.1)?;
             match holder.values.remove(channel) {
-                Some(value) => value,
+                Some(value) => (value, Cow::Owned(holder.said)),
                 None => {
                     return Err(Error::Unreadable {
                         what: format!("channel `{channel}`"),
                         thread: thread.to_string(),
-                        why: format!("checkpoint `{}` does not hold it", holder.id),
+                        why: "its checkpoint does not hold it".into(),
                     });
                 }
             }
         }
         _ => return Ok(None),
     };
-    match (stored.data, stored.list) {
-        (_, Some(segments)) => {
-            let read = |segment| readable(read_segment(read, session, segment)?, thread);
-            let list = segments.into_iter().map(read).collect::<Result<_>>()?;
-            Ok(Some(Value::List { list }))
-        }
-        (data, None) => Ok(data.map(|data| Value::Data { data })),
+    Ok(Some(match stored {
+        StoredValue::List(segments) => Value::List {
+            list: list_of(read, session, thread, &segments)?,
+        },
+        StoredValue::Data(data) => Value::Data {
+            data: with_messages(read, session, thread, data, &said)?,
+        },
+    }))
+}
+
+fn list_of(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    thread: &SessionId,
+    segments: &[Segment],
+) -> Result<Vec<MessagesOf>> {
+    let read = |segment: &Segment| readable(read_segment(read, session, segment.clone())?, thread);
+    segments.iter().map(read).collect()
+}
+
+/// A value with the messages that it refers to.
+#[derive(Serialize)]
+struct Said<'a> {
+    said: &'a RawValue,
+    list: Vec<MessagesOf>,
+}
+
+/// Puts the messages of a record to a value that refers to some.
+fn with_messages(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    thread: &SessionId,
+    data: Json,
+    said: &[Segment],
+) -> Result<Json> {
+    #[derive(Deserialize)]
+    struct Referring<'a> {
+        #[serde(borrow)]
+        said: &'a RawValue,
     }
+    if said.is_empty() || !data.as_str().starts_with(r#"{"said":"#) {
+        return Ok(data);
+    }
+    let invalid = |error: serde_json::Error| Error::Invalid(error.to_string());
+    let Referring { said: which } = data.read().map_err(invalid)?;
+    let list = list_of(read, session, thread, said)?;
+    Json::of(&Said { said: which, list }).map_err(invalid)
 }
 
 /// Refuses messages whose content was removed.

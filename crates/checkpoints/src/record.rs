@@ -57,6 +57,9 @@ pub struct Part {
     /// The messages behind that.
     #[serde(default)]
     pub new: Vec<AgentMessage>,
+    /// Where a list that keeps nothing goes on: behind this message, which is none of it.
+    #[serde(default)]
+    pub behind: Option<Place>,
 }
 
 /// The new value of a channel: one of the two.
@@ -95,6 +98,9 @@ pub struct NewCheckpoint {
     /// The channels that have a value of a version which is stored already.
     #[serde(default)]
     pub unchanged: BTreeSet<String>,
+    /// The messages that values refer to, as lists; see [`Value::Data`].
+    #[serde(default)]
+    pub said: Vec<Vec<Part>>,
     /// The session that the segments are of, as [`Stored::session`] says.
     #[serde(default)]
     pub session: Option<i64>,
@@ -116,6 +122,8 @@ pub struct Stored {
     pub session: i64,
     /// The lists of messages.
     pub lists: BTreeMap<String, StoredList>,
+    /// The lists that values refer to.
+    pub said: Vec<StoredList>,
 }
 
 /// What a task wrote.
@@ -134,13 +142,21 @@ pub struct NewWrites {
     pub path: String,
     /// Index, channel and value of each write. One with a negative index is written over an earlier one.
     pub writes: Vec<(i64, String, Json)>,
+    /// The messages that values refer to, as lists; see [`Value::Data`].
+    #[serde(default)]
+    pub said: Vec<Vec<Part>>,
+    /// The session that the segments are of, as [`Stored::session`] says.
+    #[serde(default)]
+    pub session: Option<i64>,
 }
 
 /// The value of a channel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// In the caller's encoding.
+    /// In the caller's encoding. One that refers to messages was given as `{"said": …}`, where the caller says
+    /// which of them it means, counted through all lists of `said`. It comes back as
+    /// `{"said": …, "list": […]}`: the list holds the messages by segments.
     Data {
         /// The value.
         data: Json,
@@ -230,43 +246,37 @@ pub struct ChannelHistory {
 }
 
 /// A checkpoint in its extension.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Record {
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) ns: String,
     pub(crate) id: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parent: Option<String>,
     pub(crate) checkpoint: Json,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) versions: BTreeMap<String, Json>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) metadata: BTreeMap<String, Json>,
     /// What is new.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) values: BTreeMap<String, StoredValue>,
     /// The checkpoints in which the other values stand.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) at: BTreeMap<String, Place>,
+    /// The messages that values refer to.
+    pub(crate) said: Vec<Segment>,
 }
 
-/// A value in a checkpoint's extension: one of the two.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct StoredValue {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) data: Option<Json>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) list: Option<Vec<Segment>>,
+/// A value in a checkpoint's extension.
+#[derive(Clone, Debug)]
+pub(crate) enum StoredValue {
+    Data(Json),
+    List(Vec<Segment>),
 }
 
 /// Writes in their extension.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct WritesRecord {
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) ns: String,
     pub(crate) id: String,
     pub(crate) task: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) path: String,
     pub(crate) writes: Vec<(i64, String, Json)>,
+    /// The messages that values refer to.
+    pub(crate) said: Vec<Segment>,
 }

@@ -4,6 +4,9 @@ use loopstore::extend::sqlite::QueryLimits;
 use loopstore::{Message, Store};
 use serde_json::{Value as Any, json};
 
+mod copies;
+mod said;
+
 use crate::{
     Checkpoints, Error, Language, ListQuery, NewCheckpoint, NewWrites, Stored, Strategy, Value,
 };

@@ -1,21 +1,16 @@
-//! Whole threads: deleting, copying, pruning.
+//! Whole threads: deleting and pruning. `copy.rs` copies them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 
 use loopstore::admin::retention::{EraseRequest, erase};
-use loopstore::extend::append::append;
-use loopstore::extend::{
-    AppendKey, LoopKey, LoopRow, SessionKey, SessionRow, StoreRead, StoreWrite, decode_ref, session,
-};
-use loopstore::{Json, LoopRecord, Session, SessionId, StoreError};
+use loopstore::extend::{AppendKey, SessionKey, StoreWrite};
+use loopstore::{Json, SessionId, StoreError};
 use serde::Serialize;
 
 use crate::Checkpoints;
 use crate::error::{Error, Result};
-use crate::lines::{Lines, PARENT_SEQ};
+use crate::lines::Lines;
 use crate::names::{self, Revision};
-use crate::put::push;
 use crate::read;
 use crate::record::{Record, kinds};
 
@@ -44,9 +39,6 @@ struct DeletedRecord {
     deleted: Vec<String>,
 }
 
-/// How many messages are copied together.
-const PAGE: u32 = 256;
-
 impl Checkpoints {
     /// Deletes a thread; nothing happens if there is none. Its values may be of the other language.
     ///
@@ -70,53 +62,6 @@ impl Checkpoints {
             Err(Error::Store(StoreError::NoSession(_))) => Ok(()),
             done => done,
         }
-    }
-
-    /// Copies a thread: its loops with all messages, checkpoints and writes, but not its compactions. Nothing
-    /// happens if there is none.
-    ///
-    /// # Errors
-    /// [`Error::ThreadExists`] if the target holds anything, [`Error::Foreign`], or if the store fails.
-    pub fn copy_thread(&self, from: &str, to: &str) -> Result<()> {
-        let (from, to) = (SessionId::new(from)?, SessionId::new(to)?);
-        self.write(|write| {
-            let Some(source) = self.own(write.as_read(), &from)? else {
-                return Ok(());
-            };
-            let source = write.session_by_key(source)?;
-            let target = match write.session(&to)? {
-                Some(row) if row.current_loop.is_some() => {
-                    return Err(Error::ThreadExists(to.to_string()));
-                }
-                Some(row) => row.key,
-                None => {
-                    let new = Session {
-                        agent_id: source.agent_id.clone(),
-                        ..Session::new(to, "")
-                    };
-                    session::create_session(write, &new, source.title.clone(), None)?
-                }
-            };
-            let counter = self.store.database().counter();
-            let mut copied: BTreeMap<LoopKey, LoopKey> = BTreeMap::new();
-            for row in write.loops(source.key)? {
-                let record = record_of(write.as_read(), &row)?;
-                let key = session::create_loop(write, target, &record)?;
-                copied.insert(row.key, key);
-                let mut first = 0;
-                while first < row.totals.next_seq {
-                    let end = first.saturating_add(PAGE).min(row.totals.next_seq);
-                    let mut page = Vec::new();
-                    write.message_refs(row.key, first..end, false, &mut |stored| {
-                        page.push(decode_ref(write.as_read(), &stored.message)?.into());
-                        Ok(ControlFlow::Continue(()))
-                    })?;
-                    append(write, key, page, counter)?;
-                    first = end;
-                }
-            }
-            copy_keys(write, &source, target, &copied)
-        })
     }
 
     /// Deletes the checkpoints of a thread that `strategy` does not keep. The record stays.
@@ -159,23 +104,30 @@ impl Checkpoints {
             return Ok(0);
         }
         let found = self.read(|read| {
-            let mut found = Vec::new();
-            for row in session::shown_sessions(read)? {
-                let mut names = Vec::new();
-                let all = names::checkpoints(self.language);
-                for key in self.live_keys(read, row.key, &all)? {
-                    let record: Record = read::record(read, &row.session_id, &key)?;
-                    let run = record.metadata.get("run_id");
-                    let run: Option<String> = run.and_then(|run| run.read().ok());
-                    if run.is_some_and(|run| runs.contains(&run)) {
-                        names.push(key.name);
+            let mut found: BTreeMap<SessionKey, BTreeSet<String>> = BTreeMap::new();
+            for run in runs {
+                let all = read.append_keys_of_all(&names::run(self.language, run))?;
+                for (session, key) in all {
+                    let thread = read.session_by_key(session)?.session_id;
+                    // A name says the digest of a run, and not that its checkpoint is there still.
+                    let record: Record = read::record(read, &thread, &key)?;
+                    let own = record.metadata.get("run_id");
+                    if own.and_then(|own| own.read::<String>().ok()).as_ref() != Some(run) {
+                        continue;
+                    }
+                    let live = self.find(read, session, &record.ns, &record.id)?;
+                    if let Some(live) = live.filter(|live| {
+                        (live.loop_key, live.seqs.start) == (key.loop_key, key.seqs.start)
+                    }) {
+                        found.entry(session).or_default().insert(live.name);
                     }
                 }
-                if !names.is_empty() {
-                    found.push((row.session_id, names));
-                }
             }
-            Ok(found)
+            let named = found.into_iter().map(|(session, names)| {
+                let names: Vec<String> = names.into_iter().collect();
+                Ok((read.session_by_key(session)?.session_id, names))
+            });
+            named.collect::<Result<Vec<_>>>()
         })?;
         let mut deleted = 0;
         for (thread, names) in found {
@@ -237,55 +189,10 @@ impl Checkpoints {
             return Ok(0);
         }
         let (count, counter) = (new.len(), self.store.database().counter());
-        let mut lines = Lines {
-            home: None,
-            write,
-            session,
-            counter,
-        };
-        push(
-            &mut lines,
-            kinds::DELETED,
-            &DeletedRecord { deleted: names },
-            new,
-        )?;
+        let lines = Lines::new(write, session, counter, None);
+        let record = Json::of(&DeletedRecord { deleted: names })
+            .map_err(|error| Error::Invalid(error.to_string()))?;
+        lines.finish(kinds::DELETED, record, new)?;
         Ok(count)
     }
-}
-
-/// Returns a loop as it began, without what it holds.
-fn record_of(read: &dyn StoreRead, row: &LoopRow) -> Result<LoopRecord> {
-    let meta = read.loop_meta(row.key)?.meta;
-    let mut record: LoopRecord = serde_json::from_str(&meta)
-        .map_err(|error| StoreError::Damaged(format!("a loop cannot be read: {error}")))?;
-    record.extra.remove(PARENT_SEQ);
-    if let Some(seq) = row.parent_seq {
-        let seq = Json::of(&seq).map_err(|error| Error::Invalid(error.to_string()))?;
-        record.extra.insert(PARENT_SEQ, seq);
-    }
-    let turn = row.parent_turn.map_or(session::NO_TURN, i64::from);
-    Ok(LoopRecord {
-        status: row.status.clone(),
-        parent_turn: row.parent.map(|_| turn.into()),
-        ..record
-    })
-}
-
-/// Copies the names of appends, and which loop is the current one.
-fn copy_keys(
-    write: &mut dyn StoreWrite,
-    source: &SessionRow,
-    target: SessionKey,
-    copied: &BTreeMap<LoopKey, LoopKey>,
-) -> Result<()> {
-    for key in write.append_keys(source.key)? {
-        if let Some(loop_key) = copied.get(&key.loop_key) {
-            let loop_key = *loop_key;
-            write.insert_append_key(target, &AppendKey { loop_key, ..key })?;
-        }
-    }
-    let mut row = write.session_by_key(target)?;
-    let current = source.current_loop.and_then(|key| copied.get(&key));
-    row.current_loop = current.copied().or(row.current_loop);
-    Ok(write.touch_session(&(&row).into())?)
 }

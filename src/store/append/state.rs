@@ -186,6 +186,16 @@ impl Append {
         from: u32,
         last_turn: LastTurn,
     ) -> StoreResult<Appended> {
+        self.write(write, from, last_turn)
+    }
+
+    /// Writes what is appended; nothing more may be.
+    pub(super) fn write(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        from: u32,
+        last_turn: LastTurn,
+    ) -> StoreResult<Appended> {
         self.flush(write)?;
         if self.row.totals.next_seq > from {
             seal_with(&mut self.row, &self.progress, self.turn.as_ref(), last_turn);
@@ -200,7 +210,7 @@ impl Append {
             turns: totals.turns,
             complete: totals.complete,
             tick: self.session.tick,
-            compactions: self.compactions,
+            compactions: std::mem::take(&mut self.compactions),
         })
     }
 

@@ -52,46 +52,119 @@ pub fn append_in_turns(
     messages: impl IntoIterator<Item = AgentMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<TurnsAppended> {
-    let (mut begun, mut compactions) = (Vec::new(), Vec::new());
-    let leaf = match leaf {
-        Some(leaf) => leaf,
-        None => begin_loop(write, owner, None, &mut begun)?,
-    };
-    let mut open = OpenLoop::of(write, leaf)?;
-    let mut tokens = 0;
+    let mut append = TurnsAppend::begin(write, owner, leaf)?;
     for message in messages {
+        append.push(write, message, counter)?;
+    }
+    append.finish(write)
+}
+
+/// An append as [`append_in_turns`] makes it, message by message: a later one may say where an earlier one
+/// is. Until it is finished, nothing else may read or write its loop in the transaction, which must not be
+/// committed without.
+pub struct TurnsAppend {
+    owner: SessionKey,
+    open: OpenLoop,
+    tokens: u64,
+    begun: Vec<LoopId>,
+    compactions: Vec<SealedMessage>,
+}
+
+impl TurnsAppend {
+    /// Begins an append to the line that ends in `leaf`, or with the session's first loop.
+    ///
+    /// # Errors
+    /// If the leaf is driven under a lease, or the store refuses.
+    pub fn begin(
+        write: &mut dyn StoreWrite,
+        owner: SessionKey,
+        leaf: Option<LoopKey>,
+    ) -> StoreResult<Self> {
+        let mut begun = Vec::new();
+        let leaf = match leaf {
+            Some(leaf) => leaf,
+            None => begin_loop(write, owner, None, &mut begun)?,
+        };
+        Ok(Self {
+            owner,
+            open: OpenLoop::of(write, leaf)?,
+            tokens: 0,
+            begun,
+            compactions: Vec::new(),
+        })
+    }
+
+    /// Returns the loop that the last message went to.
+    pub fn loop_key(&self) -> LoopKey {
+        self.open.append.row.key
+    }
+
+    /// Returns its id.
+    pub fn loop_id(&self) -> &LoopId {
+        &self.open.append.row.loop_id
+    }
+
+    /// Returns the sequence of the next message, if that goes to the same loop.
+    pub fn next_seq(&self) -> u32 {
+        self.open.append.row.totals.next_seq
+    }
+
+    /// Appends a message.
+    ///
+    /// # Errors
+    /// If the store refuses.
+    pub fn push(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        message: AgentMessage,
+        counter: &dyn TokenCounter,
+    ) -> StoreResult<()> {
         let message = match message {
             AgentMessage::Llm(message) => {
-                let mut place = open.place(write, &message)?;
+                let mut place = self.open.place(write, &message)?;
                 if place == MessagePlacement::NewLoop {
-                    let before = open.end(write, &mut compactions)?;
-                    let next = begin_loop(write, owner, Some(before), &mut begun)?;
-                    open = OpenLoop::of(write, next)?;
+                    let before = self.open.end(write, &mut self.compactions)?;
+                    let next = begin_loop(write, self.owner, Some(before), &mut self.begun)?;
+                    self.open = OpenLoop::of(write, next)?;
                     place = MessagePlacement::NewTurn;
                 }
-                AgentMessage::Llm(open.numbered(message, place))
+                AgentMessage::Llm(self.open.numbered(message, place))
             }
             extension => extension,
         };
         let ready = Ready::of(message.into(), counter)?;
-        tokens += ready.body.tokens;
-        open.append.push(write, ready)?;
+        self.tokens += ready.body.tokens;
+        self.open.append.push(write, ready)
     }
-    let (loop_key, loop_id) = (open.append.row.key, open.append.row.loop_id.clone());
-    let turns_before = open.turns_before;
-    let appended = open.append.finish(write, open.from, LastTurn::Sealed)?;
-    compactions.extend(appended.compactions);
-    // A message that joined a turn which was there changed that one too.
-    let first = turns_before.saturating_sub(u32::from(open.joined));
-    Ok(TurnsAppended {
-        loop_key,
-        loop_id,
-        seqs: appended.seqs,
-        turns: first..appended.turns,
-        tokens,
-        begun,
-        compactions,
-    })
+
+    /// Writes the totals, and says where the messages went.
+    ///
+    /// # Errors
+    /// If the store refuses.
+    pub fn finish(self, write: &mut dyn StoreWrite) -> StoreResult<TurnsAppended> {
+        let Self {
+            open,
+            tokens,
+            begun,
+            mut compactions,
+            ..
+        } = self;
+        let (loop_key, loop_id) = (open.append.row.key, open.append.row.loop_id.clone());
+        let turns_before = open.turns_before;
+        let appended = open.append.finish(write, open.from, LastTurn::Sealed)?;
+        compactions.extend(appended.compactions);
+        // A message that joined a turn which was there changed that one too.
+        let first = turns_before.saturating_sub(u32::from(open.joined));
+        Ok(TurnsAppended {
+            loop_key,
+            loop_id,
+            seqs: appended.seqs,
+            turns: first..appended.turns,
+            tokens,
+            begun,
+            compactions,
+        })
+    }
 }
 
 /// A loop that is appended to.
@@ -126,12 +199,12 @@ impl OpenLoop {
 
     /// Writes what was appended, and ends the loop if it runs: the next one begins.
     fn end(
-        self,
+        &mut self,
         write: &mut dyn StoreWrite,
         compactions: &mut Vec<SealedMessage>,
     ) -> StoreResult<LoopRow> {
         let (key, has_ended) = (self.append.row.key, self.append.row.status.is_ended());
-        let appended = self.append.finish(write, self.from, LastTurn::Sealed)?;
+        let appended = self.append.write(write, self.from, LastTurn::Sealed)?;
         compactions.extend(appended.compactions);
         if !has_ended {
             set_status_leased(write, key, LoopStatus::Completed, None)?;

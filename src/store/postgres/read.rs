@@ -605,6 +605,10 @@ impl StoreRead for PostgresTransaction<'_> {
         self.read_append_keys_within(session, range)
     }
 
+    fn append_keys_of_all(&self, prefix: &str) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
+        self.read_append_keys_of_all(prefix)
+    }
+
     // Notes.
 
     fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {

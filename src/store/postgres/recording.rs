@@ -164,6 +164,35 @@ impl PostgresTransaction<'_> {
         self.all(session.0, &sql, &values, append_key)
     }
 
+    pub(super) fn read_append_keys_of_all(
+        &self,
+        prefix: &str,
+    ) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
+        let range = AppendKeyRange {
+            prefix: prefix.to_owned(),
+            ..AppendKeyRange::default()
+        };
+        let (first, end) = range.bounds();
+        let until = if end.is_some() { "AND k.name < $2" } else { "" };
+        let sql = format!(
+            "SELECT {APPEND_KEY_COLUMNS} FROM sessions s
+                 JOIN append_keys k ON k.session = s.key AND k.name >= $1 {until}
+             WHERE NOT EXISTS (
+                 SELECT 1 FROM hides h
+                 WHERE h.session = s.key AND h.kind = 'hide'
+                     AND h.key = (SELECT max(n.key) FROM hides n WHERE n.session = h.session)
+             )
+             ORDER BY s.key, k.name"
+        );
+        let mut values: Vec<Param<'_>> = vec![&first];
+        if let Some(end) = &end {
+            values.push(end);
+        }
+        self.all_of_any(&sql, &values, |row| {
+            Ok((row.get("session")?, append_key(row)?))
+        })
+    }
+
     pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
         let session = session_of(loop_key.0);
         let sql = "SELECT kind, note FROM notes WHERE session = $1 AND loop = $2 ORDER BY ordinal";

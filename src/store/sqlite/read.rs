@@ -511,11 +511,8 @@ impl StoreRead for SqliteReader<'_> {
     }
 
     fn hidden_sessions(&self) -> StoreResult<Vec<SessionKey>> {
-        let sql = "SELECT h.session FROM hides h
-            WHERE h.kind = 'hide'
-                AND h.key = (SELECT max(n.key) FROM hides n WHERE n.session = h.session)
-            ORDER BY h.session";
-        self.all(sql, [], |row| row.get("session"))
+        let sql = format!("{HIDDEN_SESSIONS} ORDER BY h.session");
+        self.all(&sql, [], |row| row.get("session"))
     }
 
     fn renamed_from(&self, id: &SessionId) -> StoreResult<Vec<SessionKey>> {
@@ -664,6 +661,10 @@ impl StoreRead for SqliteReader<'_> {
         range: &AppendKeyRange,
     ) -> StoreResult<Vec<AppendKey>> {
         self.read_append_keys_within(session, range)
+    }
+
+    fn append_keys_of_all(&self, prefix: &str) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
+        self.read_append_keys_of_all(prefix)
     }
 
     // Notes.

@@ -5,7 +5,7 @@ use rusqlite::{ToSql, params};
 use super::from_sqlite;
 use super::read::{SqliteReader, packed};
 use super::row::SqliteRow;
-use super::statements::LEASE_OF_LOOP;
+use super::statements::{HIDDEN_SESSIONS, LEASE_OF_LOOP};
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::mapping::*;
@@ -103,6 +103,30 @@ impl SqliteReader<'_> {
         let mut values: Vec<&dyn ToSql> = vec![&session.0, &first, &range.after, &limit];
         values.extend(end.as_ref().map(|end| end as &dyn ToSql));
         self.all(&sql, &*values, |row| append_key(row))
+    }
+
+    pub(super) fn read_append_keys_of_all(
+        &self,
+        prefix: &str,
+    ) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
+        let range = AppendKeyRange {
+            prefix: prefix.to_owned(),
+            ..AppendKeyRange::default()
+        };
+        let (first, end) = range.bounds();
+        let until = if end.is_some() { "AND k.name < ?2" } else { "" };
+        // CROSS JOIN: the sessions first, as the keys are found by session and name only.
+        let sql = format!(
+            "SELECT {APPEND_KEY_COLUMNS} FROM sessions s
+                 CROSS JOIN append_keys k ON k.session = s.key AND k.name >= ?1 {until}
+             WHERE s.key NOT IN ({HIDDEN_SESSIONS})
+             ORDER BY s.key, k.name"
+        );
+        let mut values: Vec<&dyn ToSql> = vec![&first];
+        values.extend(end.as_ref().map(|end| end as &dyn ToSql));
+        self.all(&sql, &*values, |row| {
+            Ok((row.get("session")?, append_key(row)?))
+        })
     }
 
     pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {

@@ -14,6 +14,10 @@ const SESSION_COLUMNS: &str = "s.key, s.session_id, s.agent_id, s.title, s.creat
 
 pub(super) static SESSION: Sql = Sql::new(|| format!("SELECT {SESSION_COLUMNS} FROM sessions s"));
 
+pub(super) const HIDDEN_SESSIONS: &str = "SELECT h.session FROM hides h
+    WHERE h.kind = 'hide'
+        AND h.key = (SELECT max(n.key) FROM hides n WHERE n.session = h.session)";
+
 pub(super) static LOOP_COLUMNS: Sql = Sql::new(|| {
     format!(
         "l.key, {CORE_COLUMNS}, l.parent_loop_id, l.kind, l.started_at, l.ended_at, l.tick,

@@ -7,6 +7,8 @@ changed in place is another message.
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,6 +22,9 @@ from loopstore._langchain import Json, snapshot
 
 Place = tuple[str, int]
 
+Key = tuple[str, str]
+"""A namespace and a channel."""
+
 _fields: Callable[[Any], Json] = attrgetter("__dict__")
 _extra: Callable[[Any], Json | None] = attrgetter("__pydantic_extra__")
 
@@ -27,7 +32,7 @@ _extra: Callable[[Any], Json | None] = attrgetter("__pydantic_extra__")
 class Known:
     """A message that is stored."""
 
-    __slots__ = ("before", "extra", "fields", "is_single", "kind", "place")
+    __slots__ = ("before", "extra", "fields", "is_loose", "is_single", "kind", "place")
 
     def __init__(
         self, message: BaseMessage, place: Place, before: Known | None, is_single: bool
@@ -39,6 +44,8 @@ class Known:
         self.place = place
         self.before = before
         self.is_single = is_single
+        # Whether no list has held it yet: it was stored behind one.
+        self.is_loose = False
 
     def is_same(self, message: BaseMessage) -> bool:
         """Whether the message says the same."""
@@ -88,18 +95,27 @@ class Remembered:
 class Thread:
     """What is remembered of a thread."""
 
-    __slots__ = ("by_id", "lists", "session")
+    __slots__ = ("_at", "_loose", "_naming", "_tails", "_unnamed", "by_id", "lists", "session")
 
     def __init__(self, session: int) -> None:
         """Begin with nothing."""
         self.session = session
-        self.lists: dict[tuple[str, str], Remembered] = {}
+        self.lists: dict[Key, Remembered] = {}
         self.by_id: dict[str, Known] = {}
+        # The checkpoint that has a list as it is in `lists`, and whether it was stored here.
+        self._at: dict[Key, tuple[str, bool]] = {}
+        # The last message that is stored behind a list.
+        self._tails: dict[Key, Known] = {}
+        self._loose: dict[int, tuple[BaseMessage, Known]] = {}
+        # Messages without an id that were said, and the channels whose reducer gave such ones an id.
+        self._unnamed: dict[int, tuple[Key, BaseMessage]] = {}
+        self._naming: set[Key] = set()
 
-    def note(self, key: tuple[str, str], remembered: Remembered) -> None:
-        """Remember a list of a namespace and channel."""
+    def note(self, key: Key, remembered: Remembered, checkpoint: str, is_stored: bool) -> None:
+        """Remember a list of a namespace and channel, as a checkpoint has it."""
         last = self.lists.get(key)
         self.lists[key] = remembered
+        self._at[key] = (checkpoint, is_stored)
         count = len(last.known) if last is not None else 0
         goes_on = 0 < count <= len(remembered.known) and last is not None
         if not goes_on or remembered.known[count - 1] is not last.known[-1]:  # type: ignore[union-attr]
@@ -107,6 +123,86 @@ class Thread:
         for known in remembered.known[count:]:
             if isinstance(own := known.fields.get("id"), str):
                 self.by_id[own] = known
+        self._note_named(remembered.messages[count:])
+        self._keep_tail(key, remembered)
+
+    def carry(self, ns: str, parent: str | None, checkpoint: str) -> None:
+        """Remember that a checkpoint has the lists of its parent."""
+        for key, (at, _) in list(self._at.items()):
+            if at == parent and key[0] == ns:
+                self._at[key] = (checkpoint, True)
+
+    def find(self, message: BaseMessage) -> Known | None:
+        """Return where a message is stored."""
+        loose = self._loose.get(id(message))
+        known = loose[1] if loose is not None and loose[0] is message else None
+        if known is None and isinstance(message.id, str):
+            known = self.by_id.get(message.id)
+        return known if known is not None and known.is_same(message) else None
+
+    def tail(self, key: Key, checkpoint: str | None) -> Known | None:
+        """Return the message that what is said on a checkpoint goes behind; `None` if it is not known."""
+        at, is_stored = self._at.get(key, ("", False))
+        # A task may be done before its checkpoint is stored.
+        if checkpoint is None or not (at == checkpoint or is_stored and at < checkpoint):
+            return None
+        if key in self._tails:
+            return self._tails[key]
+        return next((known for known in reversed(self.lists[key].known) if not known.is_single), None)
+
+    def may_be_new(self, key: Key, message: BaseMessage) -> bool:
+        """Whether a message, if it is none of a list yet, is one that will stand at its end."""
+        if isinstance(message.id, str):
+            return message.id not in self.by_id
+        if self.lists[key].known[-1].fields.get("id") is None:
+            return True
+        if key not in self._naming:
+            self._unnamed[id(message)] = (key, message)
+            return False
+        name(message)
+        return True
+
+    def say(self, key: Key, message: BaseMessage, known: Known) -> None:
+        """Remember a message that is stored behind a list."""
+        self._tails[key] = known
+        self._loose[id(message)] = (message, known)
+        if isinstance(own := known.fields.get("id"), str):
+            self.by_id[own] = known
+
+    def _note_named(self, new: list[BaseMessage]) -> None:
+        for message in new:
+            self._loose.pop(id(message), None)
+            key, unnamed = self._unnamed.get(id(message), (None, None))
+            if key is not None and unnamed is message and message.id is not None:
+                self._naming.add(key)
+
+    def _keep_tail(self, key: Key, remembered: Remembered) -> None:
+        """Forget what was said behind a list which has gone on elsewhere."""
+        end = next((known for known in reversed(remembered.known) if not known.is_single), None)
+        tail: Known | None = self._tails.get(key)
+        while tail is not None and tail.is_loose and not tail.follows(end):
+            tail = tail.before
+        if tail is None or not tail.is_loose:
+            self._tails.pop(key, None)
+        if not self._tails:
+            self._loose.clear()
+        unnamed = list(self._unnamed.items())
+        self._unnamed = {at: found for at, found in unnamed if found[0] != key}
+
+
+def name(message: BaseMessage) -> None:
+    """Give a message an id, unless it has one."""
+    fields = message.__dict__
+    own = str(uuid.uuid4())
+    for _ in range(3):
+        if fields["id"] is not None:
+            return
+        # The reducer may be about to: it lets other threads run between its look and its own id.
+        time.sleep(0.0002)
+    # No other thread comes between these two lines: neither calls anything.
+    if fields["id"] is None:
+        fields["id"] = own
+    message.__pydantic_fields_set__.add("id")
 
 
 class Memory:
@@ -128,16 +224,22 @@ class Memory:
             return found
 
     def note(
-        self, thread: str, session: int, lists: Iterable[tuple[tuple[str, str], Remembered]]
+        self,
+        thread: str,
+        session: int,
+        lists: Iterable[tuple[Key, Remembered]],
+        checkpoint: str,
+        *,
+        is_stored: bool = False,
     ) -> None:
-        """Remember lists of a thread."""
+        """Remember lists of a thread, as a checkpoint has them."""
         with self._lock:
             found = self._threads.get(thread)
             if found is None or found.session != session:
                 found = self._threads[thread] = Thread(session)
             self._threads.move_to_end(thread)
             for key, remembered in lists:
-                found.note(key, remembered)
+                found.note(key, remembered, checkpoint, is_stored)
             if len(found.lists) > 64 or len(found.by_id) > self._most_messages:
                 # Namespaces of subgraphs come and go.
                 del self._threads[thread]
@@ -193,6 +295,7 @@ class Pending:
                 if not known.follows(run):
                     at += 1
                 run = known
+                known.is_loose = False
             done.add(message, known)
             before = known
         return done
@@ -200,7 +303,7 @@ class Pending:
 
 def pending(
     thread: Thread | None,
-    key: tuple[str, str],
+    key: Key,
     messages: list[BaseMessage],
     write: Callable[[BaseMessage], Json],
 ) -> Pending:
@@ -231,9 +334,12 @@ def _find(
     found: list[tuple[BaseMessage, Known | None]] = []
     for message in messages:
         known = by_object.get(id(message))
-        if known is None and thread is not None and isinstance(message.id, str):
-            known = thread.by_id.get(message.id)
         if known is not None and not known.is_same(message):
+            known = None
+        if known is None and thread is not None:
+            known = thread.find(message)
+        if known is not None and known.is_loose and not known.follows(before):
+            # It was said, but something else came between: what a model sees is the list.
             known = None
         if known is None:
             if not parts:

@@ -48,7 +48,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import TASKS
 
-from loopstore import _langchain, _loopstore
+from loopstore import _langchain, _loopstore, _said
 from loopstore._errors import (
     DamagedError,
     ExistsError,
@@ -59,6 +59,7 @@ from loopstore._errors import (
 from loopstore._json import decode, encode
 from loopstore._langchain import is_plain
 from loopstore._lists import Known, Memory, Pending, Remembered, Thread, pending
+from loopstore._said import Said
 from loopstore._store import Path, Store
 
 __all__ = ["ExistsError", "ForeignThreadError", "LoopstoreSaver", "UnreadableError"]
@@ -120,6 +121,11 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         """Whether what is stored may be read by others: a serializer of the caller's own may encrypt it."""
         return isinstance(self.serde, JsonPlusSerializer)
 
+    def _write_in(self, channel: str, value: Any, said: Said) -> Any:
+        """Write a value of a channel, by reference to the messages that it holds where that can be."""
+        form = said.write(channel, value) if self._is_open else None
+        return self._write(value) if form is None else form
+
     def _write(self, value: Any) -> Any:
         """Write a value: as JSON where that gives it back as it is, else in LangGraph's encoding."""
         if self._is_open and is_plain(value):
@@ -132,12 +138,12 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     def _read(self, form: Any) -> Any:
         try:
             if isinstance(form, dict):
-                return form["value"]
+                return _said.read(form, self._said(form)) if "said" in form else form["value"]
             kind, text, *packing = form
             data = base64.b64decode(text)
             if packing:
                 data = zlib.decompress(data)
-        except (KeyError, TypeError, ValueError, zlib.error) as error:
+        except (IndexError, KeyError, TypeError, ValueError, zlib.error) as error:
             raise DamagedError(f"a stored value cannot be read: {error!r}") from error
         return self.serde.loads_typed((kind, data))
 
@@ -151,6 +157,10 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
 
     def _read_metadata(self, form: Any) -> Any:
         return self._read(form[_ENCODED]) if isinstance(form, dict) and _ENCODED in form else form
+
+    def _said(self, form: Json) -> list[BaseMessage]:
+        stored = [message for part in form["list"] for message in part["messages"]]
+        return [_langchain.read(message, self.serde) for message in stored]
 
     def _write_message(self, message: BaseMessage) -> Json:
         return _langchain.write(message, self.serde)
@@ -198,6 +208,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
             thread,
             found["session"],
             [((ns, channel), remembered) for channel, remembered in lists.items()],
+            found["id"],
         )
         checkpoint: Json = self._read(found["checkpoint"])
         checkpoint = {
@@ -311,6 +322,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         unchanged = {channel for channel in values if channel not in new_versions}
         while True:
             known = self._known(thread, ns, parent, changed, values)
+            said = Said(known, ns, parent, self._write_message)
             lists: dict[str, Pending] = {}
             stored: Json = {}
             for channel in changed:
@@ -319,9 +331,11 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
                     lists[channel] = pending(known, (ns, channel), value, self._write_message)
                     stored[channel] = {"list": lists[channel].parts}
                 else:
-                    stored[channel] = {"data": self._write(value)}
+                    stored[channel] = {"data": self._write_in(channel, value, said)}
             new["values"], new["unchanged"] = stored, sorted(unchanged)
-            new["session"] = known.session if known is not None and lists else None
+            new["said"] = said.lists
+            refers = lists or said.lists
+            new["session"] = known.session if known is not None and refers else None
             answer = decode(self._native.put(thread, encode(new)))
             if "missing" in answer:
                 # LangGraph says that they did not change since a checkpoint that is not the parent.
@@ -331,6 +345,9 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
                 self._memory.forget(thread)
             else:
                 break
+        said.note(answer["said"])
+        if known is not None:
+            known.carry(ns, parent, checkpoint["id"])
         self._memory.note(
             thread,
             answer["session"],
@@ -338,6 +355,8 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
                 ((ns, channel), lists[channel].stored(where))
                 for channel, where in answer["lists"].items()
             ],
+            checkpoint["id"],
+            is_stored=True,
         )
         return _config(config["configurable"]["thread_id"], ns, checkpoint["id"])
 
@@ -369,17 +388,23 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         checkpoint_id = get_checkpoint_id(config)
         if checkpoint_id is None:
             raise InvalidInputError("put_writes needs the checkpoint_id that the task goes on from")
-        new = {
-            "ns": _ns(config),
-            "id": checkpoint_id,
-            "task": task_id,
-            "path": task_path,
-            "writes": [
-                [WRITES_IDX_MAP.get(channel, index), channel, self._write(value)]
-                for index, (channel, value) in enumerate(writes)
-            ],
-        }
-        self._native.put_writes(_thread(config), encode(new))
+        thread, ns = _thread(config), _ns(config)
+        new: Json = {"ns": ns, "id": checkpoint_id, "task": task_id, "path": task_path}
+        with self._lock(thread):
+            while True:
+                known = self._memory.get(thread)
+                said = Said(known, ns, checkpoint_id, self._write_message)
+                new["writes"] = [
+                    [WRITES_IDX_MAP.get(channel, index), channel, self._write_in(channel, value, said)]
+                    for index, (channel, value) in enumerate(writes)
+                ]
+                new["said"] = said.lists
+                new["session"] = known.session if known is not None and said.lists else None
+                answer = decode(self._native.put_writes(thread, encode(new)))
+                if "stale" not in answer:
+                    break
+                self._memory.forget(thread)
+            said.note(answer["said"])
 
     # Whole threads.
 

@@ -103,11 +103,7 @@ pub(super) const TABLES: [ContentTable; 24] = [
         "key",
         "SELECT c.key FROM loops l JOIN started_calls c ON c.loop = l.key WHERE l.session = ?1",
     ),
-    table(
-        "append_keys",
-        "key",
-        "SELECT key FROM append_keys WHERE session = ?1",
-    ),
+    table("append_keys", "session", "SELECT ?1"),
     table(
         "leases",
         "loop",

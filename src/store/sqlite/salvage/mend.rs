@@ -39,12 +39,13 @@ const BROKEN_RUNS: &str = "
         WHERE c.loop NOT IN (SELECT key FROM loops)";
 
 /// Rows without a rowid that belong to nothing, and those that no foreign key holds.
-const LOOSE: [&str; 4] = [
+const LOOSE: [&str; 5] = [
     "DELETE FROM blocks WHERE run NOT IN (SELECT key FROM runs)",
     "DELETE FROM blob_refs WHERE blob NOT IN (SELECT key FROM blobs)",
     "DELETE FROM source_sessions WHERE session NOT IN (SELECT key FROM sessions)
         OR source NOT IN (SELECT key FROM sources)",
     "DELETE FROM notes WHERE id >> 32 NOT IN (SELECT key FROM loops)",
+    "DELETE FROM append_keys WHERE session NOT IN (SELECT key FROM sessions)",
 ];
 
 impl Mender<'_> {
