@@ -227,6 +227,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.hide_keys(k.put_away)),
         said(read.hide_and_digest(k.hide)),
         said(read.append_keys_within(k.session, &AppendKeyRange::default())),
+        said(read.append_keys_of_all("")),
         said(read.notes(k.busy)),
         said(read.usage(k.session)),
         said(read.prompt_places(PromptsOf::Session(k.session), 9)),
