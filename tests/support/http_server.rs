@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Says with which status and body a request is answered.
 pub type Judge = dyn Fn(&str) -> (u16, String) + Send + Sync;
 
+/// Says with which events a request, headers and body, is answered.
+pub type Narrator = dyn Fn(&str) -> String + Send + Sync;
+
 /// What the server does with one request.
 #[derive(Clone)]
 pub enum Part {
@@ -16,6 +19,8 @@ pub enum Part {
     Answers(u16, &'static str, Vec<u8>),
     /// Answers with a status and a body that depend on the body of the request.
     Judges(Arc<Judge>),
+    /// Answers with events that depend on the request.
+    Narrates(Arc<Narrator>),
     /// Promises a body and sends only a piece of it.
     Cut(Vec<u8>),
     /// Sends a byte of the body now and then.
@@ -76,6 +81,13 @@ fn play(mut stream: TcpStream, part: Part, heard: &Mutex<Vec<String>>) -> std::i
             let (status, body) = judge(asked);
             stream.write_all(head(status, "", body.len()).as_bytes())?;
             stream.write_all(body.as_bytes())
+        }
+        Part::Narrates(narrator) => {
+            let events = narrator(&request);
+            let head = head(200, "", events.len());
+            let head = head.replace("application/json", "text/event-stream");
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(events.as_bytes())
         }
         Part::Cut(body) => {
             stream.write_all(head(200, "", body.len() + 100).as_bytes())?;

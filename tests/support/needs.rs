@@ -24,6 +24,19 @@ macro_rules! program {
     };
 }
 
+/// The folder with the programs of the coding agents.
+pub const AGENTS: Need = Need {
+    name: "Claude Code, Codex, pi and OpenCode",
+    from: "npm install --prefix FOLDER @anthropic-ai/claude-code @openai/codex \
+        @mariozechner/pi-coding-agent opencode-ai; LOOPSTORE_AGENTS=FOLDER",
+    find: || {
+        let folder = PathBuf::from(std::env::var_os("LOOPSTORE_AGENTS")?);
+        let bin = folder.join("node_modules/.bin");
+        let all = ["claude", "codex", "pi", "opencode"];
+        let are_there = all.iter().all(|name| bin.join(name).exists());
+        are_there.then_some(bin)
+    },
+};
 pub const BASH: Need = program!("bash", "Debian: bash");
 pub const CHROMIUM: Need = Need {
     name: "Chromium",

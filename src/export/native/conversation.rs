@@ -169,8 +169,9 @@ impl<'a> Steps<'a, '_> {
             }
             Message::Assistant(answer) => {
                 self.flush_images();
-                self.answer(at, time, answer);
-                self.goes_on = goes_on;
+                let is_written = self.answer(at, time, answer);
+                // A piece that says nothing parts nothing, and begins nothing.
+                self.goes_on = goes_on && (is_written || self.goes_on);
             }
         }
     }
@@ -193,10 +194,12 @@ impl<'a> Steps<'a, '_> {
         }));
     }
 
-    fn answer(&mut self, at: usize, time: i64, mut answer: AssistantMessage) {
+    /// Adds an answer, and returns whether anything is left of it.
+    fn answer(&mut self, at: usize, time: i64, mut answer: AssistantMessage) -> bool {
         self.retain(at, Role::Assistant, &mut answer.content);
         if answer.content.is_empty() {
-            return self.mend(MendingKind::EmptyDropped, at);
+            self.mend(MendingKind::EmptyDropped, at);
+            return false;
         }
         for block in &answer.content {
             if let Content::ToolCall(call) = block {
@@ -207,7 +210,8 @@ impl<'a> Steps<'a, '_> {
             last.answer.content.append(&mut answer.content);
             last.answer.stop_reason = answer.stop_reason.or(last.answer.stop_reason.take());
             last.answer.usage = answer.usage.or(last.answer.usage.take());
-            return self.mend(MendingKind::Merged, at);
+            self.mend(MendingKind::Merged, at);
+            return true;
         }
         if self.out.is_empty() {
             self.open(at, time);
@@ -222,6 +226,7 @@ impl<'a> Steps<'a, '_> {
             results: Vec::new(),
             source,
         })));
+        true
     }
 
     /// No provider takes a conversation that begins with an answer.
@@ -283,7 +288,11 @@ impl<'a> Steps<'a, '_> {
             }
             let is_taken = form.takes(block, role);
             if !is_taken {
-                mended.push(Mending::left_out(block, at));
+                let mut mending = Mending::left_out(block, at);
+                if block.as_compaction().is_some() {
+                    mending.kind = MendingKind::CompactionDropped;
+                }
+                mended.push(mending);
             }
             is_taken
         });

@@ -98,6 +98,9 @@ fn exchange() -> impl Strategy<Value = Exchange> {
 fn messages(exchanges: &[Exchange]) -> Vec<AgentMessage> {
     let (mut messages, mut calls, mut at) = (Vec::new(), 0, 1_767_603_600_000_i64);
     let mut push = |message: Message| messages.push(stamped(message, &mut at));
+    // Commands alone are no conversation to Claude Code.
+    push(Message::user("Begin."));
+    push(Message::assistant("Yes."));
     for exchange in exchanges {
         let mut prompt = Message::user(&exchange.prompt);
         if exchange.has_image {

@@ -1,4 +1,5 @@
-//! Recorded and hand-made transcripts of every agent, handed to every other.
+//! Transcripts of every agent, handed to every other: those of the fixtures, and recorded ones if they are at
+//! hand, in the folder that `LOOPSTORE_REAL_TRANSCRIPTS` names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,8 +40,12 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 /// The originals of every session of the fixtures.
 fn sessions() -> Vec<(String, Vec<AgentMessage>)> {
     let mut found = Vec::new();
+    let recorded = std::env::var_os("LOOPSTORE_REAL_TRANSCRIPTS").map(PathBuf::from);
     for format in FORMATS {
         files(&root::fixture(format), &mut found);
+        if let Some(recorded) = &recorded {
+            files(&recorded.join(format), &mut found);
+        }
     }
     found.sort();
     let mut sessions = Vec::new();
@@ -78,6 +83,15 @@ fn results(said: &[Value]) -> BTreeMap<String, usize> {
     results
 }
 
+/// The name of a tool as every provider takes it.
+fn plain_name(name: &Value) -> String {
+    let plain = |c: char| match c.is_ascii_alphanumeric() || c == '-' {
+        true => c,
+        false => '_',
+    };
+    name.as_str().unwrap().chars().map(plain).collect()
+}
+
 /// Whether a text was added so that a provider takes the rest.
 fn is_added(block: &Value) -> bool {
     let text = block[1].as_str().unwrap_or_default();
@@ -109,7 +123,7 @@ fn no_recorded_session_loses_words_calls_or_results_on_its_way_to_another_agent(
             assert_eq!(images(&after), images(&before), "{label}");
             let names = |said: &[Value]| {
                 let calls = of_kind(said, &["call"]);
-                let names = calls.iter().map(|call| call[2].clone());
+                let names = calls.iter().map(|call| plain_name(&call[2]));
                 names.collect::<Vec<_>>()
             };
             assert_eq!(names(&after), names(&before), "{label}");

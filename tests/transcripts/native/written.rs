@@ -136,6 +136,23 @@ fn pieces_of_one_answer_are_written_as_one() {
 }
 
 #[test]
+fn a_piece_of_which_nothing_is_left_does_not_join_two_answers() {
+    let piece = |turn: u32, content: Vec<Content>| answer(content).in_turn(TurnId::new("l", turn));
+    let item = json!({"type": "reasoning", "encrypted_content": "gAAA="});
+    let messages = [
+        user("Go."),
+        piece(0, vec![Content::text("One.")]),
+        piece(1, vec![sealed("elsewhere", &item)]),
+        piece(1, vec![Content::text("Two.")]),
+    ];
+    each(&messages, |agent, handed| {
+        assert_eq!(handed.report.messages, 3, "{agent:?}");
+        let merged = count(&handed.report.mended, MendingKind::Merged);
+        assert_eq!(merged, 0, "{agent:?}");
+    });
+}
+
+#[test]
 fn sealed_state_goes_to_its_provider_and_is_counted_for_others() {
     let reasoning = json!({"type": "reasoning", "summary": [], "encrypted_content": "gAAA="});
     let compaction = json!({"type": "compaction", "encrypted_content": "gBBB="});
@@ -155,7 +172,12 @@ fn sealed_state_goes_to_its_provider_and_is_counted_for_others() {
             .left_out
             .iter()
             .map(|count| {
-                assert_eq!(count.kind, MendingKind::ForeignDropped);
+                let is_compaction = count.item.as_deref() == Some("compaction");
+                let kind = match is_compaction {
+                    true => MendingKind::CompactionDropped,
+                    false => MendingKind::ForeignDropped,
+                };
+                assert_eq!(count.kind, kind);
                 let (provider, item) = (count.provider.as_ref(), count.item.as_ref());
                 (
                     format!("{} {}", provider.unwrap(), item.unwrap()),
@@ -173,7 +195,7 @@ fn sealed_state_goes_to_its_provider_and_is_counted_for_others() {
                 assert!(handed.file.contains("gAAA="));
             }
             _ => {
-                let others = ["openai compaction", "openai reasoning"];
+                let others = ["openai reasoning", "openai compaction"];
                 assert_eq!(left_out, missing(&others), "{agent:?}");
                 assert!(handed.file.contains("RRRR"), "{agent:?}");
             }

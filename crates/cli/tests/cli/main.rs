@@ -1,6 +1,7 @@
 //! The command line: its commands, what somebody meets at a terminal, the server of tools, the pages of
 //! reports, keys, and what is removed; and the figures of `eval`.
 
+mod agents;
 #[cfg(feature = "browse")]
 mod browse;
 mod commands;

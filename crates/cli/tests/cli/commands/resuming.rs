@@ -1,9 +1,10 @@
 //! Sessions handed to other agents: where the file is, what is in it, and how the agent is started on it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use insta::assert_snapshot;
-use loopstore::{Content, Json, Message, Store};
+use loopstore::{Content, Database, Json, Message, Store};
 use serde_json::{Value, json};
 
 use crate::commands::stage::{Said, Stage, answer};
@@ -44,6 +45,11 @@ fn json(stage: &Stage, line: &str, variables: &[(&str, &str)]) -> Value {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{told}");
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn store(stage: &Stage) -> Store {
+    let database: Arc<dyn Database> = Arc::new(stage.store());
+    Store::from(database)
 }
 
 /// All files below a folder.
@@ -96,9 +102,7 @@ fn a_session_is_written_where_its_agent_looks_for_it_and_read_again_as_the_same(
 #[test]
 fn the_lines_say_where_the_file_is_what_is_missing_and_how_to_go_on() {
     let stage = Stage::new();
-    let store = stage.store();
-    let chat = Store::from(std::sync::Arc::new(store) as std::sync::Arc<dyn loopstore::Database>);
-    let chat = chat.session("sealed").unwrap();
+    let chat = store(&stage).session("sealed").unwrap();
     let item = json!({"type": "reasoning", "summary": [], "encrypted_content": "gAAA="});
     let sealed = || Content::sealed("openai", Json::of(&item).unwrap());
     let thought = Content::thinking("Hm.", None);
@@ -110,9 +114,20 @@ fn the_lines_say_where_the_file_is_what_is_missing_and_how_to_go_on() {
     .unwrap();
     drop(chat);
     let said = say(&stage, "resume sealed --for claude-code --cwd /", &[]);
-    assert_snapshot!(said.to_string());
+    assert_snapshot!(said.to_string(), @"
+    Wrote 4 messages (58 tokens) for claude-code to FOLDER/home/.claude/projects/-/RUN.jsonl
+    Start it with: cd / && claude --resume RUN
+    1 time: thinking that the provider does not accept was left out
+    2 times: state or an item of another provider was left out (reasoning of openai)
+    1 time: a call has no result; `[no result recorded]` stands in for it
+    ");
     let said = say(&stage, "resume sealed --for pi --cwd / -o it.jsonl", &[]);
-    assert_snapshot!(said.to_string());
+    assert_snapshot!(said.to_string(), @"
+    Wrote 4 messages (58 tokens) for pi to FOLDER/it.jsonl
+    Start it with: cd / && pi --session FOLDER/it.jsonl
+    2 times: state or an item of another provider was left out (reasoning of openai)
+    1 time: a call has no result; `[no result recorded]` stands in for it
+    ");
     let told = json(&stage, "resume sealed --for claude-code --cwd /", &[]);
     assert_eq!(
         told["left_out"],
@@ -193,12 +208,11 @@ fn only_the_chain_of_the_loop_that_is_named_is_written() {
 fn no_name_that_a_transcript_chose_leads_the_file_elsewhere() {
     let stage = Stage::empty();
     let id = "../../../evil/$(touch pwned)";
-    let store = Store::open(stage.path("loopstore.db")).unwrap();
-    let chat = store.session(id).unwrap();
+    let chat = store(&stage).session(id).unwrap();
     chat.append([Message::user("../../up\u{202e}"), Message::assistant("No.")])
         .unwrap();
     chat.set_project("../../../etc").unwrap();
-    drop((chat, store));
+    drop(chat);
     for agent in AGENTS {
         let mut command = stage.command(&["resume", id, "--for", agent]);
         let output = command.env("HOME", stage.path("home")).output().unwrap();
