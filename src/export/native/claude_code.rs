@@ -86,6 +86,8 @@ struct Record<'a> {
     timestamp: Time,
 }
 
+// One at a time, and gone once it is written.
+#[allow(clippy::large_enum_variant)]
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Body<'a> {
@@ -177,7 +179,7 @@ impl Records<'_> {
     fn said(&mut self, said: &Said) -> io::Result<()> {
         let body = user(content(&said.content));
         self.record("user", body, said.at, |record| {
-            record.is_meta = !said.is_prompt
+            record.is_meta = !said.is_prompt;
         })
     }
 

@@ -72,6 +72,8 @@ struct Line<'a> {
     entry: Entry<'a>,
 }
 
+// One at a time, and gone once it is written.
+#[allow(clippy::large_enum_variant)]
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Entry<'a> {

@@ -62,6 +62,8 @@ pub(super) struct MessageInfo<'a> {
     pub(super) of: OfRole<'a>,
 }
 
+// One at a time, and gone once it is written.
+#[allow(clippy::large_enum_variant)]
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(super) enum OfRole<'a> {
