@@ -137,7 +137,9 @@ fn what_stands_for_nothing_is_refused_and_changes_nothing() {
     let asked = last(&chat);
     let before = texts(&chat);
     let refused = |at: &EntryRef, messages: Vec<AgentMessage>| {
-        chat.record_compaction(own, at, messages).unwrap_err().to_string()
+        chat.record_compaction(own, at, messages)
+            .unwrap_err()
+            .to_string()
     };
     let plain = vec![AgentMessage::from(Message::assistant("A summary."))];
     assert!(refused(&asked, plain).contains("no compaction of openai"));
@@ -151,7 +153,9 @@ fn what_stands_for_nothing_is_refused_and_changes_nothing() {
     // The first turn goes on behind its prompt, which alone nothing could stand for.
     assert!(refused(&first, given(own)).contains("nothing was said"));
     // Another branch does not hold it.
-    let branch = chat.fork_at(TurnRef::new(asked.loop_id.as_str(), 0)).unwrap();
+    let branch = chat
+        .fork_at(TurnRef::new(asked.loop_id.as_str(), 0))
+        .unwrap();
     branch.append([Message::user("Or there?")]).unwrap();
     let elsewhere = last(&branch);
     assert!(refused(&elsewhere, given(own)).contains("taken back"));
@@ -191,17 +195,24 @@ fn at_any_message_of_any_conversation_all_that_came_after_it_is_there() {
             (&next.loop_id, next_turn) == (&place.loop_id, turn)
         });
         let from = match goes_on && *turn == 0 {
-            true => said.iter().position(|(other, ..)| other.loop_id == place.loop_id),
+            true => said
+                .iter()
+                .position(|(other, ..)| other.loop_id == place.loop_id),
             false => Some(at + 1),
         };
-        let after = said[from.unwrap()..].iter().map(|(_, text, _)| text.clone());
+        let after = said[from.unwrap()..]
+            .iter()
+            .map(|(_, text, _)| text.clone());
         let expected: Vec<String> = ["The question that it keeps.", "(sealed)"]
             .into_iter()
             .map(str::to_owned)
             .chain(after)
             .collect();
         assert_eq!(shown, expected, "{seed}");
-        assert!(sent(&chat, own).to_string().contains("sealed bytes"), "{seed}");
+        assert!(
+            sent(&chat, own).to_string().contains("sealed bytes"),
+            "{seed}"
+        );
         is_sound(&store);
     }
 }

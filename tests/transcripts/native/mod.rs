@@ -38,7 +38,7 @@ fn hand(agent: NativeAgent, messages: &[AgentMessage]) -> Handed {
     let name = agent.as_str();
     assert!(read.skipped.is_empty(), "{name}: {:?}", read.skipped);
     let id = SessionId::new(session.id()).unwrap();
-    assert_eq!(read.sessions, [id.clone()], "{name}");
+    assert_eq!(read.sessions, std::slice::from_ref(&id), "{name}");
     let rows = store.query("SELECT source, project, loops FROM v_sessions");
     let row = json!(rows.unwrap().rows[0]);
     assert_eq!(row[0], name);
