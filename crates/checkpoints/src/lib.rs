@@ -4,7 +4,7 @@
 //! are extension messages of it, which no model sees: durable when a call returns, never changed, verified,
 //! copied and erased with their session. A value is stored with the checkpoint that brought it, and later ones
 //! refer to it. A list of messages is stored as messages, each once, which are searched and shown as any
-//! others (`lines.rs`).
+//! others (`lines.rs`); a value that holds messages of a list, or such as will stand at its end, refers to them.
 //!
 //! The packages for Python and Node stand on this. Values are in an encoding of LangGraph's own, which differs
 //! by language: a thread that the other language wrote is refused.

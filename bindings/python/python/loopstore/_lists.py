@@ -102,8 +102,8 @@ class Thread:
         self.session = session
         self.lists: dict[Key, Remembered] = {}
         self.by_id: dict[str, Known] = {}
-        # The checkpoint that has a list as it is in `lists`, and whether it was stored here.
-        self._at: dict[Key, tuple[str, bool]] = {}
+        # The checkpoint that has a list as it is in `lists`.
+        self._at: dict[Key, str] = {}
         # The last message that is stored behind a list.
         self._tails: dict[Key, Known] = {}
         self._loose: dict[int, tuple[BaseMessage, Known]] = {}
@@ -111,11 +111,11 @@ class Thread:
         self._unnamed: dict[int, tuple[Key, BaseMessage]] = {}
         self._naming: set[Key] = set()
 
-    def note(self, key: Key, remembered: Remembered, checkpoint: str, is_stored: bool) -> None:
+    def note(self, key: Key, remembered: Remembered, checkpoint: str) -> None:
         """Remember a list of a namespace and channel, as a checkpoint has it."""
         last = self.lists.get(key)
         self.lists[key] = remembered
-        self._at[key] = (checkpoint, is_stored)
+        self._at[key] = checkpoint
         count = len(last.known) if last is not None else 0
         goes_on = 0 < count <= len(remembered.known) and last is not None
         if not goes_on or remembered.known[count - 1] is not last.known[-1]:  # type: ignore[union-attr]
@@ -128,9 +128,9 @@ class Thread:
 
     def carry(self, ns: str, parent: str | None, checkpoint: str) -> None:
         """Remember that a checkpoint has the lists of its parent."""
-        for key, (at, _) in list(self._at.items()):
+        for key, at in list(self._at.items()):
             if at == parent and key[0] == ns:
-                self._at[key] = (checkpoint, True)
+                self._at[key] = checkpoint
 
     def find(self, message: BaseMessage) -> Known | None:
         """Return where a message is stored."""
@@ -142,13 +142,16 @@ class Thread:
 
     def tail(self, key: Key, checkpoint: str | None) -> Known | None:
         """Return the message that what is said on a checkpoint goes behind; `None` if it is not known."""
-        at, is_stored = self._at.get(key, ("", False))
-        # A task may be done before its checkpoint is stored.
-        if checkpoint is None or not (at == checkpoint or is_stored and at < checkpoint):
+        if checkpoint is None or self._at.get(key) != checkpoint:
             return None
         if key in self._tails:
             return self._tails[key]
         return next((known for known in reversed(self.lists[key].known) if not known.is_single), None)
+
+    def awaits(self, ns: str, checkpoint: str) -> bool:
+        """Whether a checkpoint is newer than all that is known, and so probably on its way."""
+        found = [at for key, at in list(self._at.items()) if key[0] == ns]
+        return bool(found) and all(at < checkpoint for at in found)
 
     def may_be_new(self, key: Key, message: BaseMessage) -> bool:
         """Whether a message, if it is none of a list yet, is one that will stand at its end."""
@@ -229,8 +232,6 @@ class Memory:
         session: int,
         lists: Iterable[tuple[Key, Remembered]],
         checkpoint: str,
-        *,
-        is_stored: bool = False,
     ) -> None:
         """Remember lists of a thread, as a checkpoint has them."""
         with self._lock:
@@ -239,7 +240,7 @@ class Memory:
                 found = self._threads[thread] = Thread(session)
             self._threads.move_to_end(thread)
             for key, remembered in lists:
-                found.note(key, remembered, checkpoint, is_stored)
+                found.note(key, remembered, checkpoint)
             if len(found.lists) > 64 or len(found.by_id) > self._most_messages:
                 # Namespaces of subgraphs come and go.
                 del self._threads[thread]

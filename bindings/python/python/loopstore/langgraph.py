@@ -14,9 +14,9 @@
 >>> store.session("weather").context(format="openai")["messages"][1]["content"]
 'No.'
 
-A thread is a session. Its state comes back exactly as it came. A message is stored once, however many
-checkpoints have it, and is searched, counted, shown and compacted as any other message of loopstore; a value
-that did not change is not written again.
+A thread is a session. Its state comes back exactly as it came. A message is stored once, when it is first
+said, however many checkpoints and writes have it, and is searched, counted, shown and compacted as any other
+message of loopstore; a value that did not change is not written again.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import base64
 import os
 import random
 import threading
+import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -73,6 +74,9 @@ _Refs = list[tuple[str, str, str]]
 
 _COMPRESS = 256
 """Bytes of an encoded value from which on it is tried to be compressed."""
+
+_AWAIT = 0.1
+"""Seconds that writes wait at most for their checkpoint: a graph stores both at once, in any order."""
 
 _ENCODED = "langgraph.encoded"
 """The field of metadata that JSON does not hold."""
@@ -356,7 +360,6 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
                 for channel, where in answer["lists"].items()
             ],
             checkpoint["id"],
-            is_stored=True,
         )
         return _config(config["configurable"]["thread_id"], ns, checkpoint["id"])
 
@@ -385,6 +388,25 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Store what a task wrote. It is durable when this returns."""
+        until = time.monotonic() + _AWAIT
+        while self._awaits(config, writes) and time.monotonic() < until:
+            time.sleep(0.0005)
+        self._put_writes(config, writes, task_id, task_path)
+
+    def _awaits(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
+        """Whether a checkpoint is on its way behind whose messages those of the writes are to stand."""
+        checkpoint_id, known = get_checkpoint_id(config), self._memory.get(_thread(config))
+        if checkpoint_id is None or known is None or not known.awaits(_ns(config), checkpoint_id):
+            return False
+        return any(isinstance(value, BaseMessage) or _is_messages(value) for _, value in writes)
+
+    def _put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> None:
         checkpoint_id = get_checkpoint_id(config)
         if checkpoint_id is None:
             raise InvalidInputError("put_writes needs the checkpoint_id that the task goes on from")
@@ -497,7 +519,10 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Do as `put_writes`."""
-        await self._run(self.put_writes, config, writes, task_id, task_path)
+        until = time.monotonic() + _AWAIT
+        while self._awaits(config, writes) and time.monotonic() < until:
+            await asyncio.sleep(0.0005)
+        await self._run(self._put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Do as `delete_thread`."""
