@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn a_folder_has_the_name_that_claude_code_looks_for() {
         assert_eq!(claude_code("/home/me/my.app"), "-home-me-my-app");
-        assert_eq!(claude_code("/a/../b c"), "-a-----b-c");
+        assert_eq!(claude_code("/a/../b c"), "-a----b-c");
         assert_eq!(claude_code("/\u{e9}/\u{1f600}"), "-----");
     }
 
