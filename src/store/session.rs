@@ -2,8 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use serde_json::value::RawValue;
-
 use super::error::{StoreError, StoreResult};
 use super::rows::{HideRow, LoopCore, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionRow};
 use super::{LoopKey, SessionKey, StoreRead, StoreWrite, Tick};
@@ -519,43 +517,9 @@ pub fn describe_loop(row: &mut LoopRow, record: &LoopRecord) -> StoreResult<Loop
     row.started_at = text(&record.started_at);
     row.ended_at = text(&record.ended_at);
     Ok(LoopMeta {
-        meta: without_absent(&super::codec::to_json(record)?)?,
+        meta: super::codec::to_json(record)?,
         history: None,
     })
-}
-
-/// Leaves out the fields of an object that say nothing: they are read as if they were there.
-fn without_absent(json: &str) -> StoreResult<String> {
-    struct Fields(String);
-    impl<'de> serde::de::Visitor<'de> for Fields {
-        type Value = String;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("an object")
-        }
-
-        fn visit_map<A: serde::de::MapAccess<'de>>(
-            mut self,
-            mut map: A,
-        ) -> Result<String, A::Error> {
-            while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-                if !matches!(value.get(), "null" | "[]") {
-                    self.0.push(if self.0.is_empty() { '{' } else { ',' });
-                    self.0.push_str(name.get());
-                    self.0.push(':');
-                    self.0.push_str(value.get());
-                }
-            }
-            if self.0.is_empty() {
-                self.0.push('{');
-            }
-            self.0.push('}');
-            Ok(self.0)
-        }
-    }
-    let mut reader = serde_json::Deserializer::from_str(json);
-    serde::Deserializer::deserialize_map(&mut reader, Fields(String::new()))
-        .map_err(|error| StoreError::Invalid(error.to_string()))
 }
 
 fn kind_of(record: &LoopRecord) -> ContinuationKind {
