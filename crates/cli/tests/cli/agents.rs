@@ -171,6 +171,8 @@ fn every_agent_goes_on_with_the_conversation_that_was_stored() {
                 .arg(PATIENCE)
                 .args(line.split(' '))
                 .current_dir(&work)
+                // OpenCode takes this for the folder that it is in.
+                .env("PWD", &work)
                 .env("HOME", &home)
                 .env("PATH", &path)
                 .env("ANTHROPIC_BASE_URL", &server.url)
