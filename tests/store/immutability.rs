@@ -216,7 +216,10 @@ fn attacks(file: &Path, target: &Target) -> Vec<String> {
         format!("UPDATE OR IGNORE {table} SET {set} WHERE {row}"),
     ];
     let is_alias = ["rowid", "oid", "_rowid_"].contains(&set.split(' ').next().unwrap());
-    let names_key = set.starts_with(&format!("{key} = "));
+    // Under another key it would be another row.
+    let names_key = key
+        .split(", ")
+        .any(|part| set.starts_with(&format!("{part} = ")));
     if is_alias || names_key {
         return attacks;
     }
