@@ -40,7 +40,8 @@ use crate::model::{AgentMessage, SealingProvider};
 
 pub use error::ProviderError;
 pub(crate) use write::{
-    CallItem, OPENING, arguments_object, call_item, data_url, images_of, media_type, pairs,
+    CallItem, OPENING, arguments_object, call_item, data_url, images_of, kept_item, media_type,
+    pairs,
 };
 pub use write::{Mending, MendingKind, NO_RESULT, ProviderRequest};
 

@@ -8,7 +8,7 @@ use super::conversation::{Answered, Conversation, Returned, Said, Step};
 use super::{Form, NativeSession, line};
 use crate::import::codex::says_failed;
 use crate::model::{Content, Int, Json, Time, Usage};
-use crate::provider::{CallItem, call_item, data_url};
+use crate::provider::{self, CallItem, call_item, data_url, kept_item};
 
 /// The newest version whose records were seen.
 const VERSION: &str = "0.142.0";
@@ -40,6 +40,12 @@ impl Form for Codex {
             }
             _ => false,
         }
+    }
+
+    /// Searches that the provider carries out have no result to go with them.
+    fn item_of(&self, block: &Content) -> Option<Json> {
+        let item = kept_item(block, provider::Form::OpenAiResponses)?;
+        (item.type_name()? == "web_search_call").then_some(item)
     }
 
     fn write(
@@ -276,7 +282,12 @@ impl Rollout<'_> {
                     self.item(at, Item::Call(item))?;
                 }
                 Content::Sealed(sealed) => self.item(at, Item::Sealed(&sealed.item))?,
-                Content::Image(_) | Content::Thinking(_) | Content::Other(_) => {}
+                Content::Other(_) => {
+                    if let Some(item) = Codex.item_of(block) {
+                        self.item(at, Item::Sealed(&item))?;
+                    }
+                }
+                Content::Image(_) | Content::Thinking(_) => {}
             }
         }
         for returned in &answered.results {

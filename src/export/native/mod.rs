@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::compaction::UnknownWord;
 use crate::context::{leaf_of, originals_of, session_of};
-use crate::model::{AgentMessage, Content, LoopId, Role, SessionId};
+use crate::model::{AgentMessage, Content, Json, LoopId, Role, SessionId};
 use crate::provider::{Mending, MendingKind, media_type};
 use crate::store::active_blocks::{self, View};
 use crate::store::{self, SessionStore, StoreResult};
@@ -279,8 +279,13 @@ trait Form: Sync {
             Content::Image(image) => !is_answer && media_type(image).is_some(),
             Content::ToolCall(_) => is_answer,
             Content::Thinking(_) | Content::Sealed(_) => is_answer && self.takes_thinking(block),
-            Content::Other(_) => false,
+            Content::Other(_) => is_answer && self.item_of(block).is_some(),
         }
+    }
+
+    /// Returns the item of the agent's own provider that a block keeps, if the agent sends it.
+    fn item_of(&self, _: &Content) -> Option<Json> {
+        None
     }
 }
 

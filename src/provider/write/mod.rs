@@ -25,6 +25,7 @@ use crate::model::{AgentMessage, Content};
 pub(crate) use anthropic::OPENING;
 pub(crate) use blocks::{arguments_object, data_url, images_of, media_type};
 pub(crate) use responses::{CallItem, call_item};
+pub(crate) use sealed::own as kept_item;
 use system::SystemMessage;
 
 /// What stands in place of a tool result that was never recorded.
