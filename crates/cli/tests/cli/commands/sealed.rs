@@ -27,9 +27,9 @@ fn stage() -> Stage {
     let stage = Stage::empty();
     let block = |item: Value| json!({"type": "sealed", "provider": "openai", "item": item});
     let kept = |item: Value| json!({"type": "providerItem", "form": "responses", "item": item});
-    let program = json!({"type": "program", "id": "pr_1", "call_id": "p", "code": "open(window)",
+    let program = json!({"type": "program", "id": "pr_a", "call_id": "p", "code": "open(window)",
         "fingerprint": CIPHER});
-    let searched = json!({"type": "file_search_call", "id": "fs_1", "status": "completed",
+    let searched = json!({"type": "file_search_call", "id": "fs_a", "status": "completed",
         "queries": ["rain"], "results": [{"encrypted_content": CIPHER}]});
     let line = json!([
         {"role": "user", "content": [{"type": "text", "text": "Will it rain?"}]},
