@@ -12,7 +12,7 @@ use crate::support::http_server::{Part, Server};
 use crate::support::needs;
 
 /// Seconds that an agent may take.
-const PATIENCE: &str = "600";
+const PATIENCE: &str = "300";
 
 /// Answers a request as its provider would.
 fn narrate(request: &str) -> String {
