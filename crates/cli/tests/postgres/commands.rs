@@ -363,6 +363,16 @@ fn every_command_says_the_same_on_both_backends() {
     for format in ["openai", "anthropic", "markdown"] {
         both.text(&["export", "pair", "--format", format]);
     }
+    // Each file has an id and a place of its own.
+    let own = ["file", "agent_session_id", "start"];
+    for agent in ["claude-code", "codex", "pi", "opencode"] {
+        let file = format!("WHICH-{agent}.jsonl");
+        let args = ["resume", "pair", "--for", agent, "-o", &file];
+        both.json_but(&own, &args);
+        let small = format!("WHICH-{agent}-small.jsonl");
+        let args = ["resume", "pair", "--for", agent, "-o", &small];
+        both.json_but(&own, &[&args[..], &["--max-tokens", "2000"]].concat());
+    }
     both.text(&[
         "sql",
         "SELECT role, text, payload FROM v_messages ORDER BY loop_id, seq",
