@@ -173,16 +173,20 @@ impl PostgresTransaction<'_> {
             ..AppendKeyRange::default()
         };
         let (first, end) = range.bounds();
-        let until = if end.is_some() { "AND k.name < $2" } else { "" };
+        let until = if end.is_some() { "AND name < $2" } else { "" };
+        // The sessions first, as the keys are found by session and name only.
         let sql = format!(
-            "SELECT {APPEND_KEY_COLUMNS} FROM sessions s
-                 JOIN append_keys k ON k.session = s.key AND k.name >= $1 {until}
+            "SELECT {APPEND_KEY_COLUMNS} FROM (SELECT session AS owner FROM sessions) s
+                 CROSS JOIN LATERAL (
+                     SELECT {APPEND_KEY_COLUMNS} FROM append_keys
+                     WHERE session = s.owner AND name >= $1 {until}
+                 ) k
              WHERE NOT EXISTS (
                  SELECT 1 FROM hides h
-                 WHERE h.session = s.key AND h.kind = 'hide'
+                 WHERE h.session = s.owner AND h.kind = 'hide'
                      AND h.key = (SELECT max(n.key) FROM hides n WHERE n.session = h.session)
              )
-             ORDER BY s.key, k.name"
+             ORDER BY k.session, k.name"
         );
         let mut values: Vec<Param<'_>> = vec![&first];
         if let Some(end) = &end {
