@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Output;
 
 use loopstore::admin::inspect::verify;
-use loopstore::{Store, provider};
+use loopstore::{Policy, SealingProvider, Store, provider};
 
 use crate::damage::stage::tell;
 use crate::support::histories::Random;
@@ -100,7 +100,9 @@ fn sealed_state_its_runs_and_what_is_hidden_come_over() {
     );
     let sent = |file: &Path| {
         let store = Store::open(file).unwrap();
-        let ready = store.session("seen").unwrap().prepare().unwrap();
+        let policy = Policy::new(100_000).provider(SealingProvider::OpenAi);
+        let chat = store.session("seen").unwrap().with_policy(policy);
+        let ready = chat.prepare().unwrap();
         ready
             .to(provider::Form::OpenAiResponses)
             .unwrap()
