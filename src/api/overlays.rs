@@ -14,8 +14,8 @@ use crate::model::{AgentMessage, Json, LoopId, SealingProvider, Time};
 use crate::store::{self, StoreError};
 
 impl SessionHandle {
-    /// Compacts as asked: the line's end if the request names no leaf. [`Policy::request`](crate::Policy::request) begins with this
-    /// handle's policy.
+    /// Compacts as asked: the line's end if the request names no leaf.
+    /// [`Policy::request`](crate::Policy::request) begins with this handle's policy.
     ///
     /// # Errors
     /// If the session or the loop is not there, or the store fails. A strategy that fails gives a report

@@ -110,11 +110,15 @@ pub(crate) fn seal_all(
     mut run: RecordedRun,
 ) -> StoreResult<CompactionEnded> {
     let provider = what.provider;
-    if let Some(item) = first_item(&messages, provider) {
-        run.record = SealedRecord::of_whole(&run.record, &item);
-    }
     let view = view_for(Some(provider));
     let chain = ChainSnapshot::load(write.as_read(), what.leaf, view)?;
+    if let Some(item) = first_item(&messages, provider) {
+        let through = what.through.and_then(|(key, seq)| {
+            let link = chain.links.iter().find(|link| link.row.key == key)?;
+            Some((&link.row.loop_id, seq))
+        });
+        run.record = SealedRecord::of_whole(&run.record, &item, through);
+    }
     let end = match what.through {
         None => whole_before(&chain, chain.links.len()),
         Some(last) => end_at(write.as_read(), &chain, last)?,

@@ -18,10 +18,15 @@ pub(crate) struct SealedRecord {
 /// The field with the digest, in the record of a compaction that stands in its block.
 const WHOLE: &str = "loopstore_sealed_sha256";
 
+/// The field with the last message that such a compaction was made of, if more was said since.
+const THROUGH: &str = "loopstore_sealed_through";
+
 #[derive(serde::Deserialize)]
 struct WholeRecord {
     #[serde(rename = "loopstore_sealed_sha256")]
     sha256: Option<String>,
+    #[serde(rename = "loopstore_sealed_through")]
+    through: Option<(LoopId, u32)>,
 }
 
 impl SealedRecord {
@@ -49,10 +54,14 @@ impl SealedRecord {
         self.sha256 == Self::digest(item)
     }
 
-    /// Returns the record of a compaction that came in the place of a whole conversation, with the digest of
-    /// its item.
-    pub(crate) fn of_whole(record: &Json, item: &Json) -> Json {
-        let own = format!("\"{WHOLE}\":\"{}\"", Self::digest(item));
+    /// Returns the record of a compaction that came in the place of a whole conversation, or of it through one
+    /// message, with the digest of its item.
+    pub(crate) fn of_whole(record: &Json, item: &Json, through: Option<(&LoopId, u32)>) -> Json {
+        let mut own = format!("\"{WHOLE}\":\"{}\"", Self::digest(item));
+        if let Some((loop_id, seq)) = through {
+            let id = Json::string(loop_id.as_str());
+            own.push_str(&format!(",\"{THROUGH}\":[{},{seq}]", id.as_str()));
+        }
         let text = record.as_str().trim_end();
         // What its maker recorded stays as it was written.
         let text = match text.strip_suffix('}') {
@@ -70,6 +79,12 @@ impl SealedRecord {
         }
         let whole: WholeRecord = serde_json::from_str(run.record.as_deref()?).ok()?;
         whole.sha256
+    }
+
+    /// Returns the last message that a run's compaction was made of, if the run names one.
+    pub(crate) fn through(run: &RunRow) -> Option<(LoopId, u32)> {
+        let whole: WholeRecord = serde_json::from_str(run.record.as_deref()?).ok()?;
+        whole.through
     }
 
     pub(crate) fn to_json(&self) -> Json {

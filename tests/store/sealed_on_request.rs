@@ -1,6 +1,7 @@
 //! Compactions that a provider made on request, in the place of everything through one message.
 
 use loopstore::admin::inspect::verify;
+use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::provider;
 use loopstore::*;
 use serde_json::{Value, json};
@@ -161,6 +162,31 @@ fn what_stands_for_nothing_is_refused_and_changes_nothing() {
     assert!(refused(&elsewhere, given(own)).contains("taken back"));
     assert_eq!(texts(&chat), before);
     is_sound(&store);
+}
+
+#[test]
+fn redacting_what_it_was_made_of_takes_it_also_where_the_turn_is_shown_again() {
+    let own = SealingProvider::OpenAi;
+    let secret = "https://me:hunter2hunter2@example.org/x";
+    for (asked_text, said_text, goes) in [(secret, "So.", true), ("So?", secret, false)] {
+        let store = Store::in_memory().unwrap();
+        let chat = chat(&store, "s", Some(own));
+        chat.append([Message::user("Where?"), Message::assistant("Here.")])
+            .unwrap();
+        // The first turn of its loop, which goes on behind the message.
+        chat.append([Message::user(asked_text)]).unwrap();
+        let asked = last(&chat);
+        chat.append([Message::assistant(said_text)]).unwrap();
+        chat.record_compaction(own, &asked, given(own)).unwrap();
+        assert!(sent(&chat, own).to_string().contains("sealed bytes"));
+        let request = RedactRequest::new(chat.id().clone());
+        redact_session(store.database(), &request).unwrap();
+        let chat = crate::sealed_runs::chat(&store, "s", Some(own));
+        let shown = sent(&chat, own).to_string();
+        assert_eq!(shown.contains("sealed bytes"), !goes, "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        is_sound(&store);
+    }
 }
 
 #[test]

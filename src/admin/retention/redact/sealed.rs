@@ -70,6 +70,11 @@ impl SealedDrops {
             let place = record.and_then(|record| Some((key_of(&record.loop_id)?, record.seq)));
             let blocks = read.blocks_of_run(run.key)?;
             let mut goes = place.is_some_and(|place| self.changed.contains(&place));
+            // One that was made on request holds what it was asked about, covered or not.
+            let through = SealedRecord::through(&run);
+            if let Some((key, seq)) = through.and_then(|(id, seq)| Some((key_of(&id)?, seq))) {
+                goes = goes || self.changed.range((key, 0)..=(key, seq)).next().is_some();
+            }
             for block in &blocks {
                 goes = goes || self.covers_a_change(read, block)?;
             }
