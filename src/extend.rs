@@ -61,7 +61,7 @@ pub mod import {
 /// belong to no session.
 pub mod compaction {
     pub use crate::compaction::activity::{
-        Activity, Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem,
+        Activity, Attempt, CallActs, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem,
         PlanState, Work,
     };
     pub use crate::compaction::config::RunConfig;

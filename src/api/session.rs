@@ -11,7 +11,7 @@ use super::policy::Policy;
 use super::prepare::{compact_to_fit, refused};
 use super::prepared::Prepared;
 use super::spec::{LoopSpec, TurnRef};
-use crate::compact::{CompactRequest, CompactTrigger};
+use crate::compact::{CompactRequest, CompactTrigger, Handback, handback};
 use crate::compaction::CancelFlag;
 use crate::context::{AsOf, BuildOptions, Context, KeptContext, build_context_from_session};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId};
@@ -365,6 +365,15 @@ impl SessionHandle {
             Err(Error::NotFound { .. }) => Ok(Recall::nothing(question)),
             answer => answer,
         }
+    }
+
+    /// Says in at most `max_tokens` what the context leaves out of the turns that its summaries stand for and
+    /// an agent will miss: to be put beside a summary that another program wrote. `None` if nothing is missing.
+    ///
+    /// # Errors
+    /// If the session is not there, or the store fails.
+    pub fn handback(&self, max_tokens: u64) -> Result<Option<Handback>> {
+        Ok(handback(self.backend(), &self.id, None, max_tokens)?)
     }
 
     /// Returns the context of the next model call within the policy's window, compacted if the policy says

@@ -35,6 +35,17 @@ impl TurnState {
     }
 }
 
+impl TurnState {
+    /// Whether a context shows nothing of the turn itself: a text stands for it, or nothing does.
+    pub fn is_hidden(self) -> bool {
+        match self {
+            Self::Raw => false,
+            Self::Covered(Disposition::Kept | Disposition::Truncated) => false,
+            Self::Covered(_) => true,
+        }
+    }
+}
+
 impl serde::Serialize for TurnState {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())

@@ -6,6 +6,7 @@ mod budget;
 mod concurrent;
 mod digest;
 mod digest_store;
+mod handback;
 mod live;
 mod moments;
 mod overlays;

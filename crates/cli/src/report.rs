@@ -173,7 +173,7 @@ fn failed(path: &Path, why: &dyn std::fmt::Display) -> CliError {
 }
 
 /// Refuses to overwrite the database, or an existing file without --force.
-fn check(app: &App, path: &Path, force: bool) -> Result<(), CliError> {
+pub(super) fn check(app: &App, path: &Path, force: bool) -> Result<(), CliError> {
     if is_part_of(path, &app.db) {
         return Err(failed(path, &"it is the database"));
     }
@@ -184,7 +184,7 @@ fn check(app: &App, path: &Path, force: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-fn to_file<T>(
+pub(super) fn to_file<T>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<T, ExportError>,
 ) -> Result<(u64, T), CliError> {

@@ -19,6 +19,7 @@
 
 mod calls;
 mod chain;
+mod compactions;
 mod curve;
 pub mod eval;
 mod gather;
@@ -32,6 +33,7 @@ mod usage;
 use std::collections::BTreeMap;
 use std::io::Write;
 
+pub use compactions::write_compactions;
 pub use name::file_name;
 pub use overview::write_overview;
 pub use prices::{PriceError, Prices};

@@ -25,6 +25,8 @@ const SESSION_SCRIPTS: [&str; 4] = [
 ];
 const OVERVIEW: &str = include_str!("overview.html");
 const OVERVIEW_SCRIPTS: [&str; 2] = [SHARED, include_str!("overview.js")];
+const COMPACTIONS: &str = include_str!("compactions.html");
+const COMPACTIONS_SCRIPTS: [&str; 2] = [SHARED, include_str!("compactions.js")];
 
 /// How much JSON a piece holds before the next one is begun.
 const PIECE_BYTES: usize = 192 << 10;
@@ -79,10 +81,23 @@ impl<'a> Page<'a> {
 
 /// Writes a page that lists sessions.
 pub(super) fn overview(index: &impl Serialize, out: &mut dyn Write) -> Result<(), ExportError> {
-    let script = OVERVIEW_SCRIPTS.concat();
-    frame(out, OVERVIEW, &script)?;
+    whole(OVERVIEW, &OVERVIEW_SCRIPTS.concat(), index, out)
+}
+
+/// Writes a page of recorded compactions.
+pub(super) fn compactions(index: &impl Serialize, out: &mut dyn Write) -> Result<(), ExportError> {
+    whole(COMPACTIONS, &COMPACTIONS_SCRIPTS.concat(), index, out)
+}
+
+fn whole(
+    body: &str,
+    script: &str,
+    index: &impl Serialize,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    frame(out, body, script)?;
     data(out, "index", &serde_json::to_vec(index)?)?;
-    Ok(end(out, &script)?)
+    Ok(end(out, script)?)
 }
 
 fn frame(out: &mut dyn Write, body: &str, script: &str) -> io::Result<()> {

@@ -229,7 +229,7 @@ fn resolved(path: &str, folder: Option<&str>) -> String {
 }
 
 /// Returns a path without `.`, `..` and doubled slashes.
-fn normal(path: &str) -> String {
+pub(super) fn normal(path: &str) -> String {
     let path = path.trim().strip_prefix("file://").unwrap_or(path.trim());
     let path = path.replace('\\', "/");
     let mut parts: Vec<&str> = Vec::new();

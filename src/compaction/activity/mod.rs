@@ -6,6 +6,7 @@
 //! nothing. Whoever wants to know what a session did reads its messages into an [`Activity`].
 
 mod actions;
+mod acts;
 mod files;
 pub(crate) mod noise;
 pub(crate) mod outcome;
@@ -15,6 +16,7 @@ mod reader;
 mod shell;
 mod work;
 
+pub use acts::CallActs;
 pub use reader::Activity;
 pub use work::{
     Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem, PlanState, Work,

@@ -1,9 +1,10 @@
 //! A page in the making: what stands in it so far, and how much room is left.
 
+mod told;
 mod values;
 mod written;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::given;
 use super::lines::{
@@ -15,8 +16,8 @@ use super::read::carried_line;
 use super::record::{Instruction, Record, Statement};
 use super::values::shortened;
 use crate::compaction::activity::{Place, PlanState, Work};
+pub(super) use told::Told;
 pub(super) use values::tool_bytes;
-use values::words_in;
 
 /// The names of tools are given only where they take no more than one part in so many.
 const TOOL_SHARE: usize = 16;
@@ -58,8 +59,7 @@ pub(super) struct Filling<'a> {
     /// What a model wrote for sections.
     given: BTreeMap<Heading, Vec<String>>,
     /// Everything said so far, to say no value twice; a model's words first, of so many bytes.
-    told: String,
-    told_words: HashSet<String>,
+    told: Told,
     told_by_model: usize,
     is_full: bool,
 }
@@ -89,8 +89,7 @@ impl<'a> Filling<'a> {
             value_lines: BTreeMap::new(),
             tools_named: tool_bytes <= most / TOOL_SHARE,
             given: BTreeMap::new(),
-            told: String::new(),
-            told_words: HashSet::new(),
+            told: Told::default(),
             told_by_model: 0,
             is_full: false,
         }
@@ -109,6 +108,18 @@ impl<'a> Filling<'a> {
     pub(super) fn refill(&mut self, room: usize) {
         self.room = room;
         self.is_full = false;
+    }
+
+    /// Holds back so many bytes, or what is left; returns how many.
+    pub(super) fn hold_back(&mut self, bytes: usize) -> usize {
+        let held = bytes.min(self.room);
+        self.room -= held;
+        held
+    }
+
+    /// Gives back what was held back.
+    pub(super) fn give_back(&mut self, bytes: usize) {
+        self.room += bytes;
     }
 
     pub(super) fn header(&mut self, headers: &[String]) {
@@ -131,7 +142,7 @@ impl<'a> Filling<'a> {
             let mut left = usize::MAX;
             let text = lines.join("\n");
             if self.pay(*heading, text.len() + 1, &mut left) {
-                self.tell(&text);
+                self.told.tell(&text);
                 self.given.insert(*heading, lines.clone());
             }
         }
@@ -152,16 +163,6 @@ impl<'a> Filling<'a> {
         true
     }
 
-    fn tell(&mut self, text: &str) {
-        for word in words_in(text) {
-            if !self.told_words.contains(word) {
-                self.told_words.insert(word.to_owned());
-            }
-        }
-        self.told.push_str(text);
-        self.told.push('\n');
-    }
-
     /// Adds a line to a section; `at` orders it there. Whether it stands there now.
     fn line(
         &mut self,
@@ -176,7 +177,7 @@ impl<'a> Filling<'a> {
         if !self.pay(key.0, line.len(), left) {
             return false;
         }
-        self.tell(&line);
+        self.told.tell(&line);
         self.lines.insert(key, (line, places));
         true
     }
@@ -218,7 +219,7 @@ impl<'a> Filling<'a> {
         let more = self.prompt_bytes(at).saturating_sub(now);
         if self.pay(Heading::Task, more, left) {
             let text = &self.record.statements[at].text;
-            self.tell(text);
+            self.told.tell(text);
             self.task.insert(at, Shown::Whole);
         }
     }
@@ -285,7 +286,7 @@ impl<'a> Filling<'a> {
         if !self.pay(heading, after.saturating_sub(before), left) {
             return;
         }
-        self.tell(text);
+        self.told.tell(text);
         let shown = match heading {
             Heading::Task => &mut self.task,
             _ => &mut self.said,
@@ -303,7 +304,7 @@ impl<'a> Filling<'a> {
     /// Whether an instruction stands already where somebody's words are shown. A model may say it too, but
     /// need not the next time.
     pub(super) fn tells(&self, instruction: &Instruction) -> bool {
-        self.told[self.told_by_model..].contains(&*instruction.text)
+        self.told.says_after(self.told_by_model, &instruction.text)
     }
 
     pub(super) fn instruction(
@@ -381,6 +382,29 @@ impl<'a> Filling<'a> {
         self.line((Heading::Files, at), line, places, left);
     }
 
+    /// Says how many changed files have no line, and in which turns they were changed.
+    pub(super) fn files_left_out(&mut self, files: &[usize]) {
+        let last = |at: &usize| self.work().files[*at].events.last();
+        let mut places: Vec<Place> = files
+            .iter()
+            .filter_map(last)
+            .map(|e| e.place.clone())
+            .collect();
+        places.sort();
+        if let (Some(first), Some(last)) = (places.first(), places.last()) {
+            let line = format!(
+                "({} more in turns {first} to {last}: expand)\n",
+                files.len()
+            );
+            self.line(
+                (Heading::Files, usize::MAX),
+                line,
+                Vec::new(),
+                &mut usize::MAX.clone(),
+            );
+        }
+    }
+
     pub(super) fn file_read(&mut self, at: usize, left: &mut usize) {
         if self.read.contains_key(&at) {
             return;
@@ -388,7 +412,7 @@ impl<'a> Filling<'a> {
         let text = read_file(&self.work().files[at]);
         let line = if self.read.is_empty() { READ.len() } else { 0 };
         if self.pay(Heading::Files, line + text.len() + 2, left) {
-            self.tell(&text);
+            self.told.tell(&text);
             self.read.insert(at, text);
         }
     }

@@ -24,6 +24,7 @@ mod values;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use self::filling::Told;
 use self::gather::Gatherer;
 use self::lines::{Heading, OPENING};
 use self::names::LoopNames;
@@ -35,7 +36,8 @@ use super::summarize::SUMMARIZE;
 pub use crate::compaction::activity::Place;
 use crate::compaction::activity::Work;
 use crate::model::{
-    AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, Turns, UserMessage,
+    AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, SessionId, Turns,
+    UserMessage,
 };
 use crate::tokens::TokenCounter;
 
@@ -116,6 +118,8 @@ fn message(text: &str, role: Role, timestamp: Option<Int>) -> AgentMessage {
 pub struct Digester {
     gatherer: Gatherer,
     headers: Vec<String>,
+    /// What a reader has before them.
+    beside: Option<Told>,
 }
 
 impl Digester {
@@ -129,6 +133,16 @@ impl Digester {
     #[must_use]
     pub fn with_headers(mut self, headers: Vec<String>) -> Self {
         self.headers = headers;
+        self
+    }
+
+    /// Makes a text that stands beside a summary of another's and whatever else a reader sees: of that it
+    /// repeats nothing. It tells of the plan, of errors that are still open, of changed files, of what is to
+    /// hold, and gives most of its room to exact values.
+    #[must_use]
+    pub fn beside<'a>(mut self, texts: impl IntoIterator<Item = &'a str>) -> Self {
+        let told = self.beside.get_or_insert_default();
+        texts.into_iter().for_each(|text| told.tell(text));
         self
     }
 
@@ -159,9 +173,15 @@ impl Digester {
         } else {
             self.headers
         };
-        let writer = PageWriter::new(&record, bytes_of(budget).saturating_mul(2));
+        let mut writer = PageWriter::new(&record, bytes_of(budget).saturating_mul(2));
+        if let Some(known) = &self.beside {
+            writer.leave_out(known);
+        }
         let page = |most| {
-            let mut page = writer.page(&headers, most);
+            let mut page = match self.beside {
+                Some(_) => writer.beside(&headers, most),
+                None => writer.page(&headers, most),
+            };
             let line = names.line(&page.places);
             page.text.push_str(&line);
             page
@@ -459,6 +479,22 @@ fn headers(slice: &LoopSlice<'_>, turns: Turns) -> Result<Vec<String>, StrategyE
         format!("{OPENING} of turns {first}..{last}; expand]"),
         format!("{OPENING}, t{first}..t{last}]"),
     ])
+}
+
+/// Returns what the first line says of a text that stands beside a summary of another's.
+pub(crate) fn beside_headers(session: &SessionId, only: Option<&LoopId>) -> Vec<String> {
+    let session = values::flat(session.as_str());
+    let of_loop = match only {
+        Some(id) => format!("loop {}, ", values::flat(id.as_str())),
+        None => String::new(),
+    };
+    vec![
+        format!(
+            "{OPENING}, what the summary leaves out. Whole turns: expand session {session}, {of_loop}turns A..B]"
+        ),
+        format!("{OPENING}, what the summary leaves out; expand {session}]"),
+        format!("{OPENING}]"),
+    ]
 }
 
 /// The document that is active.

@@ -1,5 +1,7 @@
 //! Fills a budget: what is worth most of each section first, then whatever still fits.
 
+mod beside;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 
@@ -34,6 +36,9 @@ mod share {
     pub(super) const USED_ONCE: usize = 5;
     /// The last report of the agent.
     pub(super) const LAST: usize = 8;
+    /// The plan and the open errors beside another's summary.
+    pub(super) const PLAN_BESIDE: usize = 2;
+    pub(super) const ERRORS_BESIDE: usize = 2;
 }
 
 /// On a page of fewer bytes than this values come before all but the task.
@@ -116,6 +121,8 @@ pub(super) struct PageWriter<'a> {
     given_prompts: Vec<usize>,
     given_attempts: Vec<usize>,
     given_units: Vec<UnitRef>,
+    /// Whether a reader knows the plan already.
+    is_plan_known: bool,
 }
 
 impl<'a> PageWriter<'a> {
@@ -185,6 +192,7 @@ impl<'a> PageWriter<'a> {
             given_prompts,
             given_attempts,
             given_units,
+            is_plan_known: false,
         }
     }
 

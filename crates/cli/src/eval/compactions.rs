@@ -2,20 +2,27 @@
 
 use std::path::PathBuf;
 
-use loopstore_report::eval::{CompactionResult, CompactionsReport, STATE_KINDS, compactions};
+use loopstore_report::eval::{
+    CompactionResult, CompactionsReport, ForgottenValue, RepeatedCall, RepeatedKind, STATE_KINDS,
+    compactions,
+};
+use loopstore_report::write_compactions;
 
 use super::{chosen, imported, names};
 use crate::error::CliError;
 use crate::output::note;
+use crate::report::{check, to_file};
 use crate::table::{Column, TextTable};
 use crate::{App, Done, text};
 
-/// The compactions that transcripts record, beside ours in their place
+/// What recorded compactions forgot, what their agents did again, and ours in their place
 ///
 /// Each compaction of which the transcript holds the text is set against the strategies: they get the
 /// messages that the text stands for, and as many tokens as it has. The values needed are those that a later
 /// tool call takes from these messages, and that nothing kept beside the text holds; what is stated of the
-/// work is counted as `eval state` does. The transcripts are imported into memory; the database of --db is
+/// work is counted as `eval state` does. `with-handback` is the recorded text with at most 1,000 tokens that
+/// loopstore hands back beside it. Done again is what an agent did once more until the next compaction though
+/// nothing had changed: a file read that it had read, a command run that it had run. The transcripts are imported into memory; the database of --db is
 /// not touched.
 #[derive(clap::Args)]
 pub struct Args {
@@ -25,10 +32,23 @@ pub struct Args {
     /// A strategy to set beside them; may be repeated.
     #[arg(long = "strategy", value_name = "NAME", value_parser = names(), default_value = "digest")]
     strategies: Vec<String>,
+    /// Also write a page that shows, compaction by compaction, what was forgotten, what the agent did again,
+    /// and what loopstore hands back.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace an existing page.
+    #[arg(long, requires = "html")]
+    force: bool,
 }
+
+/// Lines of a list at most; the page and --json have more.
+const MOST_LINES: usize = 10;
 
 /// Compares and prints.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    if let Some(page) = &args.html {
+        check(app, page, args.force)?;
+    }
     let (store, sessions) = imported(&args.paths)?;
     let report = compactions(&store, &sessions, &chosen(&args.strategies))?;
     if report.compactions.is_empty() {
@@ -39,15 +59,78 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     if app.json {
         app.out.json(&report)?;
     } else {
-        app.out.table(&table(&report))?;
-        app.out
-            .text("\nWhat the texts state of the work until then, of all compactions")?;
-        app.out.table(&state_table(&report))?;
+        print(app, &report)?;
+    }
+    if let Some(page) = &args.html {
+        to_file(page, |out| write_compactions(&report, out))?;
+        note(&format!(
+            "wrote {}",
+            text::line(&page.display().to_string())
+        ));
     }
     if report.needed == 0 {
         note("note: nothing was needed after the compactions, so the figures say nothing");
     }
     Ok(Done::Well)
+}
+
+fn print(app: &mut App, report: &CompactionsReport) -> Result<(), CliError> {
+    app.out.table(&table(report))?;
+    app.out
+        .text("\nWhat the texts state of the work until then, of all compactions")?;
+    app.out.table(&state_table(report))?;
+    let forgotten: Vec<&ForgottenValue> = report
+        .compactions
+        .iter()
+        .flat_map(|one| &one.forgotten)
+        .collect();
+    if !forgotten.is_empty() {
+        let count = text::count(forgotten.len() as u64, "value");
+        app.out
+            .text(&format!("\nNeeded afterwards, and gone: {count}"))?;
+        let mut table = TextTable::new(vec![
+            Column::text("HANDED BACK", 11),
+            Column::text("VALUE", 60),
+        ]);
+        for value in forgotten.iter().take(MOST_LINES) {
+            let back = if value.is_handed_back { "yes" } else { "no" };
+            table.row(vec![back.to_owned(), value.value.clone()]);
+        }
+        app.out.table(&table)?;
+    }
+    let mut again: Vec<&RepeatedCall> = report
+        .compactions
+        .iter()
+        .flat_map(|one| &one.again)
+        .collect();
+    if !again.is_empty() {
+        let count = |kind| again.iter().filter(|call| call.kind == kind).count() as u64;
+        let files = text::count(count(RepeatedKind::Read), "file");
+        let commands = text::count(count(RepeatedKind::Command), "command");
+        let tokens = text::number(again.iter().map(|call| call.tokens).sum::<u64>());
+        app.out.text(&format!(
+            "\nDone again though nothing had changed: {files} read, {commands} run, {tokens} tokens"
+        ))?;
+        again.sort_by_key(|call| std::cmp::Reverse(call.tokens));
+        let mut table = TextTable::new(vec![
+            Column::text("HOW", 4),
+            Column::number("TOKENS"),
+            Column::text("WHAT", 60),
+        ]);
+        for call in again.iter().take(MOST_LINES) {
+            let how = match call.kind {
+                RepeatedKind::Read => "read",
+                RepeatedKind::Command => "run",
+            };
+            table.row(vec![
+                how.to_owned(),
+                text::number(call.tokens),
+                call.what.clone(),
+            ]);
+        }
+        app.out.table(&table)?;
+    }
+    Ok(())
 }
 
 fn table(report: &CompactionsReport) -> TextTable {

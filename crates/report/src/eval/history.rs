@@ -1,6 +1,6 @@
 //! A session as one row of turns.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use loopstore::compaction::Placed;
@@ -94,11 +94,15 @@ impl History {
         Self { messages, loops }
     }
 
-    /// Returns the loop of a turn, and the turn's number in it.
-    pub(super) fn place(&self, turn: u32) -> Option<(&LoopId, u32)> {
-        let next = self.loops.partition_point(|one| one.first_turn <= turn);
-        let of_turn = self.loops.get(next.checked_sub(1)?)?;
-        Some((&of_turn.loop_id, turn - of_turn.first_turn))
+    /// Returns the numbers of turns that are given by loop and turn of it.
+    pub(super) fn numbers(&self, turns: &HashSet<(LoopId, u32)>) -> HashSet<u32> {
+        let first: HashMap<&LoopId, u32> = self
+            .loops
+            .iter()
+            .map(|one| (&one.loop_id, one.first_turn))
+            .collect();
+        let number = |(id, turn): &(LoopId, u32)| Some(first.get(id)? + turn);
+        turns.iter().filter_map(number).collect()
     }
 
     /// Returns what follows after another history; `None` if this one does not begin with it.

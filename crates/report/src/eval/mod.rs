@@ -19,13 +19,16 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use baselines::{EvalRandom, EvalTfIdf};
-pub use compactions::{CompactionResult, CompactionsReport, ComparedCompaction, compactions};
+pub use compactions::{
+    CompactionResult, CompactionsReport, ComparedCompaction, ForgottenValue, HANDBACK_TOKENS,
+    RepeatedCall, RepeatedKind, compactions, repeated_calls,
+};
 pub use history::{History, HistoryLoop, committed_runs};
 pub use needed::{context_text, needed_values};
 pub use plot::recall_svg;
 pub use prose::{Conversation, ConversationError, ProseMessage, ProseQuestion, ProseReport, prose};
 pub use state::{
-    STATE_KINDS, StateCount, StateCounts, StateFacts, StateReport, StateResult, state,
+    LostFact, STATE_KINDS, StateCount, StateCounts, StateFacts, StateReport, StateResult, state,
 };
 pub use strategies::{
     EvalDigest, EvalOneLiner, EvalStrategy, EvalSummarize, EvalTiered, EvalTruncate, STRATEGIES,

@@ -23,19 +23,13 @@ impl Filling<'_> {
             let fact = &self.record.values.facts[*at];
             if left < fact.value.len() + 6 {
                 self.is_full = true;
-            } else if !self.is_told(&fact.value) {
+            } else if !self.told.has(&fact.value) {
                 self.value(*at, fact, &mut left);
             }
         }
         if self.value_lines.values().all(|used| *used) {
             self.room += heading;
         }
-    }
-
-    /// Whether a value stands somewhere. Only one of several words that all stand somewhere is searched for.
-    fn is_told(&self, value: &str) -> bool {
-        words_in(value).all(|word| self.told_words.contains(word))
-            && (words_in(value).next() == Some(value) || is_written(&self.told, value))
     }
 
     fn value(&mut self, at: usize, fact: &Fact, left: &mut usize) {
@@ -61,8 +55,7 @@ impl Filling<'_> {
             return;
         }
         *self.value_lines.entry(line).or_default() |= fact.source.is_used();
-        let told = fact.value.clone();
-        self.tell(&told);
+        self.told.tell(&fact.value);
         self.values.push(at);
     }
 
@@ -95,25 +88,4 @@ pub(in super::super) fn tool_bytes(record: &Record) -> usize {
         .map(|(tool, label)| name(*tool) + name(*label) + 4)
         .sum();
     bytes
-}
-
-/// Returns the words of a text as [`is_written`] parts them.
-pub(super) fn words_in(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-    words.filter(|word| !word.is_empty())
-}
-
-/// Whether a value stands in a text, not as a part of a longer word.
-fn is_written(written: &str, value: &str) -> bool {
-    let joins = |c: char| c.is_alphanumeric() || c == '_';
-    let finder = memchr::memmem::Finder::new(value);
-    let mut from = 0;
-    while let Some(start) = finder.find(&written.as_bytes()[from..]).map(|at| from + at) {
-        let end = start + value.len();
-        if !written[..start].ends_with(joins) && !written[end..].starts_with(joins) {
-            return true;
-        }
-        from = start + value.chars().next().map_or(1, char::len_utf8);
-    }
-    false
 }

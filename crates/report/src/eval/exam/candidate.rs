@@ -20,6 +20,8 @@ pub struct Candidate {
 impl Candidate {
     /// The name of the transcript's own compaction.
     pub const RECORDED: &str = "recorded";
+    /// The same with what loopstore hands back beside it.
+    pub const HANDED_BACK: &str = "with-handback";
 
     /// Compacts a whole history with each strategy; no context has more than `size` tokens.
     ///

@@ -7,7 +7,7 @@ use loopstore::extend::compaction::{Activity, Attempt, FileAct, FileWork, Place,
 use loopstore::extend::search::content_words;
 
 use super::stated::Context;
-use super::{StateCount, StateCounts};
+use super::{LostFact, StateCount, StateCounts};
 
 /// The state of the work at a cut.
 #[derive(Clone, Debug, Default)]
@@ -123,6 +123,32 @@ impl StateFacts {
             counts.add_fact("prompts", context.has_word(word));
         }
         counts
+    }
+}
+
+impl StateFacts {
+    /// Returns what a context does not state, the words of prompts aside.
+    pub fn missing_in(&self, context: &str) -> Vec<LostFact> {
+        let context = Context::new(context);
+        let lost = |kind: &str, what: &str| LostFact {
+            kind: kind.to_owned(),
+            what: what.to_owned(),
+        };
+        let files = self.files.iter();
+        let files = files.filter(|file| context.lines_with_path(&file.end).is_empty());
+        let items = self.plan.iter().filter(|item| !context.says_item(item));
+        let failed = self.failures.iter();
+        let failed = failed.filter(|(what, passed)| !context.says_failure(what, *passed));
+        let running = self
+            .running
+            .iter()
+            .filter(|call| !context.says_running(call));
+        files
+            .map(|file| lost("files", &file.path))
+            .chain(items.map(|item| lost("plan", &item.text)))
+            .chain(failed.map(|(what, _)| lost("failures", what)))
+            .chain(running.map(|call| lost("running", call)))
+            .collect()
     }
 }
 

@@ -33,6 +33,15 @@ pub struct StateCount {
     pub stated: usize,
 }
 
+/// Something of the work that a context does not state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostFact {
+    /// One of [`STATE_KINDS`].
+    pub kind: String,
+    /// The file, the item of the plan, the command or the call.
+    pub what: String,
+}
+
 impl StateCount {
     /// Returns the share that is stated; 1 if there are no facts.
     pub fn recall(self) -> f64 {
