@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from typing import Any
 
 from loopstore import _store
@@ -19,7 +20,7 @@ DELTA = "adkState"
 WHOLE = "adkWholeState"
 
 _WHOLE_EVERY = 64
-"""After so many deltas the whole state is written."""
+"""After so many deltas, on average, the whole state is written."""
 
 
 class StateLog:
@@ -41,9 +42,9 @@ class StateLog:
 
     def add(self, delta: Json, key: str | None = None) -> None:
         """Write a change; under a key once."""
-        name = hashlib.sha256(key.encode()).hexdigest() if key else None
+        name = hashlib.sha256((key or uuid.uuid4().hex).encode()).hexdigest()
         new = encode([extension(DELTA, {}, delta)])
-        if not self._log.append(new, key=name).duplicate:
+        if not self._log.append(new, key=name if key else None).duplicate and is_time(name):
             self.write_whole({})
 
     def _fold(self, first: Json) -> tuple[Json, Place | None]:
@@ -62,12 +63,18 @@ class StateLog:
         return self._fold(first)[0]
 
     def write_whole(self, first: Json) -> None:
-        """Write the whole state, if it is time to."""
-        if self._log.count_entries(kinds=[DELTA], after=self._start) % _WHOLE_EVERY:
-            return
+        """Write the whole state."""
         state, after = self._fold(first)
         if after is not None:
             self._log.append(encode([extension(WHOLE, {"after": list(after)}, state)]))
+
+
+def is_time(digest: str) -> bool:
+    """Whether the whole state is written behind the change of this digest.
+
+    The digest decides, and nobody has to count the changes so far.
+    """
+    return int(digest[-8:], 16) % _WHOLE_EVERY == 0
 
 
 def extension(kind: str, about: Json, values: Json) -> Json:

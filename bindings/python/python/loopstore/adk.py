@@ -41,6 +41,7 @@ from loopstore._adk_state import (
     about_of,
     dumps,
     extension,
+    is_time,
     loads,
     place_of,
 )
@@ -296,16 +297,16 @@ class LoopstoreSessionService(BaseSessionService):
             parts.append(extension(DELTA, {}, own))
         new = encode(parts)
 
-        def append() -> None:
+        def append() -> bool:
             with self._locks[hash(id) % len(self._locks)]:
                 log = self.store.session(id)
-                created = self._created(log)
-                if created is None:
+                begun = log.appended("created")
+                if begun is None:
                     raise SessionNotFoundError(f"Session {session.id} not found.")
-                _, start, first = created
+                start = (begun.loop_id, begun.seqs.start)
                 is_new = log.appended(key) is None
                 if is_new and self.on_stale == "refuse":
-                    newest = log.entries(kinds=[_EVENT], after=start, last=1)
+                    newest = log.entries(kinds=[_EVENT], last=1)
                     _refuse_stale(session, newest[0] if newest else None, start)
                 # Under the key too, so that a second attempt finishes what the first one began.
                 if app:
@@ -314,15 +315,18 @@ class LoopstoreSessionService(BaseSessionService):
                     of = _user_id(session.app_name, session.user_id)
                     StateLog(self.store, of).add(user, f"{id}/{key}")
                 at = log.append(new, key=key)
-                if own and is_new:
-                    StateLog.of(log, start).write_whole(first)
+                if own and is_new and is_time(key):
+                    created = self._created(log)
+                    StateLog.of(log, start).write_whole(created[2] if created else {})
                 # The event is the last but for the state that it brought.
                 marker = f"{at.loop_id}/{at.seqs.stop - (2 if own else 1)}"
                 session._storage_update_marker = marker
                 session.last_update_time = event.timestamp
+                return is_new
 
-        await self._run(append)
-        if any(one is event or one == event for one in session.events if one.id == event.id):
+        is_new = await self._run(append)
+        # What the store has already may stand in the object already.
+        if not is_new and any(one == event for one in session.events if one.id == event.id):
             return event
         return self._commit_event_to_session(session, event)
 

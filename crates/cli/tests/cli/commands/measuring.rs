@@ -132,6 +132,26 @@ fn transcript(name: &str) -> String {
 }
 
 #[test]
+fn the_page_of_compactions_replaces_nothing_unasked() {
+    let stage = Stage::empty();
+    let orchard = transcript("eval/orchard.jsonl");
+    std::fs::write(stage.path("page.html"), "mine").unwrap();
+    let line = format!("eval compactions {orchard} --html page.html");
+    let said = stage.say(&line);
+    assert_ne!(said.code, 0, "{said}");
+    assert_eq!(
+        std::fs::read_to_string(stage.path("page.html")).unwrap(),
+        "mine"
+    );
+    let said = stage.say(&format!("{line} --force --json"));
+    assert_eq!(said.code, 0, "{said}");
+    assert!(serde_json::from_str::<Value>(&said.out).is_ok(), "{said}");
+    let page = std::fs::read_to_string(stage.path("page.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>"));
+    assert_ne!(stage.say(&format!("{line}/none/page.html")).code, 0);
+}
+
+#[test]
 fn ours_stand_beside_recorded_compactions() {
     let stage = Stage::empty();
     let orchard = transcript("eval/orchard.jsonl");

@@ -1,7 +1,8 @@
 //! What a transcript says stays data.
 
 use loopstore::*;
-use loopstore_report::{file_name, write_overview};
+use loopstore_report::eval::CompactionsReport;
+use loopstore_report::{file_name, write_compactions, write_overview};
 
 use crate::commands::stage::{LoopSpec, Stage, add_loop, answer, session};
 use crate::support::page::Page;
@@ -60,6 +61,31 @@ fn markup_never_stands_in_the_page_itself() {
     let overview = Page::read(String::from_utf8(overview).unwrap());
     assert!(!overview.html.contains("window.hurt"));
     assert_eq!(overview.index["sessions"][0]["title"], MARKUP);
+}
+
+/// A report of a compaction that is markup wherever somebody outside can write.
+pub fn hostile_compactions() -> CompactionsReport {
+    let json = serde_json::json!({
+        "needed": 1,
+        "results": [],
+        "compactions": [{
+            "session_id": MARKUP, "run_id": MARKUP, "originals": 10, "needed": 1, "results": [],
+            "forgotten": [{"value": MARKUP, "handed_back": false}],
+            "lost": [{"kind": MARKUP, "what": MARKUP}],
+            "again": [{"kind": "read", "what": MARKUP, "tokens": 7}],
+            "handback": MARKUP,
+        }],
+    });
+    serde_json::from_value(json).unwrap()
+}
+
+#[test]
+fn markup_of_compactions_never_stands_in_the_page_itself() {
+    let mut page = Vec::new();
+    write_compactions(&hostile_compactions(), &mut page).unwrap();
+    let page = Page::read(String::from_utf8(page).unwrap());
+    assert!(!page.html.contains("window.hurt"));
+    assert_eq!(page.index["compactions"][0]["handback"], MARKUP);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use loopstore::*;
 
 use crate::commands::stage::Stage;
 use crate::report::browser::Browser;
-use crate::report::hostile::{MARKUP, hostile};
+use crate::report::hostile::{MARKUP, hostile, hostile_compactions};
 use crate::report::size;
 
 fn number(value: u64) -> String {
@@ -35,6 +35,7 @@ fn a_page_in_a_browser() {
     keeps_markup_as_text(&mut browser);
     can_be_read_light_and_dark_wide_and_narrow(&mut browser);
     opens_at_once_and_draws_what_is_in_sight(&mut browser);
+    tells_what_compactions_forgot(&mut browser);
 }
 
 fn compacted() -> Stage {
@@ -277,5 +278,36 @@ fn opens_at_once_and_draws_what_is_in_sight(browser: &mut Browser) {
     browser.focus("#find");
     browser.write(&format!("turn 49 of: {} asks", size::loops() - 1));
     browser.wait("document.querySelector('#found').textContent === '1 message'");
+    no_errors(browser);
+}
+
+fn tells_what_compactions_forgot(browser: &mut Browser) {
+    let stage = Stage::empty();
+    let orchard = crate::support::root::fixture("eval/orchard.jsonl");
+    let orchard = orchard.to_str().unwrap();
+    let said = stage.say(&format!("eval compactions {orchard} --html forgotten.html"));
+    assert_eq!(said.code, 0, "{said}");
+    browser.visit(&stage.path("forgotten.html"));
+    browser.wait("document.querySelectorAll('#details section').length === 1");
+    let facts = browser.text("#facts");
+    for part in [
+        "values needed",
+        "held by the recorded summary",
+        "files read again",
+    ] {
+        assert!(facts.contains(part), "{facts}");
+    }
+    let details = browser.text("#details");
+    for part in ["Needed afterwards, and gone", "What loopstore hands back"] {
+        assert!(details.contains(part), "{details}");
+    }
+    no_errors(browser);
+    let mut page = Vec::new();
+    loopstore_report::write_compactions(&hostile_compactions(), &mut page).unwrap();
+    std::fs::write(stage.path("hostile.html"), page).unwrap();
+    browser.visit(&stage.path("hostile.html"));
+    browser.wait("document.querySelectorAll('#details section').length === 1");
+    assert_eq!(browser.value("window.hurt === undefined"), true);
+    assert!(browser.text("#details").contains("window.hurt = 1"));
     no_errors(browser);
 }
