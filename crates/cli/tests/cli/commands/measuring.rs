@@ -157,203 +157,87 @@ fn ours_stand_beside_recorded_compactions() {
     let orchard = transcript("eval/orchard.jsonl");
     let line = format!("eval compactions {orchard} --strategy truncate --strategy one-liner");
     assert_snapshot!(stage.say(&line), @"
-    SESSION  COMPACTION                   ORIGINALS  TOKENS  NEEDED  RECORDED  TRUNCATE  ONE-LINER
-    orchard  pi-7d8341f126ca674e1003bdc1      1,805      79       5      20 %       0 %        0 %
-    all      1 compaction                     1,805      79       5      20 %       0 %        0 %
+    SESSION  COMPACTION                   ORIGINALS  TOKENS  NEEDED  RECORDED  WITH-HANDBACK  TRUNCATE  ONE-LINER
+    orchard  pi-7d8341f126ca674e1003bdc1      1,805      79       5      20 %          100 %       0 %        0 %
+    all      1 compaction                     1,805      79       5      20 %          100 %       0 %        0 %
 
     What the texts state of the work until then, of all compactions
-    TEXT       FILES  CHANGES  PLAN  FAILURES  RUNNING  PROMPTS
-    facts          3        3     5         2        -       22
-    recorded    33 %      0 %   0 %       0 %        -     55 %
-    truncate     0 %      0 %   0 %       0 %        -     14 %
-    one-liner    0 %      0 %   0 %       0 %        -      5 %
+    TEXT           FILES  CHANGES   PLAN  FAILURES  RUNNING  PROMPTS
+    facts              3        3      5         2        -       22
+    recorded        33 %      0 %    0 %       0 %        -     55 %
+    with-handback  100 %    100 %  100 %      50 %        -     82 %
+    truncate         0 %      0 %    0 %       0 %        -     14 %
+    one-liner        0 %      0 %    0 %       0 %        -      5 %
+
+    Needed afterwards, and gone: 4 values
+    HANDED BACK  VALUE
+    yes          /srv/orchard/prices.json
+    yes          python3 check_links.py
+    yes          88-412
+    yes          /srv/orchard/shop.html
     ");
-    assert_snapshot!(stage.say(&format!("{line} --json")), @r#"
-    {
-      "needed": 5,
-      "results": [
-        {
-          "candidate": "recorded",
-          "tokens": 79,
-          "kept": 1,
-          "recall": 0.2,
-          "state": {
-            "changes": {
-              "facts": 3,
-              "stated": 0
-            },
-            "failures": {
-              "facts": 2,
-              "stated": 0
-            },
-            "files": {
-              "facts": 3,
-              "stated": 1
-            },
-            "plan": {
-              "facts": 5,
-              "stated": 0
-            },
-            "prompts": {
-              "facts": 22,
-              "stated": 12
-            }
-          }
-        },
-        {
-          "candidate": "truncate",
-          "tokens": 67,
-          "kept": 0,
-          "recall": 0.0,
-          "state": {
-            "changes": {
-              "facts": 3,
-              "stated": 0
-            },
-            "failures": {
-              "facts": 2,
-              "stated": 0
-            },
-            "files": {
-              "facts": 3,
-              "stated": 0
-            },
-            "plan": {
-              "facts": 5,
-              "stated": 0
-            },
-            "prompts": {
-              "facts": 22,
-              "stated": 3
-            }
-          }
-        },
-        {
-          "candidate": "one-liner",
-          "tokens": 66,
-          "kept": 0,
-          "recall": 0.0,
-          "state": {
-            "changes": {
-              "facts": 3,
-              "stated": 0
-            },
-            "failures": {
-              "facts": 2,
-              "stated": 0
-            },
-            "files": {
-              "facts": 3,
-              "stated": 0
-            },
-            "plan": {
-              "facts": 5,
-              "stated": 0
-            },
-            "prompts": {
-              "facts": 22,
-              "stated": 1
-            }
-          }
-        }
-      ],
-      "compactions": [
-        {
-          "session_id": "orchard",
-          "run_id": "pi-7d8341f126ca674e1003bdc1",
-          "originals": 1805,
-          "needed": 5,
-          "results": [
-            {
-              "candidate": "recorded",
-              "tokens": 79,
-              "kept": 1,
-              "recall": 0.2,
-              "state": {
-                "changes": {
-                  "facts": 3,
-                  "stated": 0
-                },
-                "failures": {
-                  "facts": 2,
-                  "stated": 0
-                },
-                "files": {
-                  "facts": 3,
-                  "stated": 1
-                },
-                "plan": {
-                  "facts": 5,
-                  "stated": 0
-                },
-                "prompts": {
-                  "facts": 22,
-                  "stated": 12
-                }
-              }
-            },
-            {
-              "candidate": "truncate",
-              "tokens": 67,
-              "kept": 0,
-              "recall": 0.0,
-              "state": {
-                "changes": {
-                  "facts": 3,
-                  "stated": 0
-                },
-                "failures": {
-                  "facts": 2,
-                  "stated": 0
-                },
-                "files": {
-                  "facts": 3,
-                  "stated": 0
-                },
-                "plan": {
-                  "facts": 5,
-                  "stated": 0
-                },
-                "prompts": {
-                  "facts": 22,
-                  "stated": 3
-                }
-              }
-            },
-            {
-              "candidate": "one-liner",
-              "tokens": 66,
-              "kept": 0,
-              "recall": 0.0,
-              "state": {
-                "changes": {
-                  "facts": 3,
-                  "stated": 0
-                },
-                "failures": {
-                  "facts": 2,
-                  "stated": 0
-                },
-                "files": {
-                  "facts": 3,
-                  "stated": 0
-                },
-                "plan": {
-                  "facts": 5,
-                  "stated": 0
-                },
-                "prompts": {
-                  "facts": 22,
-                  "stated": 1
-                }
-              }
-            }
-          ]
-        }
-      ]
-    }
+}
+
+#[test]
+fn what_was_forgotten_and_what_is_handed_back_is_told_for_each_compaction() {
+    let stage = Stage::empty();
+    let orchard = transcript("eval/orchard.jsonl");
+    let report = stage.json(&format!("eval compactions {orchard} --strategy truncate"));
+    let one = &report["compactions"][0];
+    let text = one["handback"].as_str().unwrap();
+    assert_snapshot!(text, @r#"
+    [Working state, what the summary leaves out. Whole turns: expand session orchard, turns A..B]
+    ## Standing instructions
+    - L1 t0: Never touch legacy.css.
+    - L1 t0: Prices must be in euro.
+
+    ## Plan
+    As of L2 t0 ([x] done, [>] in progress, [ ] open):
+    - [x] Read the shop page
+    - [x] Write the price list
+    - [x] Run the tests
+    - [>] Add the pears of KX-5521
+    - [ ] Mend the link to /pears
+
+    ## Files
+    - `/srv/orchard/shop.html`: edited L1 t3
+    - `/srv/orchard/old-prices.txt`: deleted L1 t8
+
+    ## Commands and errors
+    - failed L1 t7, still open: `python3 check_links.py`: Traceback: broken link /pears in order 88-412
+
+    ## Exact values
+    todo_write:status: pending, in_progress, completed (L2 t0)
+    edit:path: /srv/orchard/prices.json (L1 t9)
+    bash:command: npm test (L1 t6), rm /srv/orchard/old-prices.txt (L1 t8)
+    read:path: /srv/orchard/depots.txt (L2 t1)
+    edit:oldText: </html> (L1 t3)
+    write:content: "{"apple": 2.4, "quince": 3.1}" (L1 t2)
+    edit:newText: ""2.40"" (L1 t5)
+    Loops: L1 line-2, L2 line-22
     "#);
-    assert_eq!(files(&stage), 0);
+    let forgotten = one["forgotten"].as_array().unwrap();
+    assert_eq!(forgotten.len(), 4);
+    for value in forgotten {
+        let is_back = text.contains(value["value"].as_str().unwrap());
+        assert_eq!(value["handed_back"], is_back, "{value}");
+    }
+    let kinds = |kind: &str| {
+        let lost = one["lost"].as_array().unwrap().iter();
+        lost.filter(|fact| fact["kind"] == kind).count()
+    };
+    assert_eq!(
+        ["files", "plan", "failures", "running"].map(kinds),
+        [2, 5, 2, 0]
+    );
+    let candidates: Vec<&Value> = one["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| &result["candidate"])
+        .collect();
+    assert_eq!(candidates, ["recorded", "with-handback", "truncate"]);
+    assert_eq!(one["again"], serde_json::json!([]));
 }
 
 #[test]
@@ -365,7 +249,7 @@ fn the_digest_stands_beside_them_by_default_and_is_no_larger() {
     let all = report["compactions"].as_array().unwrap();
     assert!(all.len() > 1, "{report}");
     for one in all {
-        let [recorded, digest] = [0, 1].map(|at| &one["results"][at]);
+        let [recorded, digest] = [0, 2].map(|at| &one["results"][at]);
         assert_eq!(
             (&recorded["candidate"], &digest["candidate"]),
             (&"recorded".into(), &"digest".into())
@@ -377,11 +261,11 @@ fn the_digest_stands_beside_them_by_default_and_is_no_larger() {
     }
     let sum = |key: &str| {
         all.iter()
-            .map(|one| one["results"][1][key].as_u64().unwrap())
+            .map(|one| one["results"][2][key].as_u64().unwrap())
             .sum::<u64>()
     };
-    assert_eq!(report["results"][1]["kept"], sum("kept"));
-    assert_eq!(report["results"][1]["tokens"], sum("tokens"));
+    assert_eq!(report["results"][2]["kept"], sum("kept"));
+    assert_eq!(report["results"][2]["tokens"], sum("tokens"));
 }
 
 #[test]
