@@ -10,6 +10,9 @@ use crate::model::{AgentMessage, Content, LoopId, Role, SessionId};
 use crate::store::active_blocks::View;
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult};
 
+/// Tokens that are read at most, the newest: an agent waits for the answer.
+const MOST_READ: u64 = 1_000_000;
+
 /// What a context leaves out of the turns that its summaries stand for.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
@@ -23,7 +26,8 @@ pub struct Handback {
 
 /// Makes a text of at most `max_tokens` from the turns that a summary stands for: what an agent is likely to
 /// miss and what nothing in the context says. It is meant to stand beside a summary that another program
-/// wrote. `None` if no turn is hidden, or nothing is missing.
+/// wrote. `None` if no turn is hidden, or nothing is missing. Of a long session the newest million tokens are
+/// read.
 ///
 /// With `as_of` the context is that of the moment.
 ///
@@ -79,27 +83,48 @@ struct HiddenTurns {
     key: LoopKey,
     loop_id: LoopId,
     turns: Vec<TurnState>,
+    /// The first sequence that is read.
+    from: u32,
 }
 
 impl HiddenTurns {
     /// Whether a turn is one of them.
     fn has(&self, turn: u32) -> bool {
-        self.turns
-            .get(turn as usize)
-            .is_some_and(|state| state.is_hidden())
+        let state = self.turns.get(turn as usize);
+        state.is_some_and(|state| state.is_hidden())
+    }
+
+    /// Begins at the first turn from which on there are at most `left` tokens, and takes them from it. Whether
+    /// something is left.
+    fn begin(&mut self, read: &dyn StoreRead, left: &mut u64) -> StoreResult<bool> {
+        let through = |turn: Option<usize>| -> StoreResult<u64> {
+            let turn = turn.and_then(|turn| u32::try_from(turn).ok());
+            let row = turn.map(|turn| read.turn(self.key, turn)).transpose()?;
+            Ok(row.flatten().map_or(0, |row| row.tokens))
+        };
+        let end = self.turns.iter().rposition(|state| state.is_hidden());
+        let all = through(end)?;
+        let (mut low, mut high) = (0, end.map_or(0, |end| end + 1));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match all.saturating_sub(through(middle.checked_sub(1))?) <= *left {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        *left -= all.saturating_sub(through(low.checked_sub(1))?);
+        let first = read.turn(self.key, u32::try_from(low).unwrap_or(u32::MAX))?;
+        self.from = first.map_or(u32::MAX, |row| row.first_seq);
+        Ok(low == 0)
     }
 
     fn messages(&self, read: &dyn StoreRead) -> StoreResult<Vec<Placed>> {
         let mut messages = Vec::new();
-        read.messages(self.key, 0..u32::MAX, &mut |row| {
+        read.messages(self.key, self.from..u32::MAX, &mut |row| {
             match row.turn {
                 Some(turn) if self.has(turn) && row.body.role != Role::Extension => {
-                    let message = store::decode(read, row.body)?;
-                    messages.push(Placed {
-                        turn,
-                        seq: row.seq,
-                        message,
-                    });
+                    let (seq, message) = (row.seq, store::decode(read, row.body)?);
+                    messages.push(Placed { turn, seq, message });
                 }
                 Some(turn) if turn as usize >= self.turns.len() => {
                     return Ok(ControlFlow::Break(()));
@@ -112,7 +137,8 @@ impl HiddenTurns {
     }
 }
 
-/// Returns the hidden turns of the chain that a context shows, by loop from the root.
+/// Returns the hidden turns of the chain that a context shows, by loop from the root: the newest of them, up
+/// to [`MOST_READ`].
 fn hidden_turns(
     read: &dyn StoreRead,
     session: &SessionId,
@@ -124,16 +150,27 @@ fn hidden_turns(
         None if owner.current_loop.is_none() => return Ok(Vec::new()),
         None => (context::leaf_of(read, &owner, None)?, View::default()),
     };
-    let states = shown_chain(read, &leaf, view)?.states.into_iter();
-    let is_hidden = |turns: &[TurnState]| turns.iter().any(|state| state.is_hidden());
-    Ok(states
-        .filter(|of_loop| is_hidden(&of_loop.turns))
-        .map(|of_loop| HiddenTurns {
+    let (mut left, mut hidden) = (MOST_READ, Vec::new());
+    for of_loop in shown_chain(read, &leaf, view)?.states.into_iter().rev() {
+        if !of_loop.turns.iter().any(|state| state.is_hidden()) {
+            continue;
+        }
+        let mut turns = HiddenTurns {
             key: of_loop.key,
             loop_id: of_loop.loop_id,
             turns: of_loop.turns,
-        })
-        .collect())
+            from: 0,
+        };
+        let is_whole = turns.begin(read, &mut left)?;
+        if turns.from < u32::MAX {
+            hidden.push(turns);
+        }
+        if !is_whole {
+            break;
+        }
+    }
+    hidden.reverse();
+    Ok(hidden)
 }
 
 /// Returns what a message says: its texts, and the arguments of its calls.

@@ -195,3 +195,30 @@ fn the_words_of_a_tool_never_pass_for_a_section_or_an_instruction() {
         "{text}"
     );
 }
+
+#[test]
+fn of_a_long_session_the_newest_turns_are_read() {
+    let store = Store::in_memory().unwrap();
+    let policy = Policy::new(200_000)
+        .keep_first(0)
+        .keep_recent(KeepRecent::Turns(1))
+        .strategy(Terse("All is well."));
+    let chat = store.session("long").unwrap().with_policy(policy);
+    let filler = "nothing else of note happened in this step. ".repeat(9_000);
+    for at in 0..16 {
+        chat.append([Message::user("Go on.")]).unwrap();
+        let order = json!({"order": format!("N{at}77X")});
+        let calls = ["a", "b"].map(|nth| (format!("{nth}{at}"), order.clone()));
+        for (id, order) in calls {
+            let call = Message::assistant("").with_tool_call(&id, "open_order", order);
+            chat.append([call, Message::tool_result(&id, "open")])
+                .unwrap();
+        }
+        chat.append([Message::assistant(filler.as_str())]).unwrap();
+    }
+    chat.append([Message::user("Go on.")]).unwrap();
+    chat.prepare().unwrap();
+    let back = chat.handback(1_000).unwrap().unwrap().text;
+    assert!(back.contains("N14") && back.contains("N777X"), "{back}");
+    assert!(!back.contains("N077X") && !back.contains("N277X"), "{back}");
+}
