@@ -33,6 +33,7 @@ pub use crate::store::*;
 /// Importers of further formats, and those of this crate one by one.
 pub mod import {
     pub use crate::import::adk::Adk;
+    pub use crate::import::aider::Aider;
     pub use crate::import::claude_code::ClaudeCode;
     pub use crate::import::codex::Codex;
     pub use crate::import::contract::{
@@ -52,6 +53,7 @@ pub mod import {
     pub use crate::import::phi_core::PhiCore;
     pub use crate::import::pi::Pi;
     pub use crate::import::provider_form::ProviderForm;
+    pub use crate::import::qwen::QwenCode;
     pub use crate::import::session_jsonl::{Restore, StoredLines};
     pub use crate::import::swe_agent::SweAgent;
     pub use crate::import::writer::{Origin, StoreSink};

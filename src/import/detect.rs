@@ -1,8 +1,8 @@
 //! The formats that this version reads.
 
 use super::{
-    Adk, ClaudeCode, Codex, CopilotCli, GeminiCli, Importer, MiniSweAgent, OpenAiAgents,
-    OpenAiChat, OpenCode, OpenHands, PhiCore, Pi, ProviderForm, StoredLines, SweAgent,
+    Adk, Aider, ClaudeCode, Codex, CopilotCli, GeminiCli, Importer, MiniSweAgent, OpenAiAgents,
+    OpenAiChat, OpenCode, OpenHands, PhiCore, Pi, ProviderForm, QwenCode, StoredLines, SweAgent,
 };
 
 /// Returns the importers in the order in which they are asked; the first that knows a file reads
@@ -18,6 +18,7 @@ pub fn importers() -> &'static [&'static dyn Importer] {
     &[
         &StoredLines,
         &PhiCore,
+        &QwenCode,
         &ClaudeCode,
         &OpenCode,
         &SweAgent,
@@ -29,6 +30,7 @@ pub fn importers() -> &'static [&'static dyn Importer] {
         &GeminiCli,
         &Pi,
         &Adk,
+        &Aider,
         &ProviderForm::ANTHROPIC,
         &ProviderForm::RESPONSES,
         &OpenAiChat,

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use walkdir::{DirEntry, WalkDir};
 
+use super::aider;
 use super::matching::Digests;
 use super::one_file::import_and_keep;
 use super::queue::{FileQueue, Opened};
@@ -335,11 +336,14 @@ fn own_files(store: &dyn SessionStore) -> Vec<(u64, u64)> {
 }
 
 /// Returns what is no folder in a folder and those within: in the order of names, the files of a folder
-/// before its folders, hidden entries left out. A link to a folder is not followed.
+/// before its folders, hidden entries but aider's left out. A link to a folder is not followed.
 pub(super) fn files_within(
     folder: &Path,
 ) -> impl Iterator<Item = Result<PathBuf, (PathBuf, std::io::Error)>> {
-    let is_shown = |entry: &DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
+    // The one transcript that hides.
+    let is_shown = |entry: &DirEntry| {
+        !entry.file_name().as_encoded_bytes().starts_with(b".") || entry.file_name() == aider::NAME
+    };
     let unreadable = |error: walkdir::Error| {
         let path = error.path().map_or_else(PathBuf::new, Path::to_owned);
         (

@@ -9,6 +9,7 @@
 //! transcripts in `tests/fixtures/` and a room in `tests/transcripts/`.
 
 pub(crate) mod adk;
+pub(crate) mod aider;
 mod authors;
 pub(crate) mod claude_code;
 pub(crate) mod codex;
@@ -39,6 +40,7 @@ pub(crate) mod pi;
 mod pipeline;
 pub(crate) mod provider_form;
 mod queue;
+pub(crate) mod qwen;
 mod records;
 mod report;
 mod responses;
@@ -58,6 +60,7 @@ pub(crate) mod writer;
 use std::path::Path;
 
 pub(crate) use adk::Adk;
+pub(crate) use aider::Aider;
 pub(crate) use claude_code::ClaudeCode;
 pub(crate) use codex::Codex;
 pub(crate) use contract::{
@@ -79,6 +82,7 @@ pub(crate) use openhands::OpenHands;
 pub(crate) use phi_core::PhiCore;
 pub(crate) use pi::Pi;
 pub(crate) use provider_form::ProviderForm;
+pub(crate) use qwen::QwenCode;
 pub use report::{ImportReport, Skipped};
 pub(crate) use session_jsonl::{Restore, StoredLines};
 pub(crate) use swe_agent::SweAgent;

@@ -23,6 +23,7 @@ use self::emit::{ClaudeEmitter, TOOL, child_ref};
 use self::index::ClaudeIndex;
 use self::track::Track;
 use super::lines::{LinePart, SourceLocation, ValueReader};
+use super::qwen;
 use super::transcript::session;
 use super::{
     Identity, ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation,
@@ -42,7 +43,7 @@ impl Importer for ClaudeCode {
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
         let head = String::from_utf8_lossy(head);
         let mut lines = head.lines().filter(|line| !line.trim().is_empty()).take(20);
-        lines.any(looks_like_a_record)
+        !qwen::holds_records(head.as_bytes()) && lines.any(looks_like_a_record)
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {

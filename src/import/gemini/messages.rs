@@ -60,7 +60,7 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
 const FILES: &str = "--- Content from referenced files ---";
 
 /// Tells the words of a prompt from what was added to it. `shown`: what the person saw of it.
-fn prompt(content: Vec<Content>, shown: &[Content]) -> Vec<Content> {
+pub(in crate::import) fn prompt(content: Vec<Content>, shown: &[Content]) -> Vec<Content> {
     let text_of = |block: &Content| match block {
         Content::Text(text) => Some(text.text.clone()),
         _ => None,
@@ -240,7 +240,7 @@ fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMe
 }
 
 /// Reads the parts of a result, and says whether they hold all that it says.
-fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String> {
+pub(in crate::import) fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String> {
     let parts = list(given).unwrap_or_else(|| vec![given]);
     let (mut content, mut is_all) = (Vec::new(), true);
     for raw in parts {
@@ -304,7 +304,7 @@ fn usage(value: &RawValue) -> Option<Usage> {
 }
 
 /// Reads a part; one that is not known stays as it is.
-fn part(raw: &RawValue) -> Result<Content, String> {
+pub(in crate::import) fn part(raw: &RawValue) -> Result<Content, String> {
     let known = || {
         let part = object_in(Some(raw))?;
         if part.iter().count() != 1 {

@@ -6,7 +6,7 @@
 //! Calls and results stand within the model's message: they become a call and messages of their own.
 
 mod emit;
-mod messages;
+pub(in crate::import) mod messages;
 
 use std::path::Path;
 

@@ -3,11 +3,12 @@
 use super::TOOL;
 use super::entries::{Entries, PiEntry};
 use super::messages::{PiRecord, read, summary};
-use super::tree::{Emitted, EntryTree, NextEntry};
 use crate::import::extension::{extension_of, unreadable};
 use crate::import::fields::Fields;
 use crate::import::records::Records;
-use crate::import::transcript::{LoopTurn, NewLoop, Style, TranscriptBuilder};
+use crate::import::transcript::{
+    Emitted, EntryTree, LoopTurn, NewLoop, NextEntry, Style, TranscriptBuilder,
+};
 use crate::import::values::text_of;
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink, Source};
 use crate::model::{AgentMessage, ContinuationKind, Json, Message, Role, Time};

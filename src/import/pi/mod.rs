@@ -8,7 +8,6 @@
 mod emit;
 mod entries;
 mod messages;
-mod tree;
 
 use std::path::Path;
 

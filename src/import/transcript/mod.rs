@@ -7,11 +7,13 @@
 
 mod head;
 mod loops;
+mod tree;
 
 use std::collections::HashMap;
 
 pub(super) use self::head::{identity, session, started_by};
 pub(super) use self::loops::{LoopBuilder, LoopTurn, NewLoop, Style, TranscriptLoops};
+pub(super) use self::tree::{Emitted, EntryTree, NextEntry};
 use super::authors;
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
 use crate::model::{

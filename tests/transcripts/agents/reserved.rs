@@ -18,6 +18,7 @@ fn transcript(format: &str) -> Option<&'static str> {
                 {"author":"user","timestamp":1.0,"content":{"parts":[{"text":"Hi"}]}},
                 {"author":"KIND","timestamp":2.0,"content":null}]}"#
         }
+        "aider" => "# aider chat started at 2031-04-01 09:00:00\n\n#### Hi\n\nKIND\n\n> KIND\n",
         "anthropic" => {
             r#"{"system":"Be brief.","messages":[{"role":"user","content":"Hi"},{"role":"KIND","content":"x"}]}"#
         }
@@ -60,6 +61,10 @@ fn transcript(format: &str) -> Option<&'static str> {
 {"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T00:00:01Z","message":{"role":"user","content":"Hi"}}
 {"type":"KIND","id":"b","parentId":"a","timestamp":"2026-01-01T00:00:02Z"}"#
         }
+        "qwen-code" => {
+            r#"{"uuid":"a","parentUuid":null,"sessionId":"s","type":"user","timestamp":"2026-01-01T00:00:00Z","message":{"role":"user","parts":[{"text":"Hi"}]}}
+{"uuid":"b","parentUuid":"a","sessionId":"s","type":"system","subtype":"KIND","systemPayload":{}}"#
+        }
         "swe-agent" => {
             r#"{"history":[{"role":"user","content":"Hi","message_type":"observation"},
                 {"role":"KIND","content":"x"}],"trajectory":[],"info":{}}"#
@@ -77,7 +82,10 @@ fn kinds(store: &SqliteStore) -> Vec<String> {
 
 /// Whether a format may skip such a record, or names all of them alike.
 fn names_none(format: &str) -> bool {
-    matches!(format, "adk" | "anthropic" | "openai-chat" | "responses")
+    matches!(
+        format,
+        "adk" | "aider" | "anthropic" | "openai-chat" | "responses"
+    )
 }
 
 fn check(format: &str, kind: &str, found: &[String]) {

@@ -70,6 +70,29 @@ pub fn gemini(at: At) -> Vec<Written> {
     ]
 }
 
+pub fn aider(at: At) -> Vec<Written> {
+    let lines = |mark: &str, text: &str| -> String {
+        let line = |line: &str| format!("{mark} {}  \n", line.trim_end());
+        text.split('\n').map(line).collect()
+    };
+    let chat = [
+        "# aider chat started at 2031-04-01 09:00:00\n\n".to_owned(),
+        lines(">", &at("harness-setup")),
+        format!("\n{}\n", lines("####", &first())),
+        format!("{}\n\n{}\n", at("agent-text"), idle()),
+        lines(">", "Tokens: 5.2k sent, 130 received."),
+        lines(">", &at("harness-edit")),
+        format!("\n{}\n", lines("####", "/run make")),
+        lines(">", &at("tool-output")),
+        format!("\n{}\n", lines("####", "/ask Which order?")),
+        "Order BY70 is found.\n\n".to_owned(),
+        format!("\n{}\n", lines("####", SECOND)),
+        "Order BY77 is found.\n\n".to_owned(),
+        lines(">", &at("harness-end")),
+    ];
+    vec![(".aider.chat.history.md", chat.concat())]
+}
+
 pub fn mini_swe_agent(at: At) -> Vec<Written> {
     let messages = json!([
         {"role": "system", "content": at("harness-system")},

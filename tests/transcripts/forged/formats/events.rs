@@ -315,6 +315,101 @@ pub fn openhands(at: At) -> Vec<Written> {
     ]
 }
 
+pub fn qwen(at: At) -> Vec<Written> {
+    let mut lines: Vec<Value> = Vec::new();
+    let mut add = |kind: &str, more: Value| {
+        let at = lines.len();
+        let parent = at.checked_sub(1).map(|before| format!("q{before}"));
+        let mut record = json!({"uuid": format!("q{at}"), "parentUuid": parent, "sessionId": "harbour", "type": kind,
+            "timestamp": format!("2026-07-01T06:00:{at:02}.000Z"), "cwd": "/quay"});
+        for (key, value) in more.as_object().unwrap() {
+            record[key] = value.clone();
+        }
+        lines.push(record);
+    };
+    let user = |parts: Value| json!({"provenance": "real_user", "message": {"role": "user", "parts": parts}});
+    let model = |parts: Value| json!({"model": "m", "message": {"role": "model", "parts": parts}});
+    let result = |id: &str, response: Value, status: &str| {
+        json!({"message": {"role": "user", "parts": [{"functionResponse": {"id": id, "name": "run", "response": response}}]},
+            "toolCallResult": {"callId": id, "status": status, "resultDisplay": at("tool-display")}})
+    };
+    let system =
+        |subtype: &str, payload: Value| json!({"subtype": subtype, "systemPayload": payload});
+    add("user", user(json!([{"text": "Good morning."}])));
+    add(
+        "assistant",
+        model(json!([{"text": "Good morning. ".repeat(100)}])),
+    );
+    let history = json!([{"role": "user", "parts": [{"text": at("agent-summary")}]}, {"role": "model", "parts": [{"text": "Good."}]}]);
+    add(
+        "system",
+        system(
+            "chat_compression",
+            json!({"info": {"compressionStatus": 1}, "compressedHistory": history}),
+        ),
+    );
+    add(
+        "system",
+        system(
+            "ui_telemetry",
+            json!({"uiEvent": {"text": at("harness-telemetry")}}),
+        ),
+    );
+    add(
+        "user",
+        user(json!([
+            {"text": first()}, {"text": "\n--- Content from referenced files ---"}, {"text": "\nContent from quay/a.txt:\n"},
+            {"text": at("tool-file")}, {"text": "\n--- End of content ---"},
+            {"text": format!("<qwen:user-prompt-submit-context>{}</qwen:user-prompt-submit-context>", at("harness-hook"))},
+        ])),
+    );
+    add(
+        "assistant",
+        model(json!([
+            {"text": at("agent-thought"), "thought": true}, {"text": at("agent-text")},
+            {"functionCall": {"id": "c1", "name": "run", "args": {"command": at("agent-argument")}}},
+            {"functionCall": {"id": "c2", "name": at("agent-tool-name"), "args": {}}},
+        ])),
+    );
+    add(
+        "tool_result",
+        result(
+            "c1",
+            json!({"output": at("tool-output") + &idle()}),
+            "success",
+        ),
+    );
+    add(
+        "tool_result",
+        result("c2", json!({"error": at("tool-error")}), "error"),
+    );
+    let mut notice = user(
+        json!([{"text": format!("<task-notification>{}</task-notification>", at("harness-notice"))}]),
+    );
+    notice["subtype"] = json!("notification");
+    notice["provenance"] = json!("system");
+    add("user", notice);
+    add(
+        "assistant",
+        model(json!([{"text": "Order BY70 is found."}])),
+    );
+    add("user", user(json!([{"text": SECOND}])));
+    add(
+        "assistant",
+        model(json!([{"text": "Order BY77 is found."}])),
+    );
+    let child = [
+        json!({"uuid": "h1", "parentUuid": null, "sessionId": "harbour", "isSidechain": true, "agentId": "h", "type": "user",
+            "timestamp": "2026-07-01T06:00:00.000Z", "message": {"role": "user", "parts": [{"text": at("child-prompt")}]}}),
+        json!({"uuid": "h2", "parentUuid": "h1", "sessionId": "harbour", "isSidechain": true, "agentId": "h", "type": "assistant",
+            "timestamp": "2026-07-01T06:00:01.000Z", "message": {"role": "model", "parts": [{"text": at("agent-child-text") + &idle() + &idle()}]}}),
+    ];
+    vec![
+        ("chats/harbour.jsonl", jsonl(&lines)),
+        ("subagents/agent-h.jsonl", jsonl(&child)),
+    ]
+}
+
 pub fn pi(at: At) -> Vec<Written> {
     let mut lines: Vec<Value> = vec![
         json!({"type": "session", "version": 3, "id": "harbour", "timestamp": "2026-01-01T06:00:00.000Z", "cwd": "/quay"}),

@@ -30,8 +30,9 @@ pub type Written = (&'static str, String);
 pub type Format = (&'static str, fn(At) -> Vec<Written>);
 
 /// Every format.
-pub const FORMATS: [Format; 15] = [
+pub const FORMATS: [Format; 17] = [
     ("adk", chats::adk),
+    ("aider", documents::aider),
     ("anthropic", providers::anthropic),
     ("claude-code", claude_code::claude_code),
     ("codex", events::codex),
@@ -44,6 +45,7 @@ pub const FORMATS: [Format; 15] = [
     ("openhands", events::openhands),
     ("phi-core", chats::phi_core),
     ("pi", events::pi),
+    ("qwen-code", events::qwen),
     ("responses", providers::responses),
     ("swe-agent", documents::swe_agent),
 ];

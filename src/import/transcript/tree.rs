@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use crate::import::transcript::LoopTurn;
+use super::LoopTurn;
 
 /// A message that was emitted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Emitted {
-    pub(super) at: LoopTurn,
+pub(in crate::import) struct Emitted {
+    pub(in crate::import) at: LoopTurn,
     /// How many messages of its turn stand before it.
-    pub(super) nth: u32,
+    pub(in crate::import) nth: u32,
     /// The number of the entry.
-    pub(super) entry: usize,
+    pub(in crate::import) entry: usize,
 }
 
 /// An entry that others may name.
@@ -27,7 +27,7 @@ struct KnownEntry {
 
 /// Where the next entry hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextEntry {
+pub(in crate::import) enum NextEntry {
     /// Where the transcript stands.
     On,
     /// After another message (by its number), or before all.
@@ -36,17 +36,17 @@ pub(super) enum NextEntry {
 
 /// The entries so far, as a tree.
 #[derive(Debug, Default)]
-pub(super) struct EntryTree {
+pub(in crate::import) struct EntryTree {
     known: Vec<KnownEntry>,
     ids: HashMap<String, usize>,
-    pub(super) emitted: Vec<Emitted>,
+    pub(in crate::import) emitted: Vec<Emitted>,
     /// How many messages each turn has.
     sizes: HashMap<LoopTurn, u32>,
 }
 
 impl EntryTree {
     /// Returns where an entry hangs that names its parent (`null`: none), or names none.
-    pub(super) fn way(&self, parent: Option<Option<&str>>) -> NextEntry {
+    pub(in crate::import) fn way(&self, parent: Option<Option<&str>>) -> NextEntry {
         let last = self.emitted.len().checked_sub(1);
         let hangs = match self.parent(parent) {
             ParentEntry::Entry(entry) => self.known[entry].last,
@@ -72,7 +72,7 @@ impl EntryTree {
     }
 
     /// Notes the next entry; `at` is where its message stands, if it is one.
-    pub(super) fn add(
+    pub(in crate::import) fn add(
         &mut self,
         id: Option<String>,
         parent: Option<Option<&str>>,
@@ -93,7 +93,7 @@ impl EntryTree {
     }
 
     /// Notes a message of entry `entry` that is emitted.
-    pub(super) fn emit(&mut self, at: LoopTurn, entry: usize) -> usize {
+    pub(in crate::import) fn emit(&mut self, at: LoopTurn, entry: usize) -> usize {
         let size = self.sizes.entry(at).or_insert(0);
         self.emitted.push(Emitted {
             at,
@@ -105,12 +105,12 @@ impl EntryTree {
     }
 
     /// Whether a message is the last of its turn.
-    pub(super) fn ends_turn(&self, emitted: Emitted) -> bool {
+    pub(in crate::import) fn ends_turn(&self, emitted: Emitted) -> bool {
         self.sizes.get(&emitted.at) == Some(&(emitted.nth + 1))
     }
 
     /// Returns the messages of the turn of `emitted` up to it.
-    pub(super) fn turn_so_far(&self, emitted: Emitted) -> Vec<Emitted> {
+    pub(in crate::import) fn turn_so_far(&self, emitted: Emitted) -> Vec<Emitted> {
         let of_turn = self.emitted.iter().filter(|other| other.at == emitted.at);
         of_turn
             .filter(|other| other.nth <= emitted.nth)
@@ -119,13 +119,17 @@ impl EntryTree {
     }
 
     /// Returns the number of the entry with an id.
-    pub(super) fn entry(&self, id: &str) -> Option<usize> {
+    pub(in crate::import) fn entry(&self, id: &str) -> Option<usize> {
         self.ids.get(id).copied()
     }
 
     /// Returns the first message at or after entry `first`, on the path of the next entry, whose
     /// parent is named as in [`EntryTree::way`].
-    pub(super) fn first_kept(&self, first: usize, parent: Option<Option<&str>>) -> Option<Emitted> {
+    pub(in crate::import) fn first_kept(
+        &self,
+        first: usize,
+        parent: Option<Option<&str>>,
+    ) -> Option<Emitted> {
         let mut at = match self.parent(parent) {
             ParentEntry::Entry(entry) => Some(entry),
             ParentEntry::Root => None,
