@@ -45,6 +45,25 @@ impl CliError {
     }
 }
 
+impl CliError {
+    /// Returns what it says, with its causes.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Failed(error) => with_causes(&**error),
+            Self::Usage(text) => text.clone(),
+            Self::Pipe => "nobody reads the output".to_owned(),
+        }
+    }
+
+    /// Returns what to do about it, if that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Failed(error) => hint(&**error),
+            Self::Usage(_) | Self::Pipe => None,
+        }
+    }
+}
+
 /// Returns an error with its causes, each once.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

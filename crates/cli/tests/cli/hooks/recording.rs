@@ -1,0 +1,138 @@
+//! What hooks record, and what agents get back.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{call, claude_code, event, logged, stage, stored, transcript};
+
+#[test]
+fn a_turn_is_recorded_when_the_agent_stops_and_the_next_one_is_added() {
+    let stage = stage();
+    let path = stage.path("s1.jsonl");
+    std::fs::write(&path, claude_code("s1", 0..3, "please")).unwrap();
+    let stop = event(&path, "s1", "Stop").to_string();
+    let said = call(&stage, "claude-code", "Stop", stop.as_bytes());
+    assert_eq!(said.out, "");
+    assert_eq!(stored(&stage, "s1"), 9);
+    assert_eq!(logged(&stage)["added_messages"], 9);
+    let mut file = std::fs::File::options().append(true).open(&path).unwrap();
+    file.write_all(claude_code("s1", 3..4, "please").as_bytes())
+        .unwrap();
+    // Its writer is not done with the last line.
+    file.write_all(b"{\"parentUuid\":\"u11\",\"isSide").unwrap();
+    call(&stage, "claude-code", "Stop", stop.as_bytes());
+    assert_eq!(
+        (stored(&stage, "s1"), &logged(&stage)["added_messages"]),
+        (12, &json!(3))
+    );
+    assert_eq!(logged(&stage)["failure"], Value::Null);
+    assert_eq!(stage.say("verify").code, 0);
+}
+
+#[test]
+fn the_working_state_comes_back_after_claude_code_and_codex_compacted() {
+    for agent in ["claude-code", "codex"] {
+        let stage = stage();
+        let (session, path) = match agent {
+            "codex" => {
+                let id = "0199aaaa-0000-7000-8000-000000000001";
+                (
+                    id,
+                    transcript(&stage, "codex/lighthouse.jsonl", "rollout-1.jsonl"),
+                )
+            }
+            _ => {
+                let path = stage.path("s1.jsonl");
+                std::fs::write(&path, claude_code("s1", 0..30, "please")).unwrap();
+                ("s1", path)
+            }
+        };
+        let mut input = event(&path, session, "SessionStart");
+        for source in ["startup", "resume", "clear"] {
+            input["source"] = json!(source);
+            let said = call(&stage, agent, "SessionStart", input.to_string().as_bytes());
+            assert_eq!(said.out, "", "{agent} {source}");
+        }
+        input["source"] = json!("compact");
+        let said = call(&stage, agent, "SessionStart", input.to_string().as_bytes());
+        assert_eq!(logged(&stage)["failure"], Value::Null);
+        let output = &said.json()["hookSpecificOutput"];
+        assert_eq!(output["hookEventName"], "SessionStart");
+        let text = output["additionalContext"].as_str().unwrap();
+        assert!(text.contains("[Working state"), "{text}");
+        if agent == "claude-code" {
+            assert!(
+                text.contains("src/part2") && text.contains("just compacted"),
+                "{text}"
+            );
+        }
+        // 1,000 tokens, as the default counter estimates them.
+        assert!(text.len() <= 4_000, "{}", text.len());
+    }
+}
+
+#[test]
+fn pi_and_opencode_get_the_working_state_for_their_compaction() {
+    let stage = stage();
+    let path = transcript(&stage, "pi/garden.jsonl", "garden.jsonl");
+    let input = event(&path, "garden-1", "agent_end").to_string();
+    assert_eq!(call(&stage, "pi", "agent_end", input.as_bytes()).out, "");
+    assert!(stored(&stage, "garden-1") > 5);
+    let said = call(&stage, "pi", "session_before_compact", input.as_bytes());
+    assert_eq!(logged(&stage)["failure"], Value::Null);
+    let text = said.json()["summary"].as_str().unwrap().to_owned();
+    assert!(text.starts_with("[Working state"), "{text}");
+    let export =
+        std::fs::read(transcript(&stage, "opencode/harbour.json", "harbour.json")).unwrap();
+    assert_eq!(call(&stage, "opencode", "session.idle", &export).out, "");
+    assert!(stored(&stage, "ses_harbour1") > 5);
+    let said = call(
+        &stage,
+        "opencode",
+        "experimental.session.compacting",
+        &export,
+    );
+    assert_eq!(logged(&stage)["failure"], Value::Null);
+    let text = said.json()["context"].as_str().unwrap().to_owned();
+    assert!(text.starts_with("[Working state"), "{text}");
+}
+
+#[test]
+fn codex_names_a_session_and_its_transcript_is_found() {
+    let stage = stage();
+    let day = stage.path("home/.codex/sessions/2026/03/02");
+    std::fs::create_dir_all(&day).unwrap();
+    let id = "0199aaaa-0000-7000-8000-000000000001";
+    let name = format!("home/.codex/sessions/2026/03/02/rollout-2026-03-02T08-00-00-{id}.jsonl");
+    transcript(&stage, "codex/lighthouse.jsonl", &name);
+    let notice =
+        json!({"type": "agent-turn-complete", "thread-id": id, "turn-id": "1"}).to_string();
+    let said = stage.run(&["hook", "codex", "notify", &notice]);
+    assert_eq!((said.code, &*said.out), (0, ""));
+    assert_eq!(logged(&stage)["failure"], Value::Null);
+    assert!(stored(&stage, id) > 5);
+}
+
+#[test]
+fn a_large_transcript_is_recorded_without_the_agent_waiting_for_it() {
+    let stage = stage();
+    let path = stage.path("s1.jsonl");
+    std::fs::write(&path, claude_code("s1", 0..300, &"word ".repeat(2_000))).unwrap();
+    let stop = event(&path, "s1", "Stop").to_string();
+    // Several at once: each is recorded, none twice.
+    for _ in 0..3 {
+        call(&stage, "claude-code", "Stop", stop.as_bytes());
+    }
+    let begun = Instant::now();
+    while stored(&stage, "s1") < 900 {
+        assert!(
+            begun.elapsed() < Duration::from_secs(100),
+            "{}",
+            stored(&stage, "s1")
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(stored(&stage, "s1"), 900);
+}
