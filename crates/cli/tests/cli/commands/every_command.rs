@@ -141,11 +141,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     ),
     ("fork", "", "session_id loop_id parent_loop_id parent_turn"),
     ("install", "", "agent dry_run files"),
-    (
-        "doctor",
-        "",
-        "ok agents databases failures problems log",
-    ),
+    ("doctor", "", "ok agents databases failures problems log"),
     (
         "doctor",
         "/agents/0",

@@ -1,6 +1,8 @@
 //! Inside the agents: what their hooks get, what is recorded, how they are installed, and what `doctor` says.
 
+mod doctor;
 mod failing;
+mod installing;
 mod recording;
 
 use std::path::{Path, PathBuf};
@@ -82,3 +84,60 @@ fn claude_code(session: &str, turns: std::ops::Range<usize>, text: &str) -> Stri
     };
     turns.map(turn).collect()
 }
+
+/// Prompts and answers of pi, so many turns.
+fn pi(session: &str, turns: usize) -> String {
+    let time = "2026-04-01T06:00:00.000Z";
+    let head =
+        json!({"type": "session", "version": 3, "id": session, "timestamp": time, "cwd": "/srv"});
+    let mut lines = vec![head.to_string()];
+    for turn in 0..turns {
+        let ask = json!({"role": "user", "content": [
+            {"type": "text", "text": format!("Look at /srv/part{turn}.rs and repair it. {LONG}")}]});
+        let say = json!({"role": "assistant", "provider": "anthropic", "model": "m",
+            "stopReason": "stop", "content": [
+                {"type": "text", "text": format!("/srv/part{turn}.rs listens on {}. {LONG}", 40_000 + turn)}]});
+        for (at, message) in [(2 * turn, ask), (2 * turn + 1, say)] {
+            let parent = at.checked_sub(1).map(|at| format!("e{at}"));
+            lines.push(
+                json!({"type": "message", "id": format!("e{at}"), "parentId": parent,
+                "timestamp": time, "message": message})
+                .to_string(),
+            );
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// What OpenCode's plugin hands over: prompts and answers, so many turns.
+fn opencode(session: &str, turns: usize) -> Value {
+    let message = |at: usize, role: &str, text: String| {
+        let id = format!("msg_{at:04}");
+        let parent = at.checked_sub(1).map(|at| format!("msg_{at:04}"));
+        json!({"info": {"id": id, "sessionID": session, "role": role, "parentID": parent,
+                "providerID": "acme", "modelID": "m", "finish": "stop",
+                "time": {"created": 1_770_000_000_000_u64 + at as u64, "completed": 1_770_000_000_001_u64 + at as u64}},
+            "parts": [{"type": "text", "text": text, "id": format!("prt_{at}"), "messageID": id}]})
+    };
+    let turn = |turn: usize| {
+        [
+            message(
+                2 * turn,
+                "user",
+                format!("Look at /srv/part{turn}.rs and repair it. {LONG}"),
+            ),
+            message(
+                2 * turn + 1,
+                "assistant",
+                format!("/srv/part{turn}.rs listens on {}. {LONG}", 40_000 + turn),
+            ),
+        ]
+    };
+    let messages: Vec<Value> = (0..turns).flat_map(turn).collect();
+    json!({"info": {"id": session, "projectID": "p", "directory": "/srv", "title": "Parts",
+        "time": {"created": 1_770_000_000_000_u64, "updated": 1_770_000_090_000_u64}}, "messages": messages})
+}
+
+/// Words that nobody needs later.
+const LONG: &str = "And so it goes on, with many words that say little, as people do when they think aloud \
+    about what they have seen and what they may do next, and whether it would be any better.";

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{call, claude_code, event, logged, stage, stored, transcript};
+use super::{call, claude_code, event, logged, opencode, pi, stage, stored, transcript};
 
 #[test]
 fn a_turn_is_recorded_when_the_agent_stops_and_the_next_one_is_added() {
@@ -74,29 +74,52 @@ fn the_working_state_comes_back_after_claude_code_and_codex_compacted() {
 }
 
 #[test]
-fn pi_and_opencode_get_the_working_state_for_their_compaction() {
+fn pi_gets_the_working_state_for_its_compaction() {
     let stage = stage();
-    let path = transcript(&stage, "pi/garden.jsonl", "garden.jsonl");
-    let input = event(&path, "garden-1", "agent_end").to_string();
+    let path = stage.path("p1.jsonl");
+    std::fs::write(&path, pi("p1", 30)).unwrap();
+    let input = event(&path, "p1", "agent_end").to_string();
     assert_eq!(call(&stage, "pi", "agent_end", input.as_bytes()).out, "");
-    assert!(stored(&stage, "garden-1") > 5);
+    assert_eq!(stored(&stage, "p1"), 60);
     let said = call(&stage, "pi", "session_before_compact", input.as_bytes());
     assert_eq!(logged(&stage)["failure"], Value::Null);
     let text = said.json()["summary"].as_str().unwrap().to_owned();
-    assert!(text.starts_with("[Working state"), "{text}");
-    let export =
-        std::fs::read(transcript(&stage, "opencode/harbour.json", "harbour.json")).unwrap();
-    assert_eq!(call(&stage, "opencode", "session.idle", &export).out, "");
-    assert!(stored(&stage, "ses_harbour1") > 5);
-    let said = call(
-        &stage,
-        "opencode",
-        "experimental.session.compacting",
-        &export,
+    assert!(
+        text.starts_with("[Working state") && text.contains("/srv/part20.rs"),
+        "{text}"
     );
+    assert!(text.len() <= 16_000, "{}", text.len());
+    // pi says the same once more when it ends; a session without a file has nothing to record.
+    let none = json!({"session_id": "p2"}).to_string();
+    call(&stage, "pi", "session_shutdown", none.as_bytes());
+    assert_eq!(logged(&stage)["failure"], Value::Null);
+}
+
+#[test]
+fn opencode_gets_the_working_state_for_its_compaction() {
+    let stage = stage();
+    let export = opencode("ses_1", 30).to_string();
+    let said = call(&stage, "opencode", "session.idle", export.as_bytes());
+    assert_eq!(said.out, "");
+    assert_eq!(stored(&stage, "ses_1"), 60);
+    let event = "experimental.session.compacting";
+    let said = call(&stage, "opencode", event, export.as_bytes());
     assert_eq!(logged(&stage)["failure"], Value::Null);
     let text = said.json()["context"].as_str().unwrap().to_owned();
-    assert!(text.starts_with("[Working state"), "{text}");
+    assert!(
+        text.starts_with("[Working state") && text.contains("/srv/part20.rs"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_session_with_little_in_it_is_left_to_the_agent() {
+    let stage = stage();
+    let path = transcript(&stage, "pi/garden.jsonl", "garden.jsonl");
+    let input = event(&path, "garden-1", "session_before_compact").to_string();
+    let said = call(&stage, "pi", "session_before_compact", input.as_bytes());
+    assert_eq!((&*said.out, &logged(&stage)["failure"]), ("", &Value::Null));
+    assert!(stored(&stage, "garden-1") > 5);
 }
 
 #[test]
