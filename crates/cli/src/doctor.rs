@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use loopstore::OpenError;
 use loopstore::export::NativeAgent;
 use serde::Serialize;
 
@@ -179,8 +180,13 @@ fn databases(app: &App, records: &[Record], problems: &mut Vec<Problem>) -> Vec<
         let opened = other.open_to_write();
         let opens = opened.is_ok();
         if let Err(error) = opened {
+            let is_missing = matches!(error, OpenError::Missing { .. });
             let error = CliError::from(error);
-            let hint = error.hint().unwrap_or("check --db").to_owned();
+            let hint = match is_missing && !records.is_empty() {
+                true => "put it back; or `loopstore install AGENT` makes a new one",
+                false => error.hint().unwrap_or("check --db"),
+            };
+            let hint = hint.to_owned();
             let what = format!(
                 "{} does not open: {}",
                 text::line(&other.place()),

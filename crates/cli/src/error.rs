@@ -11,6 +11,7 @@ use loopstore::import::ImportError;
 use loopstore::provider::ProviderError;
 use loopstore::{OpenError, StoreError, StrategyError};
 
+use super::hook::input::InputError;
 use super::output;
 use super::select::Unknown;
 
@@ -91,6 +92,12 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
     #[cfg(feature = "browse")]
     if error.is::<super::browse::NoTerminal>() {
         return Some("`loopstore sessions` and `loopstore show SESSION` print the same");
+    }
+    if error.is::<InputError>() {
+        return Some(
+            "`loopstore install AGENT` sets the agent up as this version knows it; a newer agent may need a \
+             newer loopstore",
+        );
     }
     match error.downcast_ref::<BuildError>() {
         Some(BuildError::NeedsCompaction { .. }) => {

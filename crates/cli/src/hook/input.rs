@@ -93,12 +93,14 @@ impl Event {
         is_name.then_some(Some(id)).ok_or(InputError::Id)
     }
 
-    /// Returns the transcripts that it names: of the session, and of a sub-agent. With `may_lack` one that is
-    /// not there is left out: a session in which nothing was said has none.
+    /// Returns the transcripts that it names: of the session, and of a sub-agent. One of a sub-agent that is
+    /// not there is left out: Claude Code has sub-agents that write none. With `may_lack` so is that of the
+    /// session: one in which nothing was said has none.
     pub fn transcripts(&self, may_lack: bool) -> Result<Vec<PathBuf>, InputError> {
-        let paths = [&self.transcript_path, &self.agent_transcript_path];
+        let own = self.transcript_path.iter().map(|path| (path, may_lack));
+        let of_agent = self.agent_transcript_path.iter().map(|path| (path, true));
         let mut found = Vec::new();
-        for path in paths.into_iter().flatten() {
+        for (path, may_lack) in own.chain(of_agent) {
             if !may_lack || path.symlink_metadata().is_ok() {
                 found.push(checked(path)?);
             }

@@ -6,7 +6,7 @@
 mod answer;
 mod codex;
 pub mod handback;
-mod input;
+pub mod input;
 pub mod log;
 mod record;
 pub mod state;

@@ -64,8 +64,16 @@ impl Setup {
     /// Returns the call of a hook as a line for a shell.
     pub fn hook_line(&self, event: &str) -> String {
         let words = self.hook(event);
-        let quoted: Vec<String> = words.iter().map(|word| text::quoted(word)).collect();
+        let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
         quoted.join(" ")
+    }
+}
+
+/// Returns a word as a shell reads it.
+fn quoted(word: &str) -> String {
+    match word.strip_prefix("--") {
+        Some(option) if text::is_plain(option) => word.to_owned(),
+        _ => text::quoted(word),
     }
 }
 

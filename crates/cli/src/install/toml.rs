@@ -22,8 +22,12 @@ const SERVERS: &str = "mcp_servers";
 const SERVER: &str = "loopstore";
 
 fn parse(text: &str) -> Result<DocumentMut, EditError> {
-    text.parse()
-        .map_err(|error: toml_edit::TomlError| EditError::Syntax(error.to_string()))
+    text.parse().map_err(|error: toml_edit::TomlError| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.unwrap_or_default().matches('\n').count() + 1;
+        let what = error.message().lines().collect::<Vec<_>>().join(", ");
+        EditError::Syntax(format!("line {line}: {what}"))
+    })
 }
 
 /// Adds hooks, the notice after each turn where there is no other, and the server of tools if it is wanted.

@@ -88,7 +88,7 @@ fn what_was_there_comes_back_byte_for_byte() {
             let text = std::fs::read_to_string(&path).unwrap();
             assert!(text.contains("hook") && text.contains(agent), "{text}");
             for line in content.iter().flat_map(|content| content.lines()) {
-                let line = line.trim_matches(['{', '}', '\u{feff}', ' ', '\t', ',']);
+                let line = line.trim_matches(['{', '}', '[', ']', '\u{feff}', ' ', '\t', ',']);
                 // One that was in one line may get more of them.
                 assert!(
                     text.contains(line) || line.contains("hooks"),
@@ -193,11 +193,9 @@ fn what_others_wrote_since_stays() {
         std::fs::write(path, text.replacen(from, to, 1)).unwrap();
     };
     edit(&settings, "\"dark\"", "\"light\",\n  \"model\": \"opus\"");
-    edit(
-        &config,
-        "model = \"a\"",
-        "model = \"b\" # better\n\n[tui]\nx = 1",
-    );
+    edit(&config, "model = \"a\"", "model = \"b\" # better");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text + "\n[tui]\nx = 1\n").unwrap();
     let extension = stage.path("home").join(FILES[2].1);
     edit(&extension, "const LIMIT", "// mine\nconst LIMIT");
     for agent in ["claude-code", "codex", "pi"] {

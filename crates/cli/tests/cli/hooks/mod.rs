@@ -2,6 +2,7 @@
 
 mod doctor;
 mod failing;
+mod inside;
 mod installing;
 mod recording;
 

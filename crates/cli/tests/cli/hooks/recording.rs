@@ -80,7 +80,8 @@ fn pi_gets_the_working_state_for_its_compaction() {
     std::fs::write(&path, pi("p1", 30)).unwrap();
     let input = event(&path, "p1", "agent_end").to_string();
     assert_eq!(call(&stage, "pi", "agent_end", input.as_bytes()).out, "");
-    assert_eq!(stored(&stage, "p1"), 60);
+    // What it says of the session is kept too.
+    assert_eq!(stored(&stage, "p1"), 61);
     let said = call(&stage, "pi", "session_before_compact", input.as_bytes());
     assert_eq!(logged(&stage)["failure"], Value::Null);
     let text = said.json()["summary"].as_str().unwrap().to_owned();
