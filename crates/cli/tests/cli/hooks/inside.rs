@@ -79,19 +79,18 @@ fn every_agent_records_through_its_hooks_and_gets_the_working_state_when_it_comp
     let command = |line: &str| {
         let args: Vec<&str> = line.split(' ').collect();
         let output = stage.command(&args).env("HOME", &home).output().unwrap();
-        let said = stage.said(&output);
-        assert_eq!(said.code, 0, "{line}\n{said}");
-        said
+        assert!(output.status.success(), "{line}\n{}", stage.said(&output));
+        String::from_utf8(output.stdout).unwrap()
     };
+    let json = |line: &str| serde_json::from_str::<Value>(&command(line)).unwrap();
     for agent in ["claude-code", "codex", "pi", "opencode"] {
         let server = Server::start(vec![Part::Narrates(Arc::new(narrate))]);
         configure(agent, &home, &server.url);
         narrow(agent, &home);
         command(&format!("install {agent} --yes --db loopstore.db"));
-        let told = command(&format!(
+        let told = json(&format!(
             "resume work --for {agent} --cwd agents-work --json"
-        ))
-        .json();
+        ));
         let run = |line: &str| {
             let output = program(line, &work, &home, &server.url).output().unwrap();
             let texts = [&output.stdout, &output.stderr];
@@ -122,7 +121,7 @@ fn every_agent_records_through_its_hooks_and_gets_the_working_state_when_it_comp
             .iter()
             .any(|request| request.contains("[Working state"));
         assert!(gets_it, "{agent}: its model never got the working state");
-        let report = command("doctor --json").json();
+        let report = json("doctor --json");
         assert_eq!(report["ok"], true, "{report}");
     }
 }

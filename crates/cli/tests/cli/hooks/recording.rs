@@ -116,11 +116,12 @@ fn opencode_gets_the_working_state_for_its_compaction() {
 #[test]
 fn a_session_with_little_in_it_is_left_to_the_agent() {
     let stage = stage();
-    let path = transcript(&stage, "pi/garden.jsonl", "garden.jsonl");
-    let input = event(&path, "garden-1", "session_before_compact").to_string();
+    let path = stage.path("p1.jsonl");
+    std::fs::write(&path, pi("p1", 3)).unwrap();
+    let input = event(&path, "p1", "session_before_compact").to_string();
     let said = call(&stage, "pi", "session_before_compact", input.as_bytes());
     assert_eq!((&*said.out, &logged(&stage)["failure"]), ("", &Value::Null));
-    assert!(stored(&stage, "garden-1") > 5);
+    assert!(stored(&stage, "p1") > 5);
 }
 
 #[test]
