@@ -9,6 +9,7 @@
 //! transcripts in `tests/fixtures/` and a room in `tests/transcripts/`.
 
 pub(crate) mod adk;
+mod appended;
 mod authors;
 pub(crate) mod claude_code;
 pub(crate) mod codex;
@@ -58,6 +59,7 @@ pub(crate) mod writer;
 use std::path::Path;
 
 pub(crate) use adk::Adk;
+pub use appended::import_appended;
 pub(crate) use claude_code::ClaudeCode;
 pub(crate) use codex::Codex;
 pub(crate) use contract::{

@@ -127,7 +127,16 @@ fn recorded(
         );
         return Err(CliError::Failed(text.into()));
     }
-    record::transcripts(app, args, &paths, wanted.waits(), entry)
+    let session = event.session_id().map_err(failed)?;
+    let session = session.and_then(|id| SessionId::new(id).ok());
+    let request = record::Request {
+        args,
+        paths: &paths,
+        session: session.as_ref(),
+        waits: wanted.waits(),
+        keeps: may_lack || args.event == "PreCompact",
+    };
+    record::transcripts(app, &request, entry)
 }
 
 fn failed(error: InputError) -> CliError {

@@ -1,8 +1,9 @@
 //! Importing what is new in a transcript.
 //!
-//! A transcript is read from its beginning to know again what is stored, which takes 13 ms for each of its
-//! megabytes. One that is small is recorded before the hook ends. For a larger one the hook starts a process of
-//! its own, which no agent waits for; only before a compaction it waits for that too, for a while.
+//! A small transcript is read whole, as an import does: that takes 13 ms for each of its megabytes. Of a larger
+//! one only the end is read, where nothing in it hangs on what stands before. Else, and where a session ends or
+//! is compacted, the hook starts a process of its own that reads the whole file, keeps a copy of it, and that no
+//! agent waits for; only before an answer that needs the record it waits, for a while.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,41 +17,76 @@ use std::time::{Duration, Instant};
 use loopstore::SessionId;
 use loopstore::export::NativeAgent;
 use loopstore::extend::import::{Source, import_source};
-use loopstore::import::{ImportOptions, ImportReport, import_paths, importers};
+use loopstore::import::{ImportOptions, ImportReport, import_appended, import_paths, importers};
 
 use super::log::Entry;
 use super::{Args, state};
 use crate::App;
 use crate::error::CliError;
 
-/// Transcripts of up to so many bytes are recorded before the hook ends.
-const AT_ONCE_BYTES: u64 = 2 << 20;
+/// Transcripts of up to so many bytes are read whole before the hook ends.
+const AT_ONCE_BYTES: u64 = 1 << 20;
 /// How long a hook waits for a larger one before a compaction.
 const PATIENCE: Duration = Duration::from_millis(1_200);
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Records transcripts, and returns the session of the first.
+/// What there is to record.
+pub struct Request<'a> {
+    /// How the hook was called.
+    pub args: &'a Args,
+    /// The transcripts.
+    pub paths: &'a [PathBuf],
+    /// The session of the first.
+    pub session: Option<&'a SessionId>,
+    /// Whether the answer needs what is recorded.
+    pub waits: bool,
+    /// Whether a copy of the files is to be kept too.
+    pub keeps: bool,
+}
+
+/// Records transcripts, and returns the session of the first if it is known by then.
 pub fn transcripts(
     app: &App,
-    args: &Args,
-    paths: &[PathBuf],
-    waits: bool,
+    request: &Request<'_>,
     entry: &mut Entry,
 ) -> Result<Option<SessionId>, CliError> {
+    let (args, paths) = (request.args, request.paths);
     let bytes = paths.iter().filter_map(|path| path.metadata().ok());
     if bytes.map(|data| data.len()).sum::<u64>() <= AT_ONCE_BYTES {
         let report = import(app, args.agent, paths, entry)?;
         return Ok(report.and_then(|report| report.sessions.first().cloned()));
     }
+    let appended = appended(app, request, entry)?;
+    if appended.is_some() && !request.keeps {
+        return Ok(appended);
+    }
     let mut child = start(app, args, paths)?;
-    if waits {
+    if request.waits && appended.is_none() {
         let begun = Instant::now();
         while child.try_wait()?.is_none() && begun.elapsed() < PATIENCE {
             std::thread::sleep(PAUSE);
         }
     }
-    Ok(None)
+    Ok(appended)
+}
+
+/// Records the end of a transcript, if that is enough.
+fn appended(
+    app: &App,
+    request: &Request<'_>,
+    entry: &mut Entry,
+) -> Result<Option<SessionId>, CliError> {
+    let ([path], Some(session)) = (request.paths, request.session) else {
+        return Ok(None);
+    };
+    let store = app.open_to_write()?;
+    let format = request.args.agent.as_str();
+    let Some(report) = import_appended(&*store, path, format, session)? else {
+        return Ok(None);
+    };
+    entry.added_messages += report.added_messages;
+    Ok(Some(session.clone()))
 }
 
 /// Records a whole session that was handed over, and returns its id.

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::commands::stage::Stage;
+
 use super::{call, claude_code, event, logged, opencode, pi, stage, stored, transcript};
 
 #[test]
@@ -140,6 +142,20 @@ fn codex_names_a_session_and_its_transcript_is_found() {
     assert!(stored(&stage, id) > 5);
 }
 
+/// Waits until so many messages are stored, by a process that no hook waits for.
+fn wait_for(stage: &Stage, session: &str, messages: u64) {
+    let begun = Instant::now();
+    while stored(stage, session) < messages {
+        assert!(
+            begun.elapsed() < Duration::from_secs(100),
+            "{}",
+            stored(stage, session)
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(stored(stage, session), messages);
+}
+
 #[test]
 fn a_large_transcript_is_recorded_without_the_agent_waiting_for_it() {
     let stage = stage();
@@ -150,14 +166,41 @@ fn a_large_transcript_is_recorded_without_the_agent_waiting_for_it() {
     for _ in 0..3 {
         call(&stage, "claude-code", "Stop", stop.as_bytes());
     }
+    wait_for(&stage, "s1", 900);
+}
+
+#[test]
+fn of_a_large_transcript_that_grew_only_the_end_is_read() {
+    let stage = stage();
+    let path = stage.path("s1.jsonl");
+    std::fs::write(&path, claude_code("s1", 0..300, &"word ".repeat(2_000))).unwrap();
+    assert_eq!(stage.say("import s1.jsonl").code, 0);
+    let mut file = std::fs::File::options().append(true).open(&path).unwrap();
+    file.write_all(claude_code("s1", 300..301, "please").as_bytes())
+        .unwrap();
+    let stop = event(&path, "s1", "Stop").to_string();
+    call(&stage, "claude-code", "Stop", stop.as_bytes());
+    // The hook itself did it, and no other process.
+    assert_eq!(logged(&stage)["added_messages"], 3);
+    assert_eq!(stored(&stage, "s1"), 903);
+    assert!(!stage.path("home/.local/state/loopstore/recording").exists());
+    // A session that ends is read whole once more, and its file kept.
+    let end = event(&path, "s1", "SessionEnd").to_string();
+    call(&stage, "claude-code", "SessionEnd", end.as_bytes());
     let begun = Instant::now();
-    while stored(&stage, "s1") < 900 {
+    let original = stage.path("original.jsonl");
+    loop {
+        let _ = std::fs::remove_file(&original);
+        stage.say("export s1 --format original -o original.jsonl");
+        if std::fs::read(&original).unwrap_or_default() == std::fs::read(&path).unwrap() {
+            break;
+        }
         assert!(
             begun.elapsed() < Duration::from_secs(100),
-            "{}",
-            stored(&stage, "s1")
+            "the file is not kept"
         );
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(200));
     }
-    assert_eq!(stored(&stage, "s1"), 900);
+    assert_eq!(stored(&stage, "s1"), 903);
+    assert_eq!(stage.say("verify").code, 0);
 }
