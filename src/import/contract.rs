@@ -186,6 +186,13 @@ pub trait Importer: Sync {
         false
     }
 
+    /// Whether the end of a transcript can be read by itself, as if nothing stood before: it begins with the
+    /// first record of the loop `first`, and `title` is what the session is called. Where this is not known,
+    /// the whole transcript is read.
+    fn stands_alone(&self, _end: &[u8], _first: &LoopId, _title: Option<&str>) -> bool {
+        false
+    }
+
     /// Whether the format holds what is stored, row by row, and is read by [`Importer::restore`].
     fn holds_rows(&self) -> bool {
         false

@@ -10,6 +10,7 @@
 
 pub(crate) mod adk;
 pub(crate) mod aider;
+mod appended;
 mod authors;
 pub(crate) mod claude_code;
 pub(crate) mod codex;
@@ -61,6 +62,7 @@ use std::path::Path;
 
 pub(crate) use adk::Adk;
 pub(crate) use aider::Aider;
+pub use appended::import_appended;
 pub(crate) use claude_code::ClaudeCode;
 pub(crate) use codex::Codex;
 pub(crate) use contract::{

@@ -115,12 +115,8 @@ impl TypedLine {
         let read = Cli::command().ignore_errors(true);
         let found = read.try_get_matches_from(words).ok()?;
         let key = KeyArgs::from_arg_matches(&found).ok()?.read_silently();
-        let app = App {
-            db: super::database(found.get_one::<PathBuf>("db").cloned()),
-            key,
-            json: false,
-            out: Out::new(),
-        };
+        let db = found.get_one::<PathBuf>("db").cloned();
+        let app = App::new(db, key, Vec::new(), false, Out::new());
         let named = |(_, found): (&str, &ArgMatches)| {
             let session = found.try_get_one::<String>("session").ok()??;
             Some(session.clone())

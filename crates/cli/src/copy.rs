@@ -45,12 +45,8 @@ pub struct Args {
 /// Copies and prints how much.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let from = app.open_for(args.is_final)?;
-    let other = App {
-        db: args.to.clone(),
-        json: app.json,
-        key: app.key.clone(),
-        out: super::Out::new(),
-    };
+    let (to, key) = (Some(args.to.clone()), app.key.clone());
+    let other = App::new(to, key, Vec::new(), app.json, super::Out::new());
     let to = other.open(Access::Create(from.counter().name()))?;
     if from.place() == to.place() {
         return Err(CliError::Usage("cannot copy a database to itself".into()));

@@ -11,6 +11,7 @@ use loopstore::import::ImportError;
 use loopstore::provider::ProviderError;
 use loopstore::{OpenError, StoreError, StrategyError};
 
+use super::hook::input::InputError;
 use super::output;
 use super::select::Unknown;
 
@@ -45,6 +46,25 @@ impl CliError {
     }
 }
 
+impl CliError {
+    /// Returns what it says, with its causes.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Failed(error) => with_causes(&**error),
+            Self::Usage(text) => text.clone(),
+            Self::Pipe => "nobody reads the output".to_owned(),
+        }
+    }
+
+    /// Returns what to do about it, if that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Failed(error) => hint(&**error),
+            Self::Usage(_) | Self::Pipe => None,
+        }
+    }
+}
+
 /// Returns an error with its causes, each once.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -72,6 +92,12 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
     #[cfg(feature = "browse")]
     if error.is::<super::browse::NoTerminal>() {
         return Some("`loopstore sessions` and `loopstore show SESSION` print the same");
+    }
+    if error.is::<InputError>() {
+        return Some(
+            "`loopstore install AGENT` sets the agent up as this version knows it; a newer agent may need a \
+             newer loopstore",
+        );
     }
     match error.downcast_ref::<BuildError>() {
         Some(BuildError::NeedsCompaction { .. }) => {

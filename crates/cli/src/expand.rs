@@ -148,7 +148,7 @@ fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliErr
 /// Returns the command that reads the same again, without where to begin.
 fn command(app: &App, session: &str, request: &ExpandRequest) -> String {
     let mut words = vec!["loopstore".to_owned()];
-    if app.db != super::database(None) {
+    if app.db != super::usual_database() {
         words.extend(["--db".into(), text::quoted(&app.place())]);
     }
     words.extend(["expand".into(), text::quoted(session)]);

@@ -27,9 +27,7 @@ pub fn file_of(session: &NativeSession) -> Result<PathBuf, CliError> {
         NativeAgent::Pi => ("PI_CODING_AGENT_DIR", ".pi/agent"),
         NativeAgent::OpenCode => ("XDG_DATA_HOME", ".local/share"),
     };
-    let given = set(variable).map(with_home);
-    let root = given.or_else(|| Some(home()?.join(usual)));
-    let root = root.ok_or_else(|| {
+    let root = folder(variable, usual).ok_or_else(|| {
         let why = format!(
             "where {} keeps its sessions is not known: set HOME or {variable}, or name a file with -o",
             agent.as_str()
@@ -43,12 +41,23 @@ pub fn file_of(session: &NativeSession) -> Result<PathBuf, CliError> {
     Ok(std::path::absolute(root.join(session.place()))?)
 }
 
+/// Returns the folder that a variable names, else the usual one in the home folder.
+pub fn folder(variable: &str, usual: &str) -> Option<PathBuf> {
+    let given = set(variable).map(with_home);
+    given.or_else(|| Some(home()?.join(usual)))
+}
+
+/// Whether a variable names a folder.
+pub fn is_set(variable: &str) -> bool {
+    set(variable).is_some()
+}
+
 fn set(variable: &str) -> Option<PathBuf> {
     let value = var_os(variable).filter(|value| !value.is_empty());
     value.map(PathBuf::from)
 }
 
-fn home() -> Option<PathBuf> {
+pub fn home() -> Option<PathBuf> {
     set("HOME")
 }
 

@@ -42,6 +42,21 @@ impl KeyArgs {
         self.key_fd.is_some() || self.key_env.is_some() || self.key_command.is_some()
     }
 
+    /// Returns the options again, for a program that is to find the same key: a descriptor cannot be handed
+    /// on.
+    pub fn as_args(&self) -> Vec<String> {
+        let named = [
+            ("--key-env", &self.key_env),
+            ("--key-command", &self.key_command),
+        ];
+        let given = named
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        given
+            .flat_map(|(name, value)| [name.to_owned(), value.clone()])
+            .collect()
+    }
+
     /// Reads the key if a variable holds it: runs no command and never prompts.
     pub fn read_silently(&self) -> Option<Key> {
         if self.key_fd.is_some() || self.key_command.is_some() {

@@ -26,6 +26,7 @@ mod demo;
 mod demo_session;
 mod demo_story;
 mod diff;
+mod doctor;
 mod erase;
 mod error;
 mod eval;
@@ -36,8 +37,10 @@ mod fork;
 mod hide;
 mod history;
 mod homes;
+mod hook;
 mod import;
 mod index;
+mod install;
 mod kept_files;
 mod key;
 mod man;
@@ -47,6 +50,7 @@ mod nearest;
 mod output;
 mod pager;
 mod pin;
+mod program;
 mod progress;
 mod protect;
 mod prune;
@@ -166,6 +170,9 @@ enum Command {
     Erase(erase::Args),
     Receipts(receipts::Args),
     Eval(eval::Args),
+    Install(install::Args),
+    Hook(hook::Args),
+    Doctor(doctor::Args),
     #[cfg(feature = "mcp")]
     Mcp(mcp::Args),
     #[cfg(feature = "postgres")]
@@ -190,13 +197,40 @@ enum Done {
 /// What every command has at hand.
 struct App {
     db: PathBuf,
+    /// Whether an option or the environment names the database.
+    is_named: bool,
     /// The key with which the database is encrypted.
     key: Option<Key>,
+    /// The options that say where the key comes from, for other programs.
+    key_args: Vec<String>,
     json: bool,
     out: Out,
 }
 
 impl App {
+    fn new(
+        db: Option<PathBuf>,
+        key: Option<Key>,
+        key_args: Vec<String>,
+        json: bool,
+        out: Out,
+    ) -> Self {
+        let named = named_database(db);
+        let mut app = Self {
+            is_named: named.is_some(),
+            db: named.unwrap_or_else(|| DATABASE.into()),
+            key,
+            key_args,
+            json,
+            out,
+        };
+        if app.address().is_some() {
+            // What the environment says is meant for files.
+            app.key = None;
+        }
+        app
+    }
+
     /// Opens the database with the token counter that it was written with.
     fn open(&self, access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
         match self.address() {
@@ -326,18 +360,35 @@ fn without_removals(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// The database where nothing names another.
+const DATABASE: &str = "loopstore.db";
+
+/// Returns the database that is meant where no option names one.
+fn usual_database() -> PathBuf {
+    named_database(None).unwrap_or_else(|| DATABASE.into())
+}
+
 /// Returns the database that the option names, else the environment.
-fn database(given: Option<PathBuf>) -> PathBuf {
+fn named_database(given: Option<PathBuf>) -> Option<PathBuf> {
     let named = || std::env::var_os("LOOPSTORE_DB").filter(|value| !value.is_empty());
-    given
-        .or_else(|| named().map(PathBuf::from))
-        .unwrap_or_else(|| PathBuf::from("loopstore.db"))
+    given.or_else(|| named().map(PathBuf::from))
+}
+
+/// Builds in the fault that a test asks for.
+fn activate_failpoints() {
+    #[cfg(debug_assertions)]
+    if let Ok(fault) = std::env::var("LOOPSTORE_BROKEN") {
+        loopstore::failpoints::activate(&fault);
+    }
 }
 
 /// Runs the command that the arguments name, of which the first is the program, and returns the exit code.
 pub fn run(args: Vec<OsString>) -> u8 {
     if complete::answer_shell(&args) {
         return 0;
+    }
+    if hook::is_called(&args) {
+        return hook::guarded(args);
     }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -357,10 +408,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
             return u8::try_from(error.exit_code()).unwrap_or(2);
         }
     };
-    #[cfg(debug_assertions)]
-    if let Ok(fault) = std::env::var("LOOPSTORE_BROKEN") {
-        loopstore::failpoints::activate(&fault);
-    }
+    activate_failpoints();
     let key = match cli.key.read() {
         Ok(key) => key,
         Err(error) => return error.report(),
@@ -369,19 +417,10 @@ pub fn run(args: Vec<OsString>) -> u8 {
         true => Out::paged(),
         false => Out::new(),
     };
-    let mut app = App {
-        db: database(cli.db),
-        key,
-        json: cli.json,
-        out,
-    };
-    if app.address().is_some() {
-        if cli.key.is_given() {
-            let text = "a key only applies to a database file; a server has its own encryption";
-            return CliError::Usage(text.into()).report();
-        }
-        // What the environment says is meant for files.
-        app.key = None;
+    let mut app = App::new(cli.db, key, cli.key.as_args(), cli.json, out);
+    if app.address().is_some() && cli.key.is_given() {
+        let text = "a key only applies to a database file; a server has its own encryption";
+        return CliError::Usage(text.into()).report();
     }
     let done = match &cli.command {
         Some(command) => run_command(&mut app, command),
@@ -462,6 +501,9 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Erase(args) => erase::run(app, args),
         Command::Receipts(args) => receipts::run(app, args),
         Command::Eval(args) => eval::run(app, args),
+        Command::Install(args) => install::run(app, args),
+        Command::Hook(args) => hook::run(app, args),
+        Command::Doctor(args) => doctor::run(app, args),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::run(app, args),
         #[cfg(feature = "postgres")]

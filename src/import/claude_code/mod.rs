@@ -5,6 +5,7 @@
 //! emits them ([`emit`]). A human prompt begins a loop; an answer is joined from the records
 //! that share its `message.id`; sub-agents are sessions of their own.
 
+mod appended;
 mod by_id;
 mod compacted;
 mod content;
@@ -29,7 +30,7 @@ use super::{
     Identity, ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation,
     unread,
 };
-use crate::model::{ChildLoopRef, ParentSpawnRef, SessionId, Time};
+use crate::model::{ChildLoopRef, LoopId, ParentSpawnRef, SessionId, Time};
 
 /// Reads the transcripts of Claude Code.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,6 +45,10 @@ impl Importer for ClaudeCode {
         let head = String::from_utf8_lossy(head);
         let mut lines = head.lines().filter(|line| !line.trim().is_empty()).take(20);
         !qwen::holds_records(head.as_bytes()) && lines.any(looks_like_a_record)
+    }
+
+    fn stands_alone(&self, end: &[u8], first: &LoopId, title: Option<&str>) -> bool {
+        appended::stands_alone(end, first, title)
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {

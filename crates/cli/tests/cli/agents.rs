@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::commands::stage::Stage;
+use crate::commands::stage::{AGENTS_HOMES, Stage};
 use crate::support::http_server::{Part, Server};
 use crate::support::needs;
 
@@ -16,10 +16,15 @@ const PATIENCE: &str = "300";
 
 /// Answers a request as its provider would.
 fn narrate(request: &str) -> String {
+    narrate_using(request, 5)
+}
+
+/// Answers a request as its provider would that counts so many tokens of input.
+pub fn narrate_using(request: &str, tokens: u64) -> String {
     let path = request.split(' ').nth(1).unwrap_or_default();
     let events = match path.split('?').next().unwrap_or_default() {
-        "/v1/messages" => anthropic(),
-        "/v1/responses" => responses(),
+        "/v1/messages" => anthropic(tokens),
+        "/v1/responses" => responses(tokens),
         _ => return "{}".to_owned(),
     };
     let event = |event: &Value| {
@@ -29,10 +34,10 @@ fn narrate(request: &str) -> String {
     events.iter().map(event).collect()
 }
 
-fn anthropic() -> Vec<Value> {
+fn anthropic(tokens: u64) -> Vec<Value> {
     let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
         "content": [], "stop_reason": null, "stop_sequence": null,
-        "usage": {"input_tokens": 5, "output_tokens": 1}});
+        "usage": {"input_tokens": tokens, "output_tokens": 1}});
     vec![
         json!({"type": "message_start", "message": message}),
         json!({"type": "content_block_start", "index": 0,
@@ -46,11 +51,11 @@ fn anthropic() -> Vec<Value> {
     ]
 }
 
-fn responses() -> Vec<Value> {
+fn responses(tokens: u64) -> Vec<Value> {
     let item = json!({"type": "message", "id": "m1", "role": "assistant", "status": "completed",
         "content": [{"type": "output_text", "text": "PONG", "annotations": []}]});
-    let usage = json!({"input_tokens": 5, "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 7});
+    let usage = json!({"input_tokens": tokens, "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": tokens + 2});
     vec![
         json!({"type": "response.created", "response": {"id": "r1"}}),
         json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
@@ -60,7 +65,7 @@ fn responses() -> Vec<Value> {
 }
 
 /// Points an agent to the server.
-fn configure(agent: &str, home: &Path, url: &str) {
+pub fn configure(agent: &str, home: &Path, url: &str) {
     let (file, text) = match agent {
         "codex" => (
             ".codex/config.toml",
@@ -89,7 +94,7 @@ fn configure(agent: &str, home: &Path, url: &str) {
 }
 
 /// What goes on with a session, without a terminal.
-fn commands(agent: &str, told: &Value) -> Vec<String> {
+pub fn commands(agent: &str, told: &Value) -> Vec<String> {
     let (id, file) = (&told["agent_session_id"], &told["file"]);
     let (id, file) = (id.as_str().unwrap(), file.as_str().unwrap());
     match agent {
@@ -103,6 +108,29 @@ fn commands(agent: &str, told: &Value) -> Vec<String> {
             format!("opencode run -s {id} -m anthropic/claude-sonnet-4-5 PING"),
         ],
     }
+}
+
+/// A line that runs an agent's own program, in a folder and with a home.
+pub fn program(line: &str, work: &Path, home: &Path, url: &str) -> Command {
+    let programs = needs::find(&needs::AGENTS).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", programs.display());
+    let mut command = Command::new("timeout");
+    command.args([PATIENCE, "sh", "-c", line]);
+    command.current_dir(work);
+    // OpenCode takes this for the folder that it is in.
+    command.env("PWD", work).env("HOME", home).env("PATH", path);
+    for variable in AGENTS_HOMES {
+        command.env_remove(variable);
+    }
+    command
+        .env("ANTHROPIC_BASE_URL", url)
+        .env("ANTHROPIC_API_KEY", "x")
+        .env("OPENAI_API_KEY", "x")
+        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+        .env("DISABLE_AUTOUPDATER", "1")
+        .stdin(std::process::Stdio::null());
+    command
 }
 
 /// All texts of a request, in order.
@@ -134,9 +162,9 @@ fn asked(server: &Server) -> Vec<String> {
 
 #[test]
 fn every_agent_goes_on_with_the_conversation_that_was_stored() {
-    let Some(programs) = needs::find(&needs::AGENTS) else {
+    if needs::missing(&needs::AGENTS) {
         return;
-    };
+    }
     let stage = Stage::new();
     let original = stage.json("export work --format openai");
     // Of a call only the name: its arguments are JSON in a text, or an object.
@@ -150,8 +178,6 @@ fn every_agent_goes_on_with_the_conversation_that_was_stored() {
     assert!(said.len() > 10, "{said:?}");
     let (home, work) = (stage.path("agents-home"), stage.path("agents-work"));
     std::fs::create_dir_all(&work).unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let path = format!("{}:{path}", programs.display());
     for agent in ["claude-code", "codex", "pi", "opencode"] {
         let server = Server::start(vec![Part::Narrates(Arc::new(narrate))]);
         configure(agent, &home, &server.url);
@@ -167,22 +193,7 @@ fn every_agent_goes_on_with_the_conversation_that_was_stored() {
         let output = stage.command(&args).env("HOME", &home).output().unwrap();
         let told: Value = serde_json::from_slice(&output.stdout).unwrap();
         for line in commands(agent, &told) {
-            let output = Command::new("timeout")
-                .arg(PATIENCE)
-                .args(line.split(' '))
-                .current_dir(&work)
-                // OpenCode takes this for the folder that it is in.
-                .env("PWD", &work)
-                .env("HOME", &home)
-                .env("PATH", &path)
-                .env("ANTHROPIC_BASE_URL", &server.url)
-                .env("ANTHROPIC_API_KEY", "x")
-                .env("OPENAI_API_KEY", "x")
-                .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
-                .env("DISABLE_AUTOUPDATER", "1")
-                .stdin(std::process::Stdio::null())
-                .output()
-                .unwrap();
+            let output = program(&line, &work, &home, &server.url).output().unwrap();
             let (out, err) = (&output.stdout, &output.stderr);
             let told = [out, err].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
             let told = told.join("--- stderr\n");

@@ -6,6 +6,7 @@ mod agents;
 mod browse;
 mod commands;
 mod face;
+mod hooks;
 #[cfg(feature = "sqlcipher")]
 mod keys;
 mod library_texts;

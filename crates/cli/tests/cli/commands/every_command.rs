@@ -53,6 +53,9 @@ const LINES: &[(&str, &str)] = &[
     ("unhide", "unhide work"),
     ("redact", "redact work --yes"),
     ("receipts", "receipts"),
+    ("install", "install claude-code --dry-run"),
+    ("install", "install opencode --uninstall"),
+    ("doctor", "doctor"),
     ("prune", "prune --keep-last 100 --dry-run"),
     ("erase", "erase work --yes"),
 ];
@@ -137,6 +140,13 @@ const KEYS: &[(&str, &str, &str)] = &[
         "loop_id from_turn to_turn before after",
     ),
     ("fork", "", "session_id loop_id parent_loop_id parent_turn"),
+    ("install", "", "agent dry_run files"),
+    ("doctor", "", "ok agents databases failures problems log"),
+    (
+        "doctor",
+        "/agents/0",
+        "agent installed root program database mcp calls last_call",
+    ),
     (
         "receipts",
         "/0",
@@ -160,6 +170,10 @@ const WITHOUT: &[(&str, &str)] = &[
     ("browse", "people look at it; feature `browse`"),
     ("completions", "a shell reads it"),
     ("help", "people read it"),
+    (
+        "hook",
+        "an agent reads it: nothing, or what that agent takes",
+    ),
     (
         "watch",
         "it is `import --watch`: a document a line, until it is stopped",

@@ -11,6 +11,18 @@ use loopstore::extend::session::{create_loop, create_session};
 use loopstore::extend::write;
 use loopstore::*;
 
+/// Variables that lead agents, and the state of their hooks, out of the home folder.
+pub const AGENTS_HOMES: [&str; 8] = [
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "PI_CODING_AGENT_DIR",
+    "PI_CODING_AGENT_SESSION_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "OPENCODE_CONFIG_DIR",
+];
+
 /// What the program said.
 pub struct Said {
     pub code: i32,
@@ -74,6 +86,11 @@ impl Stage {
             .env_remove("LOOPSTORE_DB")
             .env_remove("LOOPSTORE_CONFIG")
             .env("COLUMNS", "110");
+        // Nothing here reads or changes what the user has set up.
+        command.env("HOME", self.path("home"));
+        for variable in AGENTS_HOMES {
+            command.env_remove(variable);
+        }
         command
     }
 
