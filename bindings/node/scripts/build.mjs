@@ -62,7 +62,13 @@ for (const name of ["index", "internal"]) {
   writeFileSync(join(dist, `${name}.mjs`), text);
   writeFileSync(join(dist, `${name}.d.mts`), text);
 }
-mkdirSync(join(dist, "esm"), { recursive: true });
-writeFileSync(join(dist, "esm", "package.json"), '{ "type": "module" }\n');
+// A folder whose modules are of another kind is a package of its own, with its own way to the core.
+const esm = join(dist, "esm");
+mkdirSync(esm, { recursive: true });
+const scope = { type: "module", imports: { "#core": { types: "./core.d.mts", default: "./core.mjs" } } };
+writeFileSync(join(esm, "package.json"), `${JSON.stringify(scope, null, 2)}\n`);
+for (const name of ["core.mjs", "core.d.mts"]) {
+  writeFileSync(join(esm, name), 'export * from "../core/internal.js";\n');
+}
 tsc("tsconfig.cjs.json");
 tsc("tsconfig.esm.json");

@@ -12,9 +12,11 @@ use loopstore::{
 };
 use loopstore_bindings::calls::{context, flip_request, leaf, pair, pin_ref, written};
 use loopstore_bindings::entries::{self, GivenEntries};
+use loopstore_bindings::item_changes::{self, Change};
+use loopstore_bindings::items::{self, ItemForm};
 use loopstore_bindings::options::provider_named;
 use loopstore_bindings::queries::GivenQuery;
-use loopstore_bindings::{Failure, Handle, items, messages};
+use loopstore_bindings::{Failure, Handle, messages};
 use loopstore_report::{ReportOptions, write_report};
 use napi::Env;
 use napi::bindgen_prelude::{Buffer, Object, ToNapiValue, TypeName};
@@ -113,14 +115,6 @@ pub struct NativeCall {
     pub state: String,
     pub key: Option<String>,
     pub message: Option<String>,
-}
-
-/// Items as JSON, and the place of the last message.
-#[napi(object, object_from_js = false)]
-pub struct NativeItems {
-    pub items: String,
-    pub loop_id: String,
-    pub seq: u32,
 }
 
 /// Which keys are listed.
@@ -667,17 +661,36 @@ impl NativeSession {
         })
     }
 
-    /// Appends items of Responses, which come back as they are.
-    #[napi(ts_return_type = "Promise<Appended>")]
-    pub fn append_items(&self, given: GivenJson, key: Option<String>) -> Promised<Appended> {
+    /// Appends items of the Agents SDK, which come back as they are: each with the item of the Responses API
+    /// that says the same, or null.
+    #[napi(ts_return_type = "Promise<void>")]
+    pub fn append_items(&self, given: GivenJson) -> Promised<()> {
         let given = bytes(given);
         self.call(None, move |session| {
-            let messages = items::read(&given)?;
-            let done = match key {
-                Some(key) => session.append_once(&key, messages)?,
-                None => session.append(messages)?,
+            session.append(items::read_agents(&given)?)?;
+            Ok(())
+        })
+    }
+
+    /// Changes the end of the items once: takes what is expected from it, and appends.
+    #[napi(ts_return_type = "Promise<void>")]
+    pub fn change_items(
+        &self,
+        key: String,
+        digest: String,
+        expected: Option<String>,
+        given: GivenJson,
+    ) -> Promised<()> {
+        let given = bytes(given);
+        self.call(None, move |session| {
+            let expected = expected.as_deref().map(serde_json::from_str).transpose()?;
+            let change = Change {
+                key: &key,
+                digest: &digest,
+                expected,
+                messages: items::read_agents(&given)?,
             };
-            Ok(done.into())
+            item_changes::apply(&session, ItemForm::Agents, &change)
         })
     }
 
@@ -686,38 +699,30 @@ impl NativeSession {
     pub fn items(&self, limit: Option<f64>) -> Promised<String> {
         self.call(None, move |session| {
             let limit = whole("limit", limit)?.map(|limit| limit as usize);
-            text(items::write(&session, limit)?)
+            text(items::write(&session, ItemForm::Agents, limit)?)
         })
     }
 
     /// Takes the last item back.
     #[napi(ts_return_type = "Promise<string | null>")]
     pub fn pop_item(&self) -> Promised<Option<String>> {
-        self.call(None, |session| items::pop(&session)?.map(text).transpose())
-    }
-
-    /// Returns all items, and the place of the last message, for a compaction by the provider.
-    #[napi(ts_return_type = "Promise<NativeItems | null>")]
-    pub fn items_to_seal(&self) -> Promised<Option<NativeItems>> {
         self.call(None, |session| {
-            let Some((items, loop_id, seq)) = items::snapshot(&session)? else {
-                return Ok(None);
-            };
-            let items = text(items)?;
-            Ok(Some(NativeItems {
-                items,
-                loop_id,
-                seq,
-            }))
+            items::pop(&session, ItemForm::Agents)?
+                .map(text)
+                .transpose()
         })
     }
 
-    /// Records what the provider's own compaction gave.
-    #[napi(ts_return_type = "Promise<void>")]
-    pub fn seal_items(&self, items: GivenJson, loop_id: String, seq: u32) -> Promised<()> {
-        let items = bytes(items);
+    /// Puts items over all that is there, as the provider's own compaction does; tells whether anything was.
+    #[napi(ts_return_type = "Promise<boolean>")]
+    pub fn seal_items(&self, given: GivenJson) -> Promised<bool> {
+        let given = bytes(given);
         self.call(None, move |session| {
-            items::seal(&session, &items, loop_id, seq)
+            let Some((_, loop_id, seq)) = items::snapshot(&session, ItemForm::Agents)? else {
+                return Ok(false);
+            };
+            items::seal(&session, items::read_agents(&given)?, loop_id, seq)?;
+            Ok(true)
         })
     }
 

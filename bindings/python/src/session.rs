@@ -14,8 +14,9 @@ use loopstore_bindings::calls::{
     Moment, context, flip_request, flipped, leaf, pair, pin_ref, written,
 };
 use loopstore_bindings::entries::{self, GivenEntries};
+use loopstore_bindings::items::{self, ItemForm};
+use loopstore_bindings::messages;
 use loopstore_bindings::queries::GivenQuery;
-use loopstore_bindings::{items, messages};
 use loopstore_report::{ReportOptions, write_report};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -555,12 +556,14 @@ impl Session {
 
     /// Returns the items of the context, the last `limit` of them if that is given.
     fn items<'py>(&self, py: Python<'py>, limit: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
-        self.json(py, |session| items::write(&session, limit))
+        self.json(py, |session| {
+            items::write(&session, ItemForm::Responses, limit)
+        })
     }
 
     /// Takes the last item back.
     fn pop_item<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let item = self.call(py, |session| items::pop(&session))?;
+        let item = self.call(py, |session| items::pop(&session, ItemForm::Responses))?;
         Ok(item.map(|item| PyBytes::new(py, &item)))
     }
 
@@ -569,13 +572,15 @@ impl Session {
         &self,
         py: Python<'py>,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, String, u32)>> {
-        let found = self.call(py, |session| items::snapshot(&session))?;
+        let found = self.call(py, |session| items::snapshot(&session, ItemForm::Responses))?;
         Ok(found.map(|(items, loop_id, seq)| (PyBytes::new(py, &items), loop_id, seq)))
     }
 
     /// Records what the provider's own compaction gave.
     fn seal_items(&self, py: Python<'_>, items: &[u8], loop_id: String, seq: u32) -> PyResult<()> {
-        self.call(py, |session| items::seal(&session, items, loop_id, seq))
+        self.call(py, |session| {
+            items::seal(&session, items::read(items)?, loop_id, seq)
+        })
     }
 
     fn set_title(&self, py: Python<'_>, title: String) -> PyResult<()> {

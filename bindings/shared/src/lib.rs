@@ -8,6 +8,7 @@ pub mod checkpoints;
 pub mod entries;
 pub mod errors;
 mod handle;
+pub mod item_changes;
 pub mod items;
 pub mod messages;
 pub mod options;

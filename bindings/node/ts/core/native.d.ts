@@ -79,13 +79,6 @@ export interface NativeImport {
   keepSource: boolean
 }
 
-/** Items as JSON, and the place of the last message. */
-export interface NativeItems {
-  items: string
-  loopId: string
-  seq: number
-}
-
 /** Which keys are listed. */
 export interface NativeKeys {
   prefix: string
@@ -190,16 +183,19 @@ export declare class NativeSession {
   export(format: string, loopId?: string | undefined | null, path?: string | undefined | null): Promise<Buffer | null>
   /** Returns the page of the session, or writes it to a file. */
   report(path?: string | undefined | null): Promise<string | null>
-  /** Appends items of Responses, which come back as they are. */
-  appendItems(given: GivenJson, key?: string | undefined | null): Promise<Appended>
+  /**
+   * Appends items of the Agents SDK, which come back as they are: each with the item of the Responses API
+   * that says the same, or null.
+   */
+  appendItems(given: GivenJson): Promise<void>
+  /** Changes the end of the items once: takes what is expected from it, and appends. */
+  changeItems(key: string, digest: string, expected: string | undefined | null, given: GivenJson): Promise<void>
   /** Returns the items of the context, the last `limit` of them if that is given. */
   items(limit?: number | undefined | null): Promise<string>
   /** Takes the last item back. */
   popItem(): Promise<string | null>
-  /** Returns all items, and the place of the last message, for a compaction by the provider. */
-  itemsToSeal(): Promise<NativeItems | null>
-  /** Records what the provider's own compaction gave. */
-  sealItems(items: GivenJson, loopId: string, seq: number): Promise<void>
+  /** Puts items over all that is there, as the provider's own compaction does; tells whether anything was. */
+  sealItems(given: GivenJson): Promise<boolean>
   setTitle(title: string): Promise<void>
   setProject(folder: string): Promise<void>
 }
