@@ -21,7 +21,8 @@ const OWN = new Set(["lc_kwargs", "lc_namespace", "lc_serializable"]);
 /** A message that is stored. */
 export class Known {
   readonly #kind: unknown;
-  readonly #fields: [name: string, value: unknown][];
+  readonly #names: string[] = [];
+  readonly #values: unknown[] = [];
 
   constructor(
     readonly message: BaseMessage,
@@ -30,28 +31,30 @@ export class Known {
     readonly isSingle: boolean,
   ) {
     this.#kind = message.constructor;
-    this.#fields = fieldsOf(message).map(([name, value]) => [name, snapshot(value)]);
+    for (const [name, value] of Object.entries(message)) {
+      if (value === undefined || OWN.has(name)) continue;
+      this.#names.push(name);
+      this.#values.push(snapshot(value));
+    }
   }
 
-  /** Whether a message says the same. */
+  /** Whether a message says the same. It is asked of each message of a list at each checkpoint. */
   isSame(message: BaseMessage): boolean {
     if (this.#kind !== message.constructor) return false;
-    const fields = fieldsOf(message);
-    if (fields.length !== this.#fields.length) return false;
-    return fields.every(([name, value], at) => {
-      const own = this.#fields[at];
-      return own !== undefined && own[0] === name && equal(own[1], value);
-    });
+    const fields = message as unknown as Json;
+    const [names, values] = [this.#names, this.#values];
+    for (let at = 0; at < names.length; at++) {
+      if (!equal(values[at], fields[names[at] as string])) return false;
+    }
+    let count = 0;
+    for (const name of Object.keys(fields)) if (fields[name] !== undefined && !OWN.has(name)) count++;
+    return count === names.length;
   }
 
   /** Whether the message stands right behind another one on a line. */
   follows(other: Known | null): boolean {
     return other !== null && this.before !== null && equal(this.before.place, other.place);
   }
-}
-
-function fieldsOf(message: BaseMessage): [name: string, value: unknown][] {
-  return Object.entries(message).filter(([name, value]) => value !== undefined && !OWN.has(name));
 }
 
 function snapshot(value: unknown): unknown {
@@ -61,6 +64,7 @@ function snapshot(value: unknown): unknown {
 }
 
 function equal(one: unknown, other: unknown): boolean {
+  if (typeof one === "string") return one === other;
   if (Object.is(one, other)) return typeof one !== "object" || one === null || !isMutable(one);
   if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
   if (Array.isArray(one)) {
@@ -94,8 +98,11 @@ export class Thread {
 
   /** Remembers a list of a namespace and channel. */
   note(key: string, remembered: Remembered): void {
+    const last = this.lists.get(key)?.known ?? [];
     this.lists.set(key, remembered);
-    for (const known of remembered.known) {
+    // A list that goes on from the last one has only its end to be noted.
+    const goesOn = last.length > 0 && remembered.known[last.length - 1] === last.at(-1);
+    for (const known of goesOn ? remembered.known.slice(last.length) : remembered.known) {
       if (typeof known.message.id === "string") this.byId.set(known.message.id, known);
     }
   }
@@ -165,7 +172,7 @@ export async function pending(
 ): Promise<Pending> {
   const last = thread?.lists.get(key);
   const known = last?.known ?? [];
-  const goesOn = last !== undefined && messages.length >= known.length && known.every((one, at) => isAt(one, messages, at));
+  const goesOn = last !== undefined && begins(known, messages);
   const base = goesOn ? last : null;
   const parts: Part[] = base === null ? [] : [{ kept: [...base.segments] }];
   const rest = base === null ? messages : messages.slice(known.length);
@@ -192,9 +199,13 @@ export async function pending(
   return { parts, found, base };
 }
 
-function isAt(known: Known, messages: BaseMessage[], at: number): boolean {
-  const message = messages[at];
-  return message !== undefined && known.isSame(message);
+/** Whether a list goes on from what is known. */
+function begins(known: Known[], messages: BaseMessage[]): boolean {
+  if (messages.length < known.length) return false;
+  for (let at = 0; at < known.length; at++) {
+    if (!(known[at] as Known).isSame(messages[at] as BaseMessage)) return false;
+  }
+  return true;
 }
 
 /** Where the messages of a list went: the whole list, and place and segment of each new message. */

@@ -315,18 +315,23 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
       versions,
       metadata: await this.#writeMetadata(metadata ?? {}),
     };
+    const messages = new Map<string, BaseMessage[]>();
+    for (const channel of present) {
+      const value = values[channel];
+      if (this.#isList(value)) messages.set(channel, value);
+    }
     for (;;) {
-      const known = await this.#known(thread, ns, parent, changed.filter((channel) => this.#isList(values[channel])));
+      const known = await this.#known(thread, ns, parent, changed.filter((channel) => messages.has(channel)));
       const lists: [channel: string, pending: Pending][] = [];
       const written: Json = {};
       for (const channel of changed) {
-        const value = values[channel];
-        if (this.#isList(value)) {
-          const list = await pending(known, keyOf(ns, channel), value, (one) => write(one, (it) => this.#encode(it)));
+        const said = messages.get(channel);
+        if (said !== undefined) {
+          const list = await pending(known, keyOf(ns, channel), said, (one) => write(one, (it) => this.#encode(it)));
           lists.push([channel, list]);
           put(written, channel, { list: list.parts });
         } else {
-          put(written, channel, { data: await this.#write(value) });
+          put(written, channel, { data: await this.#write(values[channel]) });
         }
       }
       const unchanged = present.filter((channel) => !changed.includes(channel)).sort();
