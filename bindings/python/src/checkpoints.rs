@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use loopstore_bindings::checkpoints::answer;
 use loopstore_checkpoints::{
-    Checkpoints as Kept, Error, Language, ListQuery, NewCheckpoint, NewWrites, OnDelete, Stored,
-    Strategy,
+    Checkpoints as Kept, Language, ListQuery, NewCheckpoint, NewWrites, OnDelete, Strategy,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use serde_json::json;
 
 use crate::errors::Failure;
 use crate::guard::{Handle, call};
@@ -24,15 +23,6 @@ impl Checkpoints {
     fn kept(&self) -> Result<Kept, Failure> {
         Ok(Kept::new(self.handle.store()?, Language::Python))
     }
-}
-
-fn answer(done: Result<Stored, Error>) -> Result<Vec<u8>, Failure> {
-    Ok(match done {
-        Ok(stored) => serde_json::to_vec(&stored)?,
-        Err(Error::Missing(channels)) => serde_json::to_vec(&json!({"missing": channels}))?,
-        Err(Error::Stale(thread)) => serde_json::to_vec(&json!({"stale": thread}))?,
-        Err(error) => return Err(error.into()),
-    })
 }
 
 #[pymethods]

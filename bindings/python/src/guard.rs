@@ -1,16 +1,14 @@
 //! What every call goes through.
 
-use std::any::Any;
-use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use loopstore::{SessionHandle, Store};
+use loopstore_bindings::caught;
 use pyo3::prelude::*;
 
-use crate::errors::Failure;
+pub use loopstore_bindings::Handle;
+
+use crate::errors::{Failure, raise};
 
 /// Runs `work` without the GIL. A panic in it becomes an exception.
 pub fn call<T: Send>(
@@ -19,10 +17,9 @@ pub fn call<T: Send>(
 ) -> PyResult<T> {
     py.detach(|| {
         let _under_way = CallUnderWay::begin();
-        let done = catch_unwind(AssertUnwindSafe(work));
-        done.unwrap_or_else(|panic| Err(Failure::Panicked(text_of(&*panic))))
+        caught(work)
     })
-    .map_err(|failure| failure.raise(py))
+    .map_err(|failure| raise(failure, py))
 }
 
 /// Calls that are under way in this process, and whether it is about to be forked.
@@ -77,104 +74,4 @@ pub fn after_fork(in_child: bool) {
         UNDER_WAY.store(0, Ordering::SeqCst);
     }
     IS_FORKING.store(false, Ordering::SeqCst);
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
-        .to_owned()
-}
-
-/// An open store with the sessions that were asked for, until it is closed. It belongs to the process that
-/// opened it: locks do not go through a fork, and neither do the threads that it may wait for.
-pub struct Handle {
-    process: u32,
-    opened: Mutex<Option<Opened>>,
-}
-
-struct Opened {
-    store: Store,
-    sessions: HashMap<u64, SessionHandle>,
-    next: u64,
-}
-
-impl Handle {
-    pub fn new(store: Store) -> Self {
-        Self {
-            process: std::process::id(),
-            opened: Mutex::new(Some(Opened {
-                store,
-                sessions: HashMap::new(),
-                next: 0,
-            })),
-        }
-    }
-
-    fn is_forked(&self) -> bool {
-        self.process != std::process::id()
-    }
-
-    /// Takes the lock, which another thread may have held when the process was forked: so the process is
-    /// looked at first.
-    fn lock(&self) -> Result<MutexGuard<'_, Option<Opened>>, Failure> {
-        match self.is_forked() {
-            true => Err(Failure::Forked),
-            // What it holds is whole also after a panic of another thread.
-            false => Ok(self.opened.lock().unwrap_or_else(PoisonError::into_inner)),
-        }
-    }
-
-    pub fn store(&self) -> Result<Store, Failure> {
-        let opened = self.lock()?;
-        let opened = opened.as_ref().ok_or(Failure::Closed)?;
-        Ok(opened.store.clone())
-    }
-
-    pub fn session(&self, key: u64) -> Result<SessionHandle, Failure> {
-        let opened = self.lock()?;
-        let opened = opened.as_ref().ok_or(Failure::Closed)?;
-        opened.sessions.get(&key).cloned().ok_or(Failure::Closed)
-    }
-
-    /// Keeps a session's handle for as long as the store is open, and returns its key.
-    pub fn keep(&self, session: SessionHandle) -> Result<u64, Failure> {
-        let mut opened = self.lock()?;
-        let opened = opened.as_mut().ok_or(Failure::Closed)?;
-        let key = opened.next;
-        opened.next += 1;
-        opened.sessions.insert(key, session);
-        Ok(key)
-    }
-
-    /// Lets a session's handle go.
-    pub fn forget(&self, key: u64) {
-        if let Ok(mut opened) = self.lock()
-            && let Some(opened) = opened.as_mut()
-        {
-            opened.sessions.remove(&key);
-        }
-    }
-
-    pub fn is_closed(&self) -> Result<bool, Failure> {
-        Ok(self.lock()?.is_none())
-    }
-
-    /// Closes the store once the calls that are under way have ended.
-    pub fn close(&self) -> Result<(), Failure> {
-        let opened = self.lock()?.take();
-        drop(opened);
-        Ok(())
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        let opened = self.opened.get_mut();
-        let opened = opened.unwrap_or_else(PoisonError::into_inner).take();
-        if self.process != std::process::id() {
-            // To close it here would act on files that the parent has open.
-            std::mem::forget(opened);
-        }
-    }
 }

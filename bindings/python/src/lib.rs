@@ -5,11 +5,8 @@
 //! fork, and turns a panic into an exception: `call` in `guard.rs`.
 
 mod checkpoints;
-mod entries;
 mod errors;
 mod guard;
-mod items;
-mod messages;
 mod options;
 mod session;
 mod store;

@@ -1,30 +1,31 @@
 //! A session's handle.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopstore::admin::inspect::{self, ExpandRequest};
 use loopstore::admin::retention::{self, EraseRequest};
-use loopstore::export::{ExportForm, WholeFile, export};
+use loopstore::export::{ExportForm, export};
 use loopstore::{
-    AsOf, BuildOptions, CallState, CompactRequest, CompactTrigger, Context, ContinuationKind,
-    Error, FlipReport, FlipRequest, KeyQuery, LoopId, LoopSpec, LoopStatus, PinRef, SessionHandle,
-    Time, TurnRef, build_context_from_session,
+    CallState, CompactRequest, CompactTrigger, ContinuationKind, Error, KeyQuery, LoopId, LoopSpec,
+    LoopStatus, SessionHandle, TurnRef,
 };
+use loopstore_bindings::calls::{
+    Moment, context, flip_request, flipped, leaf, pair, pin_ref, written,
+};
+use loopstore_bindings::entries::{self, GivenEntries};
+use loopstore_bindings::items::{self, ItemForm};
+use loopstore_bindings::messages;
+use loopstore_bindings::queries::GivenQuery;
 use loopstore_report::{ReportOptions, write_report};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use serde_json::json;
 
-use crate::entries::{self, GivenEntries};
 use crate::errors::Failure;
 use crate::guard::{Handle, call};
-use crate::items;
-use crate::messages;
 use crate::options::{GivenPolicy, policy, provider_named};
-use crate::store::GivenQuery;
 use crate::summarizer::CancelFlag;
 
 /// One agent's history.
@@ -40,9 +41,6 @@ type Appended = (String, (u32, u32), (u32, u32), u64, Vec<String>, bool);
 
 /// The state of a call, its key, and the message that finished it.
 type KnownCall<'py> = (&'static str, Option<String>, Option<Bound<'py, PyBytes>>);
-
-/// A moment: a run, a turn of a loop, or a time.
-type Moment = (Option<String>, Option<(String, u32)>, Option<String>);
 
 impl Session {
     pub fn of(handle: &Arc<Handle>, session: SessionHandle) -> Result<Self, Failure> {
@@ -101,86 +99,6 @@ fn appended(done: loopstore::Appended) -> Appended {
         done.begun.iter().map(ToString::to_string).collect(),
         done.duplicate,
     )
-}
-
-fn pair(range: &Range<u32>) -> (u32, u32) {
-    (range.start, range.end)
-}
-
-fn moment(session: &SessionHandle, moment: Moment) -> Result<Option<AsOf>, Failure> {
-    Ok(match moment {
-        (None, None, None) => None,
-        (Some(run), None, None) => Some(AsOf::run(run)),
-        (None, Some((loop_id, turn)), None) => Some(AsOf::turn(loop_id, turn)),
-        (None, None, Some(time)) => Some(AsOf::time(
-            session.store().database(),
-            session.id(),
-            None,
-            &Time::from_text(time),
-        )?),
-        _ => {
-            let text = "a moment is a run, a turn or a time: give one of them";
-            return Err(Failure::Input(text.into()));
-        }
-    })
-}
-
-fn context(
-    session: &SessionHandle,
-    max_tokens: Option<u64>,
-    max_bytes: Option<u64>,
-    at: Moment,
-    check: bool,
-) -> Result<Context, Failure> {
-    let as_of = moment(session, at)?;
-    if as_of.is_none() && session.leaf()?.is_none() {
-        return Ok(session.context()?);
-    }
-    let options = BuildOptions {
-        leaf: match as_of {
-            Some(_) => None,
-            None => session.leaf()?,
-        },
-        as_of,
-        budget: max_tokens,
-        max_bytes,
-        check,
-        provider: session.policy().request().provider,
-        ..BuildOptions::default()
-    };
-    let built = build_context_from_session(session.store().database(), session.id(), &options);
-    Ok(built.map_err(Error::from)?)
-}
-
-fn flip_request(
-    session: &SessionHandle,
-    run: Option<String>,
-    reason: Option<String>,
-) -> Result<FlipRequest, Failure> {
-    Ok(FlipRequest {
-        leaf: Some(leaf(session)?),
-        run,
-        reason,
-    })
-}
-
-fn leaf(session: &SessionHandle) -> Result<LoopId, Failure> {
-    let missing = || Error::NotFound {
-        what: "session",
-        id: session.id().to_string(),
-    };
-    Ok(session.leaf()?.ok_or_else(missing)?)
-}
-
-fn flipped(report: FlipReport) -> Result<Vec<u8>, Failure> {
-    Ok(serde_json::to_vec(&report)?)
-}
-
-fn pin_ref(loop_id: String, turn: u32, seq: Option<u32>) -> PinRef {
-    match seq {
-        Some(seq) => PinRef::message(loop_id, turn, seq),
-        None => PinRef::turn(loop_id, turn),
-    }
 }
 
 #[pymethods]
@@ -638,12 +556,14 @@ impl Session {
 
     /// Returns the items of the context, the last `limit` of them if that is given.
     fn items<'py>(&self, py: Python<'py>, limit: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
-        self.json(py, |session| items::write(&session, limit))
+        self.json(py, |session| {
+            items::write(&session, ItemForm::Responses, limit)
+        })
     }
 
     /// Takes the last item back.
     fn pop_item<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let item = self.call(py, |session| items::pop(&session))?;
+        let item = self.call(py, |session| items::pop(&session, ItemForm::Responses))?;
         Ok(item.map(|item| PyBytes::new(py, &item)))
     }
 
@@ -652,13 +572,15 @@ impl Session {
         &self,
         py: Python<'py>,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, String, u32)>> {
-        let found = self.call(py, |session| items::snapshot(&session))?;
+        let found = self.call(py, |session| items::snapshot(&session, ItemForm::Responses))?;
         Ok(found.map(|(items, loop_id, seq)| (PyBytes::new(py, &items), loop_id, seq)))
     }
 
     /// Records what the provider's own compaction gave.
     fn seal_items(&self, py: Python<'_>, items: &[u8], loop_id: String, seq: u32) -> PyResult<()> {
-        self.call(py, |session| items::seal(&session, items, loop_id, seq))
+        self.call(py, |session| {
+            items::seal(&session, items::read(items)?, loop_id, seq)
+        })
     }
 
     fn set_title(&self, py: Python<'_>, title: String) -> PyResult<()> {
@@ -668,26 +590,4 @@ impl Session {
     fn set_project(&self, py: Python<'_>, folder: String) -> PyResult<()> {
         self.call(py, |session| Ok(session.set_project(folder)?))
     }
-}
-
-/// Runs `write`, into a file that is renamed into its place once it is whole, or into bytes.
-fn written(
-    path: Option<PathBuf>,
-    write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), Failure>,
-) -> Result<Option<Vec<u8>>, Failure> {
-    let Some(path) = path else {
-        let mut bytes = Vec::new();
-        write(&mut bytes)?;
-        return Ok(Some(bytes));
-    };
-    let failed =
-        |error: std::io::Error| Failure::File(format!("cannot write {}: {error}", path.display()));
-    let file = WholeFile::create(&path).map_err(failed)?;
-    let mut out = std::io::BufWriter::with_capacity(64 << 10, file);
-    write(&mut out)?;
-    let file = out
-        .into_inner()
-        .map_err(|error| failed(error.into_error()))?;
-    file.finish().map_err(failed)?;
-    Ok(None)
 }

@@ -10,13 +10,12 @@ use loopstore::extend::SessionFilter;
 use loopstore::extend::import::{Source, import_source};
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::import::{ImportOptions, import_paths, importers};
-use loopstore::search::{SearchQuery, search_sessions};
+use loopstore::search::search_sessions;
 use loopstore::{Error, Policy, SessionId, SqliteStore, Time};
+use loopstore_bindings::queries::GivenQuery;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use serde::Deserialize;
 
-use crate::entries::role;
 use crate::errors::Failure;
 use crate::guard::{Handle, call};
 use crate::options::{GivenPolicy, OpenOptions, policy};
@@ -27,41 +26,6 @@ use crate::session::Session;
 pub struct Store {
     handle: Arc<Handle>,
     policy: Policy,
-}
-
-/// What a search is to look for: see `SearchQuery`.
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GivenQuery {
-    session: Option<String>,
-    source: Option<String>,
-    project: Option<String>,
-    role: Option<String>,
-    tool: Option<String>,
-    since: Option<i64>,
-    until: Option<i64>,
-    hidden: Option<bool>,
-    limit: Option<usize>,
-    offset: usize,
-}
-
-impl GivenQuery {
-    pub fn of(text: String, json: &[u8]) -> Result<SearchQuery, Failure> {
-        let given: Self = serde_json::from_slice(json)?;
-        Ok(SearchQuery {
-            text,
-            session: given.session.map(SessionId::new).transpose()?,
-            source: given.source,
-            project: given.project,
-            role: given.role.as_deref().map(role).transpose()?,
-            tool: given.tool,
-            since: given.since,
-            until: given.until,
-            hidden: given.hidden,
-            limit: given.limit,
-            offset: given.offset,
-        })
-    }
 }
 
 impl Store {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use loopstore::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest, Usage};
+use loopstore::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
+use loopstore_bindings::summaries;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde::Deserialize;
 
 /// Cancels a call from another thread.
 #[pyclass(frozen, module = "loopstore._loopstore")]
@@ -31,17 +31,6 @@ impl CancelFlag {
 pub struct PythonSummarizer {
     pub callable: Py<PyAny>,
     pub name: String,
-}
-
-/// What the callable returns.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Answer {
-    text: String,
-    #[serde(default)]
-    model: Option<String>,
-    #[serde(default)]
-    usage: Option<Usage>,
 }
 
 impl PythonSummarizer {
@@ -70,14 +59,7 @@ impl Summarizer for PythonSummarizer {
                 .map_err(|error| SummarizerError::Failed(error.to_string()))
         });
         let answer = answer.ok_or(SummarizerError::Cancelled)??;
-        let answer: Answer = serde_json::from_slice(&answer)
-            .map_err(|error| SummarizerError::Unreadable(error.to_string()))?;
-        Ok(SummaryAnswer {
-            text: answer.text,
-            model: answer.model,
-            usage: answer.usage,
-            ..SummaryAnswer::default()
-        })
+        summaries::answer(&answer)
     }
 }
 

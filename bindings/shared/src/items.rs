@@ -1,4 +1,5 @@
-//! Items of the Responses API as a framework keeps them: each becomes a message, and comes back as it was.
+//! Items as a framework keeps them, of the Responses API or of the Agents SDK for JavaScript: each becomes a
+//! message, and comes back as it was.
 //!
 //! What a message has no place for (ids, states, annotations, the form of the content) stands in a field of
 //! its own beside it: the item's text, in which each long string that the message holds as well is replaced
@@ -22,19 +23,54 @@ use serde_json::value::RawValue;
 
 use crate::errors::Failure;
 
-/// The field of a message that holds the text of its item.
-const ITEM: &str = "responsesItem";
+/// Whose items they are. An item of one is none of the other: there its message is written anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemForm {
+    /// The Responses API's.
+    Responses,
+    /// The Agents SDK's for JavaScript, which has names of its own. Those that are not made of items of its own
+    /// come as `{"$responses": …}`.
+    Agents,
+}
+
+impl ItemForm {
+    /// Returns the field of a message that holds the text of its item.
+    fn field(self) -> &'static str {
+        match self {
+            Self::Responses => "responsesItem",
+            Self::Agents => "agentsItem",
+        }
+    }
+}
+
 /// The mark in place of a string; a number and `}` follow. As text it occurs in no string of JSON.
 const MARK: &str = r#"{"$loopstore":"#;
 /// Shorter strings stay where they are.
 const SHORT: usize = 32;
 
-/// Makes messages of items.
+/// Makes messages of items of the Responses API.
 pub fn read(json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
     let items: Vec<&RawValue> = serde_json::from_slice(json)?;
+    let shown = items.into_iter().map(|item| (item.get(), Some(item.get())));
+    messages_of(ItemForm::Responses, shown)
+}
+
+/// Makes messages of items of the Agents SDK, each with the item of the Responses API that says the same, or null.
+pub fn read_agents(json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
+    let items: Vec<(&RawValue, Option<&RawValue>)> = serde_json::from_slice(json)?;
+    let shown = items
+        .into_iter()
+        .map(|(item, shown)| (item.get(), shown.map(RawValue::get)));
+    messages_of(ItemForm::Agents, shown)
+}
+
+fn messages_of<'a>(
+    form: ItemForm,
+    items: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+) -> Result<Vec<AgentMessage>, Failure> {
     let mut response = None;
-    let messages = items.into_iter().map(|item| {
-        let message = message_of(item.get())?;
+    let messages = items.map(|(item, shown)| {
+        let message = message_of(form, item, shown)?;
         // What the model put out in a row is one answer.
         Ok(match message.role() {
             Role::Assistant => message.of_response(response.get_or_insert_with(fresh_id)),
@@ -56,8 +92,9 @@ fn fresh_id() -> String {
     format!("items-{nanos:x}-{:x}-{count:x}", std::process::id())
 }
 
-fn message_of(item: &str) -> Result<AgentMessage, Failure> {
-    let read = provider::read_str(Form::OpenAiResponses, item).unwrap_or_default();
+fn message_of(form: ItemForm, item: &str, shown: Option<&str>) -> Result<AgentMessage, Failure> {
+    let read = shown.map(|shown| provider::read_str(Form::OpenAiResponses, shown));
+    let read = read.and_then(Result::ok).unwrap_or_default();
     let mut message = match <[AgentMessage; 1]>::try_from(read) {
         Ok([message @ AgentMessage::Llm(_)]) => message,
         _ => unread(item)?,
@@ -66,7 +103,7 @@ fn message_of(item: &str) -> Result<AgentMessage, Failure> {
     extra.remove("source");
     if sealed_item(&message) == Some(item) {
         // The block is the item.
-        message.extra_mut().insert(ITEM, Json::null());
+        message.extra_mut().insert(form.field(), Json::null());
         return Ok(message);
     }
     let kept = match Json::parse(&template(&message, item)) {
@@ -74,7 +111,7 @@ fn message_of(item: &str) -> Result<AgentMessage, Failure> {
         // It nests too deep to stand within another.
         Err(_) => Json::string(item),
     };
-    message.extra_mut().insert(ITEM, kept);
+    message.extra_mut().insert(form.field(), kept);
     Ok(message)
 }
 
@@ -141,10 +178,23 @@ fn strings(message: &AgentMessage) -> Vec<Cow<'_, str>> {
             Content::Image(image) => {
                 Cow::Owned(format!("data:{};base64,{}", image.mime_type, image.data))
             }
+            Content::Sealed(sealed) => Cow::Owned(encrypted(sealed.item.as_str())),
             _ => Cow::Borrowed(""),
         });
     }
     strings
+}
+
+/// Returns what of an item of the provider's state is encrypted.
+fn encrypted(item: &str) -> String {
+    #[derive(Deserialize)]
+    struct Encrypted {
+        encrypted_content: String,
+    }
+    let found: Option<Encrypted> = serde_json::from_str(item).ok();
+    found
+        .map(|found| found.encrypted_content)
+        .unwrap_or_default()
 }
 
 /// Returns the text of an item with marks in place of what its message holds.
@@ -213,8 +263,8 @@ fn filled(message: &AgentMessage, template: &str) -> Result<String, Failure> {
 }
 
 /// Items, written one after the other.
-#[derive(Default)]
-struct Items {
+pub(crate) struct Items {
+    form: ItemForm,
     out: Vec<String>,
     /// Messages in a row that were not made of items.
     others: Vec<AgentMessage>,
@@ -222,7 +272,7 @@ struct Items {
 
 impl Items {
     fn add(&mut self, message: &AgentMessage) -> Result<(), Failure> {
-        let Some(item) = extra_of(message, ITEM) else {
+        let Some(item) = extra_of(message, self.form.field()) else {
             if message.message().is_some() {
                 self.others.push(message.clone());
             }
@@ -249,16 +299,24 @@ impl Items {
         }
         let request = ProviderRequest::new(Form::OpenAiResponses, &self.others);
         let request: Request = serde_json::from_str(&serde_json::to_string(&request)?)?;
-        let items = request.input.iter().map(|item| item.get().to_owned());
+        let items = request.input.iter().map(|item| match self.form {
+            ItemForm::Responses => item.get().to_owned(),
+            ItemForm::Agents => format!(r#"{{"$responses":{}}}"#, item.get()),
+        });
         self.out.extend(items);
         self.others.clear();
         Ok(())
     }
 
-    fn of<'a>(
+    pub(crate) fn of<'a>(
+        form: ItemForm,
         messages: impl IntoIterator<Item = &'a AgentMessage>,
     ) -> Result<Vec<String>, Failure> {
-        let mut items = Self::default();
+        let mut items = Self {
+            form,
+            out: Vec::new(),
+            others: Vec::new(),
+        };
         for message in messages {
             items.add(message)?;
         }
@@ -275,14 +333,18 @@ fn extra_of<'a>(message: &'a AgentMessage, name: &str) -> Option<&'a Json> {
 }
 
 /// Returns the items of a session's context, the last `limit` of them if that is given, as a list of JSON.
-pub fn write(session: &SessionHandle, limit: Option<usize>) -> Result<Vec<u8>, Failure> {
+pub fn write(
+    session: &SessionHandle,
+    form: ItemForm,
+    limit: Option<usize>,
+) -> Result<Vec<u8>, Failure> {
     let mut items = match limit {
         // Nothing is hidden: the last ones are the last that were stored.
         Some(limit) if !is_compacted(session)? => {
             let entries = session.entries(&messages().last(limit))?;
-            Items::of(entries.iter().map(|entry| &entry.message))?
+            Items::of(form, entries.iter().map(|entry| &entry.message))?
         }
-        _ => of_context(session)?,
+        _ => of_context(session, form)?,
     };
     let surplus = items.len().saturating_sub(limit.unwrap_or(usize::MAX));
     items.drain(..surplus);
@@ -290,7 +352,7 @@ pub fn write(session: &SessionHandle, limit: Option<usize>) -> Result<Vec<u8>, F
 }
 
 /// What a model sees: everything but extensions.
-fn messages() -> EntryQuery {
+pub(crate) fn messages() -> EntryQuery {
     EntryQuery::new().roles([Role::User, Role::Assistant, Role::ToolResult])
 }
 
@@ -314,35 +376,38 @@ fn is_compacted(session: &SessionHandle) -> Result<bool, Failure> {
 }
 
 /// Returns the items of the whole context.
-fn of_context(session: &SessionHandle) -> Result<Vec<String>, Failure> {
-    Items::of(&session.context()?.messages)
+fn of_context(session: &SessionHandle, form: ItemForm) -> Result<Vec<String>, Failure> {
+    Items::of(form, &session.context()?.messages)
 }
 
-/// Records what OpenAI's own compaction gave: `items` stand for all up to message `seq` of loop `loop_id`.
+/// Records what OpenAI's own compaction gave: its items stand for all up to message `seq` of loop `loop_id`.
 pub fn seal(
     session: &SessionHandle,
-    items: &[u8],
+    items: Vec<AgentMessage>,
     loop_id: String,
     seq: u32,
 ) -> Result<(), Failure> {
     let through = EntryRef::new(loop_id, seq);
-    session.record_compaction(SealingProvider::OpenAi, &through, read(items)?)?;
+    session.record_compaction(SealingProvider::OpenAi, &through, items)?;
     Ok(())
 }
 
 /// Returns all items with the place of the last message, for a compaction by the provider; nothing if there
 /// are none.
-pub fn snapshot(session: &SessionHandle) -> Result<Option<(Vec<u8>, String, u32)>, Failure> {
+pub fn snapshot(
+    session: &SessionHandle,
+    form: ItemForm,
+) -> Result<Option<(Vec<u8>, String, u32)>, Failure> {
     let Some(last) = session.entries(&messages().last(1))?.pop() else {
         return Ok(None);
     };
-    let items = format!("[{}]", of_context(session)?.join(",")).into_bytes();
+    let items = format!("[{}]", of_context(session, form)?.join(",")).into_bytes();
     Ok(Some((items, last.loop_id.to_string(), last.seq)))
 }
 
 /// Takes the last item back: a branch without it becomes the current loop; of a compaction that nothing
 /// followed the originals are back. Returns the item, nothing if there is none.
-pub fn pop(session: &SessionHandle) -> Result<Option<Vec<u8>>, Failure> {
+pub fn pop(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, Failure> {
     let backend = session.store().database();
     loop {
         // A handle stays on its line; somebody else may have begun another.
@@ -351,7 +416,7 @@ pub fn pop(session: &SessionHandle) -> Result<Option<Vec<u8>>, Failure> {
             .session(session.id().as_str())?
             .with_policy(session.policy().clone());
         let end = extend::read(backend, |read| end_of(read, session))?;
-        if let Some(item) = undo_of_provider(session)? {
+        if let Some(item) = undo_of_provider(session, form)? {
             return Ok(Some(item));
         }
         let mut last = session.entries(&messages().last(2))?;
@@ -363,19 +428,19 @@ pub fn pop(session: &SessionHandle) -> Result<Option<Vec<u8>>, Failure> {
             // What somebody else added meanwhile is not taken back.
             let is_same = end_of(write.as_read(), session)? == end;
             if is_same {
-                branch_after(write, session, before.as_ref())?;
+                branch_after(write, session, before.as_ref(), "pop_item")?;
             }
             Ok(is_same)
         })?;
         if done {
-            let item = Items::of([&popped.message])?.pop();
+            let item = Items::of(form, [&popped.message])?.pop();
             return Ok(Some(item.unwrap_or_else(|| "null".into()).into_bytes()));
         }
     }
 }
 
 /// Undoes a compaction of the provider's that nothing followed; returns the last of its items.
-fn undo_of_provider(session: &SessionHandle) -> Result<Option<Vec<u8>>, Failure> {
+fn undo_of_provider(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, Failure> {
     if session.policy().request().provider.is_none() {
         return Ok(None);
     }
@@ -385,12 +450,12 @@ fn undo_of_provider(session: &SessionHandle) -> Result<Option<Vec<u8>>, Failure>
         return Ok(None);
     }
     session.undo()?;
-    let item = Items::of(&context.messages)?.pop();
+    let item = Items::of(form, &context.messages)?.pop();
     Ok(item.map(String::into_bytes))
 }
 
 /// Returns where a session ends: its current loop, and the sequence that comes next there.
-fn end_of(
+pub(crate) fn end_of(
     read: &dyn StoreRead,
     session: &SessionHandle,
 ) -> Result<Option<(LoopKey, u32)>, StoreError> {
@@ -402,15 +467,16 @@ fn end_of(
 }
 
 /// Begins a branch that ends with a message, or an empty one.
-fn branch_after(
+pub(crate) fn branch_after(
     write: &mut dyn StoreWrite,
     session: &SessionHandle,
     last: Option<&Entry>,
-) -> Result<(), StoreError> {
+    tag: &str,
+) -> Result<LoopKey, StoreError> {
     let owner = session_of(write.as_read(), session.id())?;
     let id = LoopId::generate();
     let Some(last) = last else {
-        return session::create_loop(write, owner.key, &LoopRecord::new(id, None)).map(drop);
+        return session::create_loop(write, owner.key, &LoopRecord::new(id, None));
     };
     let row = write
         .loop_by_id(owner.key, &last.loop_id)?
@@ -419,7 +485,7 @@ fn branch_after(
         loop_id: id,
         turn: last.turn.unwrap_or_default(),
         seq: Some(last.seq),
-        tag: "pop_item".into(),
+        tag: tag.into(),
     };
-    session::fork(write, row.key, &fork).map(drop)
+    session::fork(write, row.key, &fork)
 }

@@ -1,0 +1,21 @@
+// A chat that outlives its process: run it twice, and it goes on. The model here is a stand-in.
+import { Store } from "loopstore";
+
+/** Answers as `client.chat.completions.create({ model, ...request })` would. */
+function model(request) {
+  const count = Math.floor(request.messages.length / 2) + 1;
+  return { role: "assistant", content: `You have said ${count} things.` };
+}
+
+const path = process.argv[2] ?? "chat.db";
+const store = await Store.open(path, { policy: { window: 128_000 } });
+const chat = store.session("chat");
+for (const prompt of ["Hello!", "What have I said so far?"]) {
+  await chat.append({ role: "user", content: prompt }, { format: "openai" });
+  const ready = await chat.prepare({ format: "openai" }); // Compacted if needed; it fits, or is an error.
+  const answer = model(ready.request);
+  await chat.append(answer, { format: "openai" });
+  console.log(`> ${prompt}\n${answer.content}`);
+}
+console.log(`${(await chat.context()).messages.length} messages are kept in ${path}.`);
+await store.close();

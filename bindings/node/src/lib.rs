@@ -1,0 +1,45 @@
+//! The native part of the Node package `loopstore`.
+//!
+//! It holds handles and moves JSON; what a user meets (classes, options, objects) is TypeScript in `ts`. Each
+//! call runs on a worker thread, and a panic in it becomes an error: `work.rs`.
+
+mod checkpoints;
+mod policy;
+mod session;
+mod store;
+mod summarizer;
+mod work;
+
+use loopstore_bindings::{Failure, caught};
+use napi_derive::napi;
+
+use crate::work::thrown;
+
+/// The version of the package.
+#[napi]
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The names of the token counters of this build.
+#[napi]
+pub fn counters() -> Vec<&'static str> {
+    loopstore::COUNTERS.to_vec()
+}
+
+/// Runs the command line and returns its exit code.
+#[napi]
+pub fn run_command(args: Vec<String>) -> napi::Result<u32> {
+    let code = caught(|| {
+        Ok(loopstore_cli::run(
+            args.into_iter().map(Into::into).collect(),
+        ))
+    });
+    Ok(code.map_err(thrown)?.into())
+}
+
+/// Panics on a worker thread, so that a test can see what a panic becomes.
+#[napi(ts_return_type = "Promise<void>")]
+pub fn panic_on_thread(message: String) -> work::Promised<()> {
+    work::promised(None, move || -> Result<(), Failure> {
+        std::panic::resume_unwind(Box::new(message))
+    })
+}

@@ -1,0 +1,325 @@
+//! A store, and what is asked of all its sessions.
+
+use std::io::Cursor;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopstore::admin::inspect;
+use loopstore::extend::SessionFilter;
+use loopstore::extend::import::{Source, import_source};
+use loopstore::extend::sqlite::QueryLimits;
+use loopstore::import::{ImportOptions, import_paths, importers};
+use loopstore::search::search_sessions;
+use loopstore::{Error, Policy, SessionId, SqliteStore, Time};
+use loopstore_bindings::options::OpenOptions;
+use loopstore_bindings::queries::GivenQuery;
+use loopstore_bindings::{Failure, Handle};
+use napi_derive::napi;
+
+use crate::policy::NativePolicy;
+use crate::session::NativeSession;
+use crate::work::{CancelFlag, GivenJson, Promised, bytes, json, number, promised, thrown, whole};
+
+/// A database of sessions.
+#[napi]
+pub struct NativeStore {
+    handle: Arc<Handle>,
+    policy: Policy,
+    asks: bool,
+}
+
+/// How a store is opened.
+#[napi(object, object_to_js = false)]
+pub struct NativeOpenOptions {
+    pub counter: Option<String>,
+    pub durability: Option<String>,
+    pub key: Option<GivenJson>,
+    pub read_only: Option<bool>,
+}
+
+impl NativeOpenOptions {
+    fn read(self) -> OpenOptions {
+        OpenOptions {
+            counter: self.counter,
+            durability: self.durability,
+            key: self.key.map(bytes),
+            read_only: self.read_only.unwrap_or_default(),
+        }
+    }
+}
+
+/// What is imported, and how.
+#[napi(object, object_to_js = false)]
+pub struct NativeImport {
+    pub paths: Vec<String>,
+    pub format: Option<String>,
+    pub session: Option<String>,
+    pub redact: bool,
+    pub keep_source: bool,
+}
+
+/// An answer as JSON, and as text.
+#[napi(object, object_from_js = false)]
+pub struct NativeRecall {
+    pub answer: String,
+    pub text: String,
+}
+
+impl NativeStore {
+    /// Returns what the store's classes share.
+    pub fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    /// Runs `work` on the store and gives the JSON of what it found.
+    fn json(
+        &self,
+        cancel: Option<&CancelFlag>,
+        work: impl FnOnce(&loopstore::Store) -> Result<String, Failure> + Send + 'static,
+    ) -> Promised<String> {
+        let handle = Arc::clone(&self.handle);
+        promised(cancel, move || work(&handle.store()?))
+    }
+}
+
+fn opening(
+    policy: &NativePolicy,
+    open: impl FnOnce() -> Result<loopstore::Store, Failure> + Send + 'static,
+) -> Promised<NativeStore> {
+    let NativePolicy { policy, asks } = policy.clone();
+    promised(None, move || {
+        Ok(NativeStore {
+            handle: Arc::new(Handle::new(open()?)),
+            policy,
+            asks,
+        })
+    })
+}
+
+#[cfg(feature = "postgres")]
+fn connected(url: &str, options: OpenOptions) -> Result<loopstore::Store, Failure> {
+    Ok(loopstore::PostgresStore::open_with(url, options.postgres()?)?.into())
+}
+
+#[cfg(not(feature = "postgres"))]
+fn connected(_url: &str, _options: OpenOptions) -> Result<loopstore::Store, Failure> {
+    Err(Failure::Feature("postgres"))
+}
+
+#[napi]
+impl NativeStore {
+    #[napi(ts_return_type = "Promise<NativeStore>")]
+    pub fn open(
+        path: String,
+        policy: &NativePolicy,
+        options: NativeOpenOptions,
+    ) -> Promised<NativeStore> {
+        let options = options.read();
+        opening(policy, move || {
+            Ok(SqliteStore::open_with(&path, options.sqlite()?)?.into())
+        })
+    }
+
+    #[napi(ts_return_type = "Promise<NativeStore>")]
+    pub fn in_memory(policy: &NativePolicy, options: NativeOpenOptions) -> Promised<NativeStore> {
+        let options = options.read();
+        opening(policy, move || {
+            Ok(SqliteStore::in_memory_with(options.sqlite()?)?.into())
+        })
+    }
+
+    #[napi(ts_return_type = "Promise<NativeStore>")]
+    pub fn connect(
+        url: String,
+        policy: &NativePolicy,
+        options: NativeOpenOptions,
+    ) -> Promised<NativeStore> {
+        let options = options.read();
+        opening(policy, move || connected(&url, options))
+    }
+
+    /// Where the database is, without user and password.
+    #[napi]
+    pub fn place(&self) -> napi::Result<String> {
+        let store = self.handle.store().map_err(thrown)?;
+        Ok(store.database().place())
+    }
+
+    /// Closes the store once the calls that are under way have ended.
+    #[napi]
+    pub fn close(&self) -> napi::Result<()> {
+        self.handle.close().map_err(thrown)
+    }
+
+    #[napi]
+    pub fn is_closed(&self) -> napi::Result<bool> {
+        self.handle.is_closed().map_err(thrown)
+    }
+
+    /// Returns a session's handle.
+    #[napi]
+    pub fn session(
+        &self,
+        id: String,
+        policy: Option<&NativePolicy>,
+    ) -> napi::Result<NativeSession> {
+        let (policy, asks) = match policy {
+            Some(given) => (given.policy.clone(), given.asks),
+            None => (self.policy.clone(), self.asks),
+        };
+        let made = || {
+            let session = self.handle.store()?.session(&id)?.with_policy(policy);
+            NativeSession::of(&self.handle, session, asks)
+        };
+        made().map_err(thrown)
+    }
+
+    /// Finds messages, or sessions.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn search(
+        &self,
+        text: String,
+        query: String,
+        by_session: bool,
+        cancel: Option<&CancelFlag>,
+    ) -> Promised<String> {
+        self.json(cancel, move |store| {
+            let query = GivenQuery::of(text, query.as_bytes())?;
+            match by_session {
+                true => {
+                    let found = search_sessions(store.database(), &query).map_err(Error::from)?;
+                    json(&found)
+                }
+                false => json(&store.search(query)?),
+            }
+        })
+    }
+
+    /// Returns an answer and its text.
+    #[napi(ts_return_type = "Promise<NativeRecall>")]
+    pub fn recall(
+        &self,
+        question: String,
+        query: String,
+        tokens: f64,
+        cancel: Option<&CancelFlag>,
+    ) -> Promised<NativeRecall> {
+        let handle = Arc::clone(&self.handle);
+        promised(cancel, move || {
+            let query = GivenQuery::of(question, query.as_bytes())?;
+            let tokens = number("maxTokens", tokens)?;
+            let answer = handle.store()?.recall(query, tokens)?;
+            Ok(NativeRecall {
+                answer: json(&answer)?,
+                text: answer.text(),
+            })
+        })
+    }
+
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn sessions(
+        &self,
+        source: Option<String>,
+        project: Option<String>,
+        text: Option<String>,
+        since: Option<String>,
+        limit: Option<f64>,
+    ) -> Promised<String> {
+        self.json(None, move |store| {
+            let filter = SessionFilter {
+                source,
+                project,
+                text,
+                since: since.map(Time::from_text),
+                hidden: false,
+                offset: 0,
+                limit: whole("limit", limit)?.map(|limit| limit as usize),
+            };
+            json(&store.database().session_rows(&filter)?)
+        })
+    }
+
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn history(&self, session: Option<String>) -> Promised<String> {
+        self.json(None, move |store| {
+            let session = session.map(SessionId::new).transpose()?;
+            json(&store.database().run_rows(session.as_ref())?)
+        })
+    }
+
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn sql(
+        &self,
+        query: String,
+        max_rows: Option<f64>,
+        timeout: Option<f64>,
+        cancel: Option<&CancelFlag>,
+    ) -> Promised<String> {
+        self.json(cancel, move |store| {
+            let time = timeout.map(Duration::try_from_secs_f64).transpose();
+            let limits = QueryLimits {
+                rows: whole("maxRows", max_rows)?.map(|rows| rows as usize),
+                time: time.map_err(|error| Failure::Input(format!("timeout: {error}")))?,
+            };
+            json(&store.database().query_within(&query, limits)?.records())
+        })
+    }
+
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn import_paths(
+        &self,
+        given: NativeImport,
+        cancel: Option<&CancelFlag>,
+    ) -> Promised<String> {
+        self.json(cancel, move |store| {
+            let options = ImportOptions {
+                format: given.format,
+                session: given.session.map(SessionId::new).transpose()?,
+                without_source: !given.keep_source,
+                redact: given.redact,
+                ..ImportOptions::default()
+            };
+            let paths: Vec<PathBuf> = given.paths.into_iter().map(PathBuf::from).collect();
+            let report = import_paths(store.database(), &paths, &options, &mut |_| {})?;
+            json(&report)
+        })
+    }
+
+    /// Imports a transcript that is no file; its name may matter to the format.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn import_bytes(
+        &self,
+        name: String,
+        transcript: GivenJson,
+        format: String,
+    ) -> Promised<String> {
+        let transcript = bytes(transcript);
+        self.json(None, move |store| {
+            let importer = importers().iter().find(|one| one.format() == format);
+            let importer = importer.ok_or_else(|| {
+                let known: Vec<_> = importers().iter().map(|one| one.format()).collect();
+                let known = known.join(", ");
+                Failure::Input(format!("unknown format `{format}`; known are {known}"))
+            })?;
+            let name = PathBuf::from(name);
+            let mut reader = Cursor::new(transcript);
+            let mut source = Source {
+                path: &name,
+                reader: &mut reader,
+            };
+            let report = import_source(store.database(), *importer, &mut source, None)?;
+            json(&report)
+        })
+    }
+
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn stats(&self) -> Promised<String> {
+        self.json(None, |store| json(&store.database().stats()?))
+    }
+
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn verify(&self) -> Promised<String> {
+        self.json(None, |store| json(&inspect::verify(store.database())?))
+    }
+}

@@ -1,0 +1,8 @@
+/** What the drop-ins of this package use beside the front door. */
+
+export * from "./index.js";
+export { Calls } from "./calls.js";
+export { guarded } from "./errors.js";
+export { checked, decode, encode } from "./json.js";
+export { NativeCheckpoints, type NativeSession, type NativeStore } from "./native.js";
+export { native as nativePolicy } from "./policy.js";

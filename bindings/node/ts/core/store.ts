@@ -1,0 +1,259 @@
+/** A store, and what is asked of all its sessions. */
+
+import { fileURLToPath } from "node:url";
+
+import { type Abortable, Calls } from "./calls.js";
+import { InvalidInputError, guarded } from "./errors.js";
+import { type Json, checked, decode, encode } from "./json.js";
+import { type NativeOpenOptions, NativeStore } from "./native.js";
+import { type Policy, native } from "./policy.js";
+import { type SearchOptions, searched } from "./search.js";
+import { type Recall, Session, recalled } from "./session.js";
+import type { ImportReport, RunRow, SearchResults, SessionResults, SessionRow, VerifyReport } from "./types.js";
+
+/** A path of a file, or its URL. */
+export type Path = string | URL;
+
+/** Options of every way to open a store. */
+export interface StoreOptions {
+  /** When and how the sessions are compacted that are given no policy of their own. */
+  policy?: Policy | undefined;
+  /** What counts tokens; by default that of the database, `heuristic` for a new one. */
+  counter?: string | undefined;
+}
+
+/** Options of `Store.open`. */
+export interface OpenOptions extends StoreOptions {
+  /** What a power loss may cost: nothing (`full`), or the last appends (`normal`). */
+  durability?: "full" | "normal" | undefined;
+  /** Encrypts the database (a build with the feature `sqlcipher`). */
+  key?: string | Uint8Array | undefined;
+  /** Open it for reading only. */
+  readOnly?: boolean | undefined;
+}
+
+/** Options of `Store.connect`. */
+export interface ConnectOptions extends StoreOptions {
+  /** Open it for reading only. */
+  readOnly?: boolean | undefined;
+}
+
+/** Options of `Store.search`. */
+export interface StoreSearchOptions extends SearchOptions {
+  /** Only messages of this session. */
+  session?: string | undefined;
+  /** Only sessions that were imported from this format. */
+  source?: string | undefined;
+  /** Only sessions whose project folder has this in its path. */
+  project?: string | undefined;
+}
+
+/** Which sessions are listed. */
+export interface SessionsOptions {
+  /** Only those of this importer. */
+  source?: string | undefined;
+  /** Only those whose project has this text in it. */
+  project?: string | undefined;
+  /** Only those that have this text in title, prompt or id. */
+  text?: string | undefined;
+  /** Only those that were active then or later, as ISO-8601 text. */
+  since?: string | undefined;
+  /** Only so many. */
+  limit?: number | undefined;
+}
+
+/** Options of `Store.sql`. */
+export interface SqlOptions extends Abortable {
+  /** At most so many rows; more is an error. */
+  maxRows?: number | undefined;
+  /** Seconds that the query may take; 60 if not given. */
+  timeout?: number | undefined;
+}
+
+/** Options of `Store.import`. */
+export interface ImportOptions extends Abortable {
+  /** The format; by default it is detected for each file. */
+  format?: string | undefined;
+  /** Only this session of the files. */
+  session?: string | undefined;
+  /** Replace secrets by markers before anything is stored. */
+  redact?: boolean | undefined;
+  /** Keep the files themselves too, compressed; so it is if not given. */
+  keepSource?: boolean | undefined;
+}
+
+/** Options of `Store.importBytes`. */
+export interface ImportBytesOptions {
+  /** The format. */
+  format: string;
+  /** The name of the transcript, which of some formats is the id. */
+  name?: string | undefined;
+}
+
+/** Returns a path as text. */
+export function pathOf(path: Path): string {
+  if (path instanceof URL) return fileURLToPath(path);
+  if (typeof path !== "string") throw new InvalidInputError(`a path is a string or a URL, not ${typeof path}`);
+  return path;
+}
+
+const STORE = ["policy", "counter"] as const;
+
+/**
+ * A database of sessions.
+ *
+ * Calls are promises and run on worker threads. A store belongs to its process, and to the thread that opened it:
+ * a worker opens its own. It is closed by `await using`, by `close`, or when nobody uses it any more.
+ */
+export class Store implements AsyncDisposable, Disposable {
+  readonly #native: NativeStore;
+  readonly #calls = new Calls();
+
+  /** Takes a native store: use `Store.open`, `Store.inMemory` or `Store.connect`. */
+  constructor(nativeStore: NativeStore) {
+    if (!(nativeStore instanceof NativeStore)) {
+      throw new InvalidInputError("use Store.open(path), Store.inMemory() or Store.connect(url)");
+    }
+    this.#native = nativeStore;
+  }
+
+  /** Opens a SQLite database, which is created if it is not there. */
+  static async open(path: Path, options?: OpenOptions): Promise<Store> {
+    const { policy, ...given } = checked(options, [...STORE, "durability", "key", "readOnly"], "Store.open");
+    return Store.#opened(() => NativeStore.open(pathOf(path), native(policy), set(given)));
+  }
+
+  /** Opens a database in memory, which goes with the store. */
+  static async inMemory(options?: StoreOptions): Promise<Store> {
+    const { policy, ...given } = checked(options, STORE, "Store.inMemory");
+    return Store.#opened(() => NativeStore.inMemory(native(policy), set(given)));
+  }
+
+  /** Opens a PostgreSQL database (a build with the feature `postgres`). */
+  static async connect(url: string, options?: ConnectOptions): Promise<Store> {
+    const { policy, ...given } = checked(options, [...STORE, "readOnly"], "Store.connect");
+    return Store.#opened(() => NativeStore.connect(url, native(policy), set(given)));
+  }
+
+  static async #opened(open: () => Promise<NativeStore>): Promise<Store> {
+    return new Store(await new Calls().run(open));
+  }
+
+  /** The native store, for the drop-ins of this package. */
+  static native(store: Store): [NativeStore, Calls] {
+    return [store.#native, store.#calls];
+  }
+
+  /** Where the database is, without user and password. */
+  get place(): string {
+    return guarded(() => this.#native.place());
+  }
+
+  /** Whether the store was closed. */
+  get closed(): boolean {
+    return guarded(() => this.#native.isClosed());
+  }
+
+  /** Closes the store and its sessions, once the calls that are under way have ended. Closing it again does nothing. */
+  async close(): Promise<void> {
+    await this.#calls.end();
+    guarded(() => this.#native.close());
+  }
+
+  /** Closes the store as `close` does, and waits for nothing: the calls that are under way go on by themselves. */
+  [Symbol.dispose](): void {
+    this.#calls.close();
+    guarded(() => this.#native.close());
+  }
+
+  /** Closes the store: see `close`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /**
+   * Returns a session's handle. A session that is not there begins with its first append.
+   *
+   * `options.policy` says when and how this handle compacts, in place of the store's policy.
+   */
+  session(id: string, options?: { policy?: Policy | undefined }): Session {
+    const { policy } = checked(options, ["policy"], "session");
+    const made = guarded(() => this.#native.session(id, policy === undefined ? undefined : native(policy)));
+    return new Session(made, this.#calls);
+  }
+
+  /**
+   * Finds messages by their words, also those that a compaction hides.
+   *
+   * The text is a question in plain words; `"phrase"`, `-word`, `+word` and `word*` for those who mean them.
+   */
+  async search(text: string, options?: StoreSearchOptions & Abortable): Promise<SearchResults> {
+    const [query, signal] = searched(options, ["session", "source", "project"]);
+    return decode(await this.#calls.run((cancel) => this.#native.search(text, query, false, cancel), signal));
+  }
+
+  /** Finds the best sessions, each with its best messages. */
+  async searchSessions(text: string, options?: StoreSearchOptions & Abortable): Promise<SessionResults> {
+    const [query, signal] = searched(options, ["session", "source", "project"]);
+    return decode(await this.#calls.run((cancel) => this.#native.search(text, query, true, cancel), signal));
+  }
+
+  /** Answers a question from what was said, in at most so many tokens. */
+  async recall(
+    question: string,
+    maxTokens: number,
+    options?: { session?: string | undefined } & Abortable,
+  ): Promise<Recall> {
+    const { session, signal } = checked(options, ["session", "signal"], "recall");
+    const query = encode({ session: session ?? null });
+    const work = () => this.#calls.run((cancel) => this.#native.recall(question, query, maxTokens, cancel), signal);
+    return recalled(await work());
+  }
+
+  /** Returns the rows of the view `v_sessions`, last active first. */
+  async sessions(options?: SessionsOptions): Promise<SessionRow[]> {
+    const given = checked(options, ["source", "project", "text", "since", "limit"], "sessions");
+    const { source, project, text, since, limit } = given;
+    return decode(await this.#calls.run(() => this.#native.sessions(source, project, text, since, limit)));
+  }
+
+  /** Returns all attempts to compact, newest first, each with its undos and redos as `flips`. */
+  async history(session?: string): Promise<RunRow[]> {
+    return decode(await this.#calls.run(() => this.#native.history(session)));
+  }
+
+  /** Runs one query that can only read, and returns its rows. */
+  async sql<Row = Json>(query: string, options?: SqlOptions): Promise<Row[]> {
+    const { maxRows, timeout = 60, signal } = checked(options, ["maxRows", "timeout", "signal"], "sql");
+    return decode(await this.#calls.run((cancel) => this.#native.sql(query, maxRows, timeout, cancel), signal));
+  }
+
+  /** Imports transcripts of other tools, files and folders; run again, it adds only what is new. */
+  async import(paths: Path | Path[], options?: ImportOptions): Promise<ImportReport> {
+    const known = ["format", "session", "redact", "keepSource", "signal"] as const;
+    const { signal, redact = false, keepSource = true, ...rest } = checked(options, known, "import");
+    const given = { paths: [paths].flat().map(pathOf), redact, keepSource, ...set(rest) };
+    return decode(await this.#calls.run((cancel) => this.#native.importPaths(given, cancel), signal));
+  }
+
+  /** Imports a transcript that is no file. */
+  async importBytes(transcript: string | Uint8Array, options: ImportBytesOptions): Promise<ImportReport> {
+    const { format, name = "transcript" } = checked(options, ["format", "name"], "importBytes");
+    return decode(await this.#calls.run(() => this.#native.importBytes(name, transcript, format)));
+  }
+
+  /** Returns figures of the database. */
+  async stats(): Promise<Record<string, number>> {
+    return decode(await this.#calls.run(() => this.#native.stats()));
+  }
+
+  /** Derives every digest and total again. */
+  async verify(): Promise<VerifyReport> {
+    return decode(await this.#calls.run(() => this.#native.verify()));
+  }
+}
+
+/** Returns what of the options is set. */
+function set<T extends object>(given: T): { [Name in keyof T]: Exclude<T[Name], undefined> } & NativeOpenOptions {
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== null)) as never;
+}

@@ -1,0 +1,178 @@
+/**
+ * Chats of the Vercel AI SDK that are kept by loopstore: `UIMessage`s in and out.
+ *
+ * ```js
+ * import { createUIMessageStreamResponse, streamText, convertToModelMessages } from "ai";
+ * import { LoopstoreChats } from "loopstore/ai";
+ *
+ * const chats = new LoopstoreChats(store);
+ * const messages = await chats.add(chatId, message);
+ * const result = streamText({ model, messages: await convertToModelMessages(messages) });
+ * return result.toUIMessageStreamResponse({
+ *   originalMessages: messages,
+ *   onFinish: ({ messages }) => chats.save(chatId, messages),
+ * });
+ * ```
+ *
+ * A message is stored once, as it came, and comes back so. It is also understood: its texts, reasoning, tool calls
+ * and results are searched, counted, compacted and shown as any other's. A message that came again with another
+ * content, or a list that lost its end, makes a branch: the record keeps what was.
+ */
+
+import type { UIMessage } from "ai";
+
+import { InvalidInputError, type Json, Session, Store, checked } from "#core";
+
+const KIND = "uiMessage";
+
+/** Options of the chats. */
+export interface LoopstoreChatsOptions {
+  /** What `delete` does: hide the chat and keep the record, or erase it. */
+  onDelete?: "hide" | "erase" | undefined;
+}
+
+/** A message of the line, and where it is. */
+interface Stored {
+  message: UIMessage;
+  text: string;
+  loopId: string;
+  turn: number | null;
+  seq: number;
+}
+
+/** Chats, each a session. Several processes may add to one chat. */
+export class LoopstoreChats<Message extends UIMessage = UIMessage> {
+  /** The store. */
+  readonly store: Store;
+  readonly #erases: boolean;
+
+  /** Takes an open store, which stays open. */
+  constructor(store: Store, options?: LoopstoreChatsOptions) {
+    const { onDelete = "hide" } = checked(options, ["onDelete"], "LoopstoreChats");
+    if (!(store instanceof Store)) throw new InvalidInputError("LoopstoreChats takes a Store that is open");
+    if (onDelete !== "hide" && onDelete !== "erase") {
+      throw new InvalidInputError(`onDelete is \`hide\` or \`erase\`, not ${String(onDelete)}`);
+    }
+    this.store = store;
+    this.#erases = onDelete === "erase";
+  }
+
+  /** Returns the messages of a chat; none if there is no such chat. */
+  async load(chatId: string): Promise<Message[]> {
+    return (await stored(this.store.session(chatId))).map(({ message }) => message as Message);
+  }
+
+  /** Adds messages at the end of a chat, and returns all of its messages. */
+  async add(chatId: string, messages: Message | Message[]): Promise<Message[]> {
+    const session = this.store.session(chatId);
+    await session.append([messages].flat().flatMap(forms));
+    return await this.load(chatId);
+  }
+
+  /**
+   * Makes a chat what a list of messages says: what is new is appended. Where the list leaves what is stored, a
+   * message was changed or taken away, a branch begins, and the record stays.
+   */
+  async save(chatId: string, messages: Message[]): Promise<void> {
+    if (!Array.isArray(messages)) throw new InvalidInputError(`messages are an array, not ${typeof messages}`);
+    const given = messages.map((message) => ({ text: textOf(message), forms: forms(message) }));
+    let session = this.store.session(chatId);
+    const before = await stored(session);
+    let same = 0;
+    while (same < before.length && same < given.length && before[same]?.text === given[same]?.text) same++;
+    if (same < before.length) {
+      const last = before[same - 1];
+      if (last === undefined) await session.beginLoop({ fresh: true });
+      else session = await session.fork(last.loopId, last.turn ?? 0, last.seq);
+    }
+    const added = given.slice(same).flatMap((one) => one.forms);
+    if (added.length > 0) await session.append(added);
+  }
+
+  /** Returns the chat as loopstore has it: for `context`, `compact`, `search`, `report`. */
+  session(chatId: string): Session {
+    return this.store.session(chatId);
+  }
+
+  /** Returns the chats, last active first. */
+  async list(): Promise<{ id: string; title: string | null; lastActiveAt: Date | null }[]> {
+    const rows = await this.store.sessions();
+    return rows.map(({ session_id: id, title, last_active_at: at }) => ({ id, title, lastActiveAt: at ? new Date(at) : null }));
+  }
+
+  /** Deletes a chat. The record stays hidden, unless `onDelete` is `erase`; the id may be used again. */
+  async delete(chatId: string): Promise<void> {
+    const session = this.store.session(chatId);
+    if (!(await session.exists())) return;
+    if (this.#erases) await session.erase({ reason: "delete" });
+    else await session.hide();
+  }
+}
+
+function textOf(message: unknown): string {
+  if (typeof message !== "object" || message === null || !Array.isArray((message as UIMessage).parts)) {
+    throw new InvalidInputError("a message is a UIMessage: an object with an id, a role and parts");
+  }
+  try {
+    return JSON.stringify(message);
+  } catch (error) {
+    throw new InvalidInputError(`a message cannot be written as JSON: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** Returns what a message is in loopstore: itself as it came, and what it says. */
+function forms(message: UIMessage): Json[] {
+  const data: unknown = JSON.parse(textOf(message));
+  const itself = { role: "extension", kind: KIND, data };
+  if (message.role === "user") {
+    const content = message.parts.flatMap(userPart);
+    return content.length > 0 ? [{ role: "user", content }, itself] : [itself];
+  }
+  return message.role === "assistant" ? [...assistantForms(message), itself] : [itself];
+}
+
+function userPart(part: UIMessage["parts"][number]): Json[] {
+  if (part.type === "text") return [{ type: "text", text: part.text }];
+  if (part.type !== "file") return [];
+  const [, mimeType, base64] = /^data:([\w.+-]+\/[\w.+-]+);base64,([A-Za-z0-9+/]+=*)$/.exec(part.url) ?? [];
+  const isImage = mimeType?.startsWith("image/") && base64 !== undefined;
+  if (isImage) return [{ type: "image", data: base64, mimeType }];
+  return [{ type: "text", text: `[file ${part.filename ?? part.mediaType}]` }];
+}
+
+/** Returns the calls of the model that a message is made of: each with the results of its tools. */
+function assistantForms(message: UIMessage): Json[] {
+  const out: Json[] = [];
+  let content: Json[] = [];
+  let results: Json[] = [];
+  const close = () => {
+    if (content.length > 0) out.push({ role: "assistant", content }, ...results);
+    [content, results] = [[], []];
+  };
+  for (const part of message.parts) {
+    if (part.type === "step-start") close();
+    else if (part.type === "text") content.push({ type: "text", text: part.text });
+    else if (part.type === "reasoning") content.push({ type: "thinking", thinking: part.text });
+    else if ("toolCallId" in part) {
+      const name = part.type === "dynamic-tool" ? part.toolName : part.type.slice("tool-".length);
+      const { toolCallId: id, input = {}, state } = part;
+      content.push({ type: "toolCall", id, name, arguments: input });
+      const isError = state === "output-error";
+      if (isError || state === "output-available") {
+        const output = isError ? part.errorText : part.output;
+        const text = typeof output === "string" ? output : (JSON.stringify(output) ?? "");
+        results.push({ role: "toolResult", toolCallId: id, toolName: name, content: [{ type: "text", text }], isError });
+      }
+    }
+  }
+  close();
+  return out;
+}
+
+async function stored(session: Session): Promise<Stored[]> {
+  const found = await session.entries({ kinds: [KIND] });
+  return found.map(({ loop_id: loopId, turn, seq, message }) => {
+    const own = message["data"] as UIMessage;
+    return { message: own, text: JSON.stringify(own), loopId, turn, seq };
+  });
+}

@@ -1,0 +1,189 @@
+/**
+ * A session of the OpenAI Agents SDK that is kept by loopstore.
+ *
+ * ```js
+ * import { Agent, run } from "@openai/agents";
+ * import { LoopstoreSession } from "loopstore/openai-agents";
+ *
+ * const session = new LoopstoreSession("user-17", { store });
+ * await run(agent, "Will it rain?", { session });
+ * ```
+ *
+ * What the SDK adds is stored once and never changed. `getItems` gives the context: each item as it was added, and
+ * what a compaction put in place of others. `popItem` and `clearSession` begin a branch, and the record stays. The
+ * same session can be searched, shown and exported with `loopstore`.
+ */
+
+import { createHash } from "node:crypto";
+
+import type {
+  AgentInputItem,
+  OpenAIResponsesCompactionArgs,
+  OpenAIResponsesCompactionAwareSession,
+  SessionHistoryTransactionArgs,
+  SessionHistoryTransactionAwareSession,
+} from "@openai/agents";
+
+import {
+  type Calls,
+  InvalidInputError,
+  type NativeSession,
+  type Policy,
+  Session,
+  Store,
+  checked,
+  encode,
+} from "#core";
+
+import { ofResponses, reviver, shown, written } from "./_items.js";
+
+/** Options of a session. */
+export interface LoopstoreSessionOptions {
+  /** An open store, which stays open. */
+  store: Store;
+  /** When and how loopstore compacts; by default at 90 % of a window of 128,000 tokens. */
+  policy?: Policy | undefined;
+  /** What `clearSession` does: begin anew and keep the record, or erase it. */
+  onDelete?: "keep" | "erase" | undefined;
+}
+
+/**
+ * The `Session` of the OpenAI Agents SDK, also its compaction-aware one, with its transactions.
+ *
+ * Several objects of one session id, in any number of processes, are the same session.
+ */
+export class LoopstoreSession implements OpenAIResponsesCompactionAwareSession, SessionHistoryTransactionAwareSession {
+  /** The session's id. */
+  readonly sessionId: string;
+  readonly #store: Store;
+  readonly #policy: Policy;
+  readonly #erases: boolean;
+
+  constructor(sessionId: string, options: LoopstoreSessionOptions) {
+    const { store, policy, onDelete = "keep" } = checked(options, ["store", "policy", "onDelete"], "LoopstoreSession");
+    if (!(store instanceof Store)) throw new InvalidInputError("the option `store` is a Store that is open");
+    if (onDelete !== "keep" && onDelete !== "erase") {
+      throw new InvalidInputError(`onDelete is \`keep\` or \`erase\`, not ${String(onDelete)}`);
+    }
+    this.sessionId = sessionId;
+    this.#store = store;
+    // What the provider compacted counts for it: the SDK asks no other where it compacts so.
+    this.#policy = { provider: "openai", ...policy };
+    this.#erases = onDelete === "erase";
+    // An id that is none is told here.
+    void this.session;
+  }
+
+  /** The session as loopstore has it, for what the SDK has no name for: `search`, `undo`, `report`. */
+  get session(): Session {
+    // A handle stays on its line; somebody else may have brought the session elsewhere.
+    return this.#store.session(this.sessionId, { policy: this.#policy });
+  }
+
+  #native(): [NativeSession, Calls] {
+    return Session.native(this.session);
+  }
+
+  /** Returns the session's id. */
+  async getSessionId(): Promise<string> {
+    return this.sessionId;
+  }
+
+  /** Returns the items of the context, oldest first; with `limit` only the last so many, and none from 0 down. */
+  async getItems(limit?: number): Promise<AgentInputItem[]> {
+    if (limit !== undefined && limit <= 0) return [];
+    const [session, calls] = this.#native();
+    const items = await calls.run(() => session.items(limit));
+    return ofResponses(JSON.parse(items, reviver) as unknown[]);
+  }
+
+  /** Appends items: all of them or, with an error, none. When the promise is fulfilled they are durable. */
+  async addItems(items: AgentInputItem[]): Promise<void> {
+    const [session, calls] = this.#native();
+    const given = pairs(items);
+    await calls.run(async () => {
+      if (items.length > 0) await session.appendItems(given);
+    });
+  }
+
+  /** Takes the last item back and returns it. The record keeps it. */
+  async popItem(): Promise<AgentInputItem | undefined> {
+    const [session, calls] = this.#native();
+    const item = await calls.run(() => session.popItem());
+    if (item === null) return undefined;
+    return ofResponses([JSON.parse(item, reviver)])[0];
+  }
+
+  /** Begins anew: no item is left. The record stays, unless `onDelete` is `erase`. */
+  async clearSession(): Promise<void> {
+    const { session } = this;
+    if (!(await session.exists())) return;
+    if (this.#erases) await session.erase({ reason: "clearSession" });
+    else await session.beginLoop({ fresh: true });
+  }
+
+  /**
+   * Makes a change of the history once: the same operation tried again does nothing, and one of the same id with
+   * another change is refused. All of it is made, or nothing.
+   */
+  async applyHistoryTransaction({ operationId, transaction }: SessionHistoryTransactionArgs): Promise<void> {
+    if (typeof operationId !== "string" || !operationId.trim()) {
+      throw new InvalidInputError("a transaction has an operationId: a text that is not empty");
+    }
+    const [session, calls] = this.#native();
+    const digest = sha256(canonical(JSON.parse(written(transaction))));
+    const key = `operation/${Buffer.byteLength(operationId) <= 400 ? operationId : sha256(operationId)}`;
+    if (transaction.type === "append_items") {
+      const given = pairs(transaction.items);
+      await calls.run(() => session.changeItems(key, digest, undefined, given));
+    } else if (transaction.type === "replace_suffix") {
+      const given = pairs(transaction.replacement);
+      const expected = written(transaction.expectedSuffix);
+      await calls.run(() => session.changeItems(key, digest, expected, given));
+    } else {
+      const type: unknown = Reflect.get(transaction, "type");
+      throw new InvalidInputError(`unknown transaction \`${String(type)}\`; known are append_items, replace_suffix`);
+    }
+  }
+
+  /**
+   * Puts the provider's own compaction and what it retained in place of all items: an overlay, which
+   * `session.undo()` takes back.
+   */
+  async replaceHistoryWithCompaction(items: AgentInputItem[]): Promise<void> {
+    const [session, calls] = this.#native();
+    const given = pairs(items);
+    await calls.run(async () => {
+      if (!(await session.sealItems(given))) await session.appendItems(given);
+    });
+  }
+
+  /** Compacts the session, if the policy says so: as an overlay, which `session.undo()` takes back. */
+  async runCompaction(args?: OpenAIResponsesCompactionArgs): Promise<null> {
+    const { session } = this;
+    if ((await session.leaf()) !== null) await session.compact({ force: args?.force ?? false });
+    return null;
+  }
+}
+
+/** Writes items, each with the item of the Responses API that says the same. */
+function pairs(items: AgentInputItem[]): string {
+  if (!Array.isArray(items)) throw new InvalidInputError(`items are an array, not ${typeof items}`);
+  const given = items.map((item) => {
+    if (typeof item !== "object" || item === null) throw new InvalidInputError(`an item is an object, not ${typeof item}`);
+    const text = written(item);
+    const same = shown(JSON.parse(text));
+    return `[${text},${same === null ? "null" : encode(same)}]`;
+  });
+  return `[${given.join(",")}]`;
+}
+
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+/** Writes JSON so that the order of names does not count. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_, inner: unknown) => {
+    if (typeof inner !== "object" || inner === null || Array.isArray(inner)) return inner;
+    return Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1)));
+  });
+}

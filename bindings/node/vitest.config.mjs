@@ -1,0 +1,6 @@
+// LangGraph's own checks of savers are written for vitest.
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: { globals: true, include: ["tests/**/*.vitest.mjs"], server: { deps: { external: [/dist/, /\.node$/] } } },
+});

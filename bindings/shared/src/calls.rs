@@ -1,0 +1,124 @@
+//! What calls of a session have in common.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use loopstore::export::WholeFile;
+use loopstore::{
+    AsOf, BuildOptions, Context, Error, FlipReport, FlipRequest, LoopId, PinRef, SessionHandle,
+    Time, build_context_from_session,
+};
+
+use crate::errors::Failure;
+
+/// A moment: a run, a turn of a loop, or a time.
+pub type Moment = (Option<String>, Option<(String, u32)>, Option<String>);
+
+/// Returns both ends of a range.
+pub fn pair(range: &Range<u32>) -> (u32, u32) {
+    (range.start, range.end)
+}
+
+/// Returns the moment that is asked for; `None` if none is.
+pub fn moment(session: &SessionHandle, moment: Moment) -> Result<Option<AsOf>, Failure> {
+    Ok(match moment {
+        (None, None, None) => None,
+        (Some(run), None, None) => Some(AsOf::run(run)),
+        (None, Some((loop_id, turn)), None) => Some(AsOf::turn(loop_id, turn)),
+        (None, None, Some(time)) => Some(AsOf::time(
+            session.store().database(),
+            session.id(),
+            None,
+            &Time::from_text(time),
+        )?),
+        _ => {
+            let text = "a moment is a run, a turn or a time: give one of them";
+            return Err(Failure::Input(text.into()));
+        }
+    })
+}
+
+/// Builds a context: as of a moment, else that of the handle's line.
+pub fn context(
+    session: &SessionHandle,
+    max_tokens: Option<u64>,
+    max_bytes: Option<u64>,
+    at: Moment,
+    check: bool,
+) -> Result<Context, Failure> {
+    let as_of = moment(session, at)?;
+    if as_of.is_none() && session.leaf()?.is_none() {
+        return Ok(session.context()?);
+    }
+    let options = BuildOptions {
+        leaf: match as_of {
+            Some(_) => None,
+            None => session.leaf()?,
+        },
+        as_of,
+        budget: max_tokens,
+        max_bytes,
+        check,
+        provider: session.policy().request().provider,
+        ..BuildOptions::default()
+    };
+    let built = build_context_from_session(session.store().database(), session.id(), &options);
+    Ok(built.map_err(Error::from)?)
+}
+
+/// Makes the request of an undo or a redo on the handle's line.
+pub fn flip_request(
+    session: &SessionHandle,
+    run: Option<String>,
+    reason: Option<String>,
+) -> Result<FlipRequest, Failure> {
+    Ok(FlipRequest {
+        leaf: Some(leaf(session)?),
+        run,
+        reason,
+    })
+}
+
+/// Returns the loop that the handle goes on from.
+pub fn leaf(session: &SessionHandle) -> Result<LoopId, Failure> {
+    let missing = || Error::NotFound {
+        what: "session",
+        id: session.id().to_string(),
+    };
+    Ok(session.leaf()?.ok_or_else(missing)?)
+}
+
+/// Writes what an undo or a redo did.
+pub fn flipped(report: FlipReport) -> Result<Vec<u8>, Failure> {
+    Ok(serde_json::to_vec(&report)?)
+}
+
+/// Names what is pinned: a turn, or a message.
+pub fn pin_ref(loop_id: String, turn: u32, seq: Option<u32>) -> PinRef {
+    match seq {
+        Some(seq) => PinRef::message(loop_id, turn, seq),
+        None => PinRef::turn(loop_id, turn),
+    }
+}
+
+/// Runs `write`, into a file that is renamed into its place once it is whole, or into bytes.
+pub fn written(
+    path: Option<PathBuf>,
+    write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), Failure>,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(path) = path else {
+        let mut bytes = Vec::new();
+        write(&mut bytes)?;
+        return Ok(Some(bytes));
+    };
+    let failed =
+        |error: std::io::Error| Failure::File(format!("cannot write {}: {error}", path.display()));
+    let file = WholeFile::create(&path).map_err(failed)?;
+    let mut out = std::io::BufWriter::with_capacity(64 << 10, file);
+    write(&mut out)?;
+    let file = out
+        .into_inner()
+        .map_err(|error| failed(error.into_error()))?;
+    file.finish().map_err(failed)?;
+    Ok(None)
+}

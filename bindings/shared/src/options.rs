@@ -1,0 +1,83 @@
+//! How a store is opened, and when it compacts.
+
+use loopstore::{Durability, Key, Policy, SealingProvider, Settings, SqliteOptions, counter_named};
+
+use crate::errors::Failure;
+
+/// What is given to open a store.
+#[derive(Default)]
+pub struct OpenOptions {
+    pub counter: Option<String>,
+    pub durability: Option<String>,
+    pub key: Option<Vec<u8>>,
+    pub read_only: bool,
+}
+
+impl OpenOptions {
+    pub fn sqlite(self) -> Result<SqliteOptions, Failure> {
+        let durability = match self.durability.as_deref() {
+            None | Some("full") => Durability::Full,
+            Some("normal") => Durability::Normal,
+            Some(other) => {
+                let text = format!("unknown durability `{other}`; known are full, normal");
+                return Err(Failure::Input(text));
+            }
+        };
+        let options = SqliteOptions::new()
+            .durability(durability)
+            .read_only(self.read_only);
+        let options = match &self.counter {
+            None => options.stored_counter(),
+            Some(name) => options.counter(counter(name)?),
+        };
+        Ok(match self.key {
+            Some(key) => options.key(Key::parse(key)?),
+            None => options,
+        })
+    }
+
+    #[cfg(feature = "postgres")]
+    pub fn postgres(self) -> Result<loopstore::PostgresOptions, Failure> {
+        if self.key.is_some() || self.durability.is_some() {
+            let text = "key and durability only apply to a database file; a server has its own";
+            return Err(Failure::Input(text.into()));
+        }
+        let options = loopstore::PostgresOptions::new().read_only(self.read_only);
+        Ok(match &self.counter {
+            None => options.stored_counter(),
+            Some(name) => options.counter(counter(name)?),
+        })
+    }
+}
+
+fn counter(name: &str) -> Result<std::sync::Arc<dyn loopstore::TokenCounter>, Failure> {
+    counter_named(name).ok_or_else(|| match name.starts_with("tiktoken:") {
+        true if !loopstore::COUNTERS.contains(&"tiktoken:o200k_base") => {
+            Failure::Feature("tiktoken")
+        }
+        _ => Failure::Input(format!(
+            "unknown counter `{name}`; known are {}",
+            loopstore::COUNTERS.join(", ")
+        )),
+    })
+}
+
+/// Makes a policy of settings as JSON, and the provider that contexts go to.
+pub fn policy(settings: &[u8], provider: Option<&str>) -> Result<Policy, Failure> {
+    let settings: Settings = serde_json::from_slice(settings)?;
+    let policy = settings.policy()?;
+    Ok(match provider {
+        Some(name) => policy.provider(provider_named(name)?),
+        None => policy,
+    })
+}
+
+/// Returns the provider of this name.
+pub fn provider_named(name: &str) -> Result<SealingProvider, Failure> {
+    let mut all = SealingProvider::ALL.into_iter();
+    let found = all.find(|provider| provider.as_str() == name);
+    found.ok_or_else(|| {
+        let text = format!("unknown provider `{name}`; known are openai, anthropic");
+        Failure::Input(text)
+    })
+}
