@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use loopstore::compact::handback;
 use loopstore::compaction::Placed;
 use loopstore::extend::active_blocks::{View, chain};
 use loopstore::extend::compaction::{DigestInput, digest_of};
@@ -26,7 +27,13 @@ pub fn after_compaction(
     max_tokens: u64,
 ) -> Result<Option<String>, CliError> {
     let spent = store.counter().text_tokens(INTRODUCTION);
-    let state = working_state(store, session, max_tokens.saturating_sub(spent))?;
+    let left = max_tokens.saturating_sub(spent);
+    let back = handback(store, session, None, left)?.map(|back| back.text);
+    // The transcript may not have the summary yet.
+    let state = match back {
+        Some(text) => Some(text),
+        None => working_state(store, session, left)?,
+    };
     Ok(state.map(|state| format!("{INTRODUCTION}{state}")))
 }
 
