@@ -1,8 +1,9 @@
 //! The formats that this version reads.
 
 use super::{
-    Adk, Aider, ClaudeCode, Codex, CopilotCli, GeminiCli, Importer, MiniSweAgent, OpenAiAgents,
-    OpenAiChat, OpenCode, OpenHands, PhiCore, Pi, ProviderForm, QwenCode, StoredLines, SweAgent,
+    Adk, Aider, ClaudeCode, Codex, CopilotCli, GeminiCli, Goose, Importer, MiniSweAgent,
+    OpenAiAgents, OpenAiChat, OpenCode, OpenHands, PhiCore, Pi, ProviderForm, QwenCode,
+    StoredLines, SweAgent,
 };
 
 /// Returns the importers in the order in which they are asked; the first that knows a file reads
@@ -28,6 +29,7 @@ pub fn importers() -> &'static [&'static dyn Importer] {
         &Codex,
         &CopilotCli,
         &GeminiCli,
+        &Goose,
         &Pi,
         &Adk,
         &Aider,

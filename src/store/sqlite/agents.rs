@@ -42,9 +42,9 @@ pub struct AgentFile {
 }
 
 /// Takes why a file cannot be used.
-type Unusable<T> = Result<T, String>;
+pub(super) type Unusable<T> = Result<T, String>;
 
-fn reason(error: rusqlite::Error) -> String {
+pub(super) fn reason(error: rusqlite::Error) -> String {
     error.to_string()
 }
 
@@ -151,7 +151,7 @@ fn item(row: &Row<'_>) -> rusqlite::Result<AgentItem> {
 }
 
 /// Reads a column of any type as text.
-fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
+pub(super) fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => None,
         ValueRef::Integer(number) => Some(number.to_string()),
@@ -176,7 +176,11 @@ fn table_with(connection: &Connection, columns: &[&str]) -> Unusable<Option<Stri
     Ok(None)
 }
 
-fn has_columns(connection: &Connection, table: &str, columns: &[&str]) -> Unusable<bool> {
+pub(super) fn has_columns(
+    connection: &Connection,
+    table: &str,
+    columns: &[&str],
+) -> Unusable<bool> {
     let sql = "SELECT name FROM pragma_table_info(?1)";
     let mut statement = connection.prepare(sql).map_err(reason)?;
     let found = statement.query_map([table], |row| row.get::<_, String>("name"));
@@ -193,7 +197,7 @@ fn quoted(name: &str) -> String {
 }
 
 /// Returns the address of a file for SQLite.
-fn uri(path: &Path) -> String {
+pub(super) fn uri(path: &Path) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {

@@ -9,6 +9,7 @@ pub(crate) mod agents;
 mod backup;
 mod disk;
 mod encryption;
+pub(crate) mod goose;
 mod holders;
 mod index;
 mod listing;

@@ -42,6 +42,11 @@ fn transcript(format: &str) -> Option<&'static str> {
                 {"id":"a","type":"user","content":"Hi","timestamp":"2026-01-01T00:00:00Z"},
                 {"id":"b","type":"KIND","content":"x","timestamp":"2026-01-01T00:00:01Z"}]}"#
         }
+        "goose" => {
+            r#"{"working_dir":"/","message_count":2}
+{"role":"user","created":1,"content":[{"type":"text","text":"Hi"}]}
+{"role":"KIND","created":2,"content":[{"type":"text","text":"x"}]}"#
+        }
         "mini-swe-agent" => {
             r#"{"info":{"mini_version":"1"},"trajectory_format":"mini-swe-agent-1","messages":[
                 {"role":"user","content":"Hi"},{"role":"KIND","content":"x"}]}"#
@@ -84,7 +89,7 @@ fn kinds(store: &SqliteStore) -> Vec<String> {
 fn names_none(format: &str) -> bool {
     matches!(
         format,
-        "adk" | "aider" | "anthropic" | "openai-chat" | "responses"
+        "adk" | "aider" | "goose" | "anthropic" | "openai-chat" | "responses"
     )
 }
 

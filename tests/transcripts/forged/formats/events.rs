@@ -315,6 +315,69 @@ pub fn openhands(at: At) -> Vec<Written> {
     ]
 }
 
+pub fn goose(at: At) -> Vec<Written> {
+    let mut lines =
+        vec![json!({"working_dir": "/quay", "description": at("agent-title"), "message_count": 9})];
+    let mut add = |role: &str, content: Value, metadata: Value| {
+        let created = 1_780_000_000 + lines.len();
+        lines.push(json!({"id": format!("g{created}"), "role": role, "created": created, "content": content, "metadata": metadata}));
+    };
+    let text = |text: String| json!([{"type": "text", "text": text}]);
+    let (both, agent) = (
+        json!({}),
+        json!({"userVisible": false, "agentVisible": true}),
+    );
+    let person = json!({"userVisible": true, "agentVisible": false});
+    add("user", text("Good morning.".into()), person.clone());
+    add(
+        "assistant",
+        text("Good morning. ".repeat(100)),
+        person.clone(),
+    );
+    add("user", text(at("agent-summary")), agent.clone());
+    add(
+        "assistant",
+        text("Your context was compacted. Go on.".into()),
+        agent.clone(),
+    );
+    add(
+        "assistant",
+        json!([{"type": "systemNotification", "notificationType": "inlineMessage", "msg": at("harness-notice")}]),
+        person,
+    );
+    add("user", text(first()), both.clone());
+    add(
+        "user",
+        text(format!(
+            "<turn-context>{}</turn-context>",
+            at("harness-context")
+        )),
+        json!({"userVisible": false, "agentVisible": true, "turnContext": true}),
+    );
+    let call = |id: &str, name: String, arguments: Value| json!({"type": "toolRequest", "id": id, "toolCall": {"status": "success", "value": {"name": name, "arguments": arguments}}});
+    add(
+        "assistant",
+        json!([{"type": "thinking", "thinking": at("agent-thinking"), "signature": "x"}, {"type": "text", "text": at("agent-text")},
+        call("c1", "run".into(), json!({"command": at("agent-argument")})), call("c2", at("agent-tool-name"), json!({}))]),
+        both.clone(),
+    );
+    add(
+        "user",
+        json!([{"type": "toolResponse", "id": "c1", "toolResult": {"status": "success", "value": {"isError": false, "content": [{"type": "text", "text": at("tool-output") + &idle()}]}}},
+        {"type": "toolResponse", "id": "c2", "toolResult": {"status": "error", "error": at("tool-error")}}]),
+        both.clone(),
+    );
+    add("user", text(at("harness-told")), agent);
+    add(
+        "assistant",
+        text("Order BY70 is found.".into()),
+        both.clone(),
+    );
+    add("user", text(SECOND.into()), both.clone());
+    add("assistant", text("Order BY77 is found.".into()), both);
+    vec![("20260701_060000.jsonl", jsonl(&lines))]
+}
+
 pub fn qwen(at: At) -> Vec<Written> {
     let mut lines: Vec<Value> = Vec::new();
     let mut add = |kind: &str, more: Value| {

@@ -30,7 +30,7 @@ pub type Written = (&'static str, String);
 pub type Format = (&'static str, fn(At) -> Vec<Written>);
 
 /// Every format.
-pub const FORMATS: [Format; 17] = [
+pub const FORMATS: [Format; 18] = [
     ("adk", chats::adk),
     ("aider", documents::aider),
     ("anthropic", providers::anthropic),
@@ -38,6 +38,7 @@ pub const FORMATS: [Format; 17] = [
     ("codex", events::codex),
     ("copilot-cli", events::copilot),
     ("gemini-cli", documents::gemini),
+    ("goose", events::goose),
     ("mini-swe-agent", documents::mini_swe_agent),
     ("openai-agents", chats::openai_agents),
     ("openai-chat", chats::openai_chat),

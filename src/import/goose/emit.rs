@@ -1,0 +1,262 @@
+//! Emits the messages of a session.
+
+use serde_json::value::RawValue;
+
+use super::TOOL;
+use super::content::{Items, items, result, text_in};
+use crate::import::authors::by_harness;
+use crate::import::extension::extension_of;
+use crate::import::fields::Fields;
+use crate::import::transcript::{Style, TranscriptBuilder};
+use crate::import::values::user;
+use crate::import::{FoundEffect, ImportError, SessionHead, Sink};
+use crate::model::{AgentMessage, AssistantMessage, Content, Extra, Json, Message, Time, Usage};
+
+/// In what goose says to the model behind the summary of a compaction.
+const COMPACTED: &str = "context was compacted";
+/// Times from here on are milliseconds.
+const MILLIS: i64 = 10_000_000_000;
+
+/// A message as it is stored.
+pub(super) struct GooseMessage<'a> {
+    pub(super) id: Option<String>,
+    pub(super) role: String,
+    /// A list of items, and what is told of the message, as JSON.
+    pub(super) content: &'a str,
+    pub(super) metadata: &'a str,
+    /// Seconds or milliseconds since the epoch.
+    pub(super) created: Option<i64>,
+    pub(super) raw: &'a str,
+}
+
+/// A text in the user's name that no person sees: a summary, if what follows says so.
+struct Held {
+    message: AgentMessage,
+    raw: String,
+}
+
+pub(super) struct GooseEmitter<'a> {
+    transcript: TranscriptBuilder<'a>,
+    model: Option<String>,
+    /// The id of the answer that was emitted last, if nothing came since.
+    answer: Option<String>,
+    held: Option<Held>,
+    /// Whether the last message told of a compaction: the prompt may stand once more behind it.
+    is_compacted: bool,
+    messages: u64,
+}
+
+impl<'a> GooseEmitter<'a> {
+    pub(super) fn new(sink: &'a mut dyn Sink, head: SessionHead, model: Option<String>) -> Self {
+        Self {
+            transcript: TranscriptBuilder::new(sink, head, Style::Log),
+            model,
+            answer: None,
+            held: None,
+            is_compacted: false,
+            messages: 0,
+        }
+    }
+
+    /// Reports a record that is not used.
+    pub(super) fn skip(&mut self, line: impl Into<Option<u64>>, reason: String) {
+        self.transcript.skip(line, reason);
+    }
+
+    /// Takes the next message, which stands on a line, or in a row.
+    pub(super) fn message(
+        &mut self,
+        message: GooseMessage<'_>,
+        line: u64,
+    ) -> Result<(), ImportError> {
+        self.messages += 1;
+        let millis = message.created.map(|at| match at.abs() < MILLIS {
+            true => at.saturating_mul(1_000),
+            false => at,
+        });
+        self.transcript.at(millis.and_then(Time::from_millis));
+        let read = serde_json::from_str::<&RawValue>(message.content)
+            .map_err(|error| error.to_string())
+            .and_then(items);
+        let found = match read {
+            Ok(found) => found,
+            Err(reason) => {
+                self.transcript.skip(line, reason);
+                return self.record(&message);
+            }
+        };
+        let about = Fields::parse(message.metadata).unwrap_or_default();
+        let is_set = |key: &str| about.read::<bool>(key);
+        let is_shown = is_set("userVisible") != Some(false);
+        let is_injected = is_set("turnContext") == Some(true);
+        match (&*message.role, is_shown) {
+            ("assistant", false) if text_in(&found.content).contains(COMPACTED) => {
+                self.compaction(found.content, &message)
+            }
+            ("assistant", _) => self.answer(found, &about, millis, &message),
+            ("user", _) if !found.results.is_empty() => {
+                self.settle()?;
+                self.answer = None;
+                for of in found.results {
+                    let of = result(of, millis).into();
+                    let raw = message.raw.as_bytes();
+                    self.transcript.result(String::new, of, raw)?;
+                }
+                if found.content.is_empty() {
+                    return Ok(());
+                }
+                let said = by_harness(user(found.content, millis.map(Into::into)));
+                self.transcript.input(said, message.raw.as_bytes(), false)
+            }
+            ("user", _) if found.content.is_empty() => self.record(&message),
+            ("user", true) if !is_injected => {
+                self.settle()?;
+                self.answer = None;
+                self.is_compacted = false;
+                let name = message.id.clone();
+                let name = name.unwrap_or_else(|| format!("message-{}", self.messages));
+                let said = user(found.content, millis.map(Into::into));
+                self.transcript.prompt(name, said, message.raw.as_bytes())
+            }
+            ("user", _) if self.is_compacted && !is_injected => {
+                // The prompt once more, for the model alone.
+                self.is_compacted = false;
+                self.record(&message)
+            }
+            ("user", _) => {
+                self.settle()?;
+                self.answer = None;
+                let message = Held {
+                    message: by_harness(user(found.content, millis.map(Into::into))),
+                    raw: message.raw.to_owned(),
+                };
+                match is_injected {
+                    true => self.added(message),
+                    false => {
+                        self.held = Some(message);
+                        Ok(())
+                    }
+                }
+            }
+            _ => self.record(&message),
+        }
+    }
+
+    /// Keeps what no model sees.
+    fn record(&mut self, message: &GooseMessage<'_>) -> Result<(), ImportError> {
+        let record = extension_of(Some("goose-message"), message.raw);
+        self.transcript.extension(record, message.raw.as_bytes())
+    }
+
+    fn added(&mut self, held: Held) -> Result<(), ImportError> {
+        self.transcript
+            .input(held.message, held.raw.as_bytes(), true)
+    }
+
+    /// Emits what was held back: it was no summary.
+    fn settle(&mut self) -> Result<(), ImportError> {
+        match self.held.take() {
+            Some(held) => self.added(held),
+            None => Ok(()),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        found: Items,
+        about: &Fields<'_>,
+        millis: Option<i64>,
+        message: &GooseMessage<'_>,
+    ) -> Result<(), ImportError> {
+        self.settle()?;
+        self.is_compacted = false;
+        if found.content.is_empty() {
+            return self.record(message);
+        }
+        let inference = about.object("inference");
+        let model = inference
+            .text("resolvedModel")
+            .or_else(|| inference.text("requestedModel"));
+        let is_call = |block: &Content| matches!(block, Content::ToolCall(_));
+        let stop = match found.content.iter().any(is_call) {
+            true => "toolUse",
+            false => "stop",
+        };
+        let answer = Message::Assistant(AssistantMessage {
+            stop_reason: Some(stop.into()),
+            content: found.content,
+            model: model.or_else(|| self.model.clone()),
+            usage: usage(&about.object("usage")),
+            timestamp: millis.map(Into::into),
+            ..AssistantMessage::default()
+        });
+        let raw = message.raw.as_bytes();
+        // The parts of one answer are rows of one id.
+        let is_more = message.id.is_some() && self.answer == message.id;
+        self.answer.clone_from(&message.id);
+        match is_more {
+            true => self.transcript.more_of_answer(answer.into(), raw),
+            false => self.transcript.answer(String::new, answer.into(), raw),
+        }
+    }
+
+    /// Takes a compaction: the summary was held back, and `content` goes with it.
+    fn compaction(
+        &mut self,
+        content: Vec<Content>,
+        message: &GooseMessage<'_>,
+    ) -> Result<(), ImportError> {
+        self.answer = None;
+        self.is_compacted = true;
+        let Some(held) = self.held.take() else {
+            return self.record(message);
+        };
+        let Some((loop_no, turn)) = self.transcript.here() else {
+            // Nothing is known of what it stands for.
+            return self
+                .transcript
+                .input(held.message, held.raw.as_bytes(), false);
+        };
+        let note = Message::Assistant(AssistantMessage {
+            content,
+            ..AssistantMessage::default()
+        });
+        let is_open = self.transcript.is_unfinished();
+        let kept = self.transcript.loop_at(loop_no).filter(|_| is_open);
+        let effect = FoundEffect::Summary {
+            messages: vec![held.message, note.into()],
+            first_kept: kept.map(|of| (of.id.clone(), turn)),
+        };
+        let record = Json::parse(message.raw).unwrap_or_default();
+        self.transcript.compaction(TOOL, effect, record)?;
+        match is_open {
+            true => Ok(()),
+            false => self.transcript.end_loop(),
+        }
+    }
+
+    /// Says how it ended. Returns whether there was a conversation.
+    pub(super) fn finish(mut self) -> Result<bool, ImportError> {
+        self.settle()?;
+        self.transcript.finish()
+    }
+}
+
+fn usage(told: &Fields<'_>) -> Option<Usage> {
+    let mut extra = Extra::default();
+    if let Some(cost) = told.get("cost")
+        && let Ok(cost) = Json::parse(cost.get())
+        && cost.read::<f64>().is_ok()
+    {
+        extra.insert("cost", cost);
+    }
+    Some(Usage {
+        input: told.read("inputTokens")?,
+        output: told.read("outputTokens").unwrap_or_else(|| 0.into()),
+        reasoning: None,
+        cache_read: told.read("cacheReadTokens"),
+        cache_write: told.read("cacheWriteTokens"),
+        total_tokens: told.read("totalTokens"),
+        extra,
+    })
+}

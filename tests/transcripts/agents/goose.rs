@@ -1,0 +1,149 @@
+//! goose's sessions, in lines and in its SQLite file.
+
+use std::path::PathBuf;
+
+use insta::assert_snapshot;
+use loopstore::SqliteStore;
+use loopstore::extend::import::{Goose, Importer, OpenAiAgents, OpenAiChat};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::agents::stage::*;
+use crate::support::recording::{Recording, import_fixture, try_import};
+
+const LINES: &str = "goose/20250812_101500.jsonl";
+
+/// The file of the fixture's statements.
+fn database() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sessions.db");
+    let sql = std::fs::read_to_string(fixture("goose/sessions.sql")).unwrap();
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(&sql)
+        .unwrap();
+    (folder, path)
+}
+
+fn read_file(path: &std::path::Path) -> Recording {
+    let mut recording = Recording::default();
+    let mut file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
+    let mut source = loopstore::extend::import::Source {
+        path,
+        reader: &mut file,
+    };
+    Goose.import(&mut source, &mut recording).unwrap();
+    recording
+}
+
+#[test]
+fn lines_become_turns_and_a_model_gets_only_what_was_for_it() {
+    assert_snapshot!(outline(&import_fixture(&Goose, LINES)), @"");
+}
+
+#[test]
+fn rows_become_sessions_and_a_compaction_hides_what_was_before_it() {
+    let (_folder, path) = database();
+    assert_snapshot!(outline(&read_file(&path)), @"");
+}
+
+#[test]
+fn the_store_holds_both_once_and_gives_the_files_back() {
+    let (_folder, database) = database();
+    for (path, sessions) in [(fixture(LINES), 1), (database, 2)] {
+        let (store, report) = imported(&path);
+        assert_eq!(report.sessions.len(), sessions);
+        check_original(&store, &report.sessions[0], &std::fs::read(&path).unwrap());
+    }
+}
+
+#[test]
+fn a_session_that_went_on_adds_only_what_is_new() {
+    let text = std::fs::read_to_string(fixture(LINES)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let name = "20250812_101500.jsonl";
+    let store = SqliteStore::in_memory().unwrap();
+    for count in 2..=lines.len() {
+        let part = lines[..count].join("\n") + "\n";
+        let report = import_bytes(&store, name, part.as_bytes()).unwrap();
+        assert_eq!((report.sessions.len(), report.revised), (1, 0), "{count}");
+    }
+    let whole = SqliteStore::in_memory().unwrap();
+    import_bytes(&whole, name, text.as_bytes()).unwrap();
+    assert_same(&state(&store), &state(&whole), "line by line");
+}
+
+#[test]
+fn a_compaction_that_comes_later_changes_no_message() {
+    let (folder, path) = database();
+    let connection = Connection::open(&path).unwrap();
+    // As it stood before: everything was for both, and nothing was summarised.
+    connection
+        .execute_batch(
+            "CREATE TABLE later AS SELECT * FROM messages WHERE id BETWEEN 8 AND 13;
+             DELETE FROM messages WHERE id BETWEEN 8 AND 13;
+             UPDATE messages SET metadata_json = NULL WHERE id < 7;",
+        )
+        .unwrap();
+    let store = SqliteStore::in_memory().unwrap();
+    let first = import_into(&store, &path);
+    connection
+        .execute_batch(
+            "UPDATE messages SET metadata_json = '{\"userVisible\":true,\"agentVisible\":false}' WHERE id < 7;
+             INSERT INTO messages SELECT * FROM later; DROP TABLE later;",
+        )
+        .unwrap();
+    drop(connection);
+    let second = import_into(&store, &path);
+    assert_eq!((first.revised, second.revised), (0, 0));
+    check_store(&store, &second.sessions);
+    let runs = store.query("SELECT run_id FROM v_runs").unwrap().rows;
+    assert_eq!(runs.len(), 1);
+    drop(folder);
+}
+
+#[test]
+fn damage_costs_no_more_than_its_records() {
+    check_cuts(&fixture(LINES), 83);
+    check_flips(&Goose, &std::fs::read(fixture(LINES)).unwrap());
+    let (folder, path) = database();
+    let bytes = std::fs::read(&path).unwrap();
+    for end in [10, 100, 4_096, bytes.len() / 2] {
+        let store = SqliteStore::in_memory().unwrap();
+        let _ = import_bytes(&store, "sessions.db", &bytes[..end]);
+    }
+    drop(folder);
+}
+
+#[test]
+fn odd_items_are_left_to_the_record_and_nothing_panics() {
+    let odd = [
+        json!(null),
+        json!(7),
+        json!("x"),
+        json!([[]]),
+        json!([{"type": 7}]),
+        json!([{"type": "toolRequest"}]),
+        json!([{"type": "toolResponse", "toolResult": "x"}]),
+        json!([{"type": "text", "annotations": {"audience": "all"}, "text": "t"}]),
+    ];
+    for content in odd {
+        for role in ["user", "assistant", "system", ""] {
+            let line =
+                json!({"role": role, "created": -9.5e300, "content": content, "metadata": 7});
+            let _ = try_import(&Goose, line.to_string().as_bytes());
+        }
+    }
+}
+
+#[test]
+fn no_other_format_is_taken_for_it() {
+    let (_folder, path) = database();
+    let head = std::fs::read(&path).unwrap();
+    assert!(Goose.detect(&path, &head) && !OpenAiAgents.detect(&path, &head));
+    let text = std::fs::read(fixture(LINES)).unwrap();
+    let name = std::path::Path::new("a.jsonl");
+    assert!(Goose.detect(name, &text) && !OpenAiChat.detect(name, &text));
+    let chat: Value = json!([{"role": "user", "content": "Hi", "created": 7}]);
+    assert!(!Goose.detect(name, chat.to_string().as_bytes()));
+}
