@@ -21,7 +21,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         chat.append([Message::user(TEXT), Message::assistant(TEXT)])?;
     }
     let json = format!(r#"{{"role":"user","content":"{TEXT}"}}"#);
-    let exists = measured(rounds, || Ok(drop(chat.exists()?)))?;
+    let exists = measured(rounds, || {
+        chat.exists()?;
+        Ok(())
+    })?;
     let read = measured(rounds, || {
         let at = (None, None, None);
         let built = context(&chat, None, None, at, false).map_err(|_| "no context")?;
