@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ type Asking = ThreadsafeFunction<Asked, (), Asked, Status, false, true>;
 /// How often a request that waits looks whether it was cancelled.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Asks a JavaScript function, which answers with `answer_summary`.
+/// Asks a JavaScript function, which answers with `answer_summary`. A request is told once more, without a text,
+/// when nobody waits for its answer any more.
 pub struct JsSummarizer {
     function: Asking,
     name: String,
@@ -91,6 +92,24 @@ impl Summarizer for JsSummarizer {
             // The environment of the function has ended.
             return Err(SummarizerError::Cancelled);
         }
+        let answer = Self::wait(request, &receiver);
+        if matches!(
+            answer,
+            Err(SummarizerError::Cancelled | SummarizerError::Timeout)
+        ) {
+            let nobody = FnArgs::from((waiting.0, String::new()));
+            self.function
+                .call(nobody, ThreadsafeFunctionCallMode::NonBlocking);
+        }
+        answer
+    }
+}
+
+impl JsSummarizer {
+    fn wait(
+        request: &SummaryRequest,
+        receiver: &Receiver<Said>,
+    ) -> Result<SummaryAnswer, SummarizerError> {
         loop {
             let left = request.time_left()?;
             match receiver.recv_timeout(left.min(LOOK)) {

@@ -252,11 +252,15 @@ test("a compaction that is aborted while its summariser thinks commits nothing",
   const before = await chat.context();
   for (const call of ["compact", "prepare"]) {
     const control = new AbortController();
+    let told = false;
     const policy = {
       window: 3000,
       keepFirst: 1,
       keepRecent: 1,
-      summarizer: () => { setTimeout(() => control.abort(), 20); return new Promise(() => {}); },
+      summarizer: ({ signal }) => {
+        setTimeout(() => control.abort(), 20);
+        return new Promise((_, failed) => signal.addEventListener("abort", () => ((told = true), failed(signal.reason))));
+      },
     };
     const handle = chat.withPolicy(policy);
     const begun = Date.now();
@@ -265,6 +269,8 @@ test("a compaction that is aborted while its summariser thinks commits nothing",
     });
     assert.ok(Date.now() - begun < 5000);
     assert.deepEqual(await chat.context(), before);
+    for (let wait = 0; wait < 100 && !told; wait++) await new Promise((done) => setTimeout(done, 20));
+    assert.ok(told, "the summariser is told that nobody waits");
   }
 });
 

@@ -2,6 +2,7 @@
 //!
 //! `calls PATH ROUNDS`
 
+use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use loopstore::{AgentMessage, Durability, Message, Policy, SqliteOptions, SqliteStore, Store};
@@ -21,7 +22,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         chat.append([Message::user(TEXT), Message::assistant(TEXT)])?;
     }
     let json = format!(r#"{{"role":"user","content":"{TEXT}"}}"#);
-    let exists = measured(rounds, || Ok(drop(chat.exists()?)))?;
+    let exists = measured(rounds, || {
+        chat.exists()?;
+        Ok(())
+    })?;
     let read = measured(rounds, || {
         let at = (None, None, None);
         let built = context(&chat, None, None, at, false).map_err(|_| "no context")?;
@@ -35,8 +39,44 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         side.append(given)?;
         Ok(())
     })?;
-    println!(r#"{{"exists":{exists:.2},"context":{read:.2},"append":{append:.2}}}"#);
+    let there = store.session("rust-threads")?;
+    let threaded = on_thread(rounds, || {
+        let given: Vec<AgentMessage> =
+            messages::read("openai", json.as_bytes()).map_err(|_| "no message")?;
+        there.append(given)?;
+        Ok(())
+    })?;
+    println!(
+        r#"{{"exists":{exists:.2},"context":{read:.2},"append":{append:.2},"threaded":{threaded:.2}}}"#
+    );
     Ok(())
+}
+
+/// Returns the same for a call that another thread makes: what the machine takes for the way there and back.
+fn on_thread(
+    rounds: u32,
+    mut call: impl FnMut() -> Result<(), Box<dyn std::error::Error>> + Send,
+) -> Result<f64, Box<dyn std::error::Error>> {
+    let (ask, asked) = channel::<()>();
+    let (answer, answered) = channel::<bool>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for () in asked {
+                if answer.send(call().is_ok()).is_err() {
+                    return;
+                }
+            }
+        });
+        let done = measured(rounds, || {
+            ask.send(())?;
+            match answered.recv()? {
+                true => Ok(()),
+                false => Err("the call failed".into()),
+            }
+        });
+        drop(ask);
+        done
+    })
 }
 
 /// Returns the median of the microseconds that a call takes.

@@ -18,7 +18,7 @@ export interface SummaryRequest {
   temperature: number | null;
   /** Seconds until the answer comes too late. */
   timeout: number;
-  /** Is aborted when the answer comes too late. */
+  /** Is aborted when nobody waits for the answer any more: it comes too late, or the compaction was aborted. */
   signal: AbortSignal;
 }
 
@@ -142,16 +142,17 @@ interface Asked {
 
 /** Returns a function that asks a summariser, and hands its answer to the native part. */
 function asks(summarizer: Summarizer): (request: number, json: string) => void {
-  const ask = async (json: string): Promise<string> => {
-    const asked = JSON.parse(json) as Asked;
+  const asked = new Map<number, AbortController>();
+  const ask = async (json: string, signal: AbortSignal): Promise<string> => {
+    const given = JSON.parse(json) as Asked;
     const answer = await summarizer({
-      system: asked.system,
-      prompt: asked.prompt,
-      askedTokens: asked.asked_tokens,
-      maxTokens: asked.max_tokens,
-      temperature: asked.temperature,
-      timeout: asked.timeout,
-      signal: AbortSignal.timeout(Math.min(Math.ceil(asked.timeout * 1000), 2 ** 31 - 1)),
+      system: given.system,
+      prompt: given.prompt,
+      askedTokens: given.asked_tokens,
+      maxTokens: given.max_tokens,
+      temperature: given.temperature,
+      timeout: given.timeout,
+      signal,
     });
     if (typeof answer === "string") return encode({ text: answer });
     if (typeof answer !== "object" || answer === null) {
@@ -160,9 +161,18 @@ function asks(summarizer: Summarizer): (request: number, json: string) => void {
     return encode(answer);
   };
   return (request, json) => {
-    ask(json).then(
-      (answer) => answerSummary(request, answer),
-      (error: unknown) => answerSummary(request, undefined, String(error)),
-    );
+    if (json === "") {
+      asked.get(request)?.abort();
+      asked.delete(request);
+      return;
+    }
+    const control = new AbortController();
+    asked.set(request, control);
+    ask(json, control.signal)
+      .then(
+        (answer) => answerSummary(request, answer),
+        (error: unknown) => answerSummary(request, undefined, String(error)),
+      )
+      .finally(() => asked.delete(request));
   };
 }
