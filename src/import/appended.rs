@@ -116,17 +116,16 @@ fn end_from(path: &Path, id: &LoopId) -> Result<Option<Vec<u8>>, ImportError> {
     let failed = unread(path);
     let mut file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
-    let Ok(id) = serde_json::to_string(id.as_str()) else {
+    let Ok(quoted) = serde_json::to_string(id.as_str()) else {
         return Ok(None);
     };
-    let field = format!("\"uuid\":{id}");
     for window in WINDOWS {
         let begin = length.saturating_sub(window);
         file.seek(SeekFrom::Start(begin)).map_err(failed)?;
         let mut end = Vec::new();
         let mut rest = (&mut file).take(window);
         rest.read_to_end(&mut end).map_err(failed)?;
-        if let Some(at) = line_with(&end, field.as_bytes()) {
+        if let Some(at) = line_of(&end, &quoted) {
             end.drain(..at);
             return Ok(Some(end));
         }
@@ -137,17 +136,14 @@ fn end_from(path: &Path, id: &LoopId) -> Result<Option<Vec<u8>>, ImportError> {
     Ok(None)
 }
 
-/// Returns where the first whole line begins that holds these bytes.
-fn line_with(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    let mut begin = 0;
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        // The first line may be the end of one.
-        if begin > 0 && line.windows(wanted.len()).any(|part| part == wanted) {
-            return Some(begin);
-        }
-        begin += line.len();
-    }
-    None
+/// Returns where the first whole line begins whose record has this id, which is quoted.
+fn line_of(end: &[u8], quoted: &str) -> Option<usize> {
+    // The first line may be the end of one.
+    let first = end.iter().position(|byte| *byte == b'\n')? + 1;
+    let text = std::str::from_utf8(end.get(first..)?).ok()?;
+    let mut found = text.match_indices(quoted).map(|(at, _)| &text[..at]);
+    let before = found.find(|before| before.trim_end().ends_with("\"uuid\":"))?;
+    Some(first + before.rfind('\n').map_or(0, |at| at + 1))
 }
 
 /// Reads the end of a transcript as what it is.

@@ -123,7 +123,7 @@ fn checked(path: &Path) -> Result<PathBuf, InputError> {
     if parts.any(|part| part == Component::ParentDir) {
         return refused("it holds `..`");
     }
-    if !path.extension().is_some_and(|ending| ending == "jsonl") {
+    if path.extension().is_none_or(|ending| ending != "jsonl") {
         return refused("its name does not end with .jsonl");
     }
     match path.metadata() {
