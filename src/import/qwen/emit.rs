@@ -12,7 +12,7 @@ use crate::import::transcript::{
 };
 use crate::import::values::text_of;
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink, Source};
-use crate::model::{AgentMessage, ContinuationKind, Json, LoopStatus, Time};
+use crate::model::{AgentMessage, ContinuationKind, Json, LoopStatus, Message, Time};
 
 /// Emits the whole session. Returns whether there was a conversation.
 pub(super) fn emit(
@@ -118,7 +118,11 @@ impl QwenEmitter<'_> {
                 self.transcript.input(message, raw, true)?;
                 self.transcript.last_turn()
             }
-            QwenRecord::Answer(message) if is_more => {
+            QwenRecord::Answer(mut message) if is_more => {
+                // Each fragment tells the tokens of the whole.
+                if let Some(Message::Assistant(more)) = message.message_mut() {
+                    more.usage = None;
+                }
                 self.transcript.more_of_answer(message, raw)?;
                 self.transcript.last_turn()
             }

@@ -129,7 +129,7 @@ fn results(
             continue;
         };
         let (mut content, _) = response(raw)?;
-        content.extend(contents(function.get("parts"), part)?);
+        content.extend(contents(function.get("parts"), attached)?);
         let is_error = matches!(status.as_deref(), Some("error" | "cancelled"))
             || function.object("response").get("error").is_some();
         let id = text_of(function.get("id")).or_else(|| text_of(told.get("callId")));
@@ -148,6 +148,14 @@ fn results(
         true => Err("a result without a function's response".into()),
         false => Ok(results),
     }
+}
+
+/// Reads what goes with a result: an image may have a name.
+fn attached(raw: &RawValue) -> Result<Content, String> {
+    let data = object_in(Some(raw)).and_then(|fields| fields.child("inlineData"));
+    let image =
+        data.and_then(|data| Some(Content::image(data.text("data")?, data.text("mimeType")?)));
+    image.map_or_else(|| part(raw), Ok)
 }
 
 /// Reads what stands in place of the history; a failed attempt is no compaction.

@@ -65,7 +65,7 @@ fn a_history_that_went_on_adds_only_what_is_new() {
     let store = SqliteStore::in_memory().unwrap();
     // It grows by what each of them says.
     for (at, _) in whole
-        .match_indices("\n#### ")
+        .match_indices("\n\n#### ")
         .chain(whole.match_indices("\n\n>"))
     {
         std::fs::write(&path, &whole[..at + 1]).unwrap();

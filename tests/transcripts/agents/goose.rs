@@ -18,6 +18,8 @@ fn database() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.db");
     let sql = std::fs::read_to_string(fixture("goose/sessions.sql")).unwrap();
+    // The tables come in no order.
+    let sql = format!("PRAGMA foreign_keys = OFF; {sql}");
     Connection::open(&path)
         .unwrap()
         .execute_batch(&sql)
@@ -38,7 +40,18 @@ fn read_file(path: &std::path::Path) -> Recording {
 
 #[test]
 fn lines_become_turns_and_a_model_gets_only_what_was_for_it() {
-    assert_snapshot!(outline(&import_fixture(&Goose, LINES)), @"");
+    assert_snapshot!(outline(&import_fixture(&Goose, LINES)), @r#"
+    session Own(SessionId("some")) "Count lines ž"
+      loop message-1 after - Completed
+        0 user "kolik řádků má žluť.txt? 🪿"
+        0 assistant thinking "wc will do" signed + "I count." + call call_1 developer__shell {"command":"wc -l žluť.txt"} + call call_2 unreadable null stop=toolUse
+        0 toolResult "3 žluť.txt" of developer__shell call_1
+        0 toolResult "Could not interpret tool use parameters" of unreadable call_2 failed
+        1 assistant "Three lines." stop=stop
+      loop message-5 after message-1 Completed
+        0 user "and this picture?" + image image/png
+        0 assistant "A single dot." stop=stop
+    "#);
 }
 
 #[test]

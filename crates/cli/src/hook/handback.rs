@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use loopstore::compact::handback;
 use loopstore::compaction::Placed;
 use loopstore::extend::active_blocks::{View, chain};
-use loopstore::extend::compaction::{DigestInput, digest_of};
-use loopstore::extend::{self as store, StoreResult, leaf_of, session_of};
+use loopstore::extend::compaction::{DigestInput, Digester};
+use loopstore::extend::{self as store, Outcome, StoreResult, leaf_of, session_of};
 use loopstore::{Database, Role, SessionId};
 
 use crate::error::CliError;
@@ -28,11 +28,10 @@ pub fn after_compaction(
 ) -> Result<Option<String>, CliError> {
     let spent = store.counter().text_tokens(INTRODUCTION);
     let left = max_tokens.saturating_sub(spent);
-    let back = handback(store, session, None, left)?.map(|back| back.text);
-    // The transcript may not have the summary yet.
-    let state = match back {
-        Some(text) => Some(text),
-        None => working_state(store, session, left)?,
+    // Claude Code writes its summary into the transcript only behind this hook: then nothing is known of it.
+    let state = match is_recorded(store, session)? {
+        true => handback(store, session, None, left)?.map(|back| back.text),
+        false => digest(store, session, left, Digester::new().beside([]))?,
     };
     Ok(state.map(|state| format!("{INTRODUCTION}{state}")))
 }
@@ -43,6 +42,15 @@ pub fn working_state(
     session: &SessionId,
     max_tokens: u64,
 ) -> Result<Option<String>, CliError> {
+    digest(store, session, max_tokens, Digester::new())
+}
+
+fn digest(
+    store: &dyn Database,
+    session: &SessionId,
+    max_tokens: u64,
+    mut digester: Digester,
+) -> Result<Option<String>, CliError> {
     let parts = recorded(store, session)?;
     let messages = parts.iter().map(|part| match part {
         DigestInput::Messages { messages, .. } => messages.len(),
@@ -51,8 +59,29 @@ pub fn working_state(
     if messages.sum::<usize>() < MIN_MESSAGES {
         return Ok(None);
     }
-    let digest = digest_of(&mut parts.into_iter(), max_tokens, store.counter());
-    Ok(Some(digest.text).filter(|text| !text.is_empty()))
+    parts.into_iter().for_each(|part| digester.add(part));
+    let text = digester.finish(max_tokens, store.counter()).text;
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// Whether the agent's compaction stands in the record: nothing was said since the newest.
+fn is_recorded(store: &dyn Database, session: &SessionId) -> StoreResult<bool> {
+    store::read(store, |read| {
+        let owner = session_of(read, session)?;
+        if owner.current_loop.is_none() {
+            return Ok(false);
+        }
+        let leaf = leaf_of(read, &owner, None)?;
+        let mut is_last = false;
+        read.runs(owner.key, &mut |run| {
+            is_last = run.point.loop_key == leaf.key && run.point.turns == leaf.totals.turns;
+            Ok(match run.outcome {
+                Outcome::Committed => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            })
+        })?;
+        Ok(is_last)
+    })
 }
 
 /// Reads the newest messages of a session's current chain as they were recorded, loop by loop.
