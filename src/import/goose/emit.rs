@@ -150,7 +150,7 @@ impl<'a> GooseEmitter<'a> {
 
     fn added(&mut self, held: Held) -> Result<(), ImportError> {
         self.transcript
-            .input(held.message, held.raw.as_bytes(), true)
+            .input(held.message, held.raw.as_bytes(), false)
     }
 
     /// Emits what was held back: it was no summary.
@@ -211,28 +211,24 @@ impl<'a> GooseEmitter<'a> {
         let Some(held) = self.held.take() else {
             return self.record(message);
         };
-        let Some((loop_no, turn)) = self.transcript.here() else {
+        if self.transcript.here().is_none() {
             // Nothing is known of what it stands for.
             return self
                 .transcript
                 .input(held.message, held.raw.as_bytes(), false);
-        };
+        }
         let note = Message::Assistant(AssistantMessage {
             content,
             ..AssistantMessage::default()
         });
-        let is_open = self.transcript.is_unfinished();
-        let kept = self.transcript.loop_at(loop_no).filter(|_| is_open);
         let effect = FoundEffect::Summary {
             messages: vec![held.message, note.into()],
-            first_kept: kept.map(|of| (of.id.clone(), turn)),
+            // In the middle of a turn too everything is hidden; the model goes on from the summary.
+            first_kept: None,
         };
         let record = Json::parse(message.raw).unwrap_or_default();
         self.transcript.compaction(TOOL, effect, record)?;
-        match is_open {
-            true => Ok(()),
-            false => self.transcript.end_loop(),
-        }
+        self.transcript.end_loop()
     }
 
     /// Says how it ended. Returns whether there was a conversation.

@@ -57,7 +57,28 @@ fn lines_become_turns_and_a_model_gets_only_what_was_for_it() {
 #[test]
 fn rows_become_sessions_and_a_compaction_hides_what_was_before_it() {
     let (_folder, path) = database();
-    assert_snapshot!(outline(&read_file(&path)), @"");
+    assert_snapshot!(outline(&read_file(&path)), @r#"
+    session Own(SessionId("20260701_1")) "Tests for žluť"
+      loop msg-u1 after - Aborted
+        0 user "run the tests 🪿"
+        0 assistant "Running." model=claude-sonnet-4-5 stop=stop
+        0 assistant call call_1 developer__shell {"command":"make test"} model=claude-sonnet-4-5 stop=toolUse
+        0 toolResult "make: *** No rule to make target 'test'." of developer__shell call_1 failed
+        1 assistant call call_2 delegate {"instructions":"Count the words in žluť.txt"} + call call_3 todo__todo_write null model=claude-sonnet-4-5 stop=toolUse
+        1 toolResult "ok" of todo__todo_write call_3
+        1 toolResult "scheduled" of delegate call_2
+        2 user "Subagent finished: 7 words"
+        compaction Summary { messages: [Llm(LlmMessage { message: User(UserMessage { content: [Text(Text { text: "The user wants the tests run; there is no test target; žluť.txt has 7 words.", extra: Extra { fields: [], absent: [] } })], timestamp: Some(1782900031000), author: Some(Harness) }), turn_id: None, extra: Extra { fields: [], absent: [] } }), Llm(LlmMessage { message: Assistant(AssistantMessage { content: [Text(Text { text: "Your context was compacted. The previous message contains a summary of the conversation so far. Do not mention it.", extra: Extra { fields: [], absent: [] } })], stop_reason: None, model: None, provider: None, usage: None, timestamp: None, error_message: None, author: None }), turn_id: None, extra: Extra { fields: [], absent: [] } })], first_kept: None }
+      loop loop-1 after msg-u1 Completed
+        - goose-message [{"type":"text","text":"run the tests 🪿"}]
+        - goose-message [{"type":"systemNotification","notificationType":"inlineMess…
+        0 user "<turn-context>\nIt is 10:00.\n</turn-context>"
+        0 assistant thinking "say it plainly" + "There is no test target." model=claude-sonnet-4-5 stop=stop usage={"input":390,"output":10,"total_tokens":400}
+    session Own(SessionId("20260701_2")) "count words"
+      loop msg-b1 after - Completed
+        0 user "Count the words in žluť.txt"
+        0 assistant "7 words" model=claude-sonnet-4-5 stop=stop
+    "#);
 }
 
 #[test]
@@ -110,7 +131,10 @@ fn a_compaction_that_comes_later_changes_no_message() {
     let second = import_into(&store, &path);
     assert_eq!((first.revised, second.revised), (0, 0));
     check_store(&store, &second.sessions);
-    let runs = store.query("SELECT run_id FROM v_runs").unwrap().rows;
+    let runs = store
+        .query("SELECT run_id FROM v_compaction_runs")
+        .unwrap()
+        .rows;
     assert_eq!(runs.len(), 1);
     drop(folder);
 }

@@ -18,7 +18,37 @@ fn lines() -> Vec<String> {
 
 #[test]
 fn records_become_turns_with_their_results_and_a_compression_a_run() {
-    assert_snapshot!(outline(&import_fixture(&QwenCode, QUAY)), @"");
+    assert_snapshot!(outline(&import_fixture(&QwenCode, QUAY)), @r#"
+    session Own(SessionId("0b6f5f4e-1111-4222-8333-444455556666")) "Zeilen zählen"
+      loop u-1 after - Completed
+        - attribution_snapshot {"uuid":"s-attr","parentUuid":null,"sessionId":"0b6f5f4e-111…
+        0 user "Zähle die Zeilen in grüße.txt 🙂" + "\n--- Content from referenced files ---" + "\nContent from grüße.txt:\n" + "hallo\nwelt\n" + "\n--- End of content ---"
+        - ui_telemetry {"uuid":"t-1","parentUuid":"u-1","sessionId":"0b6f5f4e-1111-…
+        0 assistant thinking "Two lines, but I check both files." + "I look at both." + call call_1 run_shell_command {"command":"wc -l grüße.txt"} + call call_2 read_file {"absolute_path":"/home/dev/café/missing.txt"} model=qwen3-coder-plus stop=toolUse usage={"input":100,"output":20,"reasoning":5,"cache_read":800,"total_tokens":920}
+        0 toolResult "2 grüße.txt" of run_shell_command call_1
+        0 toolResult "File not found: /home/dev/café/missing.txt" of read_file call_2 failed
+        1 assistant "Two lines." model=qwen3-coder-plus stop=stop usage={"input":100,"output":4,"reasoning":0,"cache_read":900,"total_tokens":1004}
+        1 assistant " The second file is missing." model=qwen3-coder-plus stop=stop
+        - turn_result {"uuid":"s-res","parentUuid":"a-2","sessionId":"0b6f5f4e-111…
+      loop u-bad after u-1 Completed
+        0 user "delete everything"
+        0 assistant "I will not do that." model=qwen3-coder-plus stop=stop usage={"input":100,"output":20,"reasoning":5,"cache_read":800,"total_tokens":920}
+        - rewind {"uuid":"s-rew","parentUuid":"s-res","sessionId":"0b6f5f4e-1…
+      loop u-2 after u-1 Completed
+        0 user "look at the picture" + "<qwen:user-prompt-submit-context>be brief</qwen:user-prompt-…"
+        0 assistant call call_3 read_file {"absolute_path":"/home/dev/café/dot.png"} + call call_4 agent {"description":"count words","prompt":"Count the words in gr… model=qwen3-coder-plus stop=toolUse usage={"input":100,"output":20,"reasoning":5,"cache_read":800,"total_tokens":920}
+        0 toolResult "Binary content provided (1 item(s))." + image image/png of read_file call_3
+        0 toolResult "2 words" of agent call_4
+        1 assistant "A dot; two words." model=qwen3-coder-plus stop=stop usage={"input":100,"output":20,"reasoning":5,"cache_read":800,"total_tokens":920}
+        - slash_command {"uuid":"s-inv","parentUuid":"a-4","sessionId":"0b6f5f4e-111…
+        compaction Summary { messages: [Llm(LlmMessage { message: User(UserMessage { content: [Text(Text { text: "<state_snapshot>grüße.txt has two lines.</state_snapshot>", extra: Extra { fields: [], absent: [] } })], timestamp: None, author: Some(Harness) }), turn_id: None, extra: Extra { fields: [], absent: [] } }), Llm(LlmMessage { message: Assistant(AssistantMessage { content: [Text(Text { text: "Got it. Thanks for the additional context!", extra: Extra { fields: [], absent: [] } })], stop_reason: None, model: None, provider: None, usage: None, timestamp: None, error_message: None, author: None }), turn_id: None, extra: Extra { fields: [], absent: [] } })], first_kept: None }
+      loop u-3 after u-2 Completed
+        - slash_command {"uuid":"s-out","parentUuid":"s-cmp","sessionId":"0b6f5f4e-1…
+        - custom_title {"uuid":"s-title","parentUuid":"s-out","sessionId":"0b6f5f4e…
+        0 user "and how many bytes?"
+        0 assistant "Eleven, I believe." model=qwen3-coder-plus stop=stop usage={"input":750,"output":6,"reasoning":0,"cache_read":0,"total_tokens":756}
+        - not_invented_yet {"uuid":"s-weird","parentUuid":"a-5","sessionId":"0b6f5f4e-1…
+    "#);
 }
 
 #[test]
