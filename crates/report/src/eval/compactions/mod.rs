@@ -78,7 +78,7 @@ pub struct CompactionResult {
 
 /// Puts each strategy in the place of every compaction that the sessions record with a text: it gets the
 /// originals that the text stands for, and as many tokens. Needed is what later calls take from these
-/// originals, as [`needed_values`] says, and what is not kept beside the text.
+/// originals, as [`needed_values`](super::needed_values) says, and what is not kept beside the text.
 ///
 /// # Errors
 /// If a session cannot be read or a strategy fails.
