@@ -17,9 +17,8 @@ const LINES: &str = "goose/20250812_101500.jsonl";
 fn database() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.db");
-    let sql = std::fs::read_to_string(fixture("goose/sessions.sql")).unwrap();
     // The tables come in no order.
-    let sql = format!("PRAGMA foreign_keys = OFF; {sql}");
+    let sql = format!("PRAGMA foreign_keys = OFF; {}", include_str!("goose.sql"));
     Connection::open(&path)
         .unwrap()
         .execute_batch(&sql)
