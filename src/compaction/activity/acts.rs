@@ -8,18 +8,17 @@ use crate::model::ToolCall;
 /// What a call does if it succeeds, told from its arguments.
 ///
 /// ```
-/// use loopstore::Json;
+/// use loopstore::Message;
 /// use loopstore::extend::compaction::CallActs;
-/// use loopstore::model::ToolCall;
+/// use serde_json::json;
 ///
-/// let call = |name: &str, arguments: &str| ToolCall {
-///     name: name.to_owned(),
-///     arguments: Json::parse(arguments).unwrap(),
-///     ..ToolCall::default()
+/// let acts = |tool: &str, arguments: serde_json::Value| {
+///     let answer = Message::assistant("").with_tool_call("c1", tool, arguments);
+///     answer.tool_calls().map(CallActs::of).next().unwrap()
 /// };
-/// let read = CallActs::of(&call("Read", r#"{"file_path": "./src/a.rs"}"#));
+/// let read = acts("Read", json!({"file_path": "./src/a.rs"}));
 /// assert_eq!((&*read.reads[0], read.command), ("src/a.rs", None));
-/// let run = CallActs::of(&call("Bash", r#"{"command": "cargo  test"}"#));
+/// let run = acts("Bash", json!({"command": "cargo  test"}));
 /// assert_eq!(run.command.as_deref(), Some("cargo test"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
