@@ -26,13 +26,32 @@ pub(super) struct GooseMessage<'a> {
     pub(super) metadata: &'a str,
     /// Seconds or milliseconds since the epoch.
     pub(super) created: Option<i64>,
+    /// As it stands in the file, to be kept where no model sees it.
     pub(super) raw: &'a str,
+}
+
+impl GooseMessage<'_> {
+    /// Returns what a later import compares. Who sees a message, and what goose notes of a call, is written
+    /// into it later.
+    fn made_from(&self, found: &Items) -> String {
+        let results: Vec<Json> = found
+            .results
+            .iter()
+            .filter_map(|result| {
+                Json::of(&AgentMessage::from(Message::ToolResult(result.clone()))).ok()
+            })
+            .collect();
+        let content = Json::of(&found.content).unwrap_or_default();
+        let results = Json::of(&results).unwrap_or_default();
+        let id = self.id.as_deref().unwrap_or_default();
+        format!("{id}\n{}\n{}", content.as_str(), results.as_str())
+    }
 }
 
 /// A text in the user's name that no person sees: a summary, if what follows says so.
 struct Held {
     message: AgentMessage,
-    raw: String,
+    raw: Vec<u8>,
 }
 
 pub(super) struct GooseEmitter<'a> {
@@ -85,6 +104,8 @@ impl<'a> GooseEmitter<'a> {
                 return self.record(&message);
             }
         };
+        let made_from = message.made_from(&found);
+        let made_from = made_from.as_bytes();
         let about = Fields::parse(message.metadata).unwrap_or_default();
         let is_set = |key: &str| about.read::<bool>(key);
         let is_shown = is_set("userVisible") != Some(false);
@@ -93,20 +114,19 @@ impl<'a> GooseEmitter<'a> {
             ("assistant", false) if text_in(&found.content).contains(COMPACTED) => {
                 self.compaction(found.content, &message)
             }
-            ("assistant", _) => self.answer(found, &about, millis, &message),
+            ("assistant", _) => self.answer(found, &about, millis, (&message, made_from)),
             ("user", _) if !found.results.is_empty() => {
                 self.settle()?;
                 self.answer = None;
                 for of in found.results {
                     let of = result(of, millis).into();
-                    let raw = message.raw.as_bytes();
-                    self.transcript.result(String::new, of, raw)?;
+                    self.transcript.result(String::new, of, made_from)?;
                 }
                 if found.content.is_empty() {
                     return Ok(());
                 }
                 let said = by_harness(user(found.content, millis.map(Into::into)));
-                self.transcript.input(said, message.raw.as_bytes(), false)
+                self.transcript.input(said, made_from, false)
             }
             ("user", _) if found.content.is_empty() => self.record(&message),
             ("user", true) if !is_injected => {
@@ -116,7 +136,7 @@ impl<'a> GooseEmitter<'a> {
                 let name = message.id.clone();
                 let name = name.unwrap_or_else(|| format!("message-{}", self.messages));
                 let said = user(found.content, millis.map(Into::into));
-                self.transcript.prompt(name, said, message.raw.as_bytes())
+                self.transcript.prompt(name, said, made_from)
             }
             ("user", _) if self.is_compacted && !is_injected => {
                 // The prompt once more, for the model alone.
@@ -128,7 +148,7 @@ impl<'a> GooseEmitter<'a> {
                 self.answer = None;
                 let message = Held {
                     message: by_harness(user(found.content, millis.map(Into::into))),
-                    raw: message.raw.to_owned(),
+                    raw: made_from.to_vec(),
                 };
                 match is_injected {
                     true => self.added(message),
@@ -145,12 +165,12 @@ impl<'a> GooseEmitter<'a> {
     /// Keeps what no model sees.
     fn record(&mut self, message: &GooseMessage<'_>) -> Result<(), ImportError> {
         let record = extension_of(Some("goose-message"), message.raw);
-        self.transcript.extension(record, message.raw.as_bytes())
+        self.transcript
+            .extension(record, message.content.as_bytes())
     }
 
     fn added(&mut self, held: Held) -> Result<(), ImportError> {
-        self.transcript
-            .input(held.message, held.raw.as_bytes(), false)
+        self.transcript.input(held.message, &held.raw, false)
     }
 
     /// Emits what was held back: it was no summary.
@@ -166,7 +186,7 @@ impl<'a> GooseEmitter<'a> {
         found: Items,
         about: &Fields<'_>,
         millis: Option<i64>,
-        message: &GooseMessage<'_>,
+        (message, made_from): (&GooseMessage<'_>, &[u8]),
     ) -> Result<(), ImportError> {
         self.settle()?;
         self.is_compacted = false;
@@ -190,13 +210,14 @@ impl<'a> GooseEmitter<'a> {
             timestamp: millis.map(Into::into),
             ..AssistantMessage::default()
         });
-        let raw = message.raw.as_bytes();
         // The parts of one answer are rows of one id.
         let is_more = message.id.is_some() && self.answer == message.id;
         self.answer.clone_from(&message.id);
         match is_more {
-            true => self.transcript.more_of_answer(answer.into(), raw),
-            false => self.transcript.answer(String::new, answer.into(), raw),
+            true => self.transcript.more_of_answer(answer.into(), made_from),
+            false => self
+                .transcript
+                .answer(String::new, answer.into(), made_from),
         }
     }
 
@@ -213,9 +234,7 @@ impl<'a> GooseEmitter<'a> {
         };
         if self.transcript.here().is_none() {
             // Nothing is known of what it stands for.
-            return self
-                .transcript
-                .input(held.message, held.raw.as_bytes(), false);
+            return self.transcript.input(held.message, &held.raw, false);
         }
         let note = Message::Assistant(AssistantMessage {
             content,

@@ -139,6 +139,31 @@ fn a_compaction_that_comes_later_changes_no_message() {
 }
 
 #[test]
+fn what_goose_notes_of_a_message_later_changes_no_message() {
+    let text = std::fs::read_to_string(fixture(LINES)).unwrap();
+    let noted: Vec<String> = text
+        .lines()
+        .map(|line| {
+            let mut record: Value = serde_json::from_str(line).unwrap();
+            if record.get("role").is_some() {
+                record["metadata"] = json!({"userVisible": true, "agentVisible": false});
+                for item in record["content"].as_array_mut().unwrap() {
+                    item["_meta"] = json!({"goose.toolSummary.title": "Counting"});
+                }
+            }
+            record.to_string()
+        })
+        .collect();
+    let name = "20250812_101500.jsonl";
+    let store = SqliteStore::in_memory().unwrap();
+    import_bytes(&store, name, text.as_bytes()).unwrap();
+    let before = state(&store);
+    let again = import_bytes(&store, name, (noted.join("\n") + "\n").as_bytes()).unwrap();
+    assert_eq!((again.added_messages, again.revised), (0, 0));
+    assert_same(&state(&store), &before, "with notes");
+}
+
+#[test]
 fn damage_costs_no_more_than_its_records() {
     check_cuts(&fixture(LINES), 83);
     check_flips(&Goose, &std::fs::read(fixture(LINES)).unwrap());

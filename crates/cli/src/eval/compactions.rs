@@ -22,8 +22,8 @@ use crate::{App, Done, text};
 /// tool call takes from these messages, and that nothing kept beside the text holds; what is stated of the
 /// work is counted as `eval state` does. `with-handback` is the recorded text with at most 1,000 tokens that
 /// loopstore hands back beside it. Done again is what an agent did once more until the next compaction though
-/// nothing had changed: a file read that it had read, a command run that it had run. The transcripts are imported into memory; the database of --db is
-/// not touched.
+/// nothing had changed: a file read that it had read, a command run that it had run. The transcripts are
+/// imported into memory; the database of --db is not touched.
 #[derive(clap::Args)]
 pub struct Args {
     /// Transcripts: files and folders, as `import` takes them.

@@ -74,11 +74,11 @@ fn is_recorded(store: &dyn Database, session: &SessionId) -> StoreResult<bool> {
         let leaf = leaf_of(read, &owner, None)?;
         let mut is_last = false;
         read.runs(owner.key, &mut |run| {
+            if run.outcome != Outcome::Committed {
+                return Ok(ControlFlow::Continue(()));
+            }
             is_last = run.point.loop_key == leaf.key && run.point.turns == leaf.totals.turns;
-            Ok(match run.outcome {
-                Outcome::Committed => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            })
+            Ok(ControlFlow::Break(()))
         })?;
         Ok(is_last)
     })
