@@ -1,4 +1,5 @@
-//! What a compaction left out, to be handed to the agent that goes on after it.
+//! The working state of a session, for an agent that compacts by itself: what its summary left out, or what
+//! stands in the summary's place.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +14,7 @@ use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult};
 /// Tokens that are read at most, the newest: an agent waits for the answer.
 const MOST_READ: u64 = 1_000_000;
 
-/// What a context leaves out of the turns that its summaries stand for.
+/// A working state.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Handback {
@@ -22,6 +23,17 @@ pub struct Handback {
     pub text: String,
     /// Its tokens.
     pub tokens: u64,
+    /// The messages that it was made from.
+    pub messages: usize,
+}
+
+/// Where a working state stands that is made of all that was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// In place of a summary.
+    InPlace,
+    /// Beside a summary that is not known yet: what summaries are likely to leave out.
+    Beside,
 }
 
 /// Makes a text of at most `max_tokens` from the turns that a summary stands for: what an agent is likely to
@@ -50,24 +62,69 @@ pub fn handback(
     as_of: Option<&AsOf>,
     max_tokens: u64,
 ) -> Result<Option<Handback>, BuildError> {
-    let hidden = store::read(store, |read| hidden_turns(read, session, as_of))?;
-    let (Some(first), Some(last)) = (hidden.first(), hidden.last()) else {
+    let hidden = store::read(store, |read| {
+        turns(read, session, as_of, |state| state.is_hidden())
+    })?;
+    if hidden.is_empty() {
         return Ok(None);
-    };
-    let only = (first.key == last.key).then_some(&first.loop_id);
-    let mut digester = Digester::new().with_headers(beside_headers(session, only));
+    }
     let options = BuildOptions {
         as_of: as_of.cloned(),
         ..BuildOptions::default()
     };
     let seen = context::build_context_from_session(store, session, &options)?;
+    let mut digester = Digester::new().with_headers(beside_headers(session, only_loop(&hidden)));
     for message in &seen.messages {
         digester = digester.beside(texts_of(message));
     }
-    for part in &hidden {
+    written(store, digester, &hidden, max_tokens)
+}
+
+/// Makes a text of at most `max_tokens` from all that was recorded on the way to a session's newest turn. `None`
+/// if there is nothing. Of a long session the newest million tokens are read.
+///
+/// ```
+/// use loopstore::compact::{Stands, working_state};
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("deploy")?;
+/// chat.append([Message::user("Never restart the server on port 7071.")])?;
+/// let state = working_state(store.database(), chat.id(), Stands::InPlace, 1_000)?;
+/// assert!(state.is_some_and(|state| state.text.contains("Never restart the server on port 7071.")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// If the session is not there, or the store fails.
+pub fn working_state(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    stands: Stands,
+    max_tokens: u64,
+) -> Result<Option<Handback>, BuildError> {
+    let all = store::read(store, |read| turns(read, session, None, |_| true))?;
+    let digester = match stands {
+        Stands::InPlace => Digester::new(),
+        Stands::Beside => Digester::new().beside([]),
+    };
+    written(store, digester, &all, max_tokens)
+}
+
+fn written(
+    store: &dyn SessionStore,
+    mut digester: Digester,
+    parts: &[Turns],
+    max_tokens: u64,
+) -> Result<Option<Handback>, BuildError> {
+    let only = only_loop(parts);
+    let mut read = 0;
+    for part in parts {
+        let messages = store::read(store, |read| part.messages(read))?;
+        read += messages.len();
         digester.add(DigestInput::Messages {
             of: only.is_none().then(|| short(&part.loop_id)),
-            messages: store::read(store, |read| part.messages(read))?,
+            messages,
         });
     }
     let counter = store.counter();
@@ -75,23 +132,31 @@ pub fn handback(
     Ok(message.map(|message| Handback {
         tokens: counter.message_tokens(&message),
         text: texts_of(&message).collect(),
+        messages: read,
     }))
 }
 
-/// The turns of a loop that a context does not show.
-struct HiddenTurns {
+fn only_loop(parts: &[Turns]) -> Option<&LoopId> {
+    match parts {
+        [only] => Some(&only.loop_id),
+        _ => None,
+    }
+}
+
+/// Turns of a loop that a working state is made from.
+struct Turns {
     key: LoopKey,
     loop_id: LoopId,
-    turns: Vec<TurnState>,
+    /// Of each turn of the loop, up to where the chain leaves it, whether it is one of them.
+    taken: Vec<bool>,
     /// The first sequence that is read.
     from: u32,
 }
 
-impl HiddenTurns {
+impl Turns {
     /// Whether a turn is one of them.
     fn has(&self, turn: u32) -> bool {
-        let state = self.turns.get(turn as usize);
-        state.is_some_and(|state| state.is_hidden())
+        self.taken.get(turn as usize) == Some(&true)
     }
 
     /// Begins at the first turn from which on there are at most `left` tokens, and takes them from it. Whether
@@ -102,7 +167,7 @@ impl HiddenTurns {
             let row = turn.map(|turn| read.turn(self.key, turn)).transpose()?;
             Ok(row.flatten().map_or(0, |row| row.tokens))
         };
-        let end = self.turns.iter().rposition(|state| state.is_hidden());
+        let end = self.taken.iter().rposition(|taken| *taken);
         let all = through(end)?;
         let (mut low, mut high) = (0, end.map_or(0, |end| end + 1));
         while low < high {
@@ -126,7 +191,7 @@ impl HiddenTurns {
                     let (seq, message) = (row.seq, store::decode(read, row.body)?);
                     messages.push(Placed { turn, seq, message });
                 }
-                Some(turn) if turn as usize >= self.turns.len() => {
+                Some(turn) if turn as usize >= self.taken.len() => {
                     return Ok(ControlFlow::Break(()));
                 }
                 _ => {}
@@ -137,40 +202,42 @@ impl HiddenTurns {
     }
 }
 
-/// Returns the hidden turns of the chain that a context shows, by loop from the root: the newest of them, up
-/// to [`MOST_READ`].
-fn hidden_turns(
+/// Returns the turns of the chain that a context shows which are in such a state, by loop from the root: the
+/// newest of them, up to [`MOST_READ`].
+fn turns(
     read: &dyn StoreRead,
     session: &SessionId,
     as_of: Option<&AsOf>,
-) -> StoreResult<Vec<HiddenTurns>> {
+    is_taken: impl Fn(&TurnState) -> bool,
+) -> StoreResult<Vec<Turns>> {
     let owner = context::session_of(read, session)?;
     let (leaf, view) = match as_of {
         Some(as_of) => context::moment_of(read, &owner, as_of)?,
         None if owner.current_loop.is_none() => return Ok(Vec::new()),
         None => (context::leaf_of(read, &owner, None)?, View::default()),
     };
-    let (mut left, mut hidden) = (MOST_READ, Vec::new());
+    let (mut left, mut parts) = (MOST_READ, Vec::new());
     for of_loop in shown_chain(read, &leaf, view)?.states.into_iter().rev() {
-        if !of_loop.turns.iter().any(|state| state.is_hidden()) {
+        let taken: Vec<bool> = of_loop.turns.iter().map(&is_taken).collect();
+        if !taken.contains(&true) {
             continue;
         }
-        let mut turns = HiddenTurns {
+        let mut turns = Turns {
             key: of_loop.key,
             loop_id: of_loop.loop_id,
-            turns: of_loop.turns,
+            taken,
             from: 0,
         };
         let is_whole = turns.begin(read, &mut left)?;
         if turns.from < u32::MAX {
-            hidden.push(turns);
+            parts.push(turns);
         }
         if !is_whole {
             break;
         }
     }
-    hidden.reverse();
-    Ok(hidden)
+    parts.reverse();
+    Ok(parts)
 }
 
 /// Returns what a message says: its texts, and the arguments of its calls.

@@ -52,7 +52,7 @@ pub use elsewhere::OriginalsElsewhere;
 pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks};
 pub use flips::{FlipReport, FlipRequest, redo, undo};
 use guard::guarded;
-pub use handback::{Handback, handback};
+pub use handback::{Handback, Stands, handback, working_state};
 pub use outcome::{CompactOutcome, NotNeeded};
 pub use pins::{Pin, PinChange, PinList, PinRef, PinReport, PinRequest, pin, pins, unpin};
 use planner::Planner;

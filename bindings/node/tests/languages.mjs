@@ -1,4 +1,4 @@
-// Python, Node and the command line on one database at once: run by `.ci/node`, with a Python that has the package
+// Python, Node and the command line on one database at once: run by `.ci/run`, with a Python that has the package
 // in LOOPSTORE_PYTHON.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";

@@ -95,7 +95,7 @@ pub fn to(app: &mut App, args: &Args, entry: &mut Entry) -> Result<Option<String
             }))
         }
         Wanted::InPlace(key) => {
-            let text = handback::working_state(&*app.open_to_read()?, &session, IN_PLACE)?;
+            let text = handback::in_place(&*app.open_to_read()?, &session, IN_PLACE)?;
             Ok(text.map(|text| json!({ key: text }).to_string()))
         }
     }

@@ -75,6 +75,55 @@ fn the_working_state_comes_back_after_claude_code_and_codex_compacted() {
     }
 }
 
+/// A compaction as Claude Code writes it: a boundary, and the summary after it.
+fn compacted(at: usize, summary: &str) -> String {
+    let boundary = json!({"parentUuid": null, "logicalParentUuid": format!("u{at}"), "isSidechain": false,
+        "type": "system", "subtype": "compact_boundary", "content": "Conversation compacted",
+        "cwd": "/work", "sessionId": "s1", "version": "2.1.300", "level": "info", "uuid": "b1",
+        "compactMetadata": {"trigger": "auto", "preTokens": 155_000},
+        "timestamp": "2026-03-01T12:00:00.000Z"});
+    let said = json!({"parentUuid": "b1", "isSidechain": false, "cwd": "/work", "sessionId": "s1",
+        "version": "2.1.300", "type": "user", "isCompactSummary": true,
+        "isVisibleInTranscriptOnly": true, "message": {"role": "user", "content": summary},
+        "uuid": "c1", "timestamp": "2026-03-01T12:00:01.000Z"});
+    format!("{boundary}\n{said}\n")
+}
+
+#[test]
+fn what_the_newest_summary_says_is_not_handed_back_and_an_older_one_does_not_count() {
+    let stage = stage();
+    let path = stage.path("s1.jsonl");
+    let mut input = event(&path, "s1", "SessionStart");
+    input["source"] = json!("compact");
+    let handed_back = |transcript: &str| {
+        std::fs::write(&path, transcript).unwrap();
+        let said = call(
+            &stage,
+            "claude-code",
+            "SessionStart",
+            input.to_string().as_bytes(),
+        );
+        assert_eq!(logged(&stage)["failure"], Value::Null);
+        let text = &said.json()["hookSpecificOutput"]["additionalContext"];
+        text.as_str().unwrap().to_owned()
+    };
+    let work = claude_code("s1", 0..30, "please");
+    let summary = compacted(
+        89,
+        "This session is continued. The file /work/src/part29.rs was changed last.",
+    );
+    let back = handed_back(&(work.clone() + &summary));
+    assert!(
+        !back.contains("part29") && back.contains("part28"),
+        "{back}"
+    );
+    assert!(back.contains("what the summary leaves out"), "{back}");
+    // The agent goes on and compacts again: the summary that it now reads is not yet in its transcript.
+    let later = claude_code("s1", 30..45, "please").replacen("\"u89\"", "\"c1\"", 1);
+    let back = handed_back(&(work + &summary + &later));
+    assert!(back.contains("part44") && back.contains("part29"), "{back}");
+}
+
 #[test]
 fn pi_gets_the_working_state_for_its_compaction() {
     let stage = stage();

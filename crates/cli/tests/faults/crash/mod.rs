@@ -10,6 +10,7 @@
 mod commands;
 mod disk;
 mod faults;
+mod hooks;
 mod killed;
 mod places;
 mod power;
