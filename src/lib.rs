@@ -51,6 +51,9 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+#[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
+compile_error!("loopstore is tested on 64-bit little-endian machines only, and refuses others");
+
 pub mod admin;
 mod api;
 pub mod compact;

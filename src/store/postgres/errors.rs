@@ -126,6 +126,12 @@ pub(super) fn from_connecting(place: &str, trouble: Trouble) -> OpenError {
         return OpenError::Unreachable { place, detail };
     };
     match error.code() {
+        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => OpenError::Unreachable {
+            place,
+            detail: format!(
+                "{detail}; raise max_connections there, or let a pooler such as PgBouncer share them out"
+            ),
+        },
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => OpenError::NoDatabase { place },
         Some(code)
             if code.code().starts_with("28") || *code == SqlState::INSUFFICIENT_PRIVILEGE =>

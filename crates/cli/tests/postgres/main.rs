@@ -5,6 +5,7 @@
 
 mod commands;
 mod counting;
+mod doors;
 mod failover;
 mod frozen;
 mod guarded;

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod command;
+pub mod door;
 pub mod page;
 #[path = "../../../../tests/support/mod.rs"]
 mod shared;

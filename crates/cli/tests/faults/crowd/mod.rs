@@ -4,6 +4,7 @@
 //! `LOOPSTORE_LOAD_SECONDS=600` goes on for ten minutes; the latencies are printed then
 //! (`-- --nocapture`).
 
+mod doors;
 mod worker;
 
 use std::io::Read;
