@@ -2,7 +2,14 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { test } from "node:test";
 
-import { Agent, OpenAIResponsesCompactionSession, Usage, run } from "@openai/agents";
+import {
+  Agent,
+  OpenAIResponsesCompactionSession,
+  Usage,
+  applySessionHistoryMutations,
+  isSessionHistoryRewriteAwareSession,
+  run,
+} from "@openai/agents";
 import { InvalidInputError, Store } from "loopstore";
 import { LoopstoreSession } from "loopstore/openai-agents";
 
@@ -160,6 +167,26 @@ test("a transaction that cannot be made changes nothing", async (t) => {
   await it.applyHistoryTransaction(long);
   await it.applyHistoryTransaction(long);
   assert.equal((await it.getItems()).length, 3);
+});
+
+test("a call that was changed later stands in place of the first, and the record keeps what was said", async (t) => {
+  const it = await session(t);
+  assert.ok(isSessionHistoryRewriteAwareSession(it));
+  await it.addItems([user("one"), call("c1"), call("c1"), call("c2"), result("c1", "Rain."), result("c2", "Sun.")]);
+  const replacement = { ...call("c1"), arguments: '{"place":"Basel"}' };
+  const mutations = [{ type: "replace_function_call", callId: "c1", replacement }];
+  const after = applySessionHistoryMutations(await it.getItems(), mutations);
+  await it.applyHistoryMutations({ mutations });
+  assert.deepEqual(await it.getItems(), after);
+  assert.deepEqual(after, [user("one"), replacement, call("c2"), result("c1", "Rain."), result("c2", "Sun.")]);
+  const none = [{ type: "replace_function_call", callId: "none", replacement }];
+  await it.applyHistoryMutations({ mutations: [] });
+  await it.applyHistoryMutations({ mutations: none });
+  assert.deepEqual(await it.getItems(), after);
+  const bad = [{ type: "replace_message", callId: "c1", replacement }];
+  await assert.rejects(it.applyHistoryMutations({ mutations: bad }), InvalidInputError);
+  assert.equal((await it.session.search("Basel")).hits.length > 0, true);
+  assert.equal((await it.session.search("Bern")).hits.length > 0, true);
 });
 
 test("the provider's own compaction is an overlay, and undo brings the originals back", async (t) => {

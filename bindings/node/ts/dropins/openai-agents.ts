@@ -14,12 +14,14 @@
  * same session can be searched, shown and exported with `loopstore`.
  */
 
-import { createHash } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 
 import type {
   AgentInputItem,
   OpenAIResponsesCompactionArgs,
   OpenAIResponsesCompactionAwareSession,
+  SessionHistoryRewriteArgs,
+  SessionHistoryRewriteAwareSession,
   SessionHistoryTransactionArgs,
   SessionHistoryTransactionAwareSession,
 } from "@openai/agents";
@@ -52,7 +54,12 @@ export interface LoopstoreSessionOptions {
  *
  * Several objects of one session id, in any number of processes, are the same session.
  */
-export class LoopstoreSession implements OpenAIResponsesCompactionAwareSession, SessionHistoryTransactionAwareSession {
+export class LoopstoreSession
+  implements
+    OpenAIResponsesCompactionAwareSession,
+    SessionHistoryRewriteAwareSession,
+    SessionHistoryTransactionAwareSession
+{
   /** The session's id. */
   readonly sessionId: string;
   readonly #store: Store;
@@ -147,6 +154,20 @@ export class LoopstoreSession implements OpenAIResponsesCompactionAwareSession, 
   }
 
   /**
+   * Puts other calls in the place of calls, as the SDK asks when an approval changed them. All from the first of them
+   * on is said again on a branch; the record keeps what was said before.
+   */
+  async applyHistoryMutations({ mutations }: SessionHistoryRewriteArgs): Promise<void> {
+    const items = await this.getItems();
+    const changed = mutations.reduce(mutated, items);
+    const first = items.findIndex((item, at) => item !== changed[at]);
+    if (first < 0) return;
+    const [session, calls] = this.#native();
+    const [expected, given] = [written(items.slice(first)), pairs(changed.slice(first))];
+    await calls.run(() => session.changeItems(`mutation/${randomUUID()}`, sha256(given), expected, given));
+  }
+
+  /**
    * Puts the provider's own compaction and what it retained in place of all items: an overlay, which
    * `session.undo()` takes back.
    */
@@ -164,6 +185,17 @@ export class LoopstoreSession implements OpenAIResponsesCompactionAwareSession, 
     if ((await session.leaf()) !== null) await session.compact({ force: args?.force ?? false });
     return null;
   }
+}
+
+/** Makes one change of a list; items that stay are the same objects. */
+function mutated(items: AgentInputItem[], mutation: SessionHistoryRewriteArgs["mutations"][number]): AgentInputItem[] {
+  const { type, callId, replacement } = mutation;
+  if (type !== "replace_function_call") {
+    throw new InvalidInputError(`unknown mutation \`${String(type)}\`; known is replace_function_call`);
+  }
+  const isMeant = (item: AgentInputItem) => item.type === "function_call" && item.callId === callId;
+  const first = items.findIndex(isMeant);
+  return items.flatMap((item, at) => (at === first ? [replacement] : isMeant(item) ? [] : [item]));
 }
 
 /** Writes items, each with the item of the Responses API that says the same. */
