@@ -1,8 +1,10 @@
 //! An append is made whole and once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use loopstore::{EntryQuery, Policy, Store};
+use loopstore::{
+    EntryQuery, Policy, Store, Summarizer, SummarizerError, SummaryAnswer, SummaryRequest,
+};
 use loopstore_rig::{Error, LoopstoreMemory};
 use rig_core::memory::ConversationMemory;
 use rig_core::message::Message;
@@ -171,4 +173,51 @@ async fn a_window_that_nothing_fits_into_is_told_as_a_damaged_store() {
         matches!(&error, rig_core::memory::MemoryError::Policy(why) if why.contains("50 fit")),
         "{error}"
     );
+}
+
+/// A model that answers never.
+struct Silent;
+
+impl Summarizer for Silent {
+    fn name(&self) -> &str {
+        "silent"
+    }
+
+    fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
+        while !request.cancel.is_cancelled() && Instant::now() < request.deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(SummarizerError::Cancelled)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_that_was_dropped_compacts_all_the_same() {
+    let plain = memory();
+    let said = crate::support::fill(&plain, "c", 60).await;
+    let policy = Policy::new(3_000)
+        .max_summary_tokens(500)
+        .summarizer(Silent);
+    let store = plain.session(&id("c")).unwrap().store().clone();
+    let slow = LoopstoreMemory::new(store).with_policy(policy);
+    let conversation = id("c");
+    let load = slow.load(&conversation);
+    tokio::time::timeout(Duration::from_millis(100), load)
+        .await
+        .unwrap_err();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(plain.load(&conversation).await.unwrap(), said);
+}
+
+#[tokio::test]
+async fn what_was_appended_compacted_and_cleared_does_not_pass_the_stores_own_check() {
+    let memory = memory().with_policy(Policy::new(3_000).max_summary_tokens(500));
+    crate::support::fill(&memory, "c", 60).await;
+    memory.load(&id("c")).await.unwrap();
+    memory.append(&id("c"), turn_with_tool()).await.unwrap();
+    memory.clear(&id("c")).await.unwrap();
+    memory.append(&id("c"), turn_with_tool()).await.unwrap();
+    let session = memory.session(&id("c")).unwrap();
+    let report = loopstore::admin::inspect::verify(session.store().database()).unwrap();
+    assert!(report.ok, "{:?}", report.problems);
 }

@@ -223,3 +223,20 @@ async fn a_secret_that_was_redacted_comes_back_from_what_rig_knows_beside_it() {
         "{all}"
     );
 }
+
+#[tokio::test]
+async fn a_file_that_is_gone_takes_an_append_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.db");
+    let memory = LoopstoreMemory::open(&path).unwrap();
+    fill(&memory, "c", 1).await;
+    std::fs::rename(&path, folder.path().join("elsewhere.db")).unwrap();
+    for suffix in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(folder.path().join(format!("agent.db{suffix}")));
+    }
+    let error = memory.append(&id("c"), turn(1)).await.unwrap_err();
+    assert!(
+        matches!(refusal(&error), loopstore::StoreError::FileReplaced),
+        "{error:?}"
+    );
+}
