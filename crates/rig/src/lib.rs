@@ -1,4 +1,4 @@
-//! Conversation memory for agents of [rig](https://docs.rs/rig-core), kept by [loopstore](loopstore).
+//! Conversation memory for agents of [rig](https://docs.rs/rig-core), kept by [loopstore].
 //!
 //! [`LoopstoreMemory`] is rig's [`ConversationMemory`](rig_core::memory::ConversationMemory) and its
 //! [`DemotionHook`](rig_core::memory::DemotionHook), and has its [`Compactor`](rig_core::memory::Compactor). What rig
