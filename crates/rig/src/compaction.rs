@@ -1,0 +1,162 @@
+//! rig's compactor: the working state of a conversation, which lies over it as an overlay.
+
+use loopstore::compact::CompactOutcome;
+use loopstore::{CancelFlag, CompactRequest, CompactTrigger, KeepRecent, SessionHandle};
+use rig_core::id::ConversationId;
+use rig_core::memory::{Compactor, MemoryError};
+use rig_core::message::Message;
+use rig_core::wasm_compat::WasmBoxedFuture;
+
+use crate::error::Error;
+use crate::given_back::GivenBack;
+use crate::memory::{CancelOnDrop, LoopstoreMemory, originals, record};
+use crate::{pool, state};
+
+/// What a compaction says in the place of the messages that rig's window does not show any more: the document of
+/// loopstore's `digest`, or of the strategy of the memory's policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkingState {
+    text: String,
+    /// How many messages of the conversation it stands for.
+    covered: usize,
+}
+
+impl WorkingState {
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns how many messages, from the first of the conversation on, it stands for.
+    pub fn covered(&self) -> usize {
+        self.covered
+    }
+}
+
+/// It quotes what tools and users said, so it is told as a user's words are, and never with a system's authority.
+impl From<WorkingState> for Message {
+    fn from(state: WorkingState) -> Self {
+        Self::user(state.text)
+    }
+}
+
+/// rig's compactor of a store's conversations, from [`LoopstoreMemory::compacting`].
+///
+/// A compaction writes an overlay through the last turn that the window lost whole: whoever else reads the session
+/// sees it, and `undo` takes it back. The messages themselves stay. One that is asked for again (after a restart, say)
+/// finds the overlay and writes none.
+#[derive(Clone, Debug)]
+pub struct WorkingStateCompactor {
+    memory: LoopstoreMemory,
+}
+
+impl LoopstoreMemory {
+    /// Returns what belongs into rig's `CompactingMemory`: the memory below it, whose loads give the originals, and the
+    /// compactor. That adapter counts the messages that it has handed on, so it must be given all of them each time.
+    ///
+    /// ```
+    /// use loopstore::Store;
+    /// use loopstore_rig::LoopstoreMemory;
+    /// use rig_memory::{CompactingMemory, SlidingWindowMemory};
+    ///
+    /// let (originals, compactor) = LoopstoreMemory::new(Store::in_memory()?).compacting();
+    /// let window = SlidingWindowMemory::last_messages(20);
+    /// let memory = CompactingMemory::new(originals, window, compactor);
+    /// # drop(memory);
+    /// # Ok::<(), loopstore::OpenError>(())
+    /// ```
+    #[must_use = "both go into the adapter"]
+    pub fn compacting(self) -> (Self, WorkingStateCompactor) {
+        let memory = self.clone();
+        (self.originals(), WorkingStateCompactor { memory })
+    }
+}
+
+impl Compactor for WorkingStateCompactor {
+    type Artifact = WorkingState;
+
+    fn compact<'a>(
+        &'a self,
+        conversation_id: &'a ConversationId,
+        evicted: &'a [Message],
+        carry_over: Option<&'a WorkingState>,
+    ) -> WasmBoxedFuture<'a, Result<WorkingState, MemoryError>> {
+        Box::pin(async move {
+            let session = self.memory.session(conversation_id)?;
+            let (evicted, covered) = (
+                evicted.to_vec(),
+                carry_over.map_or(0, |state| state.covered),
+            );
+            let cancel = CancelOnDrop::default();
+            let flag = cancel.0.clone();
+            Ok(pool::run(move || compact(&session, &evicted, covered, flag)).await?)
+        })
+    }
+}
+
+fn compact(
+    session: &SessionHandle,
+    evicted: &[Message],
+    covered: usize,
+    cancel: CancelFlag,
+) -> Result<WorkingState, Error> {
+    let record = record(session)?;
+    let given = originals(&record);
+    let end = end_of(&given, evicted, covered).ok_or_else(|| Error::NotInRecord {
+        conversation: session.id().to_string(),
+    })?;
+    let lost: usize = given.iter().take(end).map(|given| given.parts).sum();
+    if lost > 0 {
+        write_overlay(session, record.len().saturating_sub(lost), cancel)?;
+    }
+    Ok(WorkingState {
+        text: state::of(&session.context()?, &record, lost),
+        covered: end,
+    })
+}
+
+/// Returns how many messages of the record there are up to the end of those that were evicted: right behind what
+/// was covered, else wherever they stand last.
+fn end_of(record: &[GivenBack], evicted: &[Message], covered: usize) -> Option<usize> {
+    let stands_at = |at: usize| {
+        let found = record.get(at..at.checked_add(evicted.len())?)?;
+        let is_same = found
+            .iter()
+            .zip(evicted)
+            .all(|(given, evicted)| given.message == *evicted);
+        is_same.then_some(at + evicted.len())
+    };
+    let last = record.len().checked_sub(evicted.len())?;
+    stands_at(covered).or_else(|| (0..=last).rev().find_map(stands_at))
+}
+
+/// Compacts all turns but those that hold the last `kept` messages.
+fn write_overlay(session: &SessionHandle, kept: usize, cancel: CancelFlag) -> Result<(), Error> {
+    let kept = u32::try_from(kept).unwrap_or(u32::MAX);
+    let policy = session
+        .policy()
+        .clone()
+        .keep_first(0)
+        .keep_recent(KeepRecent::Messages(kept));
+    let request = CompactRequest {
+        trigger: CompactTrigger::Length,
+        cancel,
+        ..policy.request()
+    };
+    let report = session.compact(&request)?;
+    match report.outcome {
+        // Whether it was made here, by somebody else or was not worth it: what the context shows now is told.
+        CompactOutcome::Committed
+        | CompactOutcome::NotNeeded
+        | CompactOutcome::NoGain
+        | CompactOutcome::Conflict => Ok(()),
+        CompactOutcome::Vetoed | CompactOutcome::Failed => Err(Error::NotCompacted {
+            conversation: session.id().to_string(),
+            reason: match (report.too_small, report.error) {
+                (Some(small), _) => small.to_string(),
+                (None, Some(error)) => error,
+                (None, None) => "a hook refused it".to_owned(),
+            },
+        }),
+    }
+}

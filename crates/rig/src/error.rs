@@ -1,0 +1,92 @@
+//! What can go wrong, by what the caller can do about it.
+
+use rig_core::memory::MemoryError;
+
+/// Why a conversation was not read, appended to, cleared or compacted. Of a write nothing was kept then, but for
+/// [`Error::Stopped`] and what [`loopstore::Error`] says of its own.
+///
+/// rig gets it as a [`MemoryError`], from which it can be taken again:
+///
+/// ```
+/// use loopstore_rig::Error;
+/// use rig_core::memory::MemoryError;
+///
+/// fn is_busy(error: &MemoryError) -> bool {
+///     let MemoryError::Backend(source) = error else { return false };
+///     matches!(source.downcast_ref(), Some(Error::Store(loopstore::Error::Busy)))
+/// }
+/// # assert!(is_busy(&Error::Store(loopstore::Error::Busy).into()));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store refused, or failed.
+    #[error(transparent)]
+    Store(#[from] loopstore::Error),
+    /// A message holds JSON that nests too deeply to be read again.
+    #[error(
+        "a message nests {depth} levels deep, and {most} can be kept; flatten its JSON, or append it as text"
+    )]
+    TooDeep {
+        /// How deep it nests.
+        depth: usize,
+        /// How deep it may.
+        most: usize,
+    },
+    /// The messages that rig wants to be compacted are not those of the conversation.
+    #[error(
+        "the messages to be compacted are not in conversation `{conversation}` of this store; under rig's \
+         CompactingMemory use both parts of one `LoopstoreMemory::compacting()`"
+    )]
+    NotInRecord {
+        /// The conversation.
+        conversation: String,
+    },
+    /// The compaction failed, or a hook refused it.
+    #[error("conversation `{conversation}` was not compacted: {reason}")]
+    NotCompacted {
+        /// The conversation.
+        conversation: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A call did not come to its end. A write may have been made, whole: append the same again, which appends
+    /// nothing twice.
+    #[error(
+        "a call on the store did not come to its end: it panicked, or the runtime was shut down; append the same \
+         again, nothing is appended twice"
+    )]
+    Stopped,
+    /// No thread could be started; nothing was done.
+    #[error(
+        "no thread could be started for a call on the store: {0}; try again when the machine has room"
+    )]
+    NoThread(std::io::Error),
+}
+
+impl From<loopstore::InvalidId> for Error {
+    fn from(error: loopstore::InvalidId) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<loopstore::StoreError> for Error {
+    fn from(error: loopstore::StoreError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// What does not fit the policy's window is rig's `Policy`, all else its `Backend`.
+impl From<Error> for MemoryError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NotCompacted { .. }
+            | Error::Store(
+                loopstore::Error::BudgetTooSmall { .. }
+                | loopstore::Error::NeedsCompaction { .. }
+                | loopstore::Error::NeedsFewerBytes { .. },
+            ) => Self::Policy(error.to_string()),
+            error => Self::backend(error),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Conversation memory for agents of [rig](https://docs.rs/rig-core), kept by [loopstore].
+//!
+//! [`LoopstoreMemory`] is rig's [`ConversationMemory`](rig_core::memory::ConversationMemory) and its
+//! [`DemotionHook`](rig_core::memory::DemotionHook), and has its [`Compactor`](rig_core::memory::Compactor). What rig
+//! appends after a run (prompt, answers, calls, results) is one transaction: all of it is kept, or nothing; when
+//! `append` returns it is durable. An append that failed or was dropped can be tried again with the same messages, and is
+//! made once. [`load`](rig_core::memory::ConversationMemory::load) gives the messages exactly as they came, and what a
+//! compaction put in the place of others. The same session can be searched, shown, undone and exported with
+//! loopstore, and another program may go on with it.
+//!
+//! ```
+//! use loopstore::{Policy, Store};
+//! use loopstore_rig::LoopstoreMemory;
+//! use rig_agent::agent::AgentBuilder;
+//! use rig_core::test_utils::MockCompletionModel;
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+//! # runtime.block_on(async {
+//! let memory = LoopstoreMemory::new(Store::in_memory()?).with_policy(Policy::new(128_000));
+//! let model = MockCompletionModel::text("From noon on.");
+//! let agent = AgentBuilder::new(model).memory(memory.clone()).conversation("weather").build();
+//! agent.prompt("Will it rain?").await?;
+//! assert_eq!(memory.session(&"weather".into())?.context()?.messages.len(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Calls run on tokio's pool of blocking threads, or without tokio on threads of their own.
+
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod attempts;
+mod compaction;
+mod demotion;
+mod depth;
+mod error;
+mod given_back;
+mod marks;
+mod memory;
+mod pool;
+mod state;
+mod stored;
+
+pub use compaction::{WorkingState, WorkingStateCompactor};
+pub use error::Error;
+pub use memory::{LoopstoreMemory, OnClear};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

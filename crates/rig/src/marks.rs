@@ -1,0 +1,139 @@
+//! JSON in which marks stand for what is stored beside it.
+//!
+//! A message is stored as loopstore understands it, and beside that as rig wrote it. What both say (a long text,
+//! the arguments of a call, an image) stands in the first alone: so nothing is stored twice, and what a
+//! compaction shortened comes back short.
+
+use serde_json::{Map, Value, json};
+
+/// The field of an object that stands for a block of the message; its value is the block's number.
+const MARK: &str = "$loopstore";
+/// The field that says that the block's text is written JSON.
+const AS_JSON: &str = "json";
+/// Shorter texts stay where they are.
+const SHORT: usize = 32;
+
+/// What a block of a stored message holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Held {
+    /// Nothing that rig's JSON would repeat.
+    Nothing,
+    /// A value that stands in rig's JSON as it is.
+    Value(Value),
+    /// A value of rig's JSON, of which the block holds the text.
+    Written(Value),
+}
+
+impl Held {
+    pub(crate) fn text(text: &str) -> Self {
+        match text.len() < SHORT {
+            true => Self::Nothing,
+            false => Self::Value(Value::String(text.to_owned())),
+        }
+    }
+
+    /// Arguments of a call, say; small ones stay where they are.
+    pub(crate) fn object(fields: &Map<String, Value>) -> Self {
+        match fields.is_empty() {
+            true => Self::Nothing,
+            false => Self::Value(Value::Object(fields.clone())),
+        }
+    }
+}
+
+/// Whether a value has a field that would pass for a mark.
+pub(crate) fn has_mark(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.contains_key(MARK) || fields.values().any(has_mark),
+        Value::Array(items) => items.iter().any(has_mark),
+        _ => false,
+    }
+}
+
+/// Puts marks in the places of what the blocks hold.
+pub(crate) fn put(value: &mut Value, blocks: &[Held]) {
+    let is_long = match value {
+        Value::String(text) => text.len() >= SHORT,
+        Value::Object(_) | Value::Array(_) => true,
+        _ => false,
+    };
+    if !is_long {
+        return;
+    }
+    let found = blocks
+        .iter()
+        .enumerate()
+        .find_map(|(at, block)| match block {
+            Held::Value(held) if held == value => Some(json!({ MARK: at })),
+            Held::Written(held) if held == value => Some(json!({ MARK: at, AS_JSON: true })),
+            _ => None,
+        });
+    match (found, value) {
+        (Some(mark), value) => *value = mark,
+        (None, Value::Object(fields)) => fields.values_mut().for_each(|inner| put(inner, blocks)),
+        (None, Value::Array(items)) => items.iter_mut().for_each(|inner| put(inner, blocks)),
+        (None, _) => {}
+    }
+}
+
+/// Puts what the blocks hold in the places of the marks; `None` if a mark stands for no block.
+pub(crate) fn fill(value: &mut Value, blocks: &[Value]) -> Option<()> {
+    match value {
+        Value::Array(items) => items.iter_mut().try_for_each(|inner| fill(inner, blocks)),
+        Value::Object(fields) => {
+            let Some(mark) = fields.get(MARK) else {
+                return fields
+                    .values_mut()
+                    .try_for_each(|inner| fill(inner, blocks));
+            };
+            let at = usize::try_from(mark.as_u64()?).ok()?;
+            let held = blocks.get(at)?;
+            *value = match held {
+                // What was shortened is JSON no more.
+                Value::String(text) if fields.contains_key(AS_JSON) => {
+                    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()))
+                }
+                held => held.clone(),
+            };
+            Some(())
+        }
+        _ => Some(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: &str = "a text that is longer than what stays where it is";
+
+    #[test]
+    fn what_a_block_holds_is_written_once_and_comes_back() {
+        let whole = json!({"text": LONG, "native": {"item": [LONG, {"q": 1}]}, "short": "a text"});
+        let blocks = [Held::text(LONG), Held::Value(json!({"q": 1}))];
+        let mut marked = whole.clone();
+        put(&mut marked, &blocks);
+        assert!(!marked.to_string().contains(LONG), "{marked}");
+        fill(&mut marked, &[json!(LONG), json!({"q": 1})]).unwrap();
+        assert_eq!(marked, whole);
+    }
+
+    #[test]
+    fn a_mark_for_a_block_that_is_not_there_is_no_value() {
+        for mark in [
+            json!({MARK: 1}),
+            json!({MARK: -1}),
+            json!({MARK: "0"}),
+            json!([{MARK: u64::MAX}]),
+        ] {
+            assert_eq!(fill(&mut mark.clone(), &[json!(LONG)]), None, "{mark}");
+        }
+    }
+
+    #[test]
+    fn written_json_that_was_shortened_is_a_text() {
+        let mut marked = json!({"value": {MARK: 0, AS_JSON: true}});
+        fill(&mut marked, &[json!("{\"rows\": [1, …")]).unwrap();
+        assert_eq!(marked, json!({"value": "{\"rows\": [1, …"}));
+    }
+}

@@ -1,0 +1,277 @@
+//! Conversations that loopstore keeps.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use loopstore::admin::retention::{EraseRequest, erase};
+use loopstore::{
+    AgentMessage, Appended, CancelFlag, CompactTrigger, Entry, EntryQuery, LoopSpec, OpenError,
+    Policy, Recall, Role, SessionHandle, Store, StoreError,
+};
+use rig_core::id::ConversationId;
+use rig_core::memory::{ConversationMemory, MemoryError};
+use rig_core::message::Message;
+use rig_core::wasm_compat::WasmBoxedFuture;
+use sha2::{Digest as _, Sha256};
+
+use crate::attempts::Attempts;
+use crate::error::Error;
+use crate::given_back::{GivenBack, given_back};
+use crate::pool;
+use crate::stored::stored;
+
+/// How the keys of rig's appends begin.
+pub(crate) const KEYS: &str = "rig/append/";
+
+/// What [`ConversationMemory::clear`] does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnClear {
+    /// The conversation begins anew, and the record stays: it can be searched and branched from.
+    #[default]
+    Keep,
+    /// The session is erased, its bytes included.
+    Erase,
+}
+
+/// rig's conversations as sessions of loopstore: its [`ConversationMemory`], and its
+/// [`DemotionHook`](rig_core::memory::DemotionHook).
+///
+/// A conversation is the session of the same id. Clones are the same memory, and so are other memories on the same
+/// database, in any number of threads and processes.
+///
+/// ```
+/// use loopstore_rig::LoopstoreMemory;
+/// use rig_core::memory::ConversationMemory;
+/// use rig_core::message::Message;
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("agent.db");
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let memory = LoopstoreMemory::open(&path)?;
+/// let turn = vec![Message::user("Will it rain?"), Message::assistant("From noon on.")];
+/// memory.append(&"weather".into(), turn.clone()).await?;
+/// assert_eq!(memory.load(&"weather".into()).await?, turn);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct LoopstoreMemory {
+    store: Store,
+    policy: Option<Policy>,
+    originals: bool,
+    on_clear: OnClear,
+    attempts: Arc<Attempts>,
+}
+
+impl LoopstoreMemory {
+    /// Takes an open store. A load gives the context of the session as it is.
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            policy: None,
+            originals: false,
+            on_clear: OnClear::default(),
+            attempts: Arc::default(),
+        }
+    }
+
+    /// Opens a SQLite database, which is created if it is not there.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Store::open(path).map(Self::new)
+    }
+
+    /// Lets each load compact the conversation when the policy says so, as an overlay: what it gives fits the
+    /// policy's window, or is an error.
+    pub fn with_policy(self, policy: Policy) -> Self {
+        Self {
+            policy: Some(policy),
+            ..self
+        }
+    }
+
+    /// Lets loads give the originals, whatever was compacted. It is what belongs under the adapters of `rig-memory`,
+    /// which count the messages that they have handed on.
+    pub fn originals(self) -> Self {
+        Self {
+            originals: true,
+            ..self
+        }
+    }
+
+    /// Sets what a clear does.
+    pub fn on_clear(self, on_clear: OnClear) -> Self {
+        Self { on_clear, ..self }
+    }
+
+    /// Returns a conversation as loopstore has it, for what rig has no name for: `search`, `undo`, `fork_at`,
+    /// `report`.
+    ///
+    /// # Errors
+    /// If the id is empty or longer than 512 bytes.
+    pub fn session(&self, conversation: &ConversationId) -> Result<SessionHandle, Error> {
+        // A handle stays on its line; somebody else may have brought the session elsewhere.
+        let session = self.store.session(conversation.as_str())?;
+        Ok(match &self.policy {
+            Some(policy) => session.with_policy(policy.clone()),
+            None => session,
+        })
+    }
+
+    /// Appends messages once: if the conversation has an append of this key, nothing is appended. A key that
+    /// outlives the program (the id of a request) makes an append exactly-once over restarts too.
+    ///
+    /// # Errors
+    /// As [`SessionHandle::append_once`], and [`Error::TooDeep`].
+    pub async fn append_once(
+        &self,
+        conversation: &ConversationId,
+        key: &str,
+        messages: Vec<Message>,
+    ) -> Result<Appended, Error> {
+        let session = self.session(conversation)?;
+        let (key, messages) = (key.to_owned(), stored(&messages)?);
+        pool::run(move || Ok(session.append_once(&key, messages)?)).await
+    }
+
+    /// Answers a question from all that was said in a conversation, in at most `tokens` tokens: also from what a
+    /// compaction, a window or a clear took from the model's eyes.
+    ///
+    /// # Errors
+    /// As [`SessionHandle::recall`].
+    pub async fn recall(
+        &self,
+        conversation: &ConversationId,
+        question: &str,
+        tokens: u64,
+    ) -> Result<Recall, Error> {
+        let session = self.session(conversation)?;
+        let question = question.to_owned();
+        pool::run(move || Ok(session.recall(&question, tokens)?)).await
+    }
+
+    /// Appends as rig asks for it: what failed before, or was dropped, goes by the key that it had.
+    async fn append_turn(
+        &self,
+        conversation: &ConversationId,
+        messages: Vec<Message>,
+    ) -> Result<(), Error> {
+        let session = self.session(conversation)?;
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let messages = stored(&messages)?;
+        let attempt = self
+            .attempts
+            .begin(conversation.as_str(), digest(&messages)?);
+        let key = attempt.key();
+        pool::run(move || Ok(session.append_once(&key, messages)?)).await?;
+        attempt.acknowledged();
+        Ok(())
+    }
+
+    async fn clear_all(&self, conversation: &ConversationId) -> Result<(), Error> {
+        let session = self.session(conversation)?;
+        let on_clear = self.on_clear;
+        pool::run(move || match on_clear {
+            OnClear::Keep => begin_anew(&session),
+            OnClear::Erase => erase_all(&session),
+        })
+        .await?;
+        self.attempts.forget(conversation.as_str());
+        Ok(())
+    }
+
+    fn load_now(&self, session: &SessionHandle, cancel: CancelFlag) -> Result<Vec<Message>, Error> {
+        let messages = if self.originals {
+            originals(&record(session)?)
+        } else if self.policy.is_some() {
+            let ready = session.prepare_by(CompactTrigger::Policy, cancel)?;
+            given_back(ready.messages())
+        } else {
+            given_back(&session.context()?.messages)
+        };
+        Ok(messages.into_iter().map(|given| given.message).collect())
+    }
+}
+
+impl ConversationMemory for LoopstoreMemory {
+    fn load<'a>(
+        &'a self,
+        conversation_id: &'a ConversationId,
+    ) -> WasmBoxedFuture<'a, Result<Vec<Message>, MemoryError>> {
+        Box::pin(async move {
+            let (memory, session) = (self.clone(), self.session(conversation_id)?);
+            let cancel = CancelOnDrop::default();
+            let flag = cancel.0.clone();
+            Ok(pool::run(move || memory.load_now(&session, flag)).await?)
+        })
+    }
+
+    fn append<'a>(
+        &'a self,
+        conversation_id: &'a ConversationId,
+        messages: Vec<Message>,
+    ) -> WasmBoxedFuture<'a, Result<(), MemoryError>> {
+        Box::pin(async move { Ok(self.append_turn(conversation_id, messages).await?) })
+    }
+
+    fn clear<'a>(
+        &'a self,
+        conversation_id: &'a ConversationId,
+    ) -> WasmBoxedFuture<'a, Result<(), MemoryError>> {
+        Box::pin(async move { Ok(self.clear_all(conversation_id).await?) })
+    }
+}
+
+/// Cancels a compaction whose future is dropped. Once it is done there is nothing to cancel.
+#[derive(Default)]
+pub(crate) struct CancelOnDrop(pub(crate) CancelFlag);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Returns the originals of a conversation: all that a model could see, if nothing was compacted.
+pub(crate) fn record(session: &SessionHandle) -> Result<Vec<Entry>, Error> {
+    let query = EntryQuery::new().roles([Role::User, Role::Assistant, Role::ToolResult]);
+    Ok(session.entries(&query)?)
+}
+
+/// Returns the originals as rig has them.
+pub(crate) fn originals(record: &[Entry]) -> Vec<GivenBack> {
+    given_back(record.iter().map(|entry| &entry.message))
+}
+
+/// Returns what tells messages from others.
+pub(crate) fn digest(messages: &[AgentMessage]) -> Result<[u8; 32], Error> {
+    let text = serde_json::to_vec(messages).map_err(|error| {
+        StoreError::Invalid(format!("a message cannot be written as JSON: {error}"))
+    })?;
+    Ok(Sha256::digest(text).into())
+}
+
+fn begin_anew(session: &SessionHandle) -> Result<(), Error> {
+    if session.count_entries(&EntryQuery::new())? > 0 {
+        session.begin_loop(LoopSpec::fresh())?;
+    }
+    Ok(())
+}
+
+fn erase_all(session: &SessionHandle) -> Result<(), Error> {
+    let request = EraseRequest {
+        reason: Some("clear".into()),
+        ..EraseRequest::new(session.id().clone())
+    };
+    match erase(session.store().database(), &request) {
+        Ok(_) | Err(StoreError::NoSession(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

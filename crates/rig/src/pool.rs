@@ -1,0 +1,24 @@
+//! Calls on the store from async code, whatever runs that.
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::error::Error;
+
+/// Runs `work` where it may wait: on the pool of blocking threads of tokio, or without tokio on a thread of its
+/// own. A future that is dropped leaves the work to its end.
+pub(crate) async fn run<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let (done, told) = oneshot::channel();
+    // Nobody waits for what was dropped.
+    let work = move || drop(done.send(work()));
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(work)),
+        Err(_) => {
+            let thread = std::thread::Builder::new().name("loopstore-rig".into());
+            thread.spawn(work).map_err(Error::NoThread)?;
+        }
+    }
+    told.await.map_err(|_| Error::Stopped)?
+}
