@@ -59,6 +59,8 @@ mod values;
 mod watch;
 pub(crate) mod writer;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 pub(crate) use adk::Adk;
@@ -100,6 +102,21 @@ pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()
+}
+
+/// How an SQLite file begins.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+/// How much of a write-ahead log is looked at, in bytes.
+const LOG_BYTES: u64 = 256 << 10;
+
+/// Reads the beginning of a file's write-ahead log: a new file's tables may stand only there.
+fn log_head(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(log_of(path)) {
+        // What cannot be read names nothing.
+        let _ = file.take(LOG_BYTES).read_to_end(&mut bytes);
+    }
+    bytes
 }
 
 /// Refuses a file without a conversation.
