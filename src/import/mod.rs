@@ -13,6 +13,7 @@ pub(crate) mod aider;
 mod appended;
 mod authors;
 pub(crate) mod claude_code;
+pub(crate) mod cline;
 pub(crate) mod codex;
 pub(crate) mod contract;
 pub(crate) mod copilot;
@@ -67,6 +68,7 @@ pub(crate) use adk::Adk;
 pub(crate) use aider::Aider;
 pub use appended::import_appended;
 pub(crate) use claude_code::ClaudeCode;
+pub(crate) use cline::{Cline, RooCode};
 pub(crate) use codex::Codex;
 pub(crate) use contract::{
     FoundCompaction, FoundEffect, Identity, Importer, MAX_RECORD_BYTES, ReadSeek, SessionHead,
