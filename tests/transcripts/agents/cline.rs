@@ -122,7 +122,16 @@ fn a_task_of_roo_is_condensed_and_delegates() {
         0 assistant call call_4 attempt_completion {"result":"Fixed. 完了"} model=m-1 stop=toolUse usage={"input":410,"output":12,"cache_read":0,"cache_write":0,"cost":0.01}
     "###);
     let child = read(&RooCode, CHILD);
-    assert_snapshot!(outline(&child), @"");
+    assert_snapshot!(outline(&child), @r###"
+    session Own(SessionId("01980000-aaaa-7bbb-8ccc-000000000002")) "Write a test for 日本.py"
+      loop at-1770000006000 after - Completed
+        0 user "<task>\n" + "Write a test for 日本.py" + "\n</task>" + "<environment_details>\n# Visual Studio Code Visible Files\nsrc…"
+        0 assistant call x1 read_file {"args":"<file>\n<path>日本.py</path>\n</file>"} model=m-1 stop=toolUse
+        0 toolResult "<files>\n<file><path>日本.py</path>\n<content lines=\"1-1\">\n1 | x…" of read_file x1
+        0 user "<environment_details>\n# Visual Studio Code Visible Files\nsrc…"
+        1 assistant call x4 attempt_completion {"result":"The test is written."} model=m-1 stop=toolUse
+        compaction Summary { messages: [Llm(LlmMessage { message: User(UserMessage { content: [Text(Text { text: "<task>\n", extra: Extra { fields: [("author", "harness")], absent: [] } }), Text(Text { text: "Write a test for 日本.py", extra: Extra { fields: [], absent: [] } }), Text(Text { text: "\n</task>", extra: Extra { fields: [("author", "harness")], absent: [] } }), Text(Text { text: "<environment_details>\n# Visual Studio Code Visible Files\nsrc/größe.rs\n\n# Current Time\n5/28/2026, 8:26:40 PM (UTC, UTC+0:00)\n\n# Current Workspace Directory (/home/dev/日本) Files\nsrc/\nsrc/größe.rs\n\n# Current Mode\n<slug>code</slug>\n<name>💻 Code</name>\n<model>m-1</model>\n</environment_details>", extra: Extra { fields: [("author", "harness")], absent: [] } })], timestamp: Some(1770000006000), author: Some(Agent) }), turn_id: None, extra: Extra { fields: [], absent: [] } }), Llm(LlmMessage { message: User(UserMessage { content: [Text(Text { text: "[Sliding window truncation: 2 messages hidden to reduce context]", extra: Extra { fields: [], absent: [] } })], timestamp: None, author: Some(Harness) }), turn_id: None, extra: Extra { fields: [], absent: [] } })], first_kept: Some((LoopId("at-1770000006000"), 1)) }
+    "###);
     let parent = child.sessions[0].head.session.parent_spawn_ref.clone();
     let parent = parent.unwrap().parent_session_id;
     assert_eq!(parent.as_str(), "01980000-aaaa-7bbb-8ccc-000000000001");
