@@ -35,6 +35,7 @@ pub mod import {
     pub use crate::import::adk::Adk;
     pub use crate::import::aider::Aider;
     pub use crate::import::claude_code::ClaudeCode;
+    pub use crate::import::cline::{Cline, RooCode};
     pub use crate::import::codex::Codex;
     pub use crate::import::contract::{
         FoundCompaction, FoundEffect, Identity, Importer, MAX_RECORD_BYTES, ReadSeek, SessionHead,

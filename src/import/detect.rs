@@ -1,8 +1,8 @@
 //! The formats that this version reads.
 
 use super::{
-    Adk, Aider, ClaudeCode, Codex, CopilotCli, GeminiCli, Goose, Importer, MiniSweAgent,
-    OpenAiAgents, OpenAiChat, OpenCode, OpenHands, PhiCore, Pi, ProviderForm, QwenCode,
+    Adk, Aider, ClaudeCode, Cline, Codex, CopilotCli, GeminiCli, Goose, Importer, MiniSweAgent,
+    OpenAiAgents, OpenAiChat, OpenCode, OpenHands, PhiCore, Pi, ProviderForm, QwenCode, RooCode,
     StoredLines, SweAgent,
 };
 
@@ -33,6 +33,8 @@ pub fn importers() -> &'static [&'static dyn Importer] {
         &Pi,
         &Adk,
         &Aider,
+        &Cline,
+        &RooCode,
         &ProviderForm::ANTHROPIC,
         &ProviderForm::RESPONSES,
         &OpenAiChat,

@@ -13,6 +13,7 @@ pub(crate) mod aider;
 mod appended;
 mod authors;
 pub(crate) mod claude_code;
+pub(crate) mod cline;
 pub(crate) mod codex;
 pub(crate) mod contract;
 pub(crate) mod copilot;
@@ -59,12 +60,15 @@ mod values;
 mod watch;
 pub(crate) mod writer;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 pub(crate) use adk::Adk;
 pub(crate) use aider::Aider;
 pub use appended::import_appended;
 pub(crate) use claude_code::ClaudeCode;
+pub(crate) use cline::{Cline, RooCode};
 pub(crate) use codex::Codex;
 pub(crate) use contract::{
     FoundCompaction, FoundEffect, Identity, Importer, MAX_RECORD_BYTES, ReadSeek, SessionHead,
@@ -100,6 +104,21 @@ pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()
+}
+
+/// How an SQLite file begins.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+/// How much of a write-ahead log is looked at, in bytes.
+const LOG_BYTES: u64 = 256 << 10;
+
+/// Reads the beginning of a file's write-ahead log: a new file's tables may stand only there.
+fn log_head(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(log_of(path)) {
+        // What cannot be read names nothing.
+        let _ = file.take(LOG_BYTES).read_to_end(&mut bytes);
+    }
+    bytes
 }
 
 /// Refuses a file without a conversation.

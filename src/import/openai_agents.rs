@@ -6,8 +6,6 @@
 //! newest of it taken out, what is said next is never taken for what stood there before.
 //! The file is read where it lies, as its write-ahead log may hold the newest of it.
 
-use std::fs::File;
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -17,7 +15,8 @@ use super::responses::{ResponseItem, answer, item};
 use super::transcript::{self, NewLoop, Style, TranscriptBuilder};
 use super::values::session_id;
 use super::{
-    Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation, log_of,
+    Identity, ImportError, Importer, SQLITE_MAGIC, SessionHead, Sink, Source, holds_conversation,
+    log_head,
 };
 use crate::model::{AgentMessage, Content, Extra, Message, Time};
 use crate::store::StoreError;
@@ -29,10 +28,6 @@ pub struct OpenAiAgents;
 
 /// The name of the format, for agents too.
 const TOOL: &str = "openai-agents";
-/// How an SQLite file begins.
-const MAGIC: &[u8] = b"SQLite format 3\0";
-/// How much of a write-ahead log is looked at, in bytes.
-const LOG_BYTES: u64 = 256 << 10;
 
 impl Importer for OpenAiAgents {
     fn format(&self) -> &'static str {
@@ -40,7 +35,7 @@ impl Importer for OpenAiAgents {
     }
 
     fn detect(&self, path: &Path, head: &[u8]) -> bool {
-        head.starts_with(MAGIC) && (names_columns(head) || names_columns(&log(path)))
+        head.starts_with(SQLITE_MAGIC) && (names_columns(head) || names_columns(&log_head(path)))
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
@@ -58,16 +53,6 @@ impl Importer for OpenAiAgents {
 fn names_columns(bytes: &[u8]) -> bool {
     let has = |name: &[u8]| bytes.windows(name.len()).any(|bytes| bytes == name);
     has(b"message_data") && has(b"session_id")
-}
-
-/// Reads the beginning of a file's write-ahead log: a new file's tables may stand only there.
-fn log(path: &Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Ok(file) = File::open(log_of(path)) {
-        // What cannot be read names nothing.
-        let _ = file.take(LOG_BYTES).read_to_end(&mut bytes);
-    }
-    bytes
 }
 
 impl OpenAiAgents {

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
+use super::cline::is_task;
 use super::fields::{Fields, list, reason, shown};
 use super::json_stream::{JsonStream, LineCounter, StreamItem};
 use super::key_outline::KeyOutline;
@@ -29,10 +30,10 @@ impl Importer for OpenAiChat {
         "openai-chat"
     }
 
-    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+    fn detect(&self, path: &Path, head: &[u8]) -> bool {
         let outline = KeyOutline::of(head);
         let known = ["", "[]."].iter().any(|at| is_chat(&outline, at)) || outline.has("[][].role");
-        known && !is_bare_trajectory(head)
+        known && !is_bare_trajectory(head) && !is_task(path, head)
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
@@ -68,7 +69,7 @@ fn is_chat(outline: &KeyOutline, at: &str) -> bool {
 
 /// Whether the object at `at` has a field by which other formats are known.
 pub(super) fn is_others(outline: &KeyOutline, at: &str) -> bool {
-    const OTHERS: [&str; 11] = [
+    const OTHERS: [&str; 12] = [
         "agent",
         "history",
         "info",
@@ -78,6 +79,7 @@ pub(super) fn is_others(outline: &KeyOutline, at: &str) -> bool {
         "response",
         "sessionId",
         "session_id",
+        "source_message_count",
         "trajectory",
         "trajectory_format",
     ];

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
+use super::cline::is_task;
 use super::fields::{Fields, list};
 use super::json_stream::{JsonStream, LineCounter, StreamItem};
 use super::key_outline::KeyOutline;
@@ -42,7 +43,10 @@ impl Importer for ProviderForm {
         self.0.as_str()
     }
 
-    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+    fn detect(&self, path: &Path, head: &[u8]) -> bool {
+        if is_task(path, head) {
+            return false;
+        }
         match self.0 {
             Form::Anthropic => is_anthropic(head),
             Form::OpenAiResponses => is_responses(head),

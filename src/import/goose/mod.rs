@@ -8,8 +8,6 @@
 mod content;
 mod emit;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use self::emit::{GooseEmitter, GooseMessage};
@@ -18,15 +16,13 @@ use super::key_outline::KeyOutline;
 use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session, started_by};
 use super::values::text_of;
-use super::{ImportError, Importer, SessionHead, Sink, Source, holds_conversation, log_of};
+use super::{
+    ImportError, Importer, SQLITE_MAGIC, SessionHead, Sink, Source, holds_conversation, log_head,
+};
 use crate::model::{SessionId, Time};
 use crate::store::sqlite::goose::{GooseFile, GooseSession};
 
 const TOOL: &str = "goose";
-/// How an SQLite file begins.
-const MAGIC: &[u8] = b"SQLite format 3\0";
-/// How much of a write-ahead log is looked at, in bytes.
-const LOG_BYTES: u64 = 256 << 10;
 
 /// Reads the sessions of goose.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,15 +34,15 @@ impl Importer for Goose {
     }
 
     fn detect(&self, path: &Path, head: &[u8]) -> bool {
-        if head.starts_with(MAGIC) {
-            return names_columns(head) || names_columns(&log(path));
+        if head.starts_with(SQLITE_MAGIC) {
+            return names_columns(head) || names_columns(&log_head(path));
         }
         head.split(|byte| *byte == b'\n').take(20).any(is_own)
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let mut magic = [0; MAGIC.len()];
-        let is_file = source.reader.read_exact(&mut magic).is_ok() && magic == MAGIC;
+        let mut magic = [0; SQLITE_MAGIC.len()];
+        let is_file = source.reader.read_exact(&mut magic).is_ok() && magic == SQLITE_MAGIC;
         holds_conversation(match is_file {
             true => rows(source, sink)?,
             false => lines(source, sink)?,
@@ -73,16 +69,6 @@ fn names_columns(bytes: &[u8]) -> bool {
     let names = ["content_json", "created_timestamp", "working_dir"];
     let has = |name: &str| memchr::memmem::find(bytes, name.as_bytes()).is_some();
     names.into_iter().all(has)
-}
-
-/// Reads the beginning of a file's write-ahead log: a new file's tables may stand only there.
-fn log(path: &Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Ok(file) = File::open(log_of(path)) {
-        // What cannot be read names nothing.
-        let _ = file.take(LOG_BYTES).read_to_end(&mut bytes);
-    }
-    bytes
 }
 
 /// Reads a session of lines.

@@ -6,12 +6,10 @@ use super::messages::{PiRecord, read, summary};
 use crate::import::extension::{extension_of, unreadable};
 use crate::import::fields::Fields;
 use crate::import::records::Records;
-use crate::import::transcript::{
-    Emitted, EntryTree, LoopTurn, NewLoop, NextEntry, Style, TranscriptBuilder,
-};
+use crate::import::transcript::{Emitted, EntryTree, LoopTurn, Style, TranscriptBuilder};
 use crate::import::values::text_of;
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink, Source};
-use crate::model::{AgentMessage, ContinuationKind, Json, Message, Role, Time};
+use crate::model::{AgentMessage, Json, Message, Role, Time};
 
 /// Emits the whole session. Returns whether there was a conversation.
 pub(super) fn emit(
@@ -131,44 +129,14 @@ impl PiEmitter<'_> {
     /// Begins a loop if the next message does not hang where the transcript stands. Returns
     /// whether it did.
     fn branch(&mut self, head: &EntryHead, is_prompt: bool) -> Result<bool, ImportError> {
-        let NextEntry::From(after) = self.tree.way(head.parent()) else {
-            return Ok(false);
-        };
-        if self.transcript.here().is_none() {
-            return Ok(false);
-        }
-        let after = after.map(|number| self.tree.emitted[number]);
-        let ends_turn = |after: &Emitted| self.tree.ends_turn(*after);
-        let is_tail = |after: &Emitted| ends_turn(after) && self.transcript.is_tail(after.at);
-        let kind = match is_prompt && after.as_ref().is_some_and(is_tail) {
-            true => ContinuationKind::Default,
-            false => ContinuationKind::Branch {
-                tag: head.name().chars().take(8).collect(),
-            },
-        };
-        let (parent, again) = match after {
-            Some(after) if ends_turn(&after) => (Some(after.at), Vec::new()),
-            Some(after) => (self.before(after.at), self.tree.turn_so_far(after)),
-            None => (None, Vec::new()),
-        };
-        let next = self.transcript.next_loop(head.name());
-        self.transcript.begin(NewLoop {
-            parent,
-            kind,
-            ..next
-        })?;
-        for emitted in again {
+        let begun = self
+            .transcript
+            .branch(&self.tree, head.parent(), head.name(), is_prompt)?;
+        let is_begun = begun.is_some();
+        for emitted in begun.unwrap_or_default() {
             self.repeat(emitted)?;
         }
-        Ok(true)
-    }
-
-    /// Returns the turn before a turn on its path.
-    fn before(&self, (loop_no, turn): LoopTurn) -> Option<LoopTurn> {
-        match turn.checked_sub(1) {
-            Some(turn) => Some((loop_no, turn)),
-            None => self.transcript.loop_at(loop_no)?.parent,
-        }
+        Ok(is_begun)
     }
 
     /// Emits a message once more: a path left its turn in the middle, and a loop goes on only

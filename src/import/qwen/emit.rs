@@ -7,12 +7,10 @@ use super::messages::{QwenRecord, read};
 use crate::import::extension::{extension_of, unreadable};
 use crate::import::fields::Fields;
 use crate::import::records::{RecordLine, RecordStream};
-use crate::import::transcript::{
-    Emitted, EntryTree, LoopTurn, NewLoop, NextEntry, Style, TranscriptBuilder,
-};
+use crate::import::transcript::{EntryTree, Style, TranscriptBuilder};
 use crate::import::values::text_of;
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink, Source};
-use crate::model::{AgentMessage, ContinuationKind, Json, LoopStatus, Message, Time};
+use crate::model::{AgentMessage, Json, LoopStatus, Message, Time};
 
 /// Emits the whole session. Returns whether there was a conversation.
 pub(super) fn emit(
@@ -147,40 +145,11 @@ impl QwenEmitter<'_> {
 
     /// Begins a loop if the next message does not hang where the transcript stands. Returns whether it did.
     fn branch(&mut self, head: &RecordHead, is_prompt: bool) -> Result<bool, ImportError> {
-        let NextEntry::From(after) = self.tree.way(head.parent()) else {
-            return Ok(false);
-        };
-        if self.transcript.here().is_none() {
-            return Ok(false);
-        }
-        let after = after.map(|number| self.tree.emitted[number]);
-        let ends_turn = |after: &Emitted| self.tree.ends_turn(*after);
-        let is_tail = |after: &Emitted| ends_turn(after) && self.transcript.is_tail(after.at);
-        let kind = match is_prompt && after.as_ref().is_some_and(is_tail) {
-            true => ContinuationKind::Default,
-            false => ContinuationKind::Branch {
-                tag: head.name().chars().take(8).collect(),
-            },
-        };
-        // A loop goes on only from a whole turn: one that was left in its middle belongs to the other path.
-        let parent = after.and_then(|after| match ends_turn(&after) {
-            true => Some(after.at),
-            false => self.before(after.at),
-        });
-        let next = self.transcript.next_loop(head.name());
-        self.transcript.begin(NewLoop {
-            parent,
-            kind,
-            ..next
-        })?;
-        Ok(true)
-    }
-
-    fn before(&self, (loop_no, turn): LoopTurn) -> Option<LoopTurn> {
-        match turn.checked_sub(1) {
-            Some(turn) => Some((loop_no, turn)),
-            None => self.transcript.loop_at(loop_no)?.parent,
-        }
+        let begun = self
+            .transcript
+            .branch(&self.tree, head.parent(), head.name(), is_prompt)?;
+        // What stood in the middle of the turn that was left belongs to the other path.
+        Ok(begun.is_some())
     }
 
     /// Notes how a prompt's work ended.

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 pub(super) use self::head::{identity, session, started_by};
 pub(super) use self::loops::{LoopBuilder, LoopTurn, NewLoop, Style, TranscriptLoops};
-pub(super) use self::tree::{Emitted, EntryTree, NextEntry};
+pub(super) use self::tree::{Emitted, EntryTree};
 use super::authors;
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
 use crate::model::{

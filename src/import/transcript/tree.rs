@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::LoopTurn;
+use super::{LoopTurn, NewLoop, TranscriptBuilder};
+use crate::import::ImportError;
+use crate::model::ContinuationKind;
 
 /// A message that was emitted.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +29,7 @@ struct KnownEntry {
 
 /// Where the next entry hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::import) enum NextEntry {
+enum NextEntry {
     /// Where the transcript stands.
     On,
     /// After another message (by its number), or before all.
@@ -39,14 +41,14 @@ pub(in crate::import) enum NextEntry {
 pub(in crate::import) struct EntryTree {
     known: Vec<KnownEntry>,
     ids: HashMap<String, usize>,
-    pub(in crate::import) emitted: Vec<Emitted>,
+    emitted: Vec<Emitted>,
     /// How many messages each turn has.
     sizes: HashMap<LoopTurn, u32>,
 }
 
 impl EntryTree {
     /// Returns where an entry hangs that names its parent (`null`: none), or names none.
-    pub(in crate::import) fn way(&self, parent: Option<Option<&str>>) -> NextEntry {
+    fn way(&self, parent: Option<Option<&str>>) -> NextEntry {
         let last = self.emitted.len().checked_sub(1);
         let hangs = match self.parent(parent) {
             ParentEntry::Entry(entry) => self.known[entry].last,
@@ -105,12 +107,12 @@ impl EntryTree {
     }
 
     /// Whether a message is the last of its turn.
-    pub(in crate::import) fn ends_turn(&self, emitted: Emitted) -> bool {
+    fn ends_turn(&self, emitted: Emitted) -> bool {
         self.sizes.get(&emitted.at) == Some(&(emitted.nth + 1))
     }
 
     /// Returns the messages of the turn of `emitted` up to it.
-    pub(in crate::import) fn turn_so_far(&self, emitted: Emitted) -> Vec<Emitted> {
+    fn turn_so_far(&self, emitted: Emitted) -> Vec<Emitted> {
         let of_turn = self.emitted.iter().filter(|other| other.at == emitted.at);
         of_turn
             .filter(|other| other.nth <= emitted.nth)
@@ -144,6 +146,54 @@ impl EntryTree {
             at = self.known[entry].parent;
         }
         None
+    }
+}
+
+impl TranscriptBuilder<'_> {
+    /// Begins a loop if the next message, whose parent is named as in [`EntryTree::way`], does not hang where
+    /// the transcript stands. Then returns the messages on its path of a turn that it leaves in the middle: a
+    /// loop goes on only from a whole turn, so they are not on the path of the new one.
+    pub(in crate::import) fn branch(
+        &mut self,
+        tree: &EntryTree,
+        parent: Option<Option<&str>>,
+        name: String,
+        is_prompt: bool,
+    ) -> Result<Option<Vec<Emitted>>, ImportError> {
+        let NextEntry::From(after) = tree.way(parent) else {
+            return Ok(None);
+        };
+        if self.here().is_none() {
+            return Ok(None);
+        }
+        let after = after.map(|number| tree.emitted[number]);
+        let is_tail = |after: &Emitted| tree.ends_turn(*after) && self.is_tail(after.at);
+        let kind = match is_prompt && after.as_ref().is_some_and(is_tail) {
+            true => ContinuationKind::Default,
+            false => ContinuationKind::Branch {
+                tag: name.chars().take(8).collect(),
+            },
+        };
+        let (parent, left) = match after {
+            Some(after) if tree.ends_turn(after) => (Some(after.at), Vec::new()),
+            Some(after) => (self.turn_before(after.at), tree.turn_so_far(after)),
+            None => (None, Vec::new()),
+        };
+        let next = self.next_loop(name);
+        self.begin(NewLoop {
+            parent,
+            kind,
+            ..next
+        })?;
+        Ok(Some(left))
+    }
+
+    /// Returns the turn before a turn on its path.
+    fn turn_before(&self, (loop_no, turn): LoopTurn) -> Option<LoopTurn> {
+        match turn.checked_sub(1) {
+            Some(turn) => Some((loop_no, turn)),
+            None => self.loop_at(loop_no)?.parent,
+        }
     }
 }
 

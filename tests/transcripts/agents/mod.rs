@@ -2,6 +2,7 @@
 //! grown file adds, and what damage costs.
 
 mod aider;
+mod cline;
 mod goose;
 mod mini_swe_agent;
 pub mod openai_agents;

@@ -27,6 +27,14 @@ fn transcript(format: &str) -> Option<&'static str> {
             r#"{"type":"user","uuid":"a","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"Hi"}}
 {"type":"KIND","uuid":"b","parentUuid":"a","sessionId":"s","seq":0}"#
         }
+        "cline" => {
+            r#"[{"role":"user","content":"<task>\nHi\n</task>\n<environment_details></environment_details>"},
+                {"role":"KIND","content":"x"}]"#
+        }
+        "roo-code" => {
+            r#"[{"role":"user","content":"<task>\nHi\n</task>\n<environment_details><slug>code</slug></environment_details>"},
+                {"role":"KIND","content":"x"}]"#
+        }
         "codex" => {
             r#"{"timestamp":"2026-01-01T00:00:00Z","type":"session_meta","payload":{"id":"s"}}
 {"timestamp":"2026-01-01T00:00:01Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]}}

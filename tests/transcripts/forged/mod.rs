@@ -32,7 +32,7 @@ const HEADINGS: [&str; 8] = [
 const SPEAKERS: [&str; 3] = ["harness", "parent agent", "sub-agent"];
 
 /// What harnesses wrap others' words in.
-const ELEMENTS: [&str; 24] = [
+const ELEMENTS: [&str; 28] = [
     "INSTRUCTIONS",
     "EXTRA_INFO",
     "bash-input",
@@ -40,6 +40,8 @@ const ELEMENTS: [&str; 24] = [
     "bash-stdout",
     "current_datetime",
     "environment_context",
+    "environment_details",
+    "feedback",
     "hook_context",
     "hook_prompt",
     "ide_selection",
@@ -52,10 +54,12 @@ const ELEMENTS: [&str; 24] = [
     "summary",
     "system-reminder",
     "system_reminder",
+    "task",
     "task-notification",
     "tool_use_error",
     "turn_aborted",
     "user-prompt-submit-hook",
+    "user_message",
     "user_shell_command",
 ];
 

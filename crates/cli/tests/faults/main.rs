@@ -5,6 +5,7 @@ mod crash;
 mod crowd;
 mod damage;
 mod hostile;
+mod replica;
 #[path = "../support/mod.rs"]
 mod support;
 mod watch;

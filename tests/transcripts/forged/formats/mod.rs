@@ -8,6 +8,7 @@ mod claude_code;
 mod documents;
 mod events;
 mod providers;
+mod tasks;
 
 use std::path::Path;
 
@@ -30,11 +31,12 @@ pub type Written = (&'static str, String);
 pub type Format = (&'static str, fn(At) -> Vec<Written>);
 
 /// Every format.
-pub const FORMATS: [Format; 18] = [
+pub const FORMATS: [Format; 20] = [
     ("adk", chats::adk),
     ("aider", documents::aider),
     ("anthropic", providers::anthropic),
     ("claude-code", claude_code::claude_code),
+    ("cline", tasks::cline),
     ("codex", events::codex),
     ("copilot-cli", events::copilot),
     ("gemini-cli", documents::gemini),
@@ -48,6 +50,7 @@ pub const FORMATS: [Format; 18] = [
     ("pi", events::pi),
     ("qwen-code", events::qwen),
     ("responses", providers::responses),
+    ("roo-code", tasks::roo_code),
     ("swe-agent", documents::swe_agent),
 ];
 
