@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use loopstore_rig::Error;
 use rig_agent::agent::AgentBuilder;
 use rig_agent::completion::PromptError;
 use rig_core::memory::{ConversationMemory, InMemoryConversationMemory};
 use rig_core::message::Message;
 use rig_core::test_utils::{MockCompletionModel, MockTurn};
 
-use crate::support::{id, memory, turn, turn_with_tool};
+use crate::support::{id, memory, source, turn, turn_with_tool};
 
 fn memories() -> Vec<Arc<dyn ConversationMemory>> {
     vec![
@@ -114,7 +115,26 @@ async fn a_load_that_fails_lets_the_model_be_called_all_the_same() {
 #[test]
 fn without_tokio_a_call_panics_or_waits_for_ever() {
     let memory = memory();
-    let said = crate::support::turn(1);
+    let said = turn(1);
+    futures_lite(memory.append(&id("c"), said.clone())).unwrap();
+    assert_eq!(futures_lite(memory.load(&id("c"))).unwrap(), said);
+}
+
+#[test]
+fn a_runtime_that_was_shut_down_panics_or_acknowledges_an_append() {
+    let memory = memory();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let handle = runtime.handle().clone();
+    drop(runtime);
+    let said = turn(1);
+    {
+        let _inside = handle.enter();
+        let error = futures_lite(memory.append(&id("c"), said.clone())).unwrap_err();
+        assert!(matches!(source(&error), Error::Stopped), "{error:?}");
+    }
+    assert_eq!(futures_lite(memory.load(&id("c"))).unwrap(), []);
     futures_lite(memory.append(&id("c"), said.clone())).unwrap();
     assert_eq!(futures_lite(memory.load(&id("c"))).unwrap(), said);
 }
