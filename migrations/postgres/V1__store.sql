@@ -1626,7 +1626,8 @@ WHERE l.key = s.current_loop OR last_child.turn IS NULL OR last_child.turn < l.t
 -- the root. A parent's key is smaller than its child's, so that the walk ends
 -- whatever is stored.
 CREATE FUNCTION loopstore_chain(of_session BIGINT, leaf BIGINT)
-RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, part BIGINT) LANGUAGE plpgsql STABLE AS $$
+RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, part BIGINT) LANGUAGE plpgsql STABLE
+SET citus.allow_nested_distributed_execution = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -1649,7 +1650,8 @@ $$;
 CREATE FUNCTION loopstore_active_by_loop(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, block BIGINT, plain BIGINT, run BIGINT,
     part BIGINT)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE
+SET citus.allow_nested_distributed_execution = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -1694,7 +1696,8 @@ $$;
 
 -- Internal. The active blocks as seen from a leaf, from the anchor of the active rollup on.
 CREATE FUNCTION loopstore_active_blocks(of_session BIGINT, leaf BIGINT) RETURNS TABLE (block BIGINT)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE
+SET citus.allow_nested_distributed_execution = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -1720,7 +1723,8 @@ $$;
 -- scope. `turns` and `end_seq` are where a loop's cut is.
 CREATE FUNCTION loopstore_context_loops(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, turns BIGINT, end_seq BIGINT, block BIGINT, part BIGINT)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE
+SET citus.allow_nested_distributed_execution = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -1801,7 +1805,8 @@ $$;
 CREATE FUNCTION loopstore_parts(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (ordinal BIGINT, loop BIGINT, section TEXT, from_turn BIGINT, to_turn BIGINT,
     messages BIGINT, tokens BIGINT)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE
+SET citus.allow_nested_distributed_execution = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -2246,6 +2251,31 @@ FROM sessions s
     JOIN reported_usage u ON u.session = l.session AND u.loop = l.key
 GROUP BY s.session_id, l.loop_id, u.model;
 
+-- Internal. What providers reported for a session and all below it, which may lie on other nodes: level by
+-- level, as no walk over sessions of several nodes can be one statement. What was met is left out, so that a
+-- circle ends.
+CREATE FUNCTION loopstore_usage_below(of_session BIGINT, of_id TEXT)
+RETURNS TABLE (sessions BIGINT, input DOUBLE PRECISION, output DOUBLE PRECISION, total DOUBLE PRECISION,
+    cost DOUBLE PRECISION)
+LANGUAGE plpgsql STABLE SET citus.allow_nested_distributed_execution = on AS $$
+#variable_conflict use_column
+DECLARE
+    met BIGINT[] := ARRAY[of_session];
+    ids TEXT[] := ARRAY[of_id];
+    next BIGINT[];
+BEGIN
+    LOOP
+        SELECT array_agg(c.session), array_agg(c.session_id) INTO next, ids
+        FROM sessions c WHERE c.started_by = ANY (ids) AND c.session <> ALL (met);
+        EXIT WHEN next IS NULL;
+        met := met || next;
+    END LOOP;
+    RETURN QUERY
+    SELECT cardinality(met)::BIGINT, sum(u.input), sum(u.output), sum(u.total), sum(u.cost)
+    FROM reported_usage u WHERE u.session = ANY (met);
+END
+$$;
+
 -- Sessions as a tree: which session, loop and tool call started each, and what providers reported
 -- for it alone and (tree_) for it and all sessions below it. cost is what providers reported as
 -- usage.cost (or usage.cost.total), in their currency.
@@ -2270,21 +2300,7 @@ FROM sessions s
         SELECT sum(u.input) AS input, sum(u.output) AS output, sum(u.total) AS total, sum(u.cost) AS cost
         FROM reported_usage u WHERE u.session = s.session
     ) own
-    CROSS JOIN LATERAL (
-        -- UNION drops what was seen, so that a circle ends.
-        WITH RECURSIVE below (session, session_id) AS (
-            SELECT s.session, s.session_id
-            UNION
-            SELECT c.session, c.session_id FROM below b JOIN sessions c ON c.started_by = b.session_id
-        )
-        SELECT count(*) AS sessions, sum(x.input) AS input, sum(x.output) AS output,
-            sum(x.total) AS total, sum(x.cost) AS cost
-        FROM below b CROSS JOIN LATERAL (
-            SELECT sum(u.input) AS input, sum(u.output) AS output, sum(u.total) AS total,
-                sum(u.cost) AS cost
-            FROM reported_usage u WHERE u.session = b.session
-        ) x
-    ) tree;
+    CROSS JOIN LATERAL loopstore_usage_below(s.session, s.session_id) tree;
 
 -- Manifests: what a model was given. sha256 is over the digests of the messages in order. parts is a
 -- JSON array in order: {loop, section, generation, from_seq, to_seq, messages}; without sequences the

@@ -246,17 +246,27 @@ fn distributed(sql: &str) -> String {
     kept.join("\n\n")
 }
 
+/// Returns by what column the rows of a table are distributed, and beside those of which table they lie;
+/// without a column every node has all of them.
+pub(super) fn placement_of(name: &str) -> (Option<&'static str>, Option<&'static str>) {
+    if let Some((_, column)) = BY_SOURCE.iter().find(|(table, _)| *table == name) {
+        return (Some(column), (name != "sources").then_some("sources"));
+    }
+    match name {
+        "sessions" => (Some("session"), None),
+        "session_names" => (Some("session_id"), None),
+        _ if BY_SESSION.contains(&name) => (Some("session"), Some("sessions")),
+        _ => (None, None),
+    }
+}
+
 /// Returns the call that says where the rows of a table lie.
 fn placement(name: &str) -> String {
-    let by_source = BY_SOURCE.iter().find(|(table, _)| *table == name);
-    let (column, beside) = match (name, by_source) {
-        ("sessions", _) => return format!("create_distributed_table('{name}', 'session')"),
-        ("session_names", _) => ("session_id", "none"),
-        ("sources", Some((_, column))) => (*column, "none"),
-        (_, Some((_, column))) => (*column, "sources"),
-        _ if BY_SESSION.contains(&name) => ("session", "sessions"),
-        _ => return format!("create_reference_table('{name}')"),
+    let (column, beside) = placement_of(name);
+    let Some(column) = column else {
+        return format!("create_reference_table('{name}')");
     };
+    let beside = beside.unwrap_or("none");
     format!("create_distributed_table('{name}', '{column}', colocate_with => '{beside}')")
 }
 

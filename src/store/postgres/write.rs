@@ -482,11 +482,13 @@ impl StoreWrite for PostgresTransaction<'_> {
         let kind = AuditKind::Run;
         self.write_audit(row.session, &AuditEntry { kind, digest, was })?;
         let mut values = run_values(row, Some(&digest))?;
-        let places = rows_of_values(0, values.len(), 1);
-        let key = values.len() + 1;
+        // The session stays: it says where the row lies, and its column may not be named here.
+        let (_, columns) = RUN_COLUMNS.split_once(',').unwrap_or_default();
+        let places: Vec<String> = (2..=values.len()).map(|at| format!("${at}")).collect();
+        let (places, key) = (places.join(", "), values.len() + 1);
         values.push(BoundValue::Integer(Some(row.key.0)));
         let sql = format!(
-            "UPDATE runs SET ({RUN_COLUMNS}) = ROW {places} WHERE session = $1 AND key = ${key}"
+            "UPDATE runs SET ({columns}) = ROW ({places}) WHERE session = $1 AND key = ${key}"
         );
         let params: Vec<Param<'_>> = values.iter().map(param).collect();
         self.run(session, &sql, &params).map(drop)
