@@ -1012,7 +1012,7 @@ BEGIN
         SELECT 1 FROM blocks b
         WHERE b.session = OLD.session AND b.run = OLD.key AND b.through <> coalesce((
             SELECT c.to_seq + 1 FROM coverage c
-            WHERE c.session = b.session AND c.block = b.key AND c.loop = b.loop
+            WHERE c.session = OLD.session AND c.block = b.key AND c.loop = b.loop
             ORDER BY c.ordinal DESC LIMIT 1
         ), 0)
     ) THEN
@@ -1658,29 +1658,31 @@ BEGIN
     WITH
     chain AS (SELECT * FROM loopstore_chain(of_session, leaf)),
     -- Every run that counts, and every flip. What only its provider can read counts for nobody here.
-    changes (run, word, tick, flip) AS (
-        SELECT r.key, 'run', r.tick, NULL::BIGINT
+    changes AS (
+        SELECT r.key AS run, 'run' AS word, r.tick AS tick, NULL::BIGINT AS flip
         FROM chain c JOIN runs r ON r.session = of_session AND r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
             AND r.strategy NOT LIKE 'provider:%'
         UNION ALL
-        SELECT f.run, f.kind, f.tick, f.key
+        SELECT f.run AS run, f.kind AS word, f.tick AS tick, f.key AS flip
         FROM chain c JOIN flips f ON f.session = of_session AND f.loop = c.loop
         WHERE f.turns <= c.cut
     ),
-    judged (run, word, tick, last_word) AS (
+    judged AS (
         SELECT changes.run, changes.word, changes.tick, first_value(changes.word) OVER (
             PARTITION BY changes.run ORDER BY changes.flip IS NULL, changes.tick DESC, changes.flip DESC
-        )
+        ) AS last_word
         FROM changes
     ),
-    live (run, newest) AS (
-        SELECT judged.run, first_value(judged.run) OVER (ORDER BY judged.tick DESC, judged.run DESC)
+    live AS (
+        SELECT judged.run,
+            first_value(judged.run) OVER (ORDER BY judged.tick DESC, judged.run DESC) AS newest
         FROM judged
         WHERE judged.word = 'run' AND judged.last_word <> 'undo'
     ),
-    best (loop, generation, plain) AS (
-        SELECT b.loop, max(b.generation), max(b.generation) FILTER (WHERE b.kind <> 'rollup')
+    best AS (
+        SELECT b.loop, max(b.generation) AS generation,
+            max(b.generation) FILTER (WHERE b.kind <> 'rollup') AS plain
         FROM live JOIN blocks b ON b.session = of_session AND b.run = live.run
         GROUP BY b.loop
     )
@@ -2263,6 +2265,8 @@ DECLARE
     met BIGINT[] := ARRAY[of_session];
     ids TEXT[] := ARRAY[of_id];
     next BIGINT[];
+    one BIGINT;
+    own RECORD;
 BEGIN
     LOOP
         SELECT array_agg(c.session), array_agg(c.session_id) INTO next, ids
@@ -2270,9 +2274,21 @@ BEGIN
         EXIT WHEN next IS NULL;
         met := met || next;
     END LOOP;
-    RETURN QUERY
-    SELECT cardinality(met)::BIGINT, sum(u.input), sum(u.output), sum(u.total), sum(u.cost)
-    FROM reported_usage u WHERE u.session = ANY (met);
+    sessions := cardinality(met);
+    input := 0;
+    output := 0;
+    total := 0;
+    cost := 0;
+    FOREACH one IN ARRAY met LOOP
+        SELECT coalesce(sum(u.input), 0) AS input, coalesce(sum(u.output), 0) AS output,
+            coalesce(sum(u.total), 0) AS total, coalesce(sum(u.cost), 0) AS cost
+        INTO own FROM reported_usage u WHERE u.session = one;
+        input := input + own.input;
+        output := output + own.output;
+        total := total + own.total;
+        cost := cost + own.cost;
+    END LOOP;
+    RETURN NEXT;
 END
 $$;
 

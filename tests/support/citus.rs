@@ -36,6 +36,23 @@ impl Cluster {
         Client::connect(address, NoTls).unwrap_or_else(|error| panic!("{address}: {error:?}"))
     }
 
+    /// Runs a script in a database, each statement by itself as `psql` sends it: a cluster passes the whole
+    /// text on that a statement came in.
+    pub fn run(&self, database: &str, script: &str) {
+        let mut client = Self::client(&self.address(database));
+        let (mut statement, mut in_body) = (String::new(), false);
+        for line in script.lines() {
+            statement.push_str(line);
+            statement.push('\n');
+            in_body ^= line.matches("$$").count() % 2 == 1;
+            if !in_body && line.ends_with(';') {
+                let done = client.batch_execute(&statement);
+                done.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+                statement.clear();
+            }
+        }
+    }
+
     /// Makes an empty database on all nodes, which know each other, and returns its name.
     pub fn database(&self, number: u32) -> String {
         let name = format!("test_{}_{number}", std::process::id());

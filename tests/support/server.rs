@@ -127,14 +127,6 @@ impl Server {
         }
     }
 
-    /// Returns what tables are made for here, in so many parts where that is a question.
-    pub fn engine(&self, partitions: u32) -> Engine {
-        match self.cluster {
-            Some(_) => Engine::Citus,
-            None => Engine::Plain { partitions },
-        }
-    }
-
     /// Returns the address of a database through the socket.
     pub fn address(&self, database: &str) -> String {
         if let Some(cluster) = &self.cluster {
@@ -195,10 +187,9 @@ impl Server {
 
     /// Makes a database with the tables of a store and returns its name.
     pub fn prepared(&self) -> String {
-        if self.cluster.is_some() {
+        if let Some(cluster) = &self.cluster {
             let name = self.database();
-            let script = schema(Engine::Citus);
-            self.client(&name).batch_execute(&script).unwrap();
+            cluster.run(&name, &schema(Engine::Citus));
             return name;
         }
         static TEMPLATE: OnceLock<String> = OnceLock::new();

@@ -118,9 +118,12 @@ impl PostgresTransaction<'_> {
              ON CONFLICT DO NOTHING",
             &[&&none.chain[..]],
         )?;
+        // Asked first: on a shard the function could not ask in its turn.
+        let sql = "SELECT loopstore_tenant() AS tenant";
+        let tenant: Option<String> = self.first_of_any(sql, &[], |row| row.get("tenant"))?;
         let sql = "SELECT audit_seq, audit AS chain FROM receipt_chain
-             WHERE session = 0 AND tenant = loopstore_tenant() FOR NO KEY UPDATE";
-        let end = self.first_of_any(sql, &[], audit_end)?;
+             WHERE session = 0 AND tenant = $1 FOR NO KEY UPDATE";
+        let end = self.first_of_any(sql, &[&tenant], audit_end)?;
         end.ok_or_else(|| missing("the audit chain of session", session.0))
     }
 

@@ -11,7 +11,7 @@ mod writes;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use loopstore::extend::postgres::{schema, tenant};
+use loopstore::extend::postgres::{Engine, schema, tenant};
 use loopstore::extend::{self as store, AppendKey, CallRow, Note, SessionFlags, lease, session};
 use loopstore::*;
 use postgres::{Client, NoTls};
@@ -44,7 +44,7 @@ impl Tenants {
         let server = server::server()?;
         let database = server.database();
         let mut client = server.client(&database);
-        let script = schema(server.engine(partitions));
+        let script = schema(Engine::Plain { partitions });
         client.batch_execute(&script).unwrap();
         let own = Self {
             server,
