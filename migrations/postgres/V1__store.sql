@@ -1803,7 +1803,7 @@ BEGIN
 END
 $$;
 
--- Internal. The parts of the context of a leaf.
+-- Internal. The parts of the context of a leaf. It reads tables and no view, as loopstore_usage_below does.
 CREATE FUNCTION loopstore_parts(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (ordinal BIGINT, loop BIGINT, section TEXT, from_turn BIGINT, to_turn BIGINT,
     messages BIGINT, tokens BIGINT)
@@ -1847,12 +1847,16 @@ BEGIN
         SELECT slot.*,
             CASE slot.section
                 WHEN 'tail' THEN slot.through
-                ELSE (SELECT t.first_seq FROM turn_bounds t
+                ELSE (SELECT t.first_seq FROM turns t
                       WHERE t.session = of_session AND t.loop = slot.loop AND t.turn = slot.from_turn)
             END AS first_seq,
             CASE slot.section
                 WHEN 'tail' THEN slot.end_seq
-                ELSE (SELECT least(t.end_seq, slot.end_seq, slot.through) FROM turn_bounds t
+                -- least() passes over the end of the last turn, which no turn tells.
+                ELSE (SELECT least(n.first_seq, slot.end_seq, slot.through)
+                      FROM turns t
+                          LEFT JOIN turns n ON n.session = of_session AND n.loop = slot.loop
+                              AND n.turn = slot.to_turn + 1
                       WHERE t.session = of_session AND t.loop = slot.loop AND t.turn = slot.to_turn)
             END AS last_seq
         FROM slot
@@ -2210,32 +2214,42 @@ FROM sessions s
     CROSS JOIN LATERAL loopstore_parts(f.session, f.key) part
     JOIN loops l ON l.session = f.session AND l.key = part.loop;
 
+-- Internal. What an answer says that its provider reported; no row where it says nothing.
+CREATE FUNCTION loopstore_reported(head TEXT)
+RETURNS TABLE (model TEXT, input DOUBLE PRECISION, output DOUBLE PRECISION, cache_read DOUBLE PRECISION,
+    cache_write DOUBLE PRECISION, reasoning DOUBLE PRECISION, total DOUBLE PRECISION, cost DOUBLE PRECISION)
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT
+        loopstore_text(loopstore_value(j.json, 'model')) AS model,
+        loopstore_number(loopstore_value(v.usage, 'input')) AS input,
+        loopstore_number(loopstore_value(v.usage, 'output')) AS output,
+        loopstore_number(loopstore_value(v.usage, 'cache_read')) AS cache_read,
+        loopstore_number(loopstore_value(v.usage, 'cache_write')) AS cache_write,
+        loopstore_number(loopstore_value(v.usage, 'reasoning')) AS reasoning,
+        CASE json_typeof(loopstore_value(v.usage, 'total_tokens'))
+            WHEN 'number' THEN loopstore_number(loopstore_value(v.usage, 'total_tokens'))
+            ELSE loopstore_number(loopstore_value(v.usage, 'input'))
+                + loopstore_number(loopstore_value(v.usage, 'output'))
+                + loopstore_number(loopstore_value(v.usage, 'cache_read'))
+                + loopstore_number(loopstore_value(v.usage, 'cache_write'))
+        END AS total,
+        CASE json_typeof(loopstore_value(v.usage, 'cost'))
+            WHEN 'object' THEN loopstore_number(loopstore_value(v.usage -> 'cost', 'total'))
+            ELSE loopstore_number(loopstore_value(v.usage, 'cost'))
+        END AS cost
+    FROM loopstore_json(head) j (json)
+        CROSS JOIN LATERAL loopstore_value(j.json, 'usage') v (usage)
+    WHERE json_typeof(v.usage) = 'object'
+$$;
+
 -- Internal. What providers reported, answer by answer.
 CREATE VIEW reported_usage AS
-SELECT
-    m.session, m.loop, m.seq,
-    loopstore_text(loopstore_value(j.json, 'model')) AS model,
-    loopstore_number(loopstore_value(v.usage, 'input')) AS input,
-    loopstore_number(loopstore_value(v.usage, 'output')) AS output,
-    loopstore_number(loopstore_value(v.usage, 'cache_read')) AS cache_read,
-    loopstore_number(loopstore_value(v.usage, 'cache_write')) AS cache_write,
-    loopstore_number(loopstore_value(v.usage, 'reasoning')) AS reasoning,
-    CASE json_typeof(loopstore_value(v.usage, 'total_tokens'))
-        WHEN 'number' THEN loopstore_number(loopstore_value(v.usage, 'total_tokens'))
-        ELSE loopstore_number(loopstore_value(v.usage, 'input'))
-            + loopstore_number(loopstore_value(v.usage, 'output'))
-            + loopstore_number(loopstore_value(v.usage, 'cache_read'))
-            + loopstore_number(loopstore_value(v.usage, 'cache_write'))
-    END AS total,
-    CASE json_typeof(loopstore_value(v.usage, 'cost'))
-        WHEN 'object' THEN loopstore_number(loopstore_value(v.usage -> 'cost', 'total'))
-        ELSE loopstore_number(loopstore_value(v.usage, 'cost'))
-    END AS cost
+SELECT m.session, m.loop, m.seq, u.model, u.input, u.output, u.cache_read, u.cache_write, u.reasoning,
+    u.total, u.cost
 FROM messages m
     LEFT JOIN packed_heads p ON p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
-    CROSS JOIN LATERAL loopstore_json(coalesce(m.head, p.head)) j (json)
-    CROSS JOIN LATERAL loopstore_value(j.json, 'usage') v (usage)
-WHERE m.role = 1 AND json_typeof(v.usage) = 'object';
+    CROSS JOIN LATERAL loopstore_reported(coalesce(m.head, p.head)) u
+WHERE m.role = 1;
 
 -- Tokens that providers reported, by loop and model. total is the provider's own, or else the sum
 -- of input, output and both caches.
@@ -2255,7 +2269,7 @@ GROUP BY s.session_id, l.loop_id, u.model;
 
 -- Internal. What providers reported for a session and all below it, which may lie on other nodes: level by
 -- level, as no walk over sessions of several nodes can be one statement. What was met is left out, so that a
--- circle ends.
+-- circle ends. It reads tables and no view: on a node rights to those are given on tables only.
 CREATE FUNCTION loopstore_usage_below(of_session BIGINT, of_id TEXT)
 RETURNS TABLE (sessions BIGINT, input DOUBLE PRECISION, output DOUBLE PRECISION, total DOUBLE PRECISION,
     cost DOUBLE PRECISION)
@@ -2282,7 +2296,11 @@ BEGIN
     FOREACH one IN ARRAY met LOOP
         SELECT coalesce(sum(u.input), 0) AS input, coalesce(sum(u.output), 0) AS output,
             coalesce(sum(u.total), 0) AS total, coalesce(sum(u.cost), 0) AS cost
-        INTO own FROM reported_usage u WHERE u.session = one;
+        INTO own
+        FROM messages m
+            LEFT JOIN packed_heads p ON p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
+            CROSS JOIN LATERAL loopstore_reported(coalesce(m.head, p.head)) u
+        WHERE m.session = one AND m.role = 1;
         input := input + own.input;
         output := output + own.output;
         total := total + own.total;

@@ -64,7 +64,10 @@ impl Cluster {
         let workers: Vec<(String, i32)> =
             nodes.iter().map(|row| (row.get(0), row.get(1))).collect();
         assert!(!workers.is_empty(), "the cluster has no workers");
-        let (user, _) = self.reach.split_once('@').expect("no user in LOOPSTORE_CITUS");
+        let (user, _) = self
+            .reach
+            .split_once('@')
+            .expect("no user in LOOPSTORE_CITUS");
         let make = format!("CREATE DATABASE {name}");
         for (host, port) in &workers {
             let reach = format!("{user}@{host}:{port}");

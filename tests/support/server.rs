@@ -190,6 +190,8 @@ impl Server {
         if let Some(cluster) = &self.cluster {
             let name = self.database();
             cluster.run(&name, &schema(Engine::Citus));
+            // Whoever opens it first notes what it is written with.
+            drop(PostgresStore::open(&self.address(&name)).unwrap());
             return name;
         }
         static TEMPLATE: OnceLock<String> = OnceLock::new();

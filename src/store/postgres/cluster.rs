@@ -53,10 +53,15 @@ pub(super) fn prepare(
         return Err(OpenError::Undistributed { place, detail });
     }
     let forgets: bool = only(link, FORGETS, &[]).map_err(failed)?.get(0);
-    options.on_nodes = vec![format!("SET LOCAL lock_timeout = {}", options.lock_timeout())];
+    options.on_nodes = vec![format!(
+        "SET LOCAL lock_timeout = {}",
+        options.lock_timeout()
+    )];
     if forgets {
         // A commit that was acknowledged is on disk, on each node.
-        options.on_nodes.push("SET LOCAL synchronous_commit = 'on'".to_owned());
+        options
+            .on_nodes
+            .push("SET LOCAL synchronous_commit = 'on'".to_owned());
     }
     Ok(())
 }
@@ -114,7 +119,8 @@ pub fn check_cluster(address: &str) -> Result<ClusterReport, OpenError> {
 /// Looks at one thing after another, and ends where the next could not be asked for.
 fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
     if !has_citus(link)? {
-        let detail = "the extension citus is not in this database; run CREATE EXTENSION citus on all nodes";
+        let detail =
+            "the extension citus is not in this database; run CREATE EXTENSION citus on all nodes";
         checks.add("citus", false, detail);
         return Ok(());
     }
@@ -144,23 +150,34 @@ fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
 
 /// Looks whether there are workers that answer, and how they keep what was committed.
 fn workers(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
-    let sql = "SELECT count(*), count(*) FILTER (WHERE isactive AND metadatasynced AND shouldhaveshards)
+    let sql =
+        "SELECT count(*), count(*) FILTER (WHERE isactive AND metadatasynced AND shouldhaveshards)
         FROM pg_dist_node WHERE groupid > 0";
     let row = only(link, sql, &[])?;
     let (all, ready): (i64, i64) = (row.get(0), row.get(1));
     if all == 0 {
-        checks.add("workers", false, "there is none; run citus_add_node for each");
+        checks.add(
+            "workers",
+            false,
+            "there is none; run citus_add_node for each",
+        );
         return Ok(());
     }
     let sql = "SELECT nodename || ':' || nodeport || ' (' || result || ')'
         FROM run_command_on_workers('SELECT 1') WHERE NOT success";
     let silent: Vec<String> = link.query(sql, &[])?.iter().map(|row| row.get(0)).collect();
     match (ready == all, silent.is_empty()) {
-        (_, false) => checks.add("workers", false, format!("no answer from {}", silent.join(", "))),
+        (_, false) => checks.add(
+            "workers",
+            false,
+            format!("no answer from {}", silent.join(", ")),
+        ),
         (false, _) => checks.add(
             "workers",
             false,
-            format!("{ready} of {all} are active, hold shards and know the tables; see pg_dist_node"),
+            format!(
+                "{ready} of {all} are active, hold shards and know the tables; see pg_dist_node"
+            ),
         ),
         _ => checks.add("workers", true, format!("{all}, all active")),
     }
@@ -172,11 +189,17 @@ fn workers(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
             JOIN pg_dist_node n USING (nodeid) WHERE result = '0'";
     let unable: String = only(link, sql, &[])?.get(0);
     match unable.is_empty() {
-        true => checks.add("transactions", true, "writes to several nodes are kept by all or none"),
+        true => checks.add(
+            "transactions",
+            true,
+            "writes to several nodes are kept by all or none",
+        ),
         false => checks.add(
             "transactions",
             false,
-            format!("{unable}: set max_prepared_transactions to the number of connections, at least"),
+            format!(
+                "{unable}: set max_prepared_transactions to the number of connections, at least"
+            ),
         ),
     }
     let sql = "SELECT coalesce(string_agg(nodename || ':' || nodeport, ', '), '')
@@ -184,11 +207,17 @@ fn workers(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
         WHERE result = 'off'";
     let forgetful: String = only(link, sql, &[])?.get(0);
     match forgetful.is_empty() {
-        true => checks.add("durability", true, "every node writes what it commits to its disk"),
+        true => checks.add(
+            "durability",
+            true,
+            "every node writes what it commits to its disk",
+        ),
         false => checks.add(
             "durability",
             false,
-            format!("{forgetful}: fsync is off, so that a crash of the machine damages what is stored"),
+            format!(
+                "{forgetful}: fsync is off, so that a crash of the machine damages what is stored"
+            ),
         ),
     }
     Ok(())
@@ -208,9 +237,16 @@ fn tables(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
         .map(|row| (row.get(0), row.get(1), row.get(2), row.get(3)))
         .collect();
     let known = super::schema::objects();
-    let known: Vec<&str> = known.iter().filter_map(|name| name.strip_prefix("TABLE ")).collect();
+    let known: Vec<&str> = known
+        .iter()
+        .filter_map(|name| name.strip_prefix("TABLE "))
+        .collect();
     let of = |name: &str| found.iter().find(|(table, ..)| table == name);
-    let missing: Vec<&str> = known.iter().copied().filter(|name| of(name).is_none()).collect();
+    let missing: Vec<&str> = known
+        .iter()
+        .copied()
+        .filter(|name| of(name).is_none())
+        .collect();
     if missing.len() == known.len() {
         let detail = "there are none; run the printed script in this empty database";
         checks.add("tables", false, detail);

@@ -185,7 +185,9 @@ impl PostgresStore {
     /// by itself: the whole text goes to them that it came in.
     fn begin_any_write(&self) -> Vec<String> {
         let own = [BEGIN_WRITE.to_owned()];
-        own.into_iter().chain(self.options.on_nodes.iter().cloned()).collect()
+        own.into_iter()
+            .chain(self.options.on_nodes.iter().cloned())
+            .collect()
     }
 
     fn transaction_from<T>(

@@ -47,7 +47,11 @@ fn a_cluster_without_distributed_tables_and_a_worker_are_refused_and_nothing_is_
         (0, true, "its tables lie on the coordinator alone"),
         (3, false, "connect to its coordinator"),
     ] {
-        let name = if prepared { server.prepared() } else { server.database() };
+        let name = if prepared {
+            server.prepared()
+        } else {
+            server.database()
+        };
         let mut client = server.client(&name);
         client.batch_execute(&disguise(group)).unwrap();
         let error = opening(&server.address(&name));
@@ -90,10 +94,16 @@ fn a_check_says_what_a_server_lacks_to_be_a_cluster() {
     server.client(&name).batch_execute(&disguise(2)).unwrap();
     let (code, out, _) = checked(&address, &[]);
     assert_eq!(code, Some(1));
-    assert!(out.contains("NOT coordinator: this server is a worker"), "{out}");
+    assert!(
+        out.contains("NOT coordinator: this server is a worker"),
+        "{out}"
+    );
     // It looks at a server, and at a cluster.
     for (database, args) in [
-        ("some.db", &["schema", "--engine", "citus", "--check"] as &[&str]),
+        (
+            "some.db",
+            &["schema", "--engine", "citus", "--check"] as &[&str],
+        ),
         (address.as_str(), &["schema", "--check"]),
     ] {
         let (code, _, err) = command(folder.path(), database, args);
@@ -121,7 +131,9 @@ fn on_a_cluster_a_check_finds_all_in_order_or_what_was_left_out() {
     let wrong = |said: &Value| -> Vec<String> {
         let checks = said["checks"].as_array().unwrap().iter();
         let wrong = checks.filter(|check| check["ok"] == false);
-        wrong.map(|check| check["name"].as_str().unwrap().to_owned()).collect()
+        wrong
+            .map(|check| check["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     let empty = server.database();
     assert!(wrong(&checked(&empty)).contains(&"tables".to_owned()));
@@ -130,7 +142,10 @@ fn on_a_cluster_a_check_finds_all_in_order_or_what_was_left_out() {
     let name = server.prepared();
     // Servers of tests do not wait for their disks.
     let said = checked(&name);
-    assert!(wrong(&said).iter().all(|name| name == "durability"), "{said}");
+    assert!(
+        wrong(&said).iter().all(|name| name == "durability"),
+        "{said}"
+    );
     let mut client = server.client(&name);
     client
         .batch_execute("SELECT undistribute_table('index_state')")
@@ -165,7 +180,9 @@ fn on_a_cluster_an_append_is_a_plain_commit_on_one_node() {
     let Some(server) = cluster() else { return };
     let name = server.prepared();
     let store = PostgresStore::open(&server.address(&name)).unwrap();
-    let histories: Vec<_> = (0..4).map(|at| History::new(&store, &format!("s-{at}"))).collect();
+    let histories: Vec<_> = (0..4)
+        .map(|at| History::new(&store, &format!("s-{at}")))
+        .collect();
     let mut client = server.client(&name);
     // A commit in two phases leaves a row here until the cluster has looked at it.
     let mut prepared = || -> i64 {
@@ -176,10 +193,17 @@ fn on_a_cluster_an_append_is_a_plain_commit_on_one_node() {
     for history in &histories {
         for turn in 0..4 {
             let call = format!("call-{turn}");
-            let text = vec![Content::text("line\n"), Content::image("aGVsbG8=", "image/png")];
+            let text = vec![
+                Content::text("line\n"),
+                Content::image("aGVsbG8=", "image/png"),
+            ];
             history.append(
                 0,
-                vec![user("please", turn), answer("yes", &[&call], turn), result(&call, text, turn)],
+                vec![
+                    user("please", turn),
+                    answer("yes", &[&call], turn),
+                    result(&call, text, turn),
+                ],
             );
         }
     }
