@@ -1626,8 +1626,7 @@ WHERE l.key = s.current_loop OR last_child.turn IS NULL OR last_child.turn < l.t
 -- the root. A parent's key is smaller than its child's, so that the walk ends
 -- whatever is stored.
 CREATE FUNCTION loopstore_chain(of_session BIGINT, leaf BIGINT)
-RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, part BIGINT) LANGUAGE plpgsql STABLE
-SET citus.allow_nested_distributed_execution = on AS $$
+RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, part BIGINT) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -1650,8 +1649,7 @@ $$;
 CREATE FUNCTION loopstore_active_by_loop(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, block BIGINT, plain BIGINT, run BIGINT,
     part BIGINT)
-LANGUAGE plpgsql STABLE
-SET citus.allow_nested_distributed_execution = on AS $$
+LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -1698,8 +1696,7 @@ $$;
 
 -- Internal. The active blocks as seen from a leaf, from the anchor of the active rollup on.
 CREATE FUNCTION loopstore_active_blocks(of_session BIGINT, leaf BIGINT) RETURNS TABLE (block BIGINT)
-LANGUAGE plpgsql STABLE
-SET citus.allow_nested_distributed_execution = on AS $$
+LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -1725,8 +1722,7 @@ $$;
 -- scope. `turns` and `end_seq` are where a loop's cut is.
 CREATE FUNCTION loopstore_context_loops(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, turns BIGINT, end_seq BIGINT, block BIGINT, part BIGINT)
-LANGUAGE plpgsql STABLE
-SET citus.allow_nested_distributed_execution = on AS $$
+LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -1807,8 +1803,7 @@ $$;
 CREATE FUNCTION loopstore_parts(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (ordinal BIGINT, loop BIGINT, section TEXT, from_turn BIGINT, to_turn BIGINT,
     messages BIGINT, tokens BIGINT)
-LANGUAGE plpgsql STABLE
-SET citus.allow_nested_distributed_execution = on AS $$
+LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -2273,7 +2268,7 @@ GROUP BY s.session_id, l.loop_id, u.model;
 CREATE FUNCTION loopstore_usage_below(of_session BIGINT, of_id TEXT)
 RETURNS TABLE (sessions BIGINT, input DOUBLE PRECISION, output DOUBLE PRECISION, total DOUBLE PRECISION,
     cost DOUBLE PRECISION)
-LANGUAGE plpgsql STABLE SET citus.allow_nested_distributed_execution = on AS $$
+LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
     met BIGINT[] := ARRAY[of_session];
