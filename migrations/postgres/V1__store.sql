@@ -1012,7 +1012,7 @@ BEGIN
         SELECT 1 FROM blocks b
         WHERE b.session = OLD.session AND b.run = OLD.key AND b.through <> coalesce((
             SELECT c.to_seq + 1 FROM coverage c
-            WHERE c.session = b.session AND c.block = b.key AND c.loop = b.loop
+            WHERE c.session = OLD.session AND c.block = b.key AND c.loop = b.loop
             ORDER BY c.ordinal DESC LIMIT 1
         ), 0)
     ) THEN
@@ -1656,29 +1656,31 @@ BEGIN
     WITH
     chain AS (SELECT * FROM loopstore_chain(of_session, leaf)),
     -- Every run that counts, and every flip. What only its provider can read counts for nobody here.
-    changes (run, word, tick, flip) AS (
-        SELECT r.key, 'run', r.tick, NULL::BIGINT
+    changes AS (
+        SELECT r.key AS run, 'run' AS word, r.tick AS tick, NULL::BIGINT AS flip
         FROM chain c JOIN runs r ON r.session = of_session AND r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
             AND r.strategy NOT LIKE 'provider:%'
         UNION ALL
-        SELECT f.run, f.kind, f.tick, f.key
+        SELECT f.run AS run, f.kind AS word, f.tick AS tick, f.key AS flip
         FROM chain c JOIN flips f ON f.session = of_session AND f.loop = c.loop
         WHERE f.turns <= c.cut
     ),
-    judged (run, word, tick, last_word) AS (
+    judged AS (
         SELECT changes.run, changes.word, changes.tick, first_value(changes.word) OVER (
             PARTITION BY changes.run ORDER BY changes.flip IS NULL, changes.tick DESC, changes.flip DESC
-        )
+        ) AS last_word
         FROM changes
     ),
-    live (run, newest) AS (
-        SELECT judged.run, first_value(judged.run) OVER (ORDER BY judged.tick DESC, judged.run DESC)
+    live AS (
+        SELECT judged.run,
+            first_value(judged.run) OVER (ORDER BY judged.tick DESC, judged.run DESC) AS newest
         FROM judged
         WHERE judged.word = 'run' AND judged.last_word <> 'undo'
     ),
-    best (loop, generation, plain) AS (
-        SELECT b.loop, max(b.generation), max(b.generation) FILTER (WHERE b.kind <> 'rollup')
+    best AS (
+        SELECT b.loop, max(b.generation) AS generation,
+            max(b.generation) FILTER (WHERE b.kind <> 'rollup') AS plain
         FROM live JOIN blocks b ON b.session = of_session AND b.run = live.run
         GROUP BY b.loop
     )
@@ -1797,7 +1799,7 @@ BEGIN
 END
 $$;
 
--- Internal. The parts of the context of a leaf.
+-- Internal. The parts of the context of a leaf. It reads tables and no view, as loopstore_usage_below does.
 CREATE FUNCTION loopstore_parts(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (ordinal BIGINT, loop BIGINT, section TEXT, from_turn BIGINT, to_turn BIGINT,
     messages BIGINT, tokens BIGINT)
@@ -1840,12 +1842,16 @@ BEGIN
         SELECT slot.*,
             CASE slot.section
                 WHEN 'tail' THEN slot.through
-                ELSE (SELECT t.first_seq FROM turn_bounds t
+                ELSE (SELECT t.first_seq FROM turns t
                       WHERE t.session = of_session AND t.loop = slot.loop AND t.turn = slot.from_turn)
             END AS first_seq,
             CASE slot.section
                 WHEN 'tail' THEN slot.end_seq
-                ELSE (SELECT least(t.end_seq, slot.end_seq, slot.through) FROM turn_bounds t
+                -- least() passes over the end of the last turn, which no turn tells.
+                ELSE (SELECT least(n.first_seq, slot.end_seq, slot.through)
+                      FROM turns t
+                          LEFT JOIN turns n ON n.session = of_session AND n.loop = slot.loop
+                              AND n.turn = slot.to_turn + 1
                       WHERE t.session = of_session AND t.loop = slot.loop AND t.turn = slot.to_turn)
             END AS last_seq
         FROM slot
@@ -2203,32 +2209,42 @@ FROM sessions s
     CROSS JOIN LATERAL loopstore_parts(f.session, f.key) part
     JOIN loops l ON l.session = f.session AND l.key = part.loop;
 
+-- Internal. What an answer says that its provider reported; no row where it says nothing.
+CREATE FUNCTION loopstore_reported(head TEXT)
+RETURNS TABLE (model TEXT, input DOUBLE PRECISION, output DOUBLE PRECISION, cache_read DOUBLE PRECISION,
+    cache_write DOUBLE PRECISION, reasoning DOUBLE PRECISION, total DOUBLE PRECISION, cost DOUBLE PRECISION)
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT
+        loopstore_text(loopstore_value(j.json, 'model')) AS model,
+        loopstore_number(loopstore_value(v.usage, 'input')) AS input,
+        loopstore_number(loopstore_value(v.usage, 'output')) AS output,
+        loopstore_number(loopstore_value(v.usage, 'cache_read')) AS cache_read,
+        loopstore_number(loopstore_value(v.usage, 'cache_write')) AS cache_write,
+        loopstore_number(loopstore_value(v.usage, 'reasoning')) AS reasoning,
+        CASE json_typeof(loopstore_value(v.usage, 'total_tokens'))
+            WHEN 'number' THEN loopstore_number(loopstore_value(v.usage, 'total_tokens'))
+            ELSE loopstore_number(loopstore_value(v.usage, 'input'))
+                + loopstore_number(loopstore_value(v.usage, 'output'))
+                + loopstore_number(loopstore_value(v.usage, 'cache_read'))
+                + loopstore_number(loopstore_value(v.usage, 'cache_write'))
+        END AS total,
+        CASE json_typeof(loopstore_value(v.usage, 'cost'))
+            WHEN 'object' THEN loopstore_number(loopstore_value(v.usage -> 'cost', 'total'))
+            ELSE loopstore_number(loopstore_value(v.usage, 'cost'))
+        END AS cost
+    FROM loopstore_json(head) j (json)
+        CROSS JOIN LATERAL loopstore_value(j.json, 'usage') v (usage)
+    WHERE json_typeof(v.usage) = 'object'
+$$;
+
 -- Internal. What providers reported, answer by answer.
 CREATE VIEW reported_usage AS
-SELECT
-    m.session, m.loop, m.seq,
-    loopstore_text(loopstore_value(j.json, 'model')) AS model,
-    loopstore_number(loopstore_value(v.usage, 'input')) AS input,
-    loopstore_number(loopstore_value(v.usage, 'output')) AS output,
-    loopstore_number(loopstore_value(v.usage, 'cache_read')) AS cache_read,
-    loopstore_number(loopstore_value(v.usage, 'cache_write')) AS cache_write,
-    loopstore_number(loopstore_value(v.usage, 'reasoning')) AS reasoning,
-    CASE json_typeof(loopstore_value(v.usage, 'total_tokens'))
-        WHEN 'number' THEN loopstore_number(loopstore_value(v.usage, 'total_tokens'))
-        ELSE loopstore_number(loopstore_value(v.usage, 'input'))
-            + loopstore_number(loopstore_value(v.usage, 'output'))
-            + loopstore_number(loopstore_value(v.usage, 'cache_read'))
-            + loopstore_number(loopstore_value(v.usage, 'cache_write'))
-    END AS total,
-    CASE json_typeof(loopstore_value(v.usage, 'cost'))
-        WHEN 'object' THEN loopstore_number(loopstore_value(v.usage -> 'cost', 'total'))
-        ELSE loopstore_number(loopstore_value(v.usage, 'cost'))
-    END AS cost
+SELECT m.session, m.loop, m.seq, u.model, u.input, u.output, u.cache_read, u.cache_write, u.reasoning,
+    u.total, u.cost
 FROM messages m
     LEFT JOIN packed_heads p ON p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
-    CROSS JOIN LATERAL loopstore_json(coalesce(m.head, p.head)) j (json)
-    CROSS JOIN LATERAL loopstore_value(j.json, 'usage') v (usage)
-WHERE m.role = 1 AND json_typeof(v.usage) = 'object';
+    CROSS JOIN LATERAL loopstore_reported(coalesce(m.head, p.head)) u
+WHERE m.role = 1;
 
 -- Tokens that providers reported, by loop and model. total is the provider's own, or else the sum
 -- of input, output and both caches.
@@ -2245,6 +2261,49 @@ FROM sessions s
     JOIN loops l ON l.session = s.session
     JOIN reported_usage u ON u.session = l.session AND u.loop = l.key
 GROUP BY s.session_id, l.loop_id, u.model;
+
+-- Internal. What providers reported for a session and all below it, which may lie on other nodes: level by
+-- level, as no walk over sessions of several nodes can be one statement. What was met is left out, so that a
+-- circle ends. It reads tables and no view: on a node rights to those are given on tables only.
+CREATE FUNCTION loopstore_usage_below(of_session BIGINT, of_id TEXT)
+RETURNS TABLE (sessions BIGINT, input DOUBLE PRECISION, output DOUBLE PRECISION, total DOUBLE PRECISION,
+    cost DOUBLE PRECISION)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE
+    met BIGINT[] := ARRAY[of_session];
+    ids TEXT[] := ARRAY[of_id];
+    next BIGINT[];
+    one BIGINT;
+    own RECORD;
+BEGIN
+    LOOP
+        SELECT array_agg(c.session), array_agg(c.session_id) INTO next, ids
+        FROM sessions c WHERE c.started_by = ANY (ids) AND c.session <> ALL (met);
+        EXIT WHEN next IS NULL;
+        met := met || next;
+    END LOOP;
+    sessions := cardinality(met);
+    input := 0;
+    output := 0;
+    total := 0;
+    cost := 0;
+    FOREACH one IN ARRAY met LOOP
+        SELECT coalesce(sum(u.input), 0) AS input, coalesce(sum(u.output), 0) AS output,
+            coalesce(sum(u.total), 0) AS total, coalesce(sum(u.cost), 0) AS cost
+        INTO own
+        FROM messages m
+            LEFT JOIN packed_heads p ON p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
+            CROSS JOIN LATERAL loopstore_reported(coalesce(m.head, p.head)) u
+        WHERE m.session = one AND m.role = 1;
+        input := input + own.input;
+        output := output + own.output;
+        total := total + own.total;
+        cost := cost + own.cost;
+    END LOOP;
+    RETURN NEXT;
+END
+$$;
 
 -- Sessions as a tree: which session, loop and tool call started each, and what providers reported
 -- for it alone and (tree_) for it and all sessions below it. cost is what providers reported as
@@ -2270,21 +2329,7 @@ FROM sessions s
         SELECT sum(u.input) AS input, sum(u.output) AS output, sum(u.total) AS total, sum(u.cost) AS cost
         FROM reported_usage u WHERE u.session = s.session
     ) own
-    CROSS JOIN LATERAL (
-        -- UNION drops what was seen, so that a circle ends.
-        WITH RECURSIVE below (session, session_id) AS (
-            SELECT s.session, s.session_id
-            UNION
-            SELECT c.session, c.session_id FROM below b JOIN sessions c ON c.started_by = b.session_id
-        )
-        SELECT count(*) AS sessions, sum(x.input) AS input, sum(x.output) AS output,
-            sum(x.total) AS total, sum(x.cost) AS cost
-        FROM below b CROSS JOIN LATERAL (
-            SELECT sum(u.input) AS input, sum(u.output) AS output, sum(u.total) AS total,
-                sum(u.cost) AS cost
-            FROM reported_usage u WHERE u.session = b.session
-        ) x
-    ) tree;
+    CROSS JOIN LATERAL loopstore_usage_below(s.session, s.session_id) tree;
 
 -- Manifests: what a model was given. sha256 is over the digests of the messages in order. parts is a
 -- JSON array in order: {loop, section, generation, from_seq, to_seq, messages}; without sequences the

@@ -188,6 +188,23 @@ pub enum OpenError {
         /// Hosts and name.
         place: String,
     },
+    /// The database is on a Citus cluster, and its tables are not distributed there.
+    #[error(
+        "{place}: this is a Citus cluster, and {detail}; the tables must be made there as distributed ones \
+         before the database is opened, on the coordinator"
+    )]
+    Undistributed {
+        /// Hosts and name.
+        place: String,
+        /// What was found instead.
+        detail: String,
+    },
+    /// The server is a worker of a Citus cluster.
+    #[error("{place}: this is a worker of a Citus cluster; connect to its coordinator")]
+    Worker {
+        /// Hosts and name.
+        place: String,
+    },
     /// The server refuses what opening needs.
     #[error("{place}: cannot open the database: {detail}")]
     Server {

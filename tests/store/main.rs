@@ -30,6 +30,7 @@ mod sealed_refused;
 mod sealed_runs;
 mod sealed_stored;
 mod search;
+mod sharded;
 #[path = "../support/mod.rs"]
 mod support;
 mod turns;

@@ -3,6 +3,8 @@
 
 pub mod amount;
 pub mod archive;
+#[cfg(feature = "postgres")]
+pub mod citus;
 pub mod conversations;
 pub mod encryption;
 pub mod events;

@@ -13,9 +13,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use loopstore::extend::postgres::{Engine, schema};
 use loopstore::{PostgresOptions, PostgresStore};
 use postgres::{Client, NoTls};
 
+use super::citus::Cluster;
 use super::needs;
 
 /// The password of the user `postgres`, which only TCP asks for.
@@ -52,11 +54,13 @@ rm -rf "$dir"
 
 /// A server that runs.
 pub struct Server {
-    /// The shell that waits for its input to end.
-    shell: Child,
+    /// The shell that waits for its input to end; none has a cluster that others started.
+    shell: Option<Child>,
     pub bin: PathBuf,
     pub folder: PathBuf,
     pub port: u16,
+    /// A Citus cluster instead, of which this is the coordinator.
+    cluster: Option<Cluster>,
 }
 
 /// Returns a command that runs as somebody who may start a server.
@@ -108,15 +112,30 @@ impl Server {
         BufReader::new(out).read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the server did not start");
         Self {
-            shell,
+            shell: Some(shell),
             bin: bin.to_owned(),
             folder: line.trim_end().into(),
             port,
+            cluster: None,
+        }
+    }
+
+    /// The coordinator of a cluster that runs already.
+    fn of(cluster: Cluster) -> Self {
+        Self {
+            shell: None,
+            bin: PathBuf::new(),
+            folder: PathBuf::new(),
+            port: 0,
+            cluster: Some(cluster),
         }
     }
 
     /// Returns the address of a database through the socket.
     pub fn address(&self, database: &str) -> String {
+        if let Some(cluster) = &self.cluster {
+            return cluster.address(database);
+        }
         let folder = self.folder.to_str().unwrap().replace('/', "%2F");
         format!("postgres://postgres@{folder}:{}/{database}", self.port)
     }
@@ -130,6 +149,9 @@ impl Server {
 
     /// Returns the address of a database through TCP.
     pub fn tcp_address(&self, database: &str) -> String {
+        if self.cluster.is_some() {
+            return self.address(database);
+        }
         format!(
             "postgres://postgres:{PASSWORD}@127.0.0.1:{}/{database}",
             self.port
@@ -148,14 +170,34 @@ impl Server {
 
     fn database_like(&self, template: &str) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        if let Some(cluster) = &self.cluster {
+            return cluster.database(number);
+        }
+        let name = format!("test_{number}");
         let sql = format!("CREATE DATABASE {name} TEMPLATE {template}");
         self.client("postgres").batch_execute(&sql).unwrap();
         name
     }
 
+    /// Makes a database that a store may open: an empty one, or one with distributed tables on a cluster, where
+    /// a store makes none.
+    pub fn openable(&self) -> String {
+        match self.cluster {
+            Some(_) => self.prepared(),
+            None => self.database(),
+        }
+    }
+
     /// Makes a database with the tables of a store and returns its name.
     pub fn prepared(&self) -> String {
+        if let Some(cluster) = &self.cluster {
+            let name = self.database();
+            cluster.run(&name, &schema(Engine::Citus));
+            // Whoever opens it first notes what it is written with.
+            drop(PostgresStore::open(&self.address(&name)).unwrap());
+            return name;
+        }
         static TEMPLATE: OnceLock<String> = OnceLock::new();
         let template = TEMPLATE.get_or_init(|| {
             let name = self.database();
@@ -168,15 +210,21 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.shell.stdin.take());
-        self.shell.wait().unwrap();
+        if let Some(shell) = &mut self.shell {
+            drop(shell.stdin.take());
+            shell.wait().unwrap();
+        }
     }
 }
 
-/// Returns the server of this test program, `None` where PostgreSQL is not installed.
+/// Returns the server of this test program, `None` where PostgreSQL is not installed. With `LOOPSTORE_CITUS`
+/// it is the cluster whose coordinator that names.
 #[track_caller]
 pub fn server() -> Option<&'static Server> {
     static SERVER: OnceLock<Server> = OnceLock::new();
+    if let Some(cluster) = Cluster::given() {
+        return Some(SERVER.get_or_init(|| Server::of(cluster)));
+    }
     let bin = needs::find(&needs::POSTGRES)?;
     Some(SERVER.get_or_init(|| Server::start(&bin)))
 }

@@ -137,6 +137,10 @@ fn hint_of_open(error: &OpenError) -> Option<&'static str> {
              changes to another"
         }
         OpenError::Counter { .. } => "`loopstore recount` changes to another counter",
+        OpenError::Undistributed { .. } => {
+            "`loopstore schema --engine citus | psql -v ON_ERROR_STOP=1 NAME` in an empty database makes them, \
+             and `loopstore schema --engine citus --check` says what is missing"
+        }
         OpenError::Recounting { .. } => "run `loopstore recount` to finish it",
         OpenError::Damaged { .. } => {
             "restore a backup, or save what is intact with `loopstore verify --salvage DEST`"

@@ -1,6 +1,6 @@
 //! `loopstore schema`
 
-use loopstore::extend::postgres::{Engine, grants, schema, tenant};
+use loopstore::extend::postgres::{ClusterReport, Engine, check_cluster, grants, schema, tenant};
 
 use super::error::CliError;
 use super::{App, Done};
@@ -18,8 +18,12 @@ pub struct Args {
     /// The number of hash partitions of the tables, by session (plain).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     partitions: u32,
+    /// With --engine citus: look instead whether the cluster that --db names is set up as it should be, and
+    /// exit with 1 if not. Changes nothing.
+    #[arg(long, conflicts_with = "partitions")]
+    check: bool,
     /// Print instead the grants with which this role can append and compact, but not change or remove.
-    #[arg(long, value_name = "ROLE", conflicts_with_all = ["engine", "partitions"])]
+    #[arg(long, value_name = "ROLE", conflicts_with_all = ["engine", "partitions", "check"])]
     grant_to: Option<String>,
     /// With --grant-to: only for the rows of this tenant, which no other tenant can see or write. Needs
     /// PostgreSQL 15; a tenant may have several roles.
@@ -35,8 +39,11 @@ enum Kind {
     Citus,
 }
 
-/// Prints the script.
+/// Prints the script, or what was found of a cluster.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    if args.check {
+        return check(app, args.engine);
+    }
     let engine = match args.engine {
         Kind::Plain => Engine::Plain {
             partitions: args.partitions,
@@ -58,4 +65,31 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         script.trim_end().to_owned()
     })?;
     Ok(Done::Well)
+}
+
+fn check(app: &mut App, engine: Kind) -> Result<Done, CliError> {
+    if !matches!(engine, Kind::Citus) {
+        let why = "--check looks at a cluster; it needs --engine citus";
+        return Err(CliError::Usage(why.into()));
+    }
+    let Some(address) = app.address() else {
+        let why = "--check needs the address of the coordinator, as --db postgres://HOST/NAME";
+        return Err(CliError::Usage(why.into()));
+    };
+    let report = check_cluster(address)?;
+    app.print(&report, || told(&report))?;
+    Ok(if report.ok { Done::Well } else { Done::Badly })
+}
+
+/// Returns a report as people read it.
+fn told(report: &ClusterReport) -> String {
+    let mut lines = vec![match report.ok {
+        true => format!("{} is set up as it should be", report.database),
+        false => format!("{} is not set up as it should be", report.database),
+    }];
+    lines.extend(report.checks.iter().map(|check| {
+        let mark = if check.ok { "ok " } else { "NOT" };
+        format!("  {mark} {}: {}", check.name, check.detail)
+    }));
+    lines.join("\n")
 }

@@ -193,6 +193,38 @@ impl Connection {
         self.wire.wait(self.limit, self.client.batch_execute(sql))
     }
 
+    /// Runs statements without values, each sent by itself and none waiting for the one before; the error
+    /// is that of the first that failed.
+    pub(super) fn batches(&mut self, all: &[impl AsRef<str>]) -> Result<(), Trouble> {
+        if let [only] = all {
+            return self.batch(only.as_ref());
+        }
+        let client = &self.client;
+        let mut running: Vec<_> = all
+            .iter()
+            .map(|sql| Some(Box::pin(client.batch_execute(sql.as_ref()))))
+            .collect();
+        let mut done = Ok(());
+        let all_of_them = poll_fn(|context| {
+            let mut is_over = true;
+            for one in &mut running {
+                let Some(waiting) = one else { continue };
+                match waiting.as_mut().poll(context) {
+                    Poll::Ready(ended) => {
+                        *one = None;
+                        done = std::mem::replace(&mut done, Ok(())).and(ended);
+                    }
+                    Poll::Pending => is_over = false,
+                }
+            }
+            match is_over {
+                true => Poll::Ready(std::mem::replace(&mut done, Ok(()))),
+                false => Poll::Pending,
+            }
+        });
+        self.wire.wait(self.limit, all_of_them)
+    }
+
     /// Runs a statement without values; its rows come as text.
     pub(super) fn simple(&mut self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Trouble> {
         self.wire.wait(self.limit, self.client.simple_query(sql))

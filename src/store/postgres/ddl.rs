@@ -242,21 +242,57 @@ fn distributed(sql: &str) -> String {
             .iter()
             .all(|policy| !paragraph.contains(policy))
     };
-    let kept: Vec<&str> = whole.split("\n\n").filter(has_no_policy).collect();
-    kept.join("\n\n")
+    let kept = whole.split("\n\n").filter(has_no_policy);
+    kept.map(asked_on_nodes).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The functions that views call for the rows of one session: a node runs them, and they ask in their turn.
+const ASKED_BY_VIEWS: [&str; 6] = [
+    "loopstore_chain",
+    "loopstore_active_by_loop",
+    "loopstore_active_blocks",
+    "loopstore_context_loops",
+    "loopstore_parts",
+    "loopstore_usage_below",
+];
+
+/// Lets the functions that views call ask from a node. A server that knows no Citus takes the setting from
+/// a superuser only, so that the migrations cannot have it.
+fn asked_on_nodes(paragraph: &str) -> String {
+    let is_asked = ASKED_BY_VIEWS
+        .iter()
+        .any(|name| paragraph.contains(&format!("CREATE FUNCTION {name}(")));
+    match is_asked {
+        true => paragraph.replacen(
+            "LANGUAGE plpgsql STABLE AS $$",
+            "LANGUAGE plpgsql STABLE SET citus.allow_nested_distributed_execution = on AS $$",
+            1,
+        ),
+        false => paragraph.to_owned(),
+    }
+}
+
+/// Returns by what column the rows of a table are distributed, and beside those of which table they lie;
+/// without a column every node has all of them.
+pub(super) fn placement_of(name: &str) -> (Option<&'static str>, Option<&'static str>) {
+    if let Some((_, column)) = BY_SOURCE.iter().find(|(table, _)| *table == name) {
+        return (Some(column), (name != "sources").then_some("sources"));
+    }
+    match name {
+        "sessions" => (Some("session"), None),
+        "session_names" => (Some("session_id"), None),
+        _ if BY_SESSION.contains(&name) => (Some("session"), Some("sessions")),
+        _ => (None, None),
+    }
 }
 
 /// Returns the call that says where the rows of a table lie.
 fn placement(name: &str) -> String {
-    let by_source = BY_SOURCE.iter().find(|(table, _)| *table == name);
-    let (column, beside) = match (name, by_source) {
-        ("sessions", _) => return format!("create_distributed_table('{name}', 'session')"),
-        ("session_names", _) => ("session_id", "none"),
-        ("sources", Some((_, column))) => (*column, "none"),
-        (_, Some((_, column))) => (*column, "sources"),
-        _ if BY_SESSION.contains(&name) => ("session", "sessions"),
-        _ => return format!("create_reference_table('{name}')"),
+    let (column, beside) = placement_of(name);
+    let Some(column) = column else {
+        return format!("create_reference_table('{name}')");
     };
+    let beside = beside.unwrap_or("none");
     format!("create_distributed_table('{name}', '{column}', colocate_with => '{beside}')")
 }
 
@@ -309,5 +345,8 @@ mod tests {
             assert!(stored < at(&format!("create_distributed_table('{table}'")));
         }
         assert!(!script.contains("CREATE POLICY tenant"));
+        let nested = "SET citus.allow_nested_distributed_execution = on";
+        assert_eq!(script.matches(nested).count(), ASKED_BY_VIEWS.len());
+        assert!(!schema(Engine::Plain { partitions: 1 }).contains("SET citus."));
     }
 }

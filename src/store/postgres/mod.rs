@@ -10,6 +10,7 @@
 //! tables are (`again`).
 
 mod ahead;
+mod cluster;
 mod connection;
 mod ddl;
 mod errors;
@@ -36,6 +37,7 @@ mod transaction;
 mod url;
 mod write;
 
+pub use cluster::{ClusterCheck, ClusterReport, check_cluster};
 pub use ddl::{BY_SESSION, Engine, grants, schema, tenant};
 pub use options::PostgresOptions;
 pub use recount::recount;
@@ -131,7 +133,7 @@ impl PostgresStore {
         &self,
         work: impl FnOnce(&PostgresTransaction<'_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let mut transaction = self.begin(BEGIN_READ)?;
+        let mut transaction = self.begin(&[BEGIN_READ])?;
         let done = work(&PostgresTransaction::reading(transaction.taken.link()?));
         // What was read is whole, whatever becomes of the connection.
         transaction.roll_back();
@@ -143,7 +145,7 @@ impl PostgresStore {
         &self,
         work: impl FnOnce(&PostgresTransaction<'_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let mut transaction = self.begin(BEGIN_READ)?;
+        let mut transaction = self.begin(&[BEGIN_READ])?;
         let link = transaction.taken.link()?;
         let done = link.at_length(|link| work(&PostgresTransaction::reading(link)));
         transaction.roll_back();
@@ -162,29 +164,35 @@ impl PostgresStore {
     /// Runs `work` in a transaction that writes; its statements may go through much of the database.
     fn long_transaction<T>(
         &self,
-        begin: &str,
+        begin: &[String],
         work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
         self.transaction_from(begin, |link| link.at_length(|link| written(link, work)))
     }
 
-    fn begin_write(&self) -> String {
+    fn begin_write(&self) -> Vec<String> {
         let counter = literal(self.options.counter.name());
-        let begin = self.begin_any_write();
-        format!("{begin}; SELECT loopstore_counts_with({counter})")
+        let mut begin = self.begin_any_write();
+        let counts = format!("SELECT loopstore_counts_with({counter})");
+        match &mut begin[..] {
+            [only] => *only = format!("{only}; {counts}"),
+            _ => begin.push(counts),
+        }
+        begin
     }
 
-    /// The limit of a connection does not reach the nodes behind it, that of a transaction does.
-    fn begin_any_write(&self) -> String {
-        format!(
-            "{BEGIN_WRITE}; SET LOCAL lock_timeout = {}",
-            self.options.lock_timeout()
-        )
+    /// What a connection has set does not reach the nodes of a cluster, what a transaction sets does, each
+    /// by itself: the whole text goes to them that it came in.
+    fn begin_any_write(&self) -> Vec<String> {
+        let own = [BEGIN_WRITE.to_owned()];
+        own.into_iter()
+            .chain(self.options.on_nodes.iter().cloned())
+            .collect()
     }
 
     fn transaction_from<T>(
         &self,
-        begin: &str,
+        begin: &[String],
         work: impl FnOnce(&mut Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
         if self.options.read_only {
@@ -198,13 +206,13 @@ impl PostgresStore {
 
     /// Runs a statement outside of any transaction, however long it takes.
     fn alone(&self, sql: &str) -> StoreResult<()> {
-        let mut taken = self.pool.begin("SELECT 1")?;
+        let mut taken = self.pool.begin(&["SELECT 1"])?;
         let link = taken.link()?;
         let done = link.with_limit(None, |link| link.batch(sql));
         done.map_err(from_postgres)
     }
 
-    fn begin(&self, sql: &str) -> StoreResult<OpenTransaction<'_>> {
+    fn begin(&self, sql: &[impl AsRef<str>]) -> StoreResult<OpenTransaction<'_>> {
         Ok(OpenTransaction {
             taken: again(|| self.pool.begin(sql))?,
             is_open: true,

@@ -30,6 +30,8 @@ pub struct PostgresOptions {
     pub(super) takes_stored: bool,
     /// Whether it is opened to be counted anew: with any counter.
     pub(super) recounts: bool,
+    /// What a transaction that writes sets on the nodes of a cluster; empty on one server.
+    pub(super) on_nodes: Vec<String>,
 }
 
 impl Default for PostgresOptions {
@@ -43,6 +45,7 @@ impl Default for PostgresOptions {
             counter: Arc::new(HeuristicTokenCounter),
             takes_stored: false,
             recounts: false,
+            on_nodes: Vec::new(),
         }
     }
 }

@@ -50,17 +50,17 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a connection on which `first` has been run, as that which begins a transaction.
+    /// Takes a connection on which these were run first, as what begins a transaction.
     ///
     /// # Errors
     /// [`StoreError::PoolTimeout`] if none becomes free in time; what connecting gives.
-    pub(super) fn begin(&self, first: &str) -> StoreResult<Taken<'_>> {
+    pub(super) fn begin(&self, first: &[impl AsRef<str>]) -> StoreResult<Taken<'_>> {
         loop {
             let (mut taken, is_new) = self.take()?;
             let Some(link) = &mut taken.link else {
                 continue;
             };
-            match link.batch(first) {
+            match link.batches(first) {
                 Ok(()) => return Ok(taken),
                 Err(error) => {
                     let lost = is_lost(&error);

@@ -41,7 +41,7 @@ impl PostgresStore {
         patience: Option<Duration>,
     ) -> StoreResult<QueryRows> {
         again(|| {
-            let mut transaction = self.begin(BEGIN_READ)?;
+            let mut transaction = self.begin(&[BEGIN_READ])?;
             let link = transaction.taken.link()?;
             let done = link.with_limit(patience, |link| rows(link, sql, values, limits));
             transaction.roll_back();

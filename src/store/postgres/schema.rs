@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use tokio_postgres::Row;
 
+use super::cluster;
 use super::connection::{Connection, Param};
 use super::errors::{Trouble, describe, driver_text, from_connecting, is_serialization_failure};
 use super::options::PostgresOptions;
@@ -55,7 +56,7 @@ pub(super) fn migrations() -> &'static Migrations {
 const ARE_APART: &str =
     "SELECT (SELECT relrowsecurity FROM pg_class WHERE oid = 'sessions'::REGCLASS)";
 
-fn other(address: &Address, cause: impl std::fmt::Display) -> OpenError {
+pub(super) fn other(address: &Address, cause: impl std::fmt::Display) -> OpenError {
     OpenError::Server {
         place: address.place.clone(),
         detail: cause.to_string(),
@@ -90,6 +91,7 @@ pub(super) fn prepare(
     options: &mut PostgresOptions,
 ) -> Result<(), OpenError> {
     check_server(link, address)?;
+    cluster::prepare(link, address, options)?;
     let known = migrations().newest();
     let found = match format_of(link, address)? {
         // Somebody may be making the tables: then that is done once the lock is free.
@@ -121,7 +123,7 @@ pub(super) fn prepare(
 }
 
 /// Returns the one row of a question that always has one.
-fn only(link: &mut Connection, sql: &str, params: &[Param<'_>]) -> Result<Row, Trouble> {
+pub(super) fn only(link: &mut Connection, sql: &str, params: &[Param<'_>]) -> Result<Row, Trouble> {
     let row = link.first(sql, params)?;
     row.ok_or_else(|| Trouble::Local("a question was answered with nothing".into()))
 }

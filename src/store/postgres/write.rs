@@ -118,9 +118,12 @@ impl PostgresTransaction<'_> {
              ON CONFLICT DO NOTHING",
             &[&&none.chain[..]],
         )?;
+        // Asked first: on a shard the function could not ask in its turn.
+        let sql = "SELECT loopstore_tenant() AS tenant";
+        let tenant: Option<String> = self.first_of_any(sql, &[], |row| row.get("tenant"))?;
         let sql = "SELECT audit_seq, audit AS chain FROM receipt_chain
-             WHERE session = 0 AND tenant = loopstore_tenant() FOR NO KEY UPDATE";
-        let end = self.first_of_any(sql, &[], audit_end)?;
+             WHERE session = 0 AND tenant = $1 FOR NO KEY UPDATE";
+        let end = self.first_of_any(sql, &[&tenant], audit_end)?;
         end.ok_or_else(|| missing("the audit chain of session", session.0))
     }
 
@@ -482,11 +485,13 @@ impl StoreWrite for PostgresTransaction<'_> {
         let kind = AuditKind::Run;
         self.write_audit(row.session, &AuditEntry { kind, digest, was })?;
         let mut values = run_values(row, Some(&digest))?;
-        let places = rows_of_values(0, values.len(), 1);
-        let key = values.len() + 1;
+        // The session stays: it says where the row lies, and its column may not be named here.
+        let (_, columns) = RUN_COLUMNS.split_once(',').unwrap_or_default();
+        let places: Vec<String> = (2..=values.len()).map(|at| format!("${at}")).collect();
+        let (places, key) = (places.join(", "), values.len() + 1);
         values.push(BoundValue::Integer(Some(row.key.0)));
         let sql = format!(
-            "UPDATE runs SET ({RUN_COLUMNS}) = ROW {places} WHERE session = $1 AND key = ${key}"
+            "UPDATE runs SET ({columns}) = ROW ({places}) WHERE session = $1 AND key = ${key}"
         );
         let params: Vec<Param<'_>> = values.iter().map(param).collect();
         self.run(session, &sql, &params).map(drop)

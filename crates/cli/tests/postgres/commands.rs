@@ -262,7 +262,7 @@ fn every_command_says_the_same_on_both_backends() {
         folder: folder.path(),
         databases: [
             file.to_str().unwrap().to_owned(),
-            server.tcp_address(&server.database()),
+            server.tcp_address(&server.openable()),
         ],
         compared: BTreeSet::new(),
         runs: Default::default(),

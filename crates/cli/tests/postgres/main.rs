@@ -3,6 +3,7 @@
 //!
 //! The promises of the contract are in `tests/store/conformance.rs`, stamped onto both.
 
+mod citus;
 mod commands;
 mod counting;
 mod doors;
