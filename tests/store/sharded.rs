@@ -26,8 +26,8 @@ fn literals(source: &str) -> Vec<String> {
         let (before, from) = rest.split_at(at);
         if let Some(comment) = from.strip_prefix("//") {
             rest = comment.split_once('\n').map_or("", |(_, rest)| rest);
-        } else if from.starts_with("'\"'") {
-            rest = &from[3..];
+        } else if let Some(after) = from.strip_prefix("'\"'") {
+            rest = after;
         } else if !from.starts_with('"') {
             rest = &from[1..];
         } else if before.ends_with('#') {
