@@ -8,11 +8,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::connection::Connection;
-use super::errors::{from_postgres, is_lost};
+use super::errors::{from_postgres, is_lost, is_standby};
 use super::options::PostgresOptions;
 use super::schema;
 use super::url::Address;
 use crate::store::error::{OpenError, StoreError, StoreResult};
+
+const FOLLOWS: &str = "the server takes no writes, as it follows another one";
 
 /// The connections of a store.
 pub(super) struct Pool {
@@ -60,12 +62,21 @@ impl Pool {
             let Some(link) = &mut taken.link else {
                 continue;
             };
-            match link.batch(first) {
+            let begun = match link.is_shared() && first.starts_with("BEGIN") {
+                true => link.batch(&format!("{first}; {}", schema::IN_EACH_TRANSACTION)),
+                false => link.batch(first),
+            };
+            match begun {
                 Ok(()) => return Ok(taken),
                 Err(error) => {
-                    let lost = is_lost(&error);
+                    // A primary that became a standby is lost to a writer: another one took over.
+                    let follows = is_standby(&error);
+                    let lost = is_lost(&error) || follows;
                     // A transaction that was begun with more than one statement may be open.
                     taken.link = None;
+                    if is_new && follows {
+                        return Err(StoreError::Connection(FOLLOWS.into()));
+                    }
                     if is_new || !lost {
                         return Err(from_postgres(error));
                     }
