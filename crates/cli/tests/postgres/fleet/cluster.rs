@@ -139,8 +139,7 @@ impl Fleet {
         };
         fleet.folder = fleet.line();
         assert!(!fleet.folder.is_empty(), "the programs did not start");
-        let (leader, _) = fleet.next_leader(None);
-        fleet.wait_until_whole(leader, true);
+        let leader = fleet.wait_until_whole(true);
         let mut client = fleet.client(leader, "postgres").unwrap();
         client.batch_execute("CREATE DATABASE agents").unwrap();
         Some(fleet)
@@ -199,39 +198,53 @@ impl Fleet {
         asked.is_ok_and(|mut client| client.query_one(sql, &[]).is_ok_and(|row| row.get(0)))
     }
 
-    /// Waits until a node leads that is not `gone`; returns when.
-    pub fn next_leader(&self, gone: Option<usize>) -> (usize, Instant) {
+    /// Waits until a node leads that is not `gone`; returns it and when.
+    fn next_leader(&self, gone: usize) -> (usize, Instant) {
         let mut found = None;
         hang::until("a node leads", || {
-            let mut others = (1..=3).filter(|node| Some(*node) != gone);
+            let mut others = (1..=3).filter(|node| *node != gone);
             found = others.find(|node| self.leads(*node));
             found.is_some()
         });
         (found.unwrap(), Instant::now())
     }
 
-    /// Waits until both other nodes follow the leader, one of them synchronously.
-    pub fn wait_until_whole(&self, leader: usize, is_synchronous: bool) {
-        let sql = "SELECT count(*) FILTER (WHERE state = 'streaming'),
-            count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) FROM pg_stat_replication";
+    /// Waits until both other nodes follow the leader, one of them synchronously, and one may take over;
+    /// returns who leads. On a machine that is busy another one may have taken over by itself.
+    pub fn wait_until_whole(&mut self, is_synchronous: bool) -> usize {
+        let mut found = None;
         hang::until("both follow", || {
             std::thread::sleep(Duration::from_millis(200));
-            let Ok(mut client) = self.client(leader, "postgres") else {
-                return false;
-            };
-            let Ok(row) = client.query_one(sql, &[]) else {
-                return false;
-            };
-            let (streaming, synchronous): (i64, i64) = (row.get(0), row.get(1));
-            streaming == 2 && (synchronous > 0) == is_synchronous
+            found = (1..=3).find(|node| self.has_followers(*node, is_synchronous));
+            found.is_some() && (!is_synchronous || self.may_fail_over())
         });
+        found.unwrap()
+    }
+
+    fn may_fail_over(&mut self) -> bool {
+        self.tell("may_fail_over");
+        self.line() == "done"
+    }
+
+    fn has_followers(&self, node: usize, is_synchronous: bool) -> bool {
+        let sql = "SELECT NOT pg_is_in_recovery(), count(*) FILTER (WHERE state = 'streaming'),
+            count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) FROM pg_stat_replication";
+        let Ok(mut client) = self.client(node, "postgres") else {
+            return false;
+        };
+        let Ok(row) = client.query_one(sql, &[]) else {
+            return false;
+        };
+        let (leads, streaming, synchronous): (bool, i64, i64) =
+            (row.get(0), row.get(1), row.get(2));
+        leads && streaming == 2 && (synchronous > 0) == is_synchronous
     }
 
     /// Does this to the leader; returns when, the next leader, and when that took over.
     pub fn fail_over(&mut self, fault: Fault, leader: usize) -> (Instant, usize, Instant) {
         let begun = Instant::now();
         self.tell(&format!("{} {leader}", fault.command()));
-        let (next, led) = self.next_leader(Some(leader));
+        let (next, led) = self.next_leader(leader);
         self.done();
         (begun, next, led)
     }
@@ -245,10 +258,10 @@ impl Fleet {
     }
 
     /// Has commits wait for no standby from now on.
-    pub fn be_asynchronous(&mut self, leader: usize) {
+    pub fn be_asynchronous(&mut self) {
         self.tell("be_asynchronous");
         self.done();
-        self.wait_until_whole(leader, false);
+        self.wait_until_whole(false);
     }
 }
 

@@ -183,6 +183,20 @@ heal() {
     ip neigh del 10.77.$1.2 dev v$1
     ip -n n$1 neigh del 10.77.$1.1 dev e0
 }
+# Whether a node may take over: one that follows synchronously, and is noted in etcd as one that does.
+may_fail_over() {
+    for i in 1 2 3; do
+        if (
+            exec 3<> "/dev/tcp/$(address_of $i)/$(rest_of $i)"
+            printf 'GET /synchronous HTTP/1.0\r\n\r\n' >&3
+            read -r status <&3
+            [[ $status == *" 200 "* ]]
+        ); then
+            return 0
+        fi
+    done
+    return 1
+}
 switch_over() { (as_owner "$PATRONICTL" -c "$dir/n$1.yml" switchover fleet --leader n$1 --force); }
 # Commits wait for no standby from now on.
 be_asynchronous() {

@@ -117,3 +117,17 @@ impl Holdings {
         all.len()
     }
 }
+
+#[test]
+#[should_panic(expected = "two had the lease")]
+fn a_lease_that_two_have_at_once_is_found_out() {
+    let begun = Instant::now();
+    let at = |ms| begun + Duration::from_millis(ms);
+    let holding = |asked, taken, last| Holding {
+        asked: at(asked),
+        taken: at(taken),
+        last: at(last),
+    };
+    let all = vec![holding(0, 10, 300), holding(100, 200, 200)];
+    Holdings(Mutex::new(all)).check();
+}

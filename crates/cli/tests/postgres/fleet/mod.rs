@@ -50,14 +50,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Has the leader fail so often while all write; returns who leads then.
-fn play(
-    fleet: &mut Fleet,
-    name: &str,
-    mut leader: usize,
-    count: usize,
-    is_synchronous: bool,
-) -> usize {
+/// Has the leader fail so often while all write.
+fn play(fleet: &mut Fleet, name: &str, count: usize, is_synchronous: bool) {
     let (all, holdings, stop) = (
         writers(fleet, name),
         Holdings::default(),
@@ -93,7 +87,7 @@ fn play(
         all_wrote_after(Instant::now());
         for at in 0..count {
             let fault = faults[at % faults.len()];
-            fleet.wait_until_whole(leader, is_synchronous);
+            let leader = fleet.wait_until_whole(is_synchronous);
             let (begun, next, led) = fleet.fail_over(fault, leader);
             all_wrote_after(led);
             let took = led - begun;
@@ -110,12 +104,12 @@ fn play(
             let of_fault = times.by_fault.entry(fault).or_default();
             of_fault.push((took, slowest));
             fleet.remedy(fault, leader);
-            leader = next;
         }
-        fleet.wait_until_whole(leader, is_synchronous);
+        fleet.wait_until_whole(is_synchronous);
         all_wrote_after(Instant::now());
     });
     report(name, &times, &all, count);
+    let leader = fleet.wait_until_whole(is_synchronous);
     let lost = missing(fleet, leader, &all);
     match is_synchronous {
         true => {
@@ -125,7 +119,6 @@ fn play(
         }
         false => println!("{name}: {lost} acknowledged turns were lost"),
     }
-    leader
 }
 
 fn report(name: &str, times: &Times, all: &[Writer], count: usize) {
@@ -182,17 +175,10 @@ fn no_acknowledged_turn_is_lost_or_doubled_and_no_lease_held_twice_while_a_clust
     };
     let count = amount("LOOPSTORE_FAILOVERS", 2) as usize;
     drop(PostgresStore::open(&fleet.hosts()).unwrap());
-    let (leader, _) = fleet.next_leader(None);
-    let leader = play(&mut fleet, "synchronous", leader, count, true);
+    play(&mut fleet, "synchronous", count, true);
     // Then what commits wait for no standby: what they may lose is counted.
-    fleet.be_asynchronous(leader);
-    play(
-        &mut fleet,
-        "asynchronous",
-        leader,
-        (count / 4).max(1),
-        false,
-    );
+    fleet.be_asynchronous();
+    play(&mut fleet, "asynchronous", (count / 4).max(1), false);
     let store = PostgresStore::open(&fleet.hosts()).unwrap();
     let report = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);

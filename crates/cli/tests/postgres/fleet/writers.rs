@@ -74,7 +74,7 @@ impl Writer {
             match chat.append_once(&key, [Message::user(key.as_str())]) {
                 Ok(_) => {
                     self.acknowledged.lock().unwrap().push(Instant::now());
-                    std::thread::sleep(Duration::from_millis(100));
+                    std::thread::sleep(Duration::from_millis(200));
                 }
                 Err(error) => {
                     let name = match &error {
