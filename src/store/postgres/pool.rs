@@ -123,6 +123,7 @@ impl Pool {
 pub(super) fn from_open(error: OpenError) -> StoreError {
     match error {
         OpenError::Unreachable { detail, .. } => StoreError::Connection(detail.into()),
+        gone @ OpenError::NoDatabase { .. } => StoreError::Connection(Box::new(gone)),
         other => StoreError::Other(Box::new(other)),
     }
 }

@@ -98,11 +98,13 @@ impl Address {
         for host in &self.hosts {
             match self.connect_to(host, limit) {
                 Ok(link) => return Ok(link),
-                // What one server of a cluster does not know no other one does.
-                Err(error @ (OpenError::Refused { .. } | OpenError::NoDatabase { .. })) => {
-                    return Err(error);
+                // Whom one server of a cluster does not let in no other one does.
+                Err(error @ OpenError::Refused { .. }) => return Err(error),
+                // A standby may not have heard of a new database.
+                Err(error) if !matches!(last, Some(OpenError::NoDatabase { .. })) => {
+                    last = Some(error);
                 }
-                Err(error) => last = Some(error),
+                Err(_) => {}
             }
         }
         Err(last.unwrap_or_else(|| unreadable("it names no host")))

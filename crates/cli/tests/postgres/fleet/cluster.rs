@@ -25,7 +25,7 @@ pub enum Fault {
     Cut,
     /// An operator hands its place to another node.
     SwitchOver,
-    /// Its processes stand still, and go on later.
+    /// Its processes stand still, until a watchdog resets the machine.
     Freeze,
     /// It is stopped as a service is.
     Stop,
@@ -55,7 +55,7 @@ impl Fault {
         match self {
             Self::Kill | Self::Stop => Some("start"),
             Self::Cut => Some("heal"),
-            Self::Freeze => Some("thaw"),
+            Self::Freeze => Some("reset"),
             Self::SwitchOver => None,
         }
     }

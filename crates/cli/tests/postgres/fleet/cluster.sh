@@ -19,7 +19,7 @@ as_owner() {
 end() {
     trap - EXIT
     exec >/dev/null 2>&1
-    for i in 1 2 3; do thaw $i; kill9 $i; done
+    for i in 1 2 3; do kill9 $i; done
     kill -9 $etcd $(cat "$dir/b/pid") || true
     rm -rf "$dir"
 }
@@ -171,9 +171,10 @@ processes() {
 kill9() { kill -9 $(processes $1) || true; }
 # The service is stopped, and the leader hands over.
 stop() { eval kill \$patroni$1; eval wait \$patroni$1 || true; }
-# It stands still, as a machine that is paused.
+# It stands still, as a machine that is paused, until a watchdog resets it. Without one it would go on as a
+# leader where it stopped, which Patroni cannot prevent by itself.
 freeze() { kill -STOP $(processes $1) || true; }
-thaw() { kill -CONT $(processes $1) || true; }
+reset() { kill9 $1; start $1; }
 # Nothing that is sent arrives, and nobody is told.
 cut() {
     ip neigh replace 10.77.$1.2 lladdr 02:00:00:00:00:99 dev v$1 nud permanent
