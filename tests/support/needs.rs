@@ -50,6 +50,8 @@ pub const CHROMIUM: Need = Need {
         }
     },
 };
+pub const ETCD: Need = program!("etcd", "Debian: etcd-server");
+pub const IP: Need = program!("ip", "Debian: iproute2");
 pub const LESS: Need = program!("less", "Debian: less");
 /// The replicator of SQLite databases.
 pub const LITESTREAM: Need = Need {
@@ -65,6 +67,16 @@ pub const MCP_CLIENT: Need = Need {
     name: "Python with the package `mcp`",
     from: "pip install mcp; LOOPSTORE_MCP_PYTHON=INTERPRETER",
     find: || std::env::var_os("LOOPSTORE_MCP_PYTHON").map(PathBuf::from),
+};
+pub const PATRONI: Need = program!("patroni", "Debian: patroni");
+pub const PGBOUNCER: Need = Need {
+    name: "PgBouncer",
+    from: "Debian: pgbouncer",
+    // Some users have no `sbin` in their path.
+    find: || {
+        in_path("pgbouncer")
+            .or_else(|| Some("/usr/sbin/pgbouncer".into()).filter(|at: &PathBuf| at.is_file()))
+    },
 };
 /// The folder of the server's programs.
 pub const POSTGRES: Need = Need {

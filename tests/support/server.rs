@@ -63,11 +63,11 @@ pub struct Server {
     cluster: Option<Cluster>,
 }
 
-/// Returns a command that runs as somebody who may start a server.
-pub fn as_owner(program: impl AsRef<std::ffi::OsStr>) -> Command {
+/// Returns who may start a server, where this user may not.
+pub fn owner() -> Option<&'static str> {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0);
     if !is_root {
-        return Command::new(program);
+        return None;
     }
     let has = |name: &str| {
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -75,10 +75,17 @@ pub fn as_owner(program: impl AsRef<std::ffi::OsStr>) -> Command {
             .lines()
             .any(|line| line.starts_with(&format!("{name}:")))
     };
-    let user = if has("postgres") {
+    Some(if has("postgres") {
         "postgres"
     } else {
         "nobody"
+    })
+}
+
+/// Returns a command that runs as somebody who may start a server.
+pub fn as_owner(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let Some(user) = owner() else {
+        return Command::new(program);
     };
     let mut command = Command::new("setpriv");
     command

@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Row, SimpleQueryMessage, Socket, Statement};
 
 use super::errors::Trouble;
+use super::pooler::named_process;
 
 /// How many statements a connection keeps.
 const MAX_STATEMENTS: usize = 256;
@@ -37,6 +38,10 @@ pub(super) struct Connection {
     client: Client,
     wire: Wire,
     statements: HashMap<String, Statement>,
+    /// Whether the next transaction may be at another process of the server: nothing that is prepared or
+    /// set outlives one. What is known of a statement then are the types of its values.
+    is_shared: bool,
+    types: HashMap<String, Vec<Type>>,
     limit: Option<Duration>,
 }
 
@@ -136,8 +141,43 @@ impl Connection {
             client,
             wire,
             statements: HashMap::new(),
+            is_shared: false,
+            types: HashMap::new(),
             limit,
         })
+    }
+
+    /// Whether the next transaction may be at another process of the server.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Sets whether the next transaction may be at another process of the server.
+    pub(super) fn share(&mut self, is_shared: bool) {
+        self.is_shared = is_shared;
+    }
+
+    /// Whether a pooler stands between this program and the server.
+    pub(super) fn is_pooled(&mut self) -> Result<bool, Trouble> {
+        let rows = self.simple("SELECT pg_backend_pid()")?;
+        let asked = rows.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+            _ => None,
+        });
+        Ok(asked != named_process(&self.client.cancel_token()))
+    }
+
+    /// Returns the types of a statement's values, where it is not kept on the server.
+    fn types_of(&mut self, sql: &str) -> Result<Vec<Type>, Trouble> {
+        if let Some(types) = self.types.get(sql) {
+            return Ok(types.clone());
+        }
+        if self.types.len() >= MAX_STATEMENTS {
+            self.types.clear();
+        }
+        let types = self.prepare(sql)?.params().to_vec();
+        self.types.insert(sql.to_owned(), types.clone());
+        Ok(types)
     }
 
     /// Whether it is known to be of no use any more.
@@ -163,6 +203,11 @@ impl Connection {
     }
 
     pub(super) fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Trouble> {
+        if self.is_shared {
+            let typed = typed(params, self.types_of(sql)?)?;
+            let answer = self.client.query_typed(sql, &typed);
+            return self.wire.wait(self.limit, answer);
+        }
         let statement = self.prepared(sql)?;
         self.wire
             .wait(self.limit, self.client.query(&statement, params))
@@ -178,6 +223,11 @@ impl Connection {
     }
 
     pub(super) fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Trouble> {
+        if self.is_shared {
+            let typed = typed(params, self.types_of(sql)?)?;
+            let answer = self.client.execute_typed(sql, &typed);
+            return self.wire.wait(self.limit, answer);
+        }
         let statement = self.prepared(sql)?;
         self.wire
             .wait(self.limit, self.client.execute(&statement, params))
@@ -257,4 +307,14 @@ impl Connection {
         self.wire
             .wait(None, async { Ok(runner.run_async(client).await.map(drop)) })
     }
+}
+
+/// Gives each value its type.
+fn typed<'a>(params: &[Param<'a>], types: Vec<Type>) -> Result<Vec<(Param<'a>, Type)>, Trouble> {
+    if params.len() != types.len() {
+        let (given, wanted) = (params.len(), types.len());
+        let detail = format!("a statement takes {wanted} values and was given {given}");
+        return Err(Trouble::Local(detail));
+    }
+    Ok(params.iter().copied().zip(types).collect())
 }

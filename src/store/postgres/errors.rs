@@ -78,6 +78,12 @@ fn is_from_the_wire(error: &Error) -> bool {
     cause.is::<std::io::Error>() || error.to_string().starts_with("error communicating")
 }
 
+/// Whether the beginning of a transaction was refused because the server only follows another one. The code
+/// says no more than that something is not possible; nothing else in a beginning is.
+pub(super) fn is_standby(trouble: &Trouble) -> bool {
+    trouble.code() == Some("0A000")
+}
+
 /// Whether a code asks to run the transaction again: others came between, or two waited for each other.
 pub(super) fn is_serialization_failure(code: &str) -> bool {
     matches!(code, "40001" | "40P01")
@@ -105,6 +111,12 @@ pub(super) fn from_postgres(trouble: Trouble) -> StoreError {
         "22021" | "22P05" => {
             StoreError::Invalid("PostgreSQL cannot hold U+0000 in this text".into())
         }
+        // Not found, or there already.
+        "26000" | "42P05" => StoreError::Invalid(format!(
+            "{}: a pooler gives the transactions of a connection to different processes of the server; \
+             say `pooling=transaction` in the address",
+            describe(&trouble)
+        )),
         // A statement of this program does not fit the tables.
         "42P01" | "42703" | "42883" => StoreError::Damaged(describe(&trouble)),
         // Raised by functions of the store.

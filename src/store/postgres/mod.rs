@@ -23,6 +23,7 @@ mod options;
 mod packs;
 mod pending;
 mod pool;
+mod pooler;
 mod prompts;
 mod query;
 mod read;

@@ -8,11 +8,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::connection::Connection;
-use super::errors::{from_postgres, is_lost};
+use super::errors::{from_postgres, is_lost, is_standby};
 use super::options::PostgresOptions;
 use super::schema;
 use super::url::Address;
 use crate::store::error::{OpenError, StoreError, StoreResult};
+
+const FOLLOWS: &str = "the server takes no writes, as it follows another one";
 
 /// The connections of a store.
 pub(super) struct Pool {
@@ -60,12 +62,27 @@ impl Pool {
             let Some(link) = &mut taken.link else {
                 continue;
             };
-            match link.batches(first) {
+            let begun = match first.split_first() {
+                Some((begin, rest)) if link.is_shared() && begin.as_ref().starts_with("BEGIN") => {
+                    let settings = schema::in_each_transaction(&self.options);
+                    let own = settings.iter().map(String::as_str);
+                    let rest = rest.iter().map(AsRef::as_ref);
+                    let all = std::iter::once(begin.as_ref()).chain(own).chain(rest);
+                    link.batches(&all.collect::<Vec<_>>())
+                }
+                _ => link.batches(first),
+            };
+            match begun {
                 Ok(()) => return Ok(taken),
                 Err(error) => {
-                    let lost = is_lost(&error);
+                    // A primary that became a standby is lost to a writer: another one took over.
+                    let follows = is_standby(&error);
+                    let lost = is_lost(&error) || follows;
                     // A transaction that was begun with more than one statement may be open.
                     taken.link = None;
+                    if is_new && follows {
+                        return Err(StoreError::Connection(FOLLOWS.into()));
+                    }
                     if is_new || !lost {
                         return Err(from_postgres(error));
                     }
@@ -112,6 +129,7 @@ impl Pool {
 pub(super) fn from_open(error: OpenError) -> StoreError {
     match error {
         OpenError::Unreachable { detail, .. } => StoreError::Connection(detail.into()),
+        gone @ OpenError::NoDatabase { .. } => StoreError::Connection(Box::new(gone)),
         other => StoreError::Other(Box::new(other)),
     }
 }

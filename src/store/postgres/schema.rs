@@ -14,6 +14,7 @@ use super::cluster;
 use super::connection::{Connection, Param};
 use super::errors::{Trouble, describe, driver_text, from_connecting, is_serialization_failure};
 use super::options::PostgresOptions;
+use super::pooler::Pooling;
 use super::url::Address;
 use crate::failpoints::{self, Failpoint};
 use crate::model::Time;
@@ -63,29 +64,76 @@ pub(super) fn other(address: &Address, cause: impl std::fmt::Display) -> OpenErr
     }
 }
 
+/// A commit that was acknowledged is on disk: a server may be told to forget that, a session not.
+const IS_KEPT: &str = "WHERE current_setting('synchronous_commit') = 'off'";
+
+/// Returns what `connect` sets, for a transaction that may be at any process of the server; each by itself, as the
+/// whole text goes to the nodes of a cluster that it came in.
+pub(super) fn in_each_transaction(options: &PostgresOptions) -> [String; 3] {
+    [
+        "SET LOCAL citus.propagate_set_commands = 'local'".to_owned(),
+        format!("SET LOCAL lock_timeout = {}", options.lock_timeout()),
+        format!("SELECT set_config('synchronous_commit', 'on', TRUE) {IS_KEPT}"),
+    ]
+}
+
+const OPTIONS_ARE_LOST: &str = "`options` does not reach each transaction through a pooler; set it with \
+    ALTER ROLE or ALTER DATABASE instead, or say `pooling=session` if the pooler keeps a connection for \
+    each session (pool_mode = session) and passes `options` on";
+
+const NO_MIGRATION: &str = "the tables are not there or not up to date, and are not made through a pooler, \
+    which may change connections between transactions; open the database once through an address of the \
+    server itself, or say `pooling=session` if the pooler keeps a connection for each session (pool_mode = \
+    session)";
+
 /// Connects and sets what each connection needs.
 pub(super) fn connect(
     address: &Address,
     options: &PostgresOptions,
 ) -> Result<Connection, OpenError> {
     let mut link = address.connect(options.limit)?;
+    let failed = |error: Trouble| from_connecting(&address.place, error);
+    let is_shared = match address.pooling {
+        Pooling::Unknown => link.is_pooled().map_err(failed)?,
+        Pooling::Session => false,
+        Pooling::Transaction => true,
+    };
+    link.share(is_shared);
+    if is_shared && address.has_options {
+        return Err(other(address, OPTIONS_ARE_LOST));
+    }
+    if is_shared {
+        return Ok(link);
+    }
     // What a transaction sets reaches the nodes of a Citus cluster with this; others let it stand.
-    // A commit that was acknowledged is on disk: a server may be told to forget that, a session not.
     let settings = format!(
         "SET lock_timeout = {};
          SET citus.propagate_set_commands = 'local';
-         SELECT set_config('synchronous_commit', 'on', FALSE)
-         WHERE current_setting('synchronous_commit') = 'off'",
+         SELECT set_config('synchronous_commit', 'on', FALSE) {IS_KEPT}",
         options.lock_timeout()
     );
-    link.batch(&settings)
-        .map_err(|error| from_connecting(&address.place, error))?;
+    link.batch(&settings).map_err(failed)?;
     Ok(link)
 }
 
 /// Looks at the server, makes the tables where there are none or brings them up to date, and refuses
 /// those that are newer or were never released.
 pub(super) fn prepare(
+    link: &mut Connection,
+    address: &Address,
+    options: &mut PostgresOptions,
+) -> Result<(), OpenError> {
+    if !link.is_shared() {
+        return prepare_at_one(link, address, options);
+    }
+    // All of it is at one process of the server.
+    let failed = |error: Trouble| from_connecting(&address.place, error);
+    link.batch("BEGIN").map_err(failed)?;
+    prepare_at_one(link, address, options)?;
+    link.batch("COMMIT").map_err(failed)
+}
+
+fn prepare_at_one(
     link: &mut Connection,
     address: &Address,
     options: &mut PostgresOptions,
@@ -111,6 +159,9 @@ pub(super) fn prepare(
     }
     if found < known && options.read_only {
         return Err(OpenError::Older { path, found, known });
+    }
+    if found < known && link.is_shared() {
+        return Err(other(address, NO_MIGRATION));
     }
     if found < known {
         migrate(link, address)?;

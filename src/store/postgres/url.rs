@@ -8,6 +8,7 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Config, NoTls};
 
 use super::connection::Connection;
+use super::pooler::Pooling;
 use crate::store::error::OpenError;
 
 /// How long one attempt to connect may take if the address does not say.
@@ -23,6 +24,9 @@ pub(super) struct Address {
     tls: Option<MakeTlsConnector>,
     /// Hosts, ports and name, without user and password.
     pub(super) place: String,
+    pub(super) pooling: Pooling,
+    /// Whether it sets something for each of its connections.
+    pub(super) has_options: bool,
 }
 
 /// Whether a text is the address of a PostgreSQL database.
@@ -52,7 +56,7 @@ impl Address {
     /// # Errors
     /// If it cannot be read.
     pub(super) fn parse(text: &str, writes: bool) -> Result<Self, OpenError> {
-        let (text, mode, root) = without_tls(text)?;
+        let (text, own) = OwnOptions::taken_from(text)?;
         let parsed: Result<Config, _> = text.parse();
         let mut config = parsed.map_err(|error| unreadable(why(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -67,7 +71,7 @@ impl Address {
         if config.get_application_name().is_none() {
             config.application_name("loopstore");
         }
-        let tls = connector(&mut config, mode.as_deref(), root.as_deref())?;
+        let tls = connector(&mut config, own.mode.as_deref(), own.root.as_deref())?;
         let place = place_of(&config);
         let count = config.get_hosts().len().max(config.get_hostaddrs().len());
         // Of several servers one takes writes: the others follow it.
@@ -75,7 +79,13 @@ impl Address {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         let hosts = (0..count).map(|at| host_of(&config, at)).collect();
-        Ok(Self { hosts, tls, place })
+        Ok(Self {
+            hosts,
+            tls,
+            place,
+            pooling: own.pooling,
+            has_options: config.get_options().is_some(),
+        })
     }
 
     /// Makes a connection to the first host that lets it in; a statement on it may take no longer than
@@ -88,11 +98,13 @@ impl Address {
         for host in &self.hosts {
             match self.connect_to(host, limit) {
                 Ok(link) => return Ok(link),
-                // What one server of a cluster does not know no other one does.
-                Err(error @ (OpenError::Refused { .. } | OpenError::NoDatabase { .. })) => {
-                    return Err(error);
+                // Whom one server of a cluster does not let in no other one does.
+                Err(error @ OpenError::Refused { .. }) => return Err(error),
+                // A standby may not have heard of a new database.
+                Err(error) if !matches!(last, Some(OpenError::NoDatabase { .. })) => {
+                    last = Some(error);
                 }
-                Err(error) => last = Some(error),
+                Err(_) => {}
             }
         }
         Err(last.unwrap_or_else(|| unreadable("it names no host")))
@@ -177,20 +189,35 @@ fn why(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// Takes `sslmode` and `sslrootcert` out of an address: the driver knows less of them.
-fn without_tls(text: &str) -> Result<(String, Option<String>, Option<String>), OpenError> {
-    let Some((front, query)) = text.split_once('?') else {
-        return Ok((text.to_owned(), None, None));
-    };
-    let (mut mode, mut root, mut rest) = (None, None, Vec::new());
-    for pair in query.split('&') {
-        match pair.split_once('=') {
-            Some(("sslmode", value)) => mode = Some(value.to_owned()),
-            Some(("sslrootcert", value)) => root = Some(decoded(value)?),
-            _ => rest.push(pair),
+/// What stands in an address that the driver does not know, or knows less of.
+#[derive(Default)]
+struct OwnOptions {
+    mode: Option<String>,
+    root: Option<String>,
+    pooling: Pooling,
+}
+
+impl OwnOptions {
+    /// Takes them out of an address.
+    fn taken_from(text: &str) -> Result<(String, Self), OpenError> {
+        let mut own = Self::default();
+        let Some((front, query)) = text.split_once('?') else {
+            return Ok((text.to_owned(), own));
+        };
+        let mut rest = Vec::new();
+        for pair in query.split('&') {
+            match pair.split_once('=') {
+                Some(("sslmode", value)) => own.mode = Some(value.to_owned()),
+                Some(("sslrootcert", value)) => own.root = Some(decoded(value)?),
+                Some(("pooling", value)) => {
+                    let why = "pooling is one of session and transaction";
+                    own.pooling = Pooling::parse(value).ok_or_else(|| unreadable(why))?;
+                }
+                _ => rest.push(pair),
+            }
         }
+        Ok((format!("{front}?{}", rest.join("&")), own))
     }
-    Ok((format!("{front}?{}", rest.join("&")), mode, root))
 }
 
 /// Returns a value of an address without its percent signs.
@@ -308,6 +335,7 @@ mod tests {
             "postgres://me:s3cret@host/agents?connect_timeout=s3cret",
             "postgres://me:s3cret%zz@host:1:2/%",
             "postgres://me:pass?s3cret@host/agents",
+            "postgres://me:s3cret@host/agents?pooling=s3cret",
         ] {
             let Err(error) = Address::parse(text, true) else {
                 continue;
@@ -321,5 +349,6 @@ mod tests {
         }
         assert!(Address::parse("postgres://me:s3cret@host/agents?sslmode=never", true).is_err());
         assert!(Address::parse("postgres://me@host:port/agents", true).is_err());
+        assert!(Address::parse("postgres://me@host/agents?pooling=statement", true).is_err());
     }
 }

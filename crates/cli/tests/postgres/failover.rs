@@ -12,7 +12,7 @@ use loopstore::*;
 use crate::support::hang;
 use crate::support::histories::{History, user};
 use crate::support::needs;
-use crate::support::server::{as_owner, free_port};
+use crate::support::server::{self, Server, as_owner, free_port};
 
 /// Starts a primary and a standby that follows it; prints their folder. When the input ends both are
 /// stopped.
@@ -169,4 +169,27 @@ fn no_acknowledged_turn_is_lost_when_the_primary_is_killed() {
     );
     let report = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
+}
+
+#[test]
+fn a_server_that_has_not_heard_of_a_database_yet_is_passed_over() {
+    let Some(first) = server::server() else {
+        return;
+    };
+    let name = first.prepared();
+    let late = Server::start(&first.bin);
+    let both = |database: &str| {
+        let later = late.address(database);
+        let (host, _) = later.rsplit_once('/').unwrap();
+        first
+            .address(database)
+            .replacen("postgres://postgres@", &format!("{host},"), 1)
+    };
+    let store = PostgresStore::open(&both(&name)).unwrap();
+    History::new(&store, "s").append(0, vec![user("hello", 0)]);
+    // Where nobody has it that is what is told.
+    let Err(error) = PostgresStore::open(&both("nowhere")) else {
+        panic!("it opened");
+    };
+    assert!(matches!(error, OpenError::NoDatabase { .. }), "{error:?}");
 }

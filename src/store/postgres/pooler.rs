@@ -1,0 +1,108 @@
+//! Whether somebody stands between this program and the server who may hand each transaction to another
+//! process of the server, as PgBouncer does with `pool_mode = transaction`.
+//!
+//! A server names the process that works for a connection twice: when the connection is made, for those who
+//! would cancel a statement later, and when it is asked. A pooler makes the first up, as its connections to
+//! the server are its own. It must be known: a prepared statement that lies in another process is not found,
+//! or, as every program of this driver counts its names from `s0`, is another program's statement.
+//!
+//! The driver keeps the first name to itself, but writes it into a request to cancel: into any stream.
+
+use std::future::Ready;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::CancelToken;
+use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
+
+/// What an address says of the pooler between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pooling {
+    /// Nothing: it is found out.
+    #[default]
+    Unknown,
+    /// A connection keeps its process of the server.
+    Session,
+    /// Each transaction may be at another one.
+    Transaction,
+}
+
+impl Pooling {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "session" => Some(Self::Session),
+            "transaction" => Some(Self::Transaction),
+            _ => None,
+        }
+    }
+}
+
+/// What is written, of which nothing is sent; it says yes to TLS.
+#[derive(Default)]
+struct Page(Vec<u8>);
+
+impl AsyncRead for Page {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        into.put_slice(b"S");
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Page {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.0.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl TlsStream for &mut Page {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+struct Plain;
+
+impl<'a> TlsConnect<&'a mut Page> for Plain {
+    type Stream = &'a mut Page;
+    type Error = std::io::Error;
+    type Future = Ready<Result<Self::Stream, Self::Error>>;
+
+    fn connect(self, stream: &'a mut Page) -> Self::Future {
+        std::future::ready(Ok(stream))
+    }
+}
+
+/// Returns the process that was named when the connection was made.
+pub(super) fn named_process(token: &CancelToken) -> Option<i32> {
+    let mut page = Page::default();
+    let written = {
+        let request = pin!(token.cancel_query_raw(&mut page, Plain));
+        // Nothing in it waits.
+        request.poll(&mut Context::from_waker(Waker::noop()))
+    };
+    let Poll::Ready(Ok(())) = written else {
+        return None;
+    };
+    // Its length and what it is, four bytes each, the process, and a secret of four bytes.
+    let start = page.0.len().checked_sub(8)?;
+    let process = page.0.get(start..start + 4)?;
+    Some(i32::from_be_bytes(process.try_into().ok()?))
+}
