@@ -47,7 +47,15 @@ pub(super) fn describe(trouble: &Trouble) -> String {
 /// What the driver says, without what stands in the address.
 pub(super) fn driver_text(error: &Error) -> String {
     if let Some(error) = error.as_db_error() {
-        return error.message().to_owned();
+        let message = error.message();
+        return match error.code().code() {
+            // A prepared statement that is not found, or there already.
+            "26000" | "42P05" => format!(
+                "{message}: a pooler gives the transactions of a connection to different processes of the \
+                 server; say `pooling=transaction` in the address"
+            ),
+            _ => message.to_owned(),
+        };
     }
     match std::error::Error::source(error) {
         Some(cause) => format!("{error}: {cause}"),
@@ -111,12 +119,7 @@ pub(super) fn from_postgres(trouble: Trouble) -> StoreError {
         "22021" | "22P05" => {
             StoreError::Invalid("PostgreSQL cannot hold U+0000 in this text".into())
         }
-        // Not found, or there already.
-        "26000" | "42P05" => StoreError::Invalid(format!(
-            "{}: a pooler gives the transactions of a connection to different processes of the server; \
-             say `pooling=transaction` in the address",
-            describe(&trouble)
-        )),
+        "26000" | "42P05" => StoreError::Invalid(describe(&trouble)),
         // A statement of this program does not fit the tables.
         "42P01" | "42703" | "42883" => StoreError::Damaged(describe(&trouble)),
         // Raised by functions of the store.
