@@ -1,6 +1,7 @@
 //! The working state of a session, for an agent that compacts by itself: what its summary left out, or what
 //! stands in the summary's place.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use crate::compaction::Placed;
@@ -8,7 +9,7 @@ use crate::compaction::digest::{DigestInput, Digester, beside_headers, short};
 use crate::context::states::shown_chain;
 use crate::context::{self, AsOf, BuildError, BuildOptions, TurnState};
 use crate::model::{AgentMessage, Content, LoopId, Role, SessionId};
-use crate::store::active_blocks::View;
+use crate::store::active_blocks::{View, chain};
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult};
 
 /// Tokens that are read at most, the newest: an agent waits for the answer.
@@ -62,9 +63,7 @@ pub fn handback(
     as_of: Option<&AsOf>,
     max_tokens: u64,
 ) -> Result<Option<Handback>, BuildError> {
-    let hidden = store::read(store, |read| {
-        turns(read, session, as_of, |state| state.is_hidden())
-    })?;
+    let hidden = store::read(store, |read| turns(read, session, as_of, Taken::Hidden))?;
     if hidden.is_empty() {
         return Ok(None);
     }
@@ -77,7 +76,7 @@ pub fn handback(
     for message in &seen.messages {
         digester = digester.beside(texts_of(message));
     }
-    written(store, digester, &hidden, max_tokens)
+    written(store, digester, &hidden, short, max_tokens)
 }
 
 /// Makes a text of at most `max_tokens` from all that was recorded on the way to a session's newest turn. `None`
@@ -103,18 +102,20 @@ pub fn working_state(
     stands: Stands,
     max_tokens: u64,
 ) -> Result<Option<Handback>, BuildError> {
-    let all = store::read(store, |read| turns(read, session, None, |_| true))?;
+    let all = store::read(store, |read| turns(read, session, None, Taken::All))?;
     let digester = match stands {
         Stands::InPlace => Digester::new(),
         Stands::Beside => Digester::new().beside([]),
     };
-    written(store, digester, &all, max_tokens)
+    // Its last line has the ids, to be expanded.
+    written(store, digester, &all, LoopId::to_string, max_tokens)
 }
 
 fn written(
     store: &dyn SessionStore,
     mut digester: Digester,
     parts: &[Turns],
+    name: fn(&LoopId) -> String,
     max_tokens: u64,
 ) -> Result<Option<Handback>, BuildError> {
     let only = only_loop(parts);
@@ -123,7 +124,7 @@ fn written(
         let messages = store::read(store, |read| part.messages(read))?;
         read += messages.len();
         digester.add(DigestInput::Messages {
-            of: only.is_none().then(|| short(&part.loop_id)),
+            of: only.is_none().then(|| name(&part.loop_id)),
             messages,
         });
     }
@@ -149,8 +150,9 @@ struct Turns {
     loop_id: LoopId,
     /// Of each turn of the loop, up to where the chain leaves it, whether it is one of them.
     taken: Vec<bool>,
-    /// The first sequence that is read.
+    /// The first sequence that is read, and the one where the chain leaves the loop, maybe within a turn.
     from: u32,
+    end: u32,
 }
 
 impl Turns {
@@ -185,14 +187,11 @@ impl Turns {
 
     fn messages(&self, read: &dyn StoreRead) -> StoreResult<Vec<Placed>> {
         let mut messages = Vec::new();
-        read.messages(self.key, self.from..u32::MAX, &mut |row| {
+        read.messages(self.key, self.from..self.end, &mut |row| {
             match row.turn {
                 Some(turn) if self.has(turn) && row.body.role != Role::Extension => {
                     let (seq, message) = (row.seq, store::decode(read, row.body)?);
                     messages.push(Placed { turn, seq, message });
-                }
-                Some(turn) if turn as usize >= self.taken.len() => {
-                    return Ok(ControlFlow::Break(()));
                 }
                 _ => {}
             }
@@ -202,13 +201,20 @@ impl Turns {
     }
 }
 
-/// Returns the turns of the chain that a context shows which are in such a state, by loop from the root: the
-/// newest of them, up to [`MOST_READ`].
+/// Which turns of a chain are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// Those that its context does not show.
+    Hidden,
+    All,
+}
+
+/// Returns turns of a chain, by loop from the root: the newest of them, up to [`MOST_READ`].
 fn turns(
     read: &dyn StoreRead,
     session: &SessionId,
     as_of: Option<&AsOf>,
-    is_taken: impl Fn(&TurnState) -> bool,
+    wanted: Taken,
 ) -> StoreResult<Vec<Turns>> {
     let owner = context::session_of(read, session)?;
     let (leaf, view) = match as_of {
@@ -216,20 +222,34 @@ fn turns(
         None if owner.current_loop.is_none() => return Ok(Vec::new()),
         None => (context::leaf_of(read, &owner, None)?, View::default()),
     };
+    let mut hidden: HashMap<LoopKey, Vec<bool>> = HashMap::new();
+    if wanted == Taken::Hidden {
+        let states = shown_chain(read, &leaf, view)?.states.into_iter();
+        let is_hidden =
+            |turns: Vec<TurnState>| turns.into_iter().map(TurnState::is_hidden).collect();
+        hidden.extend(states.map(|of_loop| (of_loop.key, is_hidden(of_loop.turns))));
+    }
     let (mut left, mut parts) = (MOST_READ, Vec::new());
-    for of_loop in shown_chain(read, &leaf, view)?.states.into_iter().rev() {
-        let taken: Vec<bool> = of_loop.turns.iter().map(&is_taken).collect();
+    for link in chain(read, leaf.key, View { raw: true, ..view })?
+        .into_iter()
+        .rev()
+    {
+        let taken = match wanted {
+            Taken::Hidden => hidden.remove(&link.row.key).unwrap_or_default(),
+            Taken::All => vec![true; link.turns as usize],
+        };
         if !taken.contains(&true) {
             continue;
         }
         let mut turns = Turns {
-            key: of_loop.key,
-            loop_id: of_loop.loop_id,
+            key: link.row.key,
+            loop_id: link.row.loop_id,
             taken,
             from: 0,
+            end: link.end_seq,
         };
         let is_whole = turns.begin(read, &mut left)?;
-        if turns.from < u32::MAX {
+        if turns.from < turns.end {
             parts.push(turns);
         }
         if !is_whole {
