@@ -556,7 +556,7 @@ CREATE TABLE packs (
     bytes    BIGINT NOT NULL,
     -- SHA-256 of the columns before but the session, and the content.
     digest   BYTEA NOT NULL,
-    -- Heads and bodies as raw DEFLATE.
+    -- Heads and bodies, compressed with Brotli (RFC 7932).
     content  BYTEA NOT NULL,
     tenant   TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, loop, seq),

@@ -1430,7 +1430,7 @@ CREATE TABLE packs (
     bytes    INTEGER NOT NULL,
     -- SHA-256 of the columns before and the content.
     digest   BLOB NOT NULL,
-    -- Heads and bodies as raw DEFLATE.
+    -- Heads and bodies, compressed with Brotli (RFC 7932).
     content  BLOB NOT NULL
 ) STRICT;
 

@@ -8,15 +8,9 @@ fn bytes(hex: &str) -> Vec<u8> {
     pairs.map(byte).collect()
 }
 
-fn deflated(raw: &[u8]) -> Vec<u8> {
-    let mut packed = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
-    packed.write_all(raw).unwrap();
-    packed.finish().unwrap()
-}
-
 /// Opens a pack of messages 0 to `last` whose digest fits.
 fn opened(raw: &[u8], last: u32) -> StoreResult<Unpacked> {
-    let content = deflated(raw);
+    let content = compressed(raw).unwrap();
     let mut row = PackRow {
         first: 0,
         last,
@@ -29,9 +23,9 @@ fn opened(raw: &[u8], last: u32) -> StoreResult<Unpacked> {
 
 #[test]
 fn a_pack_of_the_first_version_is_read() {
-    let content = "33656060480562450608a8562acacf4955b2522a2d4e2d52d2514acecf2b49cd2b51b28aae\
-        562aa92c00c994a456940065c0949592526d6c2d5c53627171667149625e098aced8da8cd49c9c7c1a1300";
-    let digest = bytes("a93b6de743ec878d4a578db9a11cad37941cd0daeffa7f92931c30c3f6a7f0bd");
+    let content = "13c900608cd462cd19ee04b5b94fd50b7d2d0de3c38220ac8ac5a2a393e3131e880e72fa1648\
+        206d598416ec806ddb52038f2423a03dfc2e137f8159f30e1785488c8cb0b994cebee8cfb9cf55dd";
+    let digest = bytes("f23373c2d1e36ae305dec7c237dde26545da012e332537db59458e1407b90b8d");
     let row = PackRow {
         first: 7,
         last: 8,
@@ -93,7 +87,7 @@ fn the_views_are_told_usage_calls_and_prompts() {
     };
     let answer = r#"{"role":"assistant","content":[{"type":"text","text":"secret"},
         {"type":"toolCall","id":"c","name":"read","arguments":{"path":"secret"}}],
-        "model":"m","usage":{"input":1.50},"stopReason":"secret"}"#;
+        "model":"m","usage":{"input":1.50,"service_tier":"x"},"stopReason":"secret"}"#;
     assert_eq!(
         head_of(Role::Assistant, answer).unwrap(),
         r#"{"model":"m","usage":{"input":1.50},"content":[{"type":"toolCall","id":"c","name":"read"}]}"#
@@ -110,6 +104,9 @@ fn the_views_are_told_usage_calls_and_prompts() {
     assert_eq!(head_of(Role::User, r#"{"role":"user","content":[]}"#), None);
     assert_eq!(head_of(Role::Extension, answer), None);
     assert_eq!(head_of(Role::Assistant, r#"{"content":"text"}"#), None);
+    // Of another form than the views read: it stays as it is.
+    let odd = r#"{"usage":{"input":1,"input":2}}"#;
+    assert_eq!(head_of(Role::Assistant, odd).unwrap(), odd);
     assert_eq!(
         head_of(Role::Assistant, r#"{"content":[],"model":"m"}"#),
         None

@@ -6,12 +6,16 @@ use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
 use super::encryption::unlock;
-use super::schema::connect;
+use super::schema::{PAGE_BYTES, connect};
 use super::{SqliteStore, from_open, from_sqlite};
 use crate::store::error::{StoreError, StoreResult};
 
 /// How many pages are copied between two reports.
 const PAGES_PER_STEP: i32 = 1024;
+
+/// The pages of a copy that is to be small: a page is the least that a table or a pack takes. Such a copy
+/// works like any other and reads long texts a little slower.
+const COMPACT_PAGE_BYTES: u32 = 4 << 10;
 
 impl SqliteStore {
     /// Copies the database, as one snapshot shows it, into the empty file `to`. `progress` is told
@@ -56,8 +60,11 @@ impl SqliteStore {
             let was: bool = connection
                 .pragma_query_value(None, "query_only", |row| row.get(0))
                 .map_err(from_sqlite)?;
+            let pages_of = |bytes: u32| connection.pragma_update(None, "page_size", bytes);
             may_write(true).map_err(from_sqlite)?;
-            let copied = connection.execute("VACUUM INTO ?1", [to]);
+            let copied = pages_of(COMPACT_PAGE_BYTES)
+                .and_then(|()| connection.execute("VACUUM INTO ?1", [to]));
+            pages_of(PAGE_BYTES).map_err(from_sqlite)?;
             may_write(!was).map_err(from_sqlite)?;
             copied.map(|_| ()).map_err(from_sqlite)
         })

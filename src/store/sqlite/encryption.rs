@@ -19,7 +19,7 @@ const RESERVED_BYTES: u32 = 80;
 /// Gives the key to a new connection, before anything else is asked of it.
 ///
 /// # Errors
-/// If this program cannot encrypt.
+/// If this program cannot encrypt, or the key could not be given; the error never holds it.
 pub(super) fn unlock(connection: &Connection, key: Option<&Key>) -> Result<(), OpenError> {
     let Some(key) = key else {
         return Ok(());
@@ -28,9 +28,18 @@ pub(super) fn unlock(connection: &Connection, key: Option<&Key>) -> Result<(), O
         return Err(OpenError::NoEncryption);
     }
     let sql = unlocking(&key.literal());
-    // The driver's errors hold the statement, and with it the key.
-    let done = connection.execute_batch(&sql);
-    done.map_err(|_| OpenError::NoEncryption)
+    connection.execute_batch(&sql).map_err(|error| {
+        let path = Path::new(connection.path().unwrap_or_default());
+        opening(path, without_statement(&error))
+    })
+}
+
+/// The driver's errors hold the statement, and with it the key.
+fn without_statement(error: &rusqlite::Error) -> rusqlite::Error {
+    match error.sqlite_error() {
+        Some(code) => rusqlite::Error::SqliteFailure(*code, None),
+        None => rusqlite::Error::InvalidQuery,
+    }
 }
 
 /// Returns the statements that unlock a database. An encrypted file does not say how large its pages
@@ -100,4 +109,25 @@ fn is_plain(path: &Path, options: &SqliteOptions) -> bool {
 fn has_whole_pages(path: &Path) -> bool {
     let length = path.metadata().map_or(0, |found| found.len());
     length > 0 && length.is_multiple_of(u64::from(PAGE_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn why_a_key_could_not_be_given_is_told_without_the_key() {
+        let connection = Connection::open_in_memory().unwrap();
+        let error = connection
+            .execute_batch("PRAGMA key = 'secret' nonsense")
+            .unwrap_err();
+        assert!(format!("{error:?}").contains("secret"));
+        assert!(!format!("{:?}", without_statement(&error)).contains("secret"));
+        let busy = ffi::Error::new(ffi::SQLITE_BUSY);
+        let busy = rusqlite::Error::SqliteFailure(busy, Some("secret".to_owned()));
+        let told = opening(Path::new("a.db"), without_statement(&busy));
+        assert!(matches!(told, OpenError::Busy));
+    }
 }

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use loopstore::{Key, OpenError, SqliteStore};
 
+use crate::support::command::loopstore;
 use crate::support::encryption::{fill, key, options};
 
 const SECRET: &str = "open 'sesame'; --";
@@ -78,7 +79,7 @@ fn a_passphrase_may_hold_anything() {
 
 /// The program in a folder, with no key in its environment.
 fn program(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loopstore"));
+    let mut command = loopstore();
     command
         .args(args)
         .current_dir(folder)

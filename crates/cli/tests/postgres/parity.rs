@@ -1,11 +1,12 @@
 //! What is more than one JSON document: the page of a report, a conversation over stdio, a watched folder.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
 use super::commands::{Both, settled};
+use crate::support::command::loopstore;
 use crate::support::page::Page;
 use crate::support::process;
 
@@ -59,7 +60,7 @@ pub fn mcp(both: &mut Both<'_>) {
         ("tools/call", call("expand", json!({"first": 999}))),
     ];
     let [one, two] = [0, 1].map(|which| {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_loopstore"))
+        let mut child = loopstore()
             .args(["mcp", "pair"])
             .current_dir(both.folder)
             .env("LOOPSTORE_DB", &both.databases[which])
@@ -121,7 +122,7 @@ pub fn watch(both: &mut Both<'_>, transcript: &str) {
         std::fs::create_dir_all(folder.join("logs")).unwrap();
         let path = folder.join("logs/watched.jsonl");
         std::fs::write(&path, &parts[0]).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_loopstore"))
+        let mut child = loopstore()
             .args(["import", "--watch", "logs", "--json"])
             .current_dir(folder)
             .env("LOOPSTORE_DB", &both.databases[which])

@@ -4,9 +4,12 @@ use std::process::Command;
 
 use super::process::failpoints;
 
-/// Returns a command that runs the program on databases as this process makes them.
+/// Returns a command that runs the program on databases as this process makes them: the program that was
+/// built with the tests, or a copy of it that the environment names.
 pub fn loopstore() -> Command {
-    with_failpoints(Command::new(env!("CARGO_BIN_EXE_loopstore")))
+    let program = std::env::var_os("CARGO_BIN_EXE_loopstore");
+    let built = || env!("CARGO_BIN_EXE_loopstore").into();
+    with_failpoints(Command::new(program.unwrap_or_else(built)))
 }
 
 /// The same for a command that runs the program itself.
