@@ -1,6 +1,6 @@
 //! What is handed back beside a summary that another wrote.
 
-use loopstore::compact::handback;
+use loopstore::compact::{Stands, handback, working_state};
 use loopstore::compaction::*;
 use loopstore::*;
 use serde_json::json;
@@ -221,4 +221,54 @@ fn of_a_long_session_the_newest_turns_are_read() {
     let back = chat.handback(1_000).unwrap().unwrap().text;
     assert!(back.contains("N14") && back.contains("N777X"), "{back}");
     assert!(!back.contains("N077X") && !back.contains("N277X"), "{back}");
+}
+
+#[test]
+fn the_working_state_of_a_branch_holds_nothing_of_what_the_branch_took_back() {
+    let store = Store::in_memory().unwrap();
+    let chat = store.session("orchard").unwrap();
+    let edit =
+        json!({"file_path": "/srv/orchard/behind.html", "old_string": "1", "new_string": "2"});
+    chat.append([
+        Message::user("Add a price list to the shop."),
+        Message::assistant("I write behind.html.").with_tool_call("e", "Edit", edit),
+        Message::tool_result("e", "The file has been updated."),
+    ])
+    .unwrap();
+    let state = || {
+        let state = working_state(store.database(), chat.id(), Stands::InPlace, 1_000);
+        state.unwrap().unwrap().text
+    };
+    assert!(state().contains("behind.html"));
+
+    // It leaves within the turn, behind its prompt.
+    let branch = chat.fork_at(TurnRef::within("loop-1", 0, 0)).unwrap();
+    branch
+        .append([Message::user("Rather begin with the tests.")])
+        .unwrap();
+    let state = state();
+    assert!(state.contains("price list"), "{state}");
+    assert!(state.contains("begin with the tests"), "{state}");
+    assert!(!state.contains("behind.html"), "{state}");
+}
+
+#[test]
+fn a_working_state_names_each_loop_by_what_expand_takes() {
+    let store = Store::in_memory().unwrap();
+    let chat = worked(&store, "All is well.");
+    chat.append([
+        Message::user("Now the opening hours."),
+        Message::assistant("They are done."),
+    ])
+    .unwrap();
+    let state = working_state(store.database(), chat.id(), Stands::InPlace, 2_000);
+    let state = state.unwrap().unwrap().text;
+    let leaf = chat.leaf().unwrap().unwrap();
+    for id in ["loop-1", leaf.as_str()] {
+        assert!(state.contains(id), "{state}");
+    }
+    assert!(
+        state.contains("price list"),
+        "a compacted loop is read from the record: {state}"
+    );
 }

@@ -48,18 +48,18 @@ impl Stage {
 fn cold_loops_are_archived_and_brought_back() {
     let stage = Stage::new();
     insta::assert_snapshot!(stage.said("archive se --dry-run"), @"
-    Would archive 3 loops: 36 messages, 16.2 KiB before, 3.3 KiB after.
-    session sess, loop loop-0: 12 messages, 5.4 KiB before, 1.1 KiB after
-    session sess, loop loop-1: 12 messages, 5.4 KiB before, 1.1 KiB after
-    session sess, loop loop-2: 12 messages, 5.4 KiB before, 1.1 KiB after
+    Would archive 3 loops: 36 messages, 16.2 KiB before, 3.1 KiB after.
+    session sess, loop loop-0: 12 messages, 5.4 KiB before, 1.0 KiB after
+    session sess, loop loop-1: 12 messages, 5.4 KiB before, 1.0 KiB after
+    session sess, loop loop-2: 12 messages, 5.4 KiB before, 1.0 KiB after
     1 loop left: not ended
     exit 0
     ");
     insta::assert_snapshot!(stage.said("archive --all"), @"
-    Archived 3 loops: 36 messages, 16.2 KiB before, 3.3 KiB after.
-    session sess, loop loop-0: 12 messages, 5.4 KiB before, 1.1 KiB after
-    session sess, loop loop-1: 12 messages, 5.4 KiB before, 1.1 KiB after
-    session sess, loop loop-2: 12 messages, 5.4 KiB before, 1.1 KiB after
+    Archived 3 loops: 36 messages, 16.2 KiB before, 3.1 KiB after.
+    session sess, loop loop-0: 12 messages, 5.4 KiB before, 1.0 KiB after
+    session sess, loop loop-1: 12 messages, 5.4 KiB before, 1.0 KiB after
+    session sess, loop loop-2: 12 messages, 5.4 KiB before, 1.0 KiB after
     2 loops left: not ended
     1 loop left: shown by a context
     note: the file keeps its size and reuses the freed space; `loopstore backup --compact DEST` writes a smaller copy
@@ -74,8 +74,8 @@ fn cold_loops_are_archived_and_brought_back() {
     let shown = stage.said("show sess");
     assert_eq!(shown.matches("; archived").count(), 3, "{shown}");
     insta::assert_snapshot!(stage.said("unarchive sess --loop loop-1"), @"
-    Unarchived 1 loop: 12 messages, 1.1 KiB before, 5.4 KiB after.
-    session sess, loop loop-1: 12 messages, 1.1 KiB before, 5.4 KiB after
+    Unarchived 1 loop: 12 messages, 1.0 KiB before, 5.4 KiB after.
+    session sess, loop loop-1: 12 messages, 1.0 KiB before, 5.4 KiB after
     exit 0
     ");
     let report = stage.json("unarchive --all");
