@@ -1,5 +1,5 @@
 //! A chat agent with a tool; killed while the tool runs, it goes on where it was:
-//! `printf 'Paris?\nRome?\n' | cargo run --example chat -- chat.db`
+//! `printf 'Paris?\nRome?\n' | cargo run --example chat -- chat.db`, then `loopstore --db chat.db context weather`
 use loopstore::{AgentMessage, CallState, Message, Policy, Prepared, Role, Store};
 use serde_json::json;
 

@@ -11,6 +11,7 @@ use loopstore::{
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::error::{CliError, with_causes};
@@ -163,7 +164,10 @@ fn label(
 
 /// Appends the messages of a line.
 fn append(session: &SessionHandle, format: LineFormat, line: &[u8]) -> Result<Appended, String> {
-    let Keyed { key, messages } = Keyed::of(line).map_err(|error| error.to_string())?;
+    let Keyed { key, messages } = Keyed::of(line).map_err(|error| match error.classify() {
+        Category::Syntax | Category::Eof => format!("the line is not JSON: {error}"),
+        Category::Data | Category::Io => error.to_string(),
+    })?;
     let messages = messages_of(format, messages.get())?;
     let appended = match key {
         Some(key) => session.append_once(&key, messages),
@@ -180,8 +184,12 @@ fn messages_of(format: LineFormat, text: &str) -> Result<Vec<AgentMessage>, Stri
                 false => vec![serde_json::from_str(text).map_err(|error| error.to_string())?],
             };
             let messages = list.into_iter().enumerate().map(|(at, message)| {
-                serde_json::from_str(message.get())
-                    .map_err(|error| format!("message {at}: {error}"))
+                serde_json::from_str(message.get()).map_err(|error| {
+                    format!(
+                        "message {at} is not in loopstore's own form: {error}; for messages of a provider \
+                         add --format openai, responses or anthropic"
+                    )
+                })
             });
             return messages.collect();
         }

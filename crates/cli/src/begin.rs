@@ -1,17 +1,24 @@
 //! `loopstore` without a command
 
 use super::error::CliError;
-use super::{App, Done, sessions};
+use super::install::record;
+use super::{App, Done, sessions, text};
 
 /// Shows the sessions, or how to start where there is no database yet.
 pub fn run(app: &mut App) -> Result<Done, CliError> {
     let is_missing = app.address().is_none() && app.db.symlink_metadata().is_err();
     if is_missing && !app.json {
+        let recorded = record::database().map_or(String::new(), |database| {
+            format!(
+                "Agents record into {}: name it with --db, or LOOPSTORE_DB.\n",
+                text::line(&database)
+            )
+        });
         app.out.text(&format!(
             "There is no database at {} yet. To start:\n\n  \
                loopstore demo           walk through a generated session\n  \
                loopstore import PATH…   import transcripts, such as ~/.claude/projects\n\n\
-             `loopstore --help` lists all commands; --db names another database.",
+             {recorded}`loopstore --help` lists all commands; --db names another database.",
             app.place()
         ))?;
         return Ok(Done::Well);

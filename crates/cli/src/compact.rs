@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::PoisonError;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use loopstore::compact::{BlockReport, CompactOutcome};
+use loopstore::compact::{BlockReport, CompactOutcome, NotNeeded};
 use loopstore::context::system_tokens;
 use loopstore::extend::{Disposition, Turns};
 use loopstore::{
@@ -166,7 +166,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         if !prompts.is_empty() {
             app.out.text(&summarize::shown_prompts(&prompts))?;
         }
-        app.out.text(&summary(&report, args.dry_run))?;
+        let window = request.window.max_context_tokens;
+        app.out
+            .text(&summary(&report, args.dry_run, Some(window)))?;
         if !report.blocks.is_empty() {
             app.out.text("")?;
             app.out.table(&table(&report.blocks))?;
@@ -272,18 +274,32 @@ impl Args {
     }
 }
 
-/// Says how an attempt ended.
-pub fn summary(report: &CompactReport, dry_run: bool) -> String {
+/// Says why nothing was compacted.
+fn nothing_to_do(report: &CompactReport, window: Option<u64>) -> String {
+    let tokens = text::count(report.before.tokens, "token");
+    if report.not_needed == Some(NotNeeded::Unchanged) {
+        return format!(
+            "Nothing to do: the context has {tokens}, and all of its turns are to be kept. \
+             --keep-first N and --keep-recent N keep fewer."
+        );
+    }
+    let window = window.map_or(String::new(), |window| {
+        format!(" of {}", text::number(window))
+    });
+    format!(
+        "Nothing to do: the context has {tokens}, which leaves enough headroom in the window{window}. \
+         --max-tokens N names a smaller window, --force compacts all the same."
+    )
+}
+
+/// Says how an attempt ended, and if there was headroom of which window.
+pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> String {
     let outcome = match (report.outcome, dry_run) {
         (CompactOutcome::NotNeeded, _) => {
             if let Some(error) = &report.error {
                 return format!("Nothing new to try: {}", text::line(error));
             }
-            return format!(
-                "Nothing to do: the context has {}, which leaves enough headroom, or it holds only \
-                 turns to keep. See --max-tokens, --keep-recent and --force.",
-                text::count(report.before.tokens, "token")
-            );
+            return nothing_to_do(report, window);
         }
         (CompactOutcome::Committed, false) => "committed",
         (CompactOutcome::Committed, true) => "would be committed",

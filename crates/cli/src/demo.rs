@@ -199,8 +199,10 @@ fn next(kept: Option<&Path>) -> Vec<String> {
         }
     };
     lines.extend([
-        format!("   loopstore --db {file} browse            walk through it, compactions beside originals"),
-        format!("   loopstore --db {file} recall 40312      ask for what a document left out"),
+        format!(
+            "   loopstore --db {file} report demo      see it as a page, summaries beside originals"
+        ),
+        format!("   loopstore --db {file} recall 40312     ask for what a document left out"),
         "   loopstore import ~/.claude/projects     read sessions of your own".into(),
     ]);
     lines

@@ -12,8 +12,9 @@ use loopstore::provider::ProviderError;
 use loopstore::{OpenError, StoreError, StrategyError};
 
 use super::hook::input::InputError;
-use super::output;
+use super::install::record;
 use super::select::Unknown;
+use super::{output, text};
 
 /// Why a command ended before it was done.
 #[derive(Debug)]
@@ -39,6 +40,14 @@ impl CliError {
                 output::note(&format!("error: {}", with_causes(&**error)));
                 if let Some(hint) = hint(&**error) {
                     output::note(&format!("hint: {hint}"));
+                }
+                if let Some(OpenError::Missing { .. }) = error.downcast_ref::<OpenError>()
+                    && let Some(database) = record::database()
+                {
+                    let database = text::line(&database);
+                    output::note(&format!(
+                        "hint: agents record into {database} here; --db names it, or LOOPSTORE_DB"
+                    ));
                 }
                 1
             }
@@ -146,7 +155,8 @@ fn hint_of_open(error: &OpenError) -> Option<&'static str> {
             "restore a backup, or save what is intact with `loopstore verify --salvage DEST`"
         }
         OpenError::Other { .. } | OpenError::ReadOnly { .. } => {
-            "check that the file and its folder are writable: SQLite keeps its log beside the file"
+            "check that the folder exists and that both it and the file are writable: SQLite keeps its log \
+             beside the file"
         }
         _ => return None,
     })

@@ -153,7 +153,14 @@ fn summary(report: &ImportReport) -> String {
     }
     let sessions = report.sessions.iter();
     let sessions = sessions.map(|id| format!("session {}", text::line(id.as_str())));
-    lines.extend(text::at_most(sessions, LISTED));
+    let more = sessions.len().saturating_sub(LISTED);
+    lines.extend(sessions.take(LISTED));
+    if more > 0 {
+        lines.push(format!(
+            "and {} more; `loopstore sessions` lists all with their titles",
+            text::number(more)
+        ));
+    }
     lines.join("\n")
 }
 

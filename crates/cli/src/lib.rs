@@ -399,7 +399,8 @@ pub fn run(args: Vec<OsString>) -> u8 {
             let error = without_removals(error);
             if let Some(name) = left_out(&error) {
                 let text = format!(
-                    "this loopstore was built without `{name}`; build it with `--features {}`",
+                    "this loopstore was built without `{name}`; build it with `--features {0}`: \
+                     `cargo install --path crates/cli --features {0}`",
                     feature_of(name)
                 );
                 return CliError::Usage(text).report();

@@ -56,7 +56,7 @@ fn summary(report: &RepairReport, dry_run: bool) -> String {
         ));
     }
     if let Some(compaction) = &report.compaction {
-        lines.push(compact::summary(compaction, false));
+        lines.push(compact::summary(compaction, false, None));
     }
     lines.join("\n")
 }

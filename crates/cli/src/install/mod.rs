@@ -115,7 +115,8 @@ fn mcp(args: &Args, known: Option<&Record>) -> Result<Option<Vec<String>>, CliEr
         return Ok(known.and_then(|known| known.mcp.clone()));
     }
     if !cfg!(feature = "mcp") {
-        let text = "this loopstore was built without `mcp`; build it with `--features mcp`";
+        let text = "this loopstore was built without `mcp`; build it with `--features mcp`: \
+                    `cargo install --path crates/cli --features mcp`";
         return Err(CliError::Usage(text.into()));
     }
     if args.agent == NativeAgent::Pi {
@@ -148,11 +149,11 @@ fn summary(installed: &Installed<'_>) -> String {
         (_, true) => format!("{} is set up already.", installed.agent),
         (true, false) => "Dry run: nothing was written.".to_owned(),
         (false, false) => format!(
-            "{} is set up: its sessions go to {}. `loopstore doctor` shows how it goes; `loopstore \
-             install {} --uninstall` takes it out again.",
+            "{0} is set up: its sessions go to {1}, and `loopstore --db {2} sessions` lists them. \
+             `loopstore doctor` shows how it goes; `loopstore install {0} --uninstall` takes it out again.",
             installed.agent,
             text::line(installed.database),
-            installed.agent
+            text::line(&text::quoted(installed.database)),
         ),
     };
     let notes = installed.notes.iter().cloned();

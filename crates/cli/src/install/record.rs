@@ -63,6 +63,12 @@ pub fn load(agent: NativeAgent, root: &Path) -> io::Result<Option<Record>> {
     }
 }
 
+/// Returns the database that an installed agent records into, if it is there.
+pub fn database() -> Option<String> {
+    let mut databases = all().into_iter().map(|record| record.database);
+    databases.find(|database| database.contains("://") || Path::new(database).exists())
+}
+
 /// Returns a copy that is kept: `before` or `after` the change of a file.
 pub fn copy(record: &Record, number: usize, when: &str) -> io::Result<Option<Vec<u8>>> {
     files::read(&copy_path(record, number, when)?)

@@ -150,8 +150,8 @@ fn the_demo_tells_the_whole_story() {
 
     What to type next:
        loopstore demo --keep demo.db           keep this session in a file
-       loopstore --db demo.db browse            walk through it, compactions beside originals
-       loopstore --db demo.db recall 40312      ask for what a document left out
+       loopstore --db demo.db report demo      see it as a page, summaries beside originals
+       loopstore --db demo.db recall 40312     ask for what a document left out
        loopstore import ~/.claude/projects     read sessions of your own
     "#);
     assert_eq!(std::fs::read_dir(stage.path("")).unwrap().count(), 0);

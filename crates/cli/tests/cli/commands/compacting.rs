@@ -10,7 +10,7 @@ const TIGHT: &str = "compact work --max-tokens 9000";
 #[test]
 fn a_context_with_headroom_is_left_alone() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say("compact work"), @"Nothing to do: the context has 10,012 tokens, which leaves enough headroom, or it holds only turns to keep. See --max-tokens, --keep-recent and --force.");
+    assert_snapshot!(stage.say("compact work"), @"Nothing to do: the context has 10,012 tokens, which leaves enough headroom in the window of 128,000. --max-tokens N names a smaller window, --force compacts all the same.");
     assert_eq!(stage.json("compact work")["outcome"], "not_needed");
     assert_eq!(stage.json("history"), json!([]));
 }

@@ -313,7 +313,7 @@ fn verify_exits_with_3_if_there_is_damage() {
 fn a_command_that_the_build_lacks_is_told() {
     assert_snapshot!(Stage::new().say("browse"), @r#"
     --- stderr
-    error: this loopstore was built without `browse`; build it with `--features browse`
+    error: this loopstore was built without `browse`; build it with `--features browse`: `cargo install --path crates/cli --features browse`
     --- exit 2
     "#);
 }

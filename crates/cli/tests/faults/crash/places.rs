@@ -86,7 +86,7 @@ fn commands_that_read_work_where_nothing_can_be_written() {
     assert!(output.status.success(), "{output:?}");
     insta::assert_snapshot!(complaint(&run("undo s"), folder.path()), @r"
     error: FOLDER/a.db: cannot open the database: unable to open database file: Error code 14: unable to open database file
-    hint: check that the file and its folder are writable: SQLite keeps its log beside the file
+    hint: check that the folder exists and that both it and the file are writable: SQLite keeps its log beside the file
     ");
     std::fs::write(&file, crate::crash::commands::old()).unwrap();
     let said = complaint(&run("sessions"), folder.path());
