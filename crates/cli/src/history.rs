@@ -28,7 +28,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         return Ok(Done::Well);
     }
     app.out.table(&runs_table(&runs, session.is_none()))?;
-    let more = [errors_table(&runs), flips_table(&runs), events_table(&runs)];
+    let more = [errors_table(&runs), flips_table(&runs)];
     for table in more.into_iter().flatten() {
         app.out.text("")?;
         app.out.table(&table)?;
@@ -121,40 +121,6 @@ fn flips_table(runs: &[Record]) -> Option<TextTable> {
         }
     }
     found.then_some(table)
-}
-
-/// Returns what happened around the runs, if that is noted.
-fn events_table(runs: &[Record]) -> Option<TextTable> {
-    let mut table = TextTable::new(vec![
-        Column::text("RUN", 18),
-        Column::text("EVENT", 19),
-        Column::text("WHEN", 19),
-        Column::text("OUTCOME", 9),
-    ]);
-    let mut found = false;
-    for run in runs {
-        let events: Vec<Event> = run.get("events").read().unwrap_or_default();
-        for event in events.into_iter().rev() {
-            found = true;
-            table.row(vec![
-                run.text("run_id").unwrap_or_default(),
-                event.kind,
-                text::time(&event.timestamp),
-                event.outcome,
-            ]);
-        }
-    }
-    found.then_some(table)
-}
-
-/// Something that happened around a run.
-#[derive(serde::Deserialize)]
-struct Event {
-    #[serde(rename = "type")]
-    kind: String,
-    timestamp: String,
-    #[serde(default)]
-    outcome: String,
 }
 
 /// Returns the undos and redos of a run, newest first.

@@ -70,7 +70,10 @@ impl Database for PostgresStore {
     fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
         let (runs, flips) = match session {
             None => (
-                self.rows(&format!("{RUNS} ORDER BY r.session DESC, r.key DESC"), &[])?,
+                self.rows(
+                    &format!("{RUNS} ORDER BY r.started_at COLLATE \"C\" DESC, r.session DESC, r.key DESC"),
+                    &[],
+                )?,
                 self.rows(&format!("{FLIPS} ORDER BY f.session, f.key"), &[])?,
             ),
             Some(session) => {

@@ -100,7 +100,11 @@ impl SqliteStore {
              ORDER BY f.key";
         self.snapshot(|connection| {
             let found = match session {
-                None => rows(connection, &format!("{runs} ORDER BY r.key DESC"), &[])?,
+                None => rows(
+                    connection,
+                    &format!("{runs} ORDER BY r.started_at DESC, r.session DESC, r.key DESC"),
+                    &[],
+                )?,
                 Some(session) => {
                     let sql =
                         format!("{runs} WHERE v.session_id = ?1 ORDER BY r.tick DESC, r.key DESC");

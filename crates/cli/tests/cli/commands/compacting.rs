@@ -258,10 +258,6 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
     RUN                                   WHAT  LOOP  TURNS  WHEN                 REASON
     RUN  redo  test     14  NOW
     RUN  undo  test     14  NOW  too-short
-
-    RUN                                   EVENT              WHEN                 OUTCOME
-    RUN  compactionEnded    NOW  committed
-    RUN  compactionStarted  NOW
     ");
 }
 
