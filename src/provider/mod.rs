@@ -26,6 +26,7 @@
 
 mod error;
 mod kept;
+mod own;
 mod read;
 mod write;
 
@@ -39,6 +40,7 @@ use crate::context::Context;
 use crate::model::{AgentMessage, SealingProvider};
 
 pub use error::ProviderError;
+pub use own::{OwnFormError, read_own};
 pub(crate) use write::{
     CallItem, OPENING, arguments_object, call_item, data_url, images_of, kept_item, media_type,
     pairs,

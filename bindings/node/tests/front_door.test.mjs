@@ -51,6 +51,14 @@ test("a message in any of its shapes is the same message", async (t) => {
   }
 });
 
+test("without a format a text may stand for the blocks, and what is no message names the formats", async (t) => {
+  const store = await own(t, Store.inMemory());
+  const chat = store.session("chat");
+  await chat.append({ role: "user", content: "Will it rain?" });
+  assert.deepEqual((await chat.context(openai)).messages, [user("Will it rain?")]);
+  await assert.rejects(chat.append({ role: "tool", tool_call_id: "c", content: "rain" }), /name the format: openai/);
+});
+
 test("a buffer that is changed after the call does not change what is stored", async (t) => {
   const store = await own(t, Store.inMemory());
   const chat = store.session("chat");

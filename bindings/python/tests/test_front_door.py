@@ -21,7 +21,7 @@ def test_what_was_appended_is_there_after_the_store_was_opened_again(tmp_path: P
     assert texts == ["Will it rain?", "No."]
 
 
-@pytest.mark.parametrize("given", ["dict", "list", "tuple", "generator", "str", "bytes"])
+@pytest.mark.parametrize("given", ["dict", "list", "tuple", "generator", "str", "bytes", "words"])
 def test_messages_come_in_every_shape(chat: Session, given: str) -> None:
     message = user("Ümläute, 日本語, 🦀")
     text = '{"role":"user","content":[{"type":"text","text":"Ümläute, 日本語, 🦀"}]}'
@@ -32,6 +32,7 @@ def test_messages_come_in_every_shape(chat: Session, given: str) -> None:
         "generator": (one for one in [message]),
         "str": text,
         "bytes": f"[{text}]".encode(),
+        "words": {"role": "user", "content": "Ümläute, 日本語, 🦀"},
     }
     chat.append(shapes[given])  # type: ignore[arg-type]
     stored = chat.context()["messages"]

@@ -50,6 +50,12 @@ def test_a_message_that_cannot_be_kept_is_told_by_its_place(chat: Session, messa
     assert chat.context()["messages"] == []
 
 
+def test_a_message_of_a_provider_without_its_format_is_refused_with_the_way_out(chat: Session) -> None:
+    message = {"role": "tool", "tool_call_id": "c", "content": "rain"}
+    with pytest.raises(loopstore.InvalidInputError, match="name the format: openai"):
+        chat.append(message)
+
+
 def test_json_that_nests_too_deep_is_refused(chat: Session) -> None:
     deep: Any = []
     for _ in range(100_000):

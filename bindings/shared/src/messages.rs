@@ -3,8 +3,7 @@
 use loopstore::context::{ContextFault, Part};
 use loopstore::provider::{self, Form, Mending, ProviderRequest};
 use loopstore::{AgentMessage, Context};
-use serde::{Deserialize, Serialize};
-use serde_json::error::Category;
+use serde::Serialize;
 
 use crate::errors::Failure;
 
@@ -29,59 +28,17 @@ impl MessageForm {
     }
 }
 
-/// One message, or several.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMore {
-    More(Vec<serde_json::Value>),
-    One(serde_json::Value),
-}
-
 /// Reads messages.
 pub fn read(form: &str, json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
-    match MessageForm::named(form)? {
-        MessageForm::Provider(form) => {
-            let text = std::str::from_utf8(json)
-                .map_err(|error| Failure::Input(format!("the JSON is not UTF-8: {error}")))?;
-            Ok(provider::read_str(form, text)?)
+    let form = MessageForm::named(form)?;
+    let text = std::str::from_utf8(json)
+        .map_err(|error| Failure::Input(format!("the JSON is not UTF-8: {error}")))?;
+    match form {
+        MessageForm::Provider(form) => Ok(provider::read_str(form, text)?),
+        MessageForm::Own => {
+            provider::read_own(text).map_err(|error| Failure::Input(error.to_string()))
         }
-        MessageForm::Own => own(json),
     }
-}
-
-fn own(json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
-    let is_list = json.trim_ascii_start().first() == Some(&b'[');
-    if !is_list {
-        return Ok(vec![serde_json::from_slice(json).map_err(unread)?]);
-    }
-    if let Ok(messages) = serde_json::from_slice(json) {
-        return Ok(messages);
-    }
-    // Once more, to say which one cannot be read.
-    let list = match serde_json::from_slice(json).map_err(unread)? {
-        OneOrMore::More(list) => list,
-        OneOrMore::One(one) => vec![one],
-    };
-    let message = |(at, value): (usize, serde_json::Value)| {
-        serde_json::from_value(value)
-            .map_err(|error| Failure::Input(format!("message {at} is {}", not_own(&error))))
-    };
-    list.into_iter().enumerate().map(message).collect()
-}
-
-/// Says why JSON is no message.
-fn unread(error: serde_json::Error) -> Failure {
-    Failure::Input(match error.classify() {
-        Category::Data => format!("the message is {}", not_own(&error)),
-        Category::Syntax | Category::Eof | Category::Io => format!("this is not JSON: {error}"),
-    })
-}
-
-fn not_own(error: &serde_json::Error) -> String {
-    format!(
-        "not in loopstore's own form: {error}; for messages of a provider name the format: openai, responses \
-         or anthropic"
-    )
 }
 
 /// What a context is in JSON.

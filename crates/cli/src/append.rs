@@ -48,7 +48,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum LineFormat {
-    /// As `context --format json` prints them.
+    /// As `context --format json` prints them; `content` may also be a text.
     Loopstore,
     /// Messages of chat completions, or whole answers.
     Openai,
@@ -179,19 +179,7 @@ fn append(session: &SessionHandle, format: LineFormat, line: &[u8]) -> Result<Ap
 fn messages_of(format: LineFormat, text: &str) -> Result<Vec<AgentMessage>, String> {
     let form = match format {
         LineFormat::Loopstore => {
-            let list: Vec<&RawValue> = match text.starts_with('[') {
-                true => serde_json::from_str(text).map_err(|error| error.to_string())?,
-                false => vec![serde_json::from_str(text).map_err(|error| error.to_string())?],
-            };
-            let messages = list.into_iter().enumerate().map(|(at, message)| {
-                serde_json::from_str(message.get()).map_err(|error| {
-                    format!(
-                        "message {at} is not in loopstore's own form: {error}; for messages of a provider \
-                         add --format openai, responses or anthropic"
-                    )
-                })
-            });
-            return messages.collect();
+            return provider::read_own(text).map_err(|error| error.to_string());
         }
         LineFormat::Openai => Form::OpenAiChat,
         LineFormat::Responses => Form::OpenAiResponses,

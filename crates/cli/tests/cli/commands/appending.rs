@@ -152,8 +152,12 @@ fn the_first_bad_line_ends_it_and_the_lines_before_are_kept() {
         assert!(lines[1]["error"].is_string(), "{shown}");
         assert_eq!(texts(&stage, &session), ["good"], "{shown}");
     }
-    let (lines, code) = receipts(&stage, &["own"], b"{\"role\":\"user\"}\n");
-    assert_eq!((code, lines.len()), (1, 1));
+    let own = b"{\"role\":\"user\",\"content\":\"hi\"}\n{\"role\":\"tool\",\"content\":\"hi\"}\n";
+    let (lines, code) = receipts(&stage, &["own"], own);
+    assert_eq!((code, lines.len()), (1, 2));
+    let told = lines[1]["error"].as_str().unwrap();
+    assert!(told.contains("name the format"), "{told}");
+    assert_eq!(texts(&stage, "own"), ["hi"]);
     assert_eq!(append(&stage, &[""], b"").status.code(), Some(2));
     // A session is named by its whole id: the beginning of another one's is a new session.
     receipts(
