@@ -2351,10 +2351,14 @@ FROM sessions s
             || ',"messages":' || (part.value -> 5)::TEXT || '}',
             ',' ORDER BY part.place
         ), '') || ']' AS parts
-        FROM json_array_elements(loopstore_json(m.parts)) WITH ORDINALITY AS part (value, place)
+        -- The table comes first: where it is distributed, what is joined to the rows of a function is all of a
+        -- table, and under row-level security Citus falls over it.
+        FROM manifests o
+            CROSS JOIN LATERAL json_array_elements(loopstore_json(m.parts))
+                WITH ORDINALITY AS part (value, place)
             LEFT JOIN loops n ON n.session = m.session AND n.key = (part.value ->> 0)::BIGINT
             LEFT JOIN blocks b ON b.session = m.session AND b.key = (part.value ->> 2)::BIGINT
-        WHERE json_typeof(part.value) = 'array'
+        WHERE o.session = m.session AND o.key = m.key AND json_typeof(part.value) = 'array'
     ) shown;
 
 -- Receipts of everything that removed content, also of sessions that are gone. closed_at is NULL while a

@@ -38,19 +38,31 @@ impl Cluster {
 
     /// Runs a script in a database, each statement by itself as `psql` sends it: a cluster passes the whole
     /// text on that a statement came in.
-    pub fn run(&self, database: &str, script: &str) {
+    pub fn run(&self, database: &str, script: &str) -> Result<(), postgres::Error> {
         let mut client = Self::client(&self.address(database));
         let (mut statement, mut in_body) = (String::new(), false);
         for line in script.lines() {
             statement.push_str(line);
             statement.push('\n');
-            in_body ^= line.matches("$$").count() % 2 == 1;
+            in_body ^= line.ends_with("$$") || line.starts_with("$$");
             if !in_body && line.ends_with(';') {
-                let done = client.batch_execute(&statement);
-                done.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+                client.batch_execute(&statement)?;
                 statement.clear();
             }
         }
+        Ok(())
+    }
+
+    /// Returns where the workers are.
+    pub fn workers(&self) -> Vec<(String, i32)> {
+        let sql = "SELECT nodename, nodeport FROM pg_dist_node WHERE groupid > 0 AND isactive
+            ORDER BY groupid";
+        let mut all = Self::client(&self.address(&self.maintenance));
+        let nodes = all.query(sql, &[]).unwrap();
+        let workers: Vec<(String, i32)> =
+            nodes.iter().map(|row| (row.get(0), row.get(1))).collect();
+        assert!(!workers.is_empty(), "the cluster has no workers");
+        workers
     }
 
     /// Makes an empty database on all nodes, which know each other, and returns its name.
@@ -58,12 +70,7 @@ impl Cluster {
         let name = format!("test_{}_{number}", std::process::id());
         let _one = self.making.lock().unwrap();
         let mut all = Self::client(&self.address(&self.maintenance));
-        let sql = "SELECT nodename, nodeport FROM pg_dist_node WHERE groupid > 0 AND isactive
-            ORDER BY groupid";
-        let nodes = all.query(sql, &[]).unwrap();
-        let workers: Vec<(String, i32)> =
-            nodes.iter().map(|row| (row.get(0), row.get(1))).collect();
-        assert!(!workers.is_empty(), "the cluster has no workers");
+        let workers = self.workers();
         let (user, _) = self
             .reach
             .split_once('@')

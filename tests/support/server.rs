@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use loopstore::extend::postgres::{Engine, schema};
+use loopstore::extend::postgres::{Engine, schema, tenant};
 use loopstore::{PostgresOptions, PostgresStore};
 use postgres::{Client, NoTls};
 
@@ -200,9 +200,10 @@ impl Server {
     pub fn prepared(&self) -> String {
         if let Some(cluster) = &self.cluster {
             let name = self.database();
-            cluster.run(&name, &schema(Engine::Citus));
+            cluster.run(&name, &schema(Engine::Citus)).unwrap();
             // Whoever opens it first notes what it is written with.
             drop(PostgresStore::open(&self.address(&name)).unwrap());
+            self.have_tenant(&name);
             return name;
         }
         static TEMPLATE: OnceLock<String> = OnceLock::new();
@@ -211,7 +212,77 @@ impl Server {
             drop(PostgresStore::open(&self.address(&name)).unwrap());
             name
         });
-        self.database_like(template)
+        let name = self.database_like(template);
+        self.have_tenant(&name);
+        name
+    }
+
+    /// Whether this is a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// Returns the addresses of a database on the workers of a cluster, each where the role stands `{role}`.
+    pub fn workers(&self, database: &str) -> Vec<String> {
+        let cluster = self.cluster.as_ref().expect("this is no cluster");
+        let nodes = cluster.workers().into_iter();
+        nodes
+            .map(|(host, port)| format!("postgres://{{role}}@{host}:{port}/{database}"))
+            .collect()
+    }
+
+    /// What the tables of this server are made for.
+    pub fn engine(&self) -> Engine {
+        match self.cluster {
+            Some(_) => Engine::Citus,
+            None => Engine::Plain { partitions: 1 },
+        }
+    }
+
+    /// Runs a script as an operator does.
+    pub fn run(&self, database: &str, script: &str) -> Result<(), postgres::Error> {
+        match &self.cluster {
+            Some(cluster) => cluster.run(database, script),
+            None => self.client(database).batch_execute(script),
+        }
+    }
+
+    /// Makes a role with all rights to all tables a tenant.
+    pub fn make_tenant(&self, database: &str, name: &str, role: &str) {
+        let quoted = format!("\"{}\"", role.replace('"', "\"\""));
+        let made = format!("CREATE ROLE {quoted} LOGIN;");
+        self.run(database, &made).unwrap();
+        let script = tenant(self.engine(), name, role).unwrap();
+        self.run(database, &script).unwrap();
+        let all = format!(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {quoted};
+REVOKE INSERT, UPDATE, DELETE ON tenant_roles FROM {quoted};"
+        );
+        self.run(database, &all).unwrap();
+    }
+
+    /// With `LOOPSTORE_AS_TENANT` set, whoever works on a database is one of two tenants.
+    fn have_tenant(&self, database: &str) {
+        if std::env::var_os("LOOPSTORE_AS_TENANT").is_some() {
+            self.make_tenant(database, "one", &format!("one of {database}"));
+            self.make_tenant(database, "two", &format!("two of {database}"));
+        }
+    }
+
+    /// Returns the address of a database of its own that a store may open.
+    pub fn openable_address(&self) -> String {
+        match std::env::var_os("LOOPSTORE_AS_TENANT") {
+            Some(_) => self.user_address(&self.prepared()),
+            None => self.tcp_address(&self.openable()),
+        }
+    }
+
+    /// Returns the address of a database for whoever works on it.
+    pub fn user_address(&self, database: &str) -> String {
+        match std::env::var_os("LOOPSTORE_AS_TENANT") {
+            Some(_) => self.address_as(&format!("one of {database}"), database),
+            None => self.address(database),
+        }
     }
 }
 
@@ -241,5 +312,5 @@ pub fn server() -> Option<&'static Server> {
 pub fn store() -> Option<PostgresStore> {
     let server = server()?;
     let options = PostgresOptions::new().connections(8);
-    Some(PostgresStore::open_with(&server.address(&server.prepared()), options).unwrap())
+    Some(PostgresStore::open_with(&server.user_address(&server.prepared()), options).unwrap())
 }

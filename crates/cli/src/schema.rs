@@ -23,10 +23,10 @@ pub struct Args {
     #[arg(long, conflicts_with = "partitions")]
     check: bool,
     /// Print instead the grants with which this role can append and compact, but not change or remove.
-    #[arg(long, value_name = "ROLE", conflicts_with_all = ["engine", "partitions", "check"])]
+    #[arg(long, value_name = "ROLE", conflicts_with_all = ["partitions", "check"])]
     grant_to: Option<String>,
     /// With --grant-to: only for the rows of this tenant, which no other tenant can see or write. Needs
-    /// PostgreSQL 15; a tenant may have several roles.
+    /// PostgreSQL 15; a tenant may have several roles. On a cluster with --engine citus.
     #[arg(long, value_name = "NAME", requires = "grant_to")]
     tenant: Option<String>,
 }
@@ -56,7 +56,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     };
     let script = match (&args.grant_to, &args.tenant) {
         (Some(role), Some(name)) => {
-            tenant(name, role).map_err(|error| CliError::Usage(error.to_string()))?
+            tenant(engine, name, role).map_err(|error| CliError::Usage(error.to_string()))?
         }
         (Some(role), None) => grants(role),
         (None, _) => schema(engine),

@@ -4,6 +4,7 @@
 //! to a database, and advisory locks hold on one node. It makes no tables there itself: those would lie on
 //! the coordinator, and everything with them.
 
+use super::cluster_tenants;
 use super::connection::Connection;
 use super::ddl::{BY_SESSION, placement_of};
 use super::errors::{Trouble, describe};
@@ -80,7 +81,8 @@ pub struct ClusterReport {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ClusterCheck {
-    /// What it is: `citus`, `coordinator`, `workers`, `tables`, `placement`, `durability` or `transactions`.
+    /// What it is: `citus`, `coordinator`, `workers`, `transactions`, `durability`, `tables`, `placement` or
+    /// `tenants`.
     pub name: &'static str,
     /// Whether it is right.
     pub ok: bool,
@@ -89,10 +91,10 @@ pub struct ClusterCheck {
 }
 
 /// What has been found so far.
-struct Checks(Vec<ClusterCheck>);
+pub(super) struct Checks(Vec<ClusterCheck>);
 
 impl Checks {
-    fn add(&mut self, name: &'static str, ok: bool, detail: impl Into<String>) {
+    pub(super) fn add(&mut self, name: &'static str, ok: bool, detail: impl Into<String>) {
         let detail = detail.into();
         self.0.push(ClusterCheck { name, ok, detail });
     }
@@ -145,7 +147,10 @@ fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
         ),
     }
     workers(link, checks)?;
-    tables(link, checks)
+    if tables(link, checks)? {
+        cluster_tenants::look(link, checks)?;
+    }
+    Ok(())
 }
 
 /// Looks whether there are workers that answer, and how they keep what was committed.
@@ -223,8 +228,8 @@ fn workers(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Looks whether all tables are there and lie where they should.
-fn tables(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
+/// Looks whether all tables are there and lie where they should; returns whether they are all there.
+fn tables(link: &mut Connection, checks: &mut Checks) -> Result<bool, Trouble> {
     let sql = "SELECT c.relname::TEXT, p.partmethod::TEXT,
             CASE WHEN p.partmethod = 'h' THEN column_to_column_name(c.oid, p.partkey) END,
             p.colocationid::BIGINT
@@ -250,7 +255,7 @@ fn tables(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
     if missing.len() == known.len() {
         let detail = "there are none; run the printed script in this empty database";
         checks.add("tables", false, detail);
-        return Ok(());
+        return Ok(false);
     }
     match missing.is_empty() {
         true => checks.add("tables", true, format!("all {} are there", known.len())),
@@ -291,5 +296,5 @@ fn tables(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
             ),
         ),
     }
-    Ok(())
+    Ok(missing.is_empty())
 }

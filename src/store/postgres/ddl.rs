@@ -122,39 +122,58 @@ GRANT DELETE ON {EMPTIED} TO {role};
     )
 }
 
-/// Bytes of the longest name of a tenant: it stands in an index.
+/// Bytes of the longest name of a tenant: it stands in an index. On a cluster it is part of the name of a role.
 const LONGEST_TENANT: usize = 200;
+const LONGEST_TENANT_OF_CITUS: usize = 42;
 
 /// Returns what makes a role the tenant `name`, for whoever owns the tables: the rights of [`grants`],
-/// on the rows of that tenant alone. Several roles may be one tenant.
+/// on the rows of that tenant alone. Several roles may be one tenant. On a cluster it also takes the right to make
+/// roles.
 ///
 /// # Errors
-/// If the name is empty, longer than 200 bytes or holds U+0000.
+/// If the name is empty, longer than 200 bytes (42 on a cluster) or holds U+0000.
 ///
 /// # Examples
 /// ```
-/// let script = loopstore::extend::postgres::tenant("acme", "acme_agents")?;
+/// use loopstore::extend::postgres::{Engine, tenant};
+///
+/// let script = tenant(Engine::Plain { partitions: 1 }, "acme", "acme_agents")?;
 /// assert!(script.contains("'acme'"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn tenant(name: &str, role: &str) -> StoreResult<String> {
-    if name.is_empty() || name.len() > LONGEST_TENANT || name.contains('\0') {
+pub fn tenant(engine: Engine, name: &str, role: &str) -> StoreResult<String> {
+    let longest = match engine {
+        Engine::Plain { .. } => LONGEST_TENANT,
+        Engine::Citus => LONGEST_TENANT_OF_CITUS,
+    };
+    if name.is_empty() || name.len() > longest || name.contains('\0') {
         return Err(StoreError::Invalid(format!(
-            "the name of a tenant has 1 to {LONGEST_TENANT} bytes, none of them zero"
+            "the name of a tenant has 1 to {longest} bytes, none of them zero"
         )));
     }
+    let (role_name, tenant_name) = (literal(&identifier(role)), literal(name));
+    let (before, noted) = match engine {
+        Engine::Plain { .. } => (
+            "",
+            format!(
+                "INSERT INTO tenant_roles (role, tenant) VALUES ({role_name}, {tenant_name})
+ON CONFLICT (role) DO UPDATE SET tenant = excluded.tenant;"
+            ),
+        ),
+        Engine::Citus => (
+            "SET LOCAL citus.multi_shard_modify_mode = 'sequential';\n",
+            format!("SELECT loopstore_put_into_tenant({role_name}, {tenant_name});"),
+        ),
+    };
     Ok(format!(
         "BEGIN;
--- Nobody makes objects among those of the store but its owner.
+{before}-- Nobody makes objects among those of the store but its owner.
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;
 {}-- The first role of a tenant switches row-level security on.
-INSERT INTO tenant_roles (role, tenant) VALUES ({}, {})
-ON CONFLICT (role) DO UPDATE SET tenant = excluded.tenant;
+{noted}
 COMMIT;
 ",
-        grants(role),
-        literal(&identifier(role)),
-        literal(name)
+        grants(role)
     ))
 }
 
@@ -231,19 +250,35 @@ SET LOCAL citus.multi_shard_modify_mode = 'sequential';
 
 ";
 
-/// Distributes each table when it is made, before references and triggers come to it. The policies that keep
-/// tenants apart ask other tables, which none may on a table that is distributed: there are no tenants.
+/// What keeps tenants apart on a cluster, where no policy may ask a table. One server has its own: there
+/// statements stay prepared, and what is told when they are planned would not be asked again.
+const CITUS_TENANTS: &str = include_str!("../../../migrations/citus/tenants.sql");
+
+/// What of one server it takes the place of: the first where it comes, the others go.
+const TENANTS_OF_ONE_SERVER: [&str; 4] = [
+    "CREATE FUNCTION loopstore_tenant()",
+    "CREATE POLICY tenant ",
+    "CREATE FUNCTION loopstore_keep_apart()",
+    "CREATE FUNCTION loopstore_tenant_comes()",
+];
+
+/// Distributes each table when it is made, before references and triggers come to it.
 fn distributed(sql: &str) -> String {
     let whole = after_tables(sql, ");", |name| {
         Some(format!("SELECT {};", placement(name)))
     });
-    let has_no_policy = |paragraph: &&str| {
-        ["CREATE POLICY tenant ", "CREATE POLICY of_own_session "]
+    let of_cluster = |paragraph: &str| {
+        let place = TENANTS_OF_ONE_SERVER
             .iter()
-            .all(|policy| !paragraph.contains(policy))
+            .position(|part| paragraph.contains(part));
+        match place {
+            None => Some(asked_on_nodes(paragraph)),
+            Some(0) => Some(CITUS_TENANTS.trim_end().to_owned()),
+            Some(_) => None,
+        }
     };
-    let kept = whole.split("\n\n").filter(has_no_policy);
-    kept.map(asked_on_nodes).collect::<Vec<_>>().join("\n\n")
+    let parts = whole.split("\n\n").filter_map(of_cluster);
+    parts.collect::<Vec<_>>().join("\n\n")
 }
 
 /// The functions that views call for the rows of one session: a node runs them, and they ask in their turn.
@@ -344,7 +379,22 @@ mod tests {
             ));
             assert!(stored < at(&format!("create_distributed_table('{table}'")));
         }
-        assert!(!script.contains("CREATE POLICY tenant"));
+        // A policy there asks no table.
+        let policies = script.split("CREATE POLICY tenant ").skip(1);
+        let policies: Vec<&str> = policies
+            .map(|policy| policy.split(';').next().unwrap_or_default())
+            .collect();
+        assert_eq!(policies.len(), 1);
+        assert!(!policies[0].contains("SELECT"));
+        for part in TENANTS_OF_ONE_SERVER {
+            let sql: String = migrations()
+                .scripts()
+                .iter()
+                .filter_map(|one| one.sql())
+                .collect();
+            assert!(sql.contains(part), "{part}");
+            assert_eq!(script.matches(part).count(), 1, "{part}");
+        }
         let nested = "SET citus.allow_nested_distributed_execution = on";
         assert_eq!(script.matches(nested).count(), ASKED_BY_VIEWS.len());
         assert!(!schema(Engine::Plain { partitions: 1 }).contains("SET citus."));

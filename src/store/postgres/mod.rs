@@ -11,6 +11,7 @@
 
 mod ahead;
 mod cluster;
+mod cluster_tenants;
 mod connection;
 mod ddl;
 mod errors;

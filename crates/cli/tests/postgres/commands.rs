@@ -260,10 +260,7 @@ fn every_command_says_the_same_on_both_backends() {
     let file = folder.path().join("loopstore.db");
     let mut both = Both {
         folder: folder.path(),
-        databases: [
-            file.to_str().unwrap().to_owned(),
-            server.tcp_address(&server.openable()),
-        ],
+        databases: [file.to_str().unwrap().to_owned(), server.openable_address()],
         compared: BTreeSet::new(),
         runs: Default::default(),
         hidden: Default::default(),

@@ -124,7 +124,7 @@ fn a_recount_that_is_cut_off_goes_on_and_keeps_writers_with_the_old_counter_out(
         .batch_execute(&format!("CREATE ROLE \"{role}\" LOGIN"))
         .unwrap();
     client
-        .batch_execute(&tenant("one", &role).unwrap())
+        .batch_execute(&tenant(server.engine(), "one", &role).unwrap())
         .unwrap();
     let of_one = server.address_as(&role, &name);
     let told = recount(&of_one, PostgresOptions::new(), &mut |_| ()).unwrap_err();

@@ -12,6 +12,7 @@ mod fleet;
 mod frozen;
 mod guarded;
 mod interrupted;
+mod killed_worker;
 mod moving;
 mod old_server;
 mod parity;

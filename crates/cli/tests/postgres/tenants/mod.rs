@@ -4,6 +4,7 @@
 //! Tables, views and functions are taken from the catalogue: a new one is asked by itself.
 
 mod calls;
+mod nodes;
 mod operator;
 mod rows;
 mod writes;
@@ -11,7 +12,7 @@ mod writes;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use loopstore::extend::postgres::{Engine, schema, tenant};
+use loopstore::extend::postgres::{Engine, schema};
 use loopstore::extend::{self as store, AppendKey, CallRow, Note, SessionFlags, lease, session};
 use loopstore::*;
 use postgres::{Client, NoTls};
@@ -39,13 +40,19 @@ pub fn quoted(name: &str) -> String {
 
 impl Tenants {
     /// Makes a database with tables in so many parts, and two roles whose names are as bad as they may
-    /// be; `None` where there is no server.
+    /// be; `None` where there is no server, or a cluster, whose tables have no parts.
     pub fn new(partitions: u32) -> Option<Self> {
         let server = server::server()?;
+        if server.is_cluster() && partitions > 1 {
+            return None;
+        }
         let database = server.database();
-        let mut client = server.client(&database);
-        let script = schema(Engine::Plain { partitions });
-        client.batch_execute(&script).unwrap();
+        let engine = match server.engine() {
+            Engine::Plain { .. } => Engine::Plain { partitions },
+            Engine::Citus => Engine::Citus,
+        };
+        server.run(&database, &schema(engine)).unwrap();
+        let longest = if server.is_cluster() { 42 } else { 200 };
         let own = Self {
             server,
             roles: [
@@ -54,23 +61,14 @@ impl Tenants {
             ],
             names: [
                 "a'; DROP TABLE sessions; -- \\' \"é\u{202e}$$:x".to_owned(),
-                "b".repeat(200),
+                "b".repeat(longest),
             ],
             database,
         };
         // Whoever opens it first notes what it is written with.
         drop(PostgresStore::open(&own.owner()).unwrap());
         for (role, name) in own.roles.iter().zip(&own.names) {
-            let role_sql = quoted(role);
-            client
-                .batch_execute(&format!("CREATE ROLE {role_sql} LOGIN"))
-                .unwrap();
-            client.batch_execute(&tenant(name, role).unwrap()).unwrap();
-            let all = format!(
-                "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role_sql};
-                 REVOKE INSERT, UPDATE, DELETE ON tenant_roles FROM {role_sql}"
-            );
-            client.batch_execute(&all).unwrap();
+            server.make_tenant(&own.database, name, role);
         }
         Some(own)
     }
@@ -98,6 +96,7 @@ impl Tenants {
             "SELECT relname::TEXT, CASE WHEN relispartition THEN 'part' ELSE relkind::TEXT END
              FROM pg_class
              WHERE relnamespace = 'public'::REGNAMESPACE AND relkind IN ('r', 'p', 'v')
+                 AND NOT starts_with(relname, 'citus_')
              ORDER BY relname";
         let rows = self.server.client(&self.database).query(sql, &[]).unwrap();
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
@@ -130,12 +129,13 @@ impl Tenants {
     /// Returns what every table holds of every tenant, as one text for each.
     pub fn stored(&self, owner: &mut Client) -> Vec<String> {
         let tables = self.tables().into_iter();
-        let sums = tables.map(|name| {
-            format!("SELECT '{name} ' || coalesce(md5(string_agg(t::TEXT, '|' ORDER BY t::TEXT)), '') FROM {name} t")
+        let stored = tables.map(|name| {
+            let sql = format!("SELECT t::TEXT FROM {name} t ORDER BY 1");
+            let rows = owner.query(&sql, &[]).unwrap();
+            let rows: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+            format!("{name} {}", rows.join("|"))
         });
-        let sql = sums.collect::<Vec<_>>().join(" UNION ALL ");
-        let rows = owner.query(&sql, &[]).unwrap();
-        rows.iter().map(|row| row.get(0)).collect()
+        stored.collect()
     }
 
     /// Does what leaves rows in every table, with the same ids whoever does it.

@@ -1,0 +1,162 @@
+//! Whether a cluster keeps its tenants apart: on each node, in each table, part of a table and view.
+
+use super::cluster::Checks;
+use super::connection::Connection;
+use super::ddl::literal;
+use super::errors::Trouble;
+use super::schema::{objects, only};
+
+/// Asks a node for tables, parts of them and views that are open to every tenant. The parts have the name of
+/// their table and a number.
+const OPEN: &str = "
+    SELECT coalesce(string_agg(c.relname::TEXT, ', ' ORDER BY c.relname), '') FROM pg_class c
+    WHERE c.relnamespace = (SCHEMA)::REGNAMESPACE AND CASE
+        WHEN c.relkind = 'v' AND c.relname = ANY (VIEWS)
+        THEN NOT coalesce('security_invoker=true' = ANY (c.reloptions), FALSE)
+        WHEN c.relkind IN ('r', 'p') AND regexp_replace(c.relname, '_[0-9]+$', '') = ANY (TABLES)
+        THEN NOT (c.relrowsecurity AND c.relforcerowsecurity)
+            OR (
+                SELECT count(*) <> 1 OR bool_or(NOT p.polpermissive OR p.polname <> 'tenant'
+                    OR pg_get_expr(p.polqual, c.oid) !~ '^\\(tenant = [a-z_.]*loopstore_own_tenant\\(\\)\\)$'
+                    OR pg_get_expr(p.polwithcheck, c.oid) IS DISTINCT FROM pg_get_expr(p.polqual, c.oid))
+                FROM pg_policy p WHERE p.polrelid = c.oid
+            )
+        ELSE FALSE
+    END";
+
+/// Asks a node who is in which tenant, and by what functions that is told.
+const WHO: &str = "
+    SELECT coalesce((
+        SELECT string_agg(DISTINCT pg_get_userbyid(m.roleid) || ' ' || pg_get_userbyid(m.member)
+            || ' ' || m.admin_option || ' ' || r.rolcanlogin, E'\\n')
+        FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.roleid
+        WHERE starts_with(r.rolname, PREFIX)
+    ), '') || E'\\n' || coalesce((
+        SELECT string_agg(f.proname || ' ' || f.provolatile::TEXT || ' ' || f.prosecdef || ' '
+            || coalesce(f.proconfig::TEXT, '') || ' ' || f.prosrc, E'\\n' ORDER BY f.proname)
+        FROM pg_proc f
+        WHERE f.pronamespace = (SCHEMA)::REGNAMESPACE
+            AND f.proname IN ('loopstore_tenant_prefix', 'loopstore_tenant', 'loopstore_own_tenant')
+    ), '')";
+
+/// Says who could see more than one tenant.
+const SEES_MORE: &str = "
+    SELECT coalesce(string_agg(DISTINCT r.rolname::TEXT, ', '), '')
+    FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member
+    WHERE starts_with(pg_get_userbyid(m.roleid), loopstore_tenant_prefix()) AND NOT m.admin_option
+        AND (r.rolsuper OR r.rolbypassrls OR r.rolreplication OR r.rolcreaterole OR (
+            SELECT count(DISTINCT o.roleid) FROM pg_auth_members o
+            WHERE o.member = m.member AND NOT o.admin_option
+                AND starts_with(pg_get_userbyid(o.roleid), loopstore_tenant_prefix())
+        ) > 1)";
+
+/// Says how many tenants there are, and whether the tables keep them apart.
+const TENANTS: &str = "
+    SELECT (SELECT count(DISTINCT roleid) FROM pg_auth_members
+            WHERE starts_with(pg_get_userbyid(roleid), loopstore_tenant_prefix())),
+        (SELECT relrowsecurity FROM pg_class WHERE oid = 'sessions'::REGCLASS),
+        current_schema()::TEXT, loopstore_tenant_prefix()";
+
+/// Returns the tables whose rows have the tenant of their session or file, and no reference that says so.
+const WITHOUT_REFERENCE: &str = "
+    SELECT coalesce(string_agg(c.relname::TEXT, ', ' ORDER BY c.relname), '')
+    FROM pg_dist_partition d JOIN pg_class c ON c.oid = d.logicalrelid
+    WHERE c.relname = ANY ($1) AND EXISTS (
+            SELECT 1 FROM pg_attribute a
+            WHERE a.attrelid = c.oid AND a.attname IN ('session', 'source') AND NOT a.attisdropped
+        )
+        AND c.relname <> ALL (ARRAY['sessions', 'session_names', 'audit', 'receipt_chain', 'maintenance'])
+        AND NOT EXISTS (
+            SELECT 1 FROM pg_constraint f
+            WHERE f.conrelid = c.oid AND f.conname = c.relname || '_of_tenant' AND f.convalidated
+        )";
+
+/// Tables that hold nothing of a tenant.
+const COMMON: [&str; 2] = ["store_meta", "tenant_roles"];
+
+/// Returns the tables and views of the schema that hold something of a tenant.
+fn known(kind: &str) -> Vec<String> {
+    let all = objects().into_iter();
+    let names = all.filter_map(|name| Some(name.strip_prefix(kind)?.trim_start().to_owned()));
+    names
+        .filter(|name| !COMMON.contains(&name.as_str()))
+        .collect()
+}
+
+fn array(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| literal(name)).collect();
+    format!("ARRAY[{}]", names.join(", "))
+}
+
+/// Asks every node; returns each answer with the name of its node.
+fn ask_all(link: &mut Connection, question: &str) -> Result<Vec<(String, bool, String)>, Trouble> {
+    let sql = format!(
+        "SELECT n.nodename || ':' || n.nodeport, a.success, coalesce(a.result, '')
+         FROM run_command_on_all_nodes({}) a JOIN pg_dist_node n USING (nodeid) ORDER BY n.groupid",
+        literal(question)
+    );
+    let rows = link.query(&sql, &[])?;
+    let answers = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
+    Ok(answers.collect())
+}
+
+/// Looks whether tenants are kept apart, where there are any.
+pub(super) fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
+    let row = only(link, TENANTS, &[])?;
+    let (count, is_on): (i64, bool) = (row.get(0), row.get(1));
+    let (schema, prefix): (String, String) = (row.get(2), row.get(3));
+    if count == 0 && !is_on {
+        let detail = "there are none; whoever has rights to the tables sees all sessions";
+        checks.add("tenants", true, detail);
+        return Ok(());
+    }
+    let tables = known("TABLE ");
+    let fill = |sql: &str| {
+        sql.replace(
+            "SCHEMA",
+            &literal(&format!("\"{}\"", schema.replace('"', "\"\""))),
+        )
+        .replace("PREFIX", &literal(&prefix))
+        .replace("VIEWS", &array(&known("VIEW ")))
+        .replace("TABLES", &array(&tables))
+    };
+    let mut wrong = Vec::new();
+    for (node, answered, open) in ask_all(link, &fill(OPEN))? {
+        match (answered, open.is_empty()) {
+            (false, _) => wrong.push(format!("{node} does not say: {open}")),
+            (true, false) => wrong.push(format!("open to every tenant on {node}: {open}")),
+            (true, true) => {}
+        }
+    }
+    let who = ask_all(link, &fill(WHO))?;
+    let own = who.first().map(|(_, _, who)| who.clone());
+    for (node, answered, who) in who {
+        if !answered || Some(&who) != own.as_ref() {
+            wrong.push(format!(
+                "{node} says otherwise who is in which tenant than the coordinator"
+            ));
+        }
+    }
+    let sees_more: String = only(link, SEES_MORE, &[])?.get(0);
+    if !sees_more.is_empty() {
+        wrong.push(format!("sees more than one tenant: {sees_more}"));
+    }
+    let without: String = only(link, WITHOUT_REFERENCE, &[&tables])?.get(0);
+    if !without.is_empty() {
+        wrong.push(format!(
+            "rows may come to the sessions of another tenant in: {without}"
+        ));
+    }
+    match wrong.is_empty() {
+        true => checks.add("tenants", true, format!("{count}, kept apart on all nodes")),
+        false => checks.add(
+            "tenants",
+            false,
+            format!(
+                "{}; SELECT loopstore_keep_apart() on the coordinator puts up what is missing there",
+                wrong.join("; ")
+            ),
+        ),
+    }
+    Ok(())
+}
