@@ -89,7 +89,7 @@ pub use search::{
     Recall, RecallPart, SearchHit, SearchQuery, SearchResults, Snippet, recall, search,
 };
 pub use store::sqlite::Durability;
-pub use store::{Key, KeyError, OpenError, SessionFilter, StoreError};
+pub use store::{Key, KeyError, OpenError, SessionCursor, SessionFilter, StoreError};
 
 // Messages, loops and sessions.
 pub use model::{

@@ -97,6 +97,9 @@ CREATE INDEX sessions_started_by ON sessions (
     )
 );
 
+-- The list of sessions, page by page.
+CREATE INDEX sessions_active ON sessions (last_active_at);
+
 -- Hiding a session gives it another id; its newest row there says which.
 CREATE TRIGGER sessions_keep_their_id
 BEFORE UPDATE ON sessions
@@ -328,6 +331,14 @@ CREATE TABLE loops (
 ) STRICT;
 
 CREATE INDEX loops_parent ON loops (parent);
+
+-- Sessions that go on from a loop of another one.
+CREATE INDEX loops_elsewhere ON loops (parent_loop_id)
+    WHERE parent IS NULL AND parent_loop_id IS NOT NULL;
+
+-- Those of a session in the order of their creation. Only who says `key > 0` gets it: the planner would take
+-- it for lookups of a loop by its key, and walk all loops of the session.
+CREATE INDEX loops_session ON loops (session) WHERE key > 0;
 
 -- What a recorder looks for after a restart.
 CREATE INDEX loops_at_work ON loops (session) WHERE status IN ('Pending', 'Running');

@@ -4,7 +4,7 @@ use super::{Result, SessionHandle, Store};
 use crate::model::{LoopId, SessionId};
 use crate::store::prompt::{own_title, session_prompt};
 use crate::store::sqlite::Record;
-use crate::store::{self, SessionFilter, StoreError, StoreResult};
+use crate::store::{self, SessionCursor, SessionFilter, StoreError, StoreResult};
 
 /// A session in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +38,16 @@ pub struct SessionSummary {
     pub messages: u64,
     /// Tokens of these.
     pub tokens: u64,
+    cursor: SessionCursor,
 }
 
 impl SessionSummary {
-    fn of(row: &Record) -> StoreResult<Self> {
+    /// Returns the place right behind this session in the list: where the next page begins.
+    pub fn cursor(&self) -> &SessionCursor {
+        &self.cursor
+    }
+
+    fn of((cursor, row): &(SessionCursor, Record)) -> StoreResult<Self> {
         let damaged = |error: crate::model::InvalidId| StoreError::Damaged(error.to_string());
         let number = |column| {
             let number = row.number(column).unwrap_or_default();
@@ -64,6 +70,7 @@ impl SessionSummary {
             turns: number("turns")?,
             messages: number("messages")?,
             tokens: number("tokens")?,
+            cursor: cursor.clone(),
         })
     }
 }
@@ -88,7 +95,7 @@ impl Store {
     /// # Errors
     /// If the store fails.
     pub fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>> {
-        let rows = self.database().session_rows(filter)?;
+        let rows = self.database().listed_sessions(filter)?;
         let rows = rows.iter().map(SessionSummary::of);
         Ok(rows.collect::<StoreResult<_>>()?)
     }
@@ -129,6 +136,7 @@ impl SessionHandle {
             let last = read.hides(row.key)?.pop().filter(|last| last.hidden);
             let current = row.current_loop.map(|key| read.loop_by_key(key));
             let mut summary = SessionSummary {
+                cursor: SessionCursor::of(&row),
                 title: own_title(row.title.as_deref())
                     .map(str::to_owned)
                     .or_else(|| prompt.clone()),

@@ -5,7 +5,7 @@
 
 use super::SessionStore;
 use super::error::StoreResult;
-use super::listing::SessionFilter;
+use super::listing::{SessionCursor, SessionFilter};
 use super::recount::StoreRecount;
 use super::removal::StoreRemove;
 use super::scan::StoreScan;
@@ -48,7 +48,16 @@ pub trait Database: SessionStore {
     ///
     /// # Errors
     /// If the database cannot be read.
-    fn session_rows(&self, filter: &SessionFilter) -> StoreResult<Vec<Record>>;
+    fn session_rows(&self, filter: &SessionFilter) -> StoreResult<Vec<Record>> {
+        let rows = self.listed_sessions(filter)?;
+        Ok(rows.into_iter().map(|(_, row)| row).collect())
+    }
+
+    /// Returns the same rows, each with the place where the list goes on behind it.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    fn listed_sessions(&self, filter: &SessionFilter) -> StoreResult<Vec<(SessionCursor, Record)>>;
 
     /// Returns the rows of `v_compaction_runs`, newest first, each with its undos and redos as
     /// `flips`: of one session or of all.
@@ -172,8 +181,8 @@ impl Database for SqliteStore {
         self.query_within(sql, &[], limits)
     }
 
-    fn session_rows(&self, filter: &SessionFilter) -> StoreResult<Vec<Record>> {
-        self.session_rows(filter)
+    fn listed_sessions(&self, filter: &SessionFilter) -> StoreResult<Vec<(SessionCursor, Record)>> {
+        self.listed_sessions(filter)
     }
 
     fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {

@@ -3,18 +3,18 @@
 //! A view shows no prompt of what is archived; these lists read it from the archive.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
 
-use super::error::StoreResult;
+use super::columns::Columns;
+use super::error::{StoreError, StoreResult};
 use super::prompt::{loop_prompts, own_title, session_prompts};
 use super::sqlite::Record;
-use super::{LoopKey, SessionKey, StoreRead};
+use super::{LoopKey, SessionKey, SessionRow, StoreRead};
 use crate::model::{Json, SessionId, Time};
 
-/// The columns of `v_sessions` without those that are read from the messages, and the key of each session
-/// last.
-pub(super) const SESSION_COLUMNS: &str = "v.session_id, v.agent_id, s.title, v.created_at,
-    v.last_active_at, v.current_loop_id, v.loops, v.turns, v.messages, v.tokens, v.source,
-    NULL AS prompt, v.project, v.hidden_at";
+/// How many sessions are read at a time.
+const PAGE: usize = 256;
 
 /// Which sessions a list shows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,55 +29,232 @@ pub struct SessionFilter {
     pub since: Option<Time>,
     /// Only those that are hidden, in place of the others.
     pub hidden: bool,
-    /// Without so many of these, the first ones.
+    /// Only those that stand behind this place: the next page of a list costs the same however far down it
+    /// is.
+    pub after: Option<SessionCursor>,
+    /// Without so many of these, the first ones: they are counted off, which takes longer the more they are.
     pub offset: usize,
     /// Only the first of those.
     pub limit: Option<usize>,
 }
 
 impl SessionFilter {
-    /// Whether a row of the list is one of those asked for.
-    fn takes(&self, row: &Record) -> bool {
-        let has = |column: &str, part: &str| {
-            let text = row.text(column);
-            text.is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
-        };
+    /// Whether every row has to be looked at to know if it is one of those asked for.
+    fn looks_at_rows(&self) -> bool {
+        self.project.is_some() || self.text.is_some() || self.since.is_some()
+    }
+
+    /// Whether a row without its prompt may be one of those asked for.
+    fn may_take(&self, row: &Record) -> bool {
         let is_late = |since: &Time| {
             let last = row.text("last_active_at").map(Time::from_text);
             last.is_some_and(|last| last.millis() >= since.millis())
         };
-        let source = self.source.as_ref();
-        row.text("hidden_at").is_some() == self.hidden
-            && source.is_none_or(|source| row.text("source").as_ref() == Some(source))
-            && self
-                .project
-                .as_ref()
-                .is_none_or(|part| has("project", part))
-            && self.text.as_ref().is_none_or(|part| {
-                let columns = ["title", "prompt", "session_id"];
-                columns.iter().any(|column| has(column, part))
-            })
+        let of_project = self.project.as_ref();
+        of_project.is_none_or(|part| has(row, "project", part))
             && self.since.as_ref().is_none_or(is_late)
+    }
+
+    /// Whether a row with its prompt is one of those asked for.
+    fn takes(&self, row: &Record) -> bool {
+        let columns = ["title", "prompt", "session_id"];
+        let text = self.text.as_ref();
+        text.is_none_or(|part| columns.iter().any(|column| has(row, column, part)))
     }
 }
 
-/// Gives sessions their prompts and titles, and leaves those that are asked for. Each row has the key of its
-/// session in `key`.
-pub(super) fn sessions(
-    read: &dyn StoreRead,
-    rows: Vec<Record>,
+fn has(row: &Record, column: &str, part: &str) -> bool {
+    let text = row.text(column);
+    text.is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
+}
+
+/// A place in the list of sessions: right behind one of them, where that stood when the place was taken.
+///
+/// What is active later moves to the top; a place stays, also when its session moves or goes. As text it
+/// can be handed to a client and read again.
+///
+/// ```
+/// use loopstore::{Message, SessionFilter, Store};
+///
+/// let store = Store::in_memory()?;
+/// for city in ["Bern", "Rome", "Oslo"] {
+///     store.session(city)?.append([Message::user("Will it rain?")])?;
+/// }
+/// let mut page = SessionFilter { limit: Some(2), ..SessionFilter::default() };
+/// let first = store.sessions(&page)?;
+/// let cursor = first[1].cursor().to_string();
+/// page.after = Some(cursor.parse()?);
+/// let second = store.sessions(&page)?;
+/// assert_eq!((first.len(), second.len()), (2, 1));
+/// assert_eq!(second[0].session_id.as_str(), "Bern");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionCursor {
+    /// `None`: behind all that have a time.
+    pub(super) last_active_at: Option<String>,
+    pub(super) key: i64,
+}
+
+impl SessionCursor {
+    /// Behind all sessions that have a time.
+    pub(super) const UNTIMED: Self = Self {
+        last_active_at: None,
+        key: i64::MAX,
+    };
+
+    pub(crate) fn of(row: &SessionRow) -> Self {
+        Self {
+            last_active_at: row.last_active_at.clone(),
+            key: row.key.0,
+        }
+    }
+
+    /// Returns the place right behind a session as it stands now; `None` if it is not there.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn behind(read: &dyn StoreRead, session: &SessionId) -> StoreResult<Option<Self>> {
+        Ok(read.session(session)?.as_ref().map(Self::of))
+    }
+}
+
+impl fmt::Display for SessionCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.last_active_at {
+            Some(time) => write!(f, "{}@{time}", self.key),
+            None => write!(f, "{}", self.key),
+        }
+    }
+}
+
+impl FromStr for SessionCursor {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> StoreResult<Self> {
+        let (key, time) = match text.split_once('@') {
+            Some((key, time)) => (key, Some(time.to_owned())),
+            None => (text, None),
+        };
+        // No text that a database holds has a zero byte in front of what it is compared with.
+        let is_time = time.as_ref().is_none_or(|time| !time.contains('\0'));
+        match key.parse() {
+            Ok(key) if is_time => Ok(Self {
+                last_active_at: time,
+                key,
+            }),
+            _ => Err(StoreError::Invalid(format!(
+                "{text:?} is no place in a list of sessions; take one from a row of the list"
+            ))),
+        }
+    }
+}
+
+/// A session of a list, without what only its messages say.
+pub(super) struct ListedSession {
+    pub(super) cursor: SessionCursor,
+    pub(super) record: Record,
+}
+
+/// Sums over the loops of a session.
+pub(super) struct LoopSums {
+    pub(super) loops: i64,
+    pub(super) turns: i64,
+    pub(super) messages: i64,
+    pub(super) tokens: i64,
+}
+
+impl LoopSums {
+    pub(super) fn of(row: &impl Columns) -> StoreResult<Self> {
+        Ok(Self {
+            loops: row.get("loops")?,
+            turns: row.get("turns")?,
+            messages: row.get("messages")?,
+            tokens: row.get("tokens")?,
+        })
+    }
+
+    pub(super) fn columns(&self) -> [(&'static str, Json); 4] {
+        let number = |number: &i64| Json::of(number).unwrap_or_default();
+        [
+            ("loops", number(&self.loops)),
+            ("turns", number(&self.turns)),
+            ("messages", number(&self.messages)),
+            ("tokens", number(&self.tokens)),
+        ]
+    }
+}
+
+/// How a backend reads the list of sessions, last active first, of equal times the last created: those of a
+/// source that are hidden or are not, whatever else the filter says.
+pub(super) trait SessionList {
+    /// Returns the place behind the first `count` sessions; `None` if there are fewer.
+    fn place(&self, filter: &SessionFilter, count: usize) -> StoreResult<Option<SessionCursor>>;
+
+    /// Returns the first `count` sessions behind a place. Behind one with a time come only those with a time.
+    fn page(
+        &self,
+        filter: &SessionFilter,
+        behind: Option<&SessionCursor>,
+        count: usize,
+    ) -> StoreResult<Vec<ListedSession>>;
+}
+
+/// Lists the sessions that are asked for, with their prompts and titles.
+pub(super) fn sessions<R: SessionList + StoreRead>(
+    read: &R,
     filter: &SessionFilter,
-) -> StoreResult<Vec<Record>> {
-    let prompts = session_prompts(read)?;
-    let described = rows.into_iter().map(|mut row| {
-        let key = row.take("key").and_then(|key| key.read().ok());
-        let prompt = key.and_then(|key| prompts.get(&SessionKey(key)));
-        describe(&mut row, prompt);
-        row
-    });
-    let taken = described.filter(|row| filter.takes(row));
+) -> StoreResult<Vec<(SessionCursor, Record)>> {
     let limit = filter.limit.unwrap_or(usize::MAX);
-    Ok(taken.skip(filter.offset).take(limit).collect())
+    let (mut skip, mut behind) = (filter.offset, filter.after.clone());
+    if skip > 0 && behind.is_none() && !filter.looks_at_rows() {
+        behind = read.place(filter, std::mem::take(&mut skip))?;
+        if behind.is_none() {
+            return Ok(Vec::new());
+        }
+    }
+    let mut found = Vec::new();
+    while found.len() < limit {
+        let count = match skip > 0 || filter.looks_at_rows() {
+            true => PAGE,
+            false => PAGE.min(limit - found.len()),
+        };
+        let page = read.page(filter, behind.as_ref(), count)?;
+        let next = match page.last() {
+            Some(last) if page.len() == count => Some(last.cursor.clone()),
+            _ => behind
+                .filter(|place| place.last_active_at.is_some())
+                .map(|_| SessionCursor::UNTIMED),
+        };
+        let mut rows = described(read, page, filter)?;
+        let skipped = skip.min(rows.len());
+        skip -= skipped;
+        rows.drain(..skipped);
+        rows.truncate(limit - found.len());
+        found.append(&mut rows);
+        behind = next;
+        if behind.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Gives sessions their prompts and titles, and leaves those that are asked for.
+fn described(
+    read: &dyn StoreRead,
+    mut page: Vec<ListedSession>,
+    filter: &SessionFilter,
+) -> StoreResult<Vec<(SessionCursor, Record)>> {
+    page.retain(|row| filter.may_take(&row.record));
+    let keys: Vec<SessionKey> = page.iter().map(|row| SessionKey(row.cursor.key)).collect();
+    let prompts = session_prompts(read, &keys)?;
+    let described = page.into_iter().map(|mut row| {
+        let prompt = prompts.get(&SessionKey(row.cursor.key));
+        describe(&mut row.record, prompt);
+        (row.cursor, row.record)
+    });
+    Ok(described.filter(|(_, row)| filter.takes(row)).collect())
 }
 
 /// Gives a session and its loops, in the order of their creation, their prompts, and the session its title.

@@ -50,7 +50,7 @@ pub use database::Database;
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseGuard, LeaseRow};
-pub use listing::SessionFilter;
+pub use listing::{SessionCursor, SessionFilter};
 pub(crate) use quotes::check_quoted;
 pub use quotes::{quote, quote_body, shown_message};
 pub use read::{StoreRead, Visit, VisitMessageRef, VisitRunSummary};

@@ -19,9 +19,9 @@ const LOOKED_AT: u32 = 32;
 
 /// Whose prompts are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PromptsOf {
-    /// Of each session the first.
-    EachSession,
+pub enum PromptsOf<'a> {
+    /// Of each of these sessions the first.
+    Sessions(&'a [SessionKey]),
     /// Of each loop of a session the first.
     EachLoop(SessionKey),
     /// The first of a session.
@@ -96,14 +96,17 @@ pub fn loop_prompt(
     first_with_text(read, PromptsOf::Loop(session, loop_key))
 }
 
-/// Returns the first prompt of every session that has one.
+/// Returns the first prompt of each of these sessions that has one.
 ///
 /// # Errors
 /// If the database cannot be read.
-pub fn session_prompts(read: &dyn StoreRead) -> StoreResult<HashMap<SessionKey, String>> {
+pub fn session_prompts(
+    read: &dyn StoreRead,
+    sessions: &[SessionKey],
+) -> StoreResult<HashMap<SessionKey, String>> {
     let (mut lines, mut without) = (HashMap::new(), Vec::new());
     read.prompts(
-        PromptsOf::EachSession,
+        PromptsOf::Sessions(sessions),
         &mut |place, message| match line_of(&message.message) {
             Some(line) => drop(lines.insert(place.session, line)),
             None => without.push(place.session),
@@ -137,7 +140,7 @@ pub fn loop_prompts(
     Ok(lines)
 }
 
-fn first_with_text(read: &dyn StoreRead, of: PromptsOf) -> StoreResult<Option<String>> {
+fn first_with_text(read: &dyn StoreRead, of: PromptsOf<'_>) -> StoreResult<Option<String>> {
     for place in read.prompt_places(of, LOOKED_AT)? {
         let mut line = None;
         visit_prompt(read, place, &mut |_, message| {

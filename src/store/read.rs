@@ -162,12 +162,12 @@ pub trait StoreRead {
 
     /// Returns where prompts are: user messages that no harness wrote, those of people first, then by loop
     /// and sequence. Of a session or loop at most `limit`, of each one the first. One search of an index for
-    /// each loop.
-    fn prompt_places(&self, of: PromptsOf, limit: u32) -> StoreResult<Vec<PromptPlace>>;
+    /// each loop at most.
+    fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>>;
 
     /// Visits the first prompt of a session or loop, or of each, in any order. One that is damaged is passed
     /// over.
-    fn prompts(&self, of: PromptsOf, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
+    fn prompts(&self, of: PromptsOf<'_>, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
         for place in self.prompt_places(of, 1)? {
             visit_prompt(self, place, visit)?;
         }

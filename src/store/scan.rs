@@ -60,6 +60,15 @@ pub struct TextCell<'a> {
     pub text: &'a str,
 }
 
+/// Sessions that hang together with another one by their loops, each list in the order of keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Continuations {
+    /// Those that go on from a loop of it.
+    pub by: Vec<SessionKey>,
+    /// Those from a loop of which it goes on.
+    pub of: Vec<SessionKey>,
+}
+
 /// What `verify` reads within one snapshot beside [`StoreRead`].
 pub trait StoreScan: StoreRead {
     // Sessions.
@@ -67,8 +76,8 @@ pub trait StoreScan: StoreRead {
     /// Returns the keys of all sessions.
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>>;
 
-    /// Returns pairs of sessions of which the first goes on from a loop of the second.
-    fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>>;
+    /// Returns the sessions that go on from a loop of this one, and those of which it goes on from a loop.
+    fn continuations(&self, session: SessionKey) -> StoreResult<Continuations>;
 
     /// Visits every text of a session that is no message.
     fn texts(

@@ -52,6 +52,7 @@ macro_rules! promises {
     };
 }
 
+mod listed;
 mod quoted;
 mod sealed;
 mod titles;

@@ -233,6 +233,7 @@ impl NativeStore {
                 text,
                 since: since.map(Time::from_text),
                 hidden: false,
+                after: None,
                 offset: 0,
                 limit: whole("limit", limit)?.map(|limit| limit as usize),
             };

@@ -203,6 +203,7 @@ impl Store {
             text,
             since: since.map(Time::from_text),
             hidden: false,
+            after: None,
             offset: 0,
             limit,
         };

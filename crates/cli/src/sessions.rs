@@ -1,12 +1,12 @@
 //! `loopstore sessions`
 
-use loopstore::extend::SessionFilter;
 use loopstore::extend::sqlite::Record;
+use loopstore::extend::{self as store, Database, SessionCursor, SessionFilter};
 
 use super::amount::{self, Edge};
 use super::error::CliError;
 use super::table::{Column, TextTable};
-use super::{App, Done, text};
+use super::{App, Done, select, text};
 
 /// How many columns the name of a project takes.
 const PROJECT: usize = 20;
@@ -19,6 +19,9 @@ pub struct Args {
     /// How many sessions to list [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
+    /// Only sessions that stand behind this one in the list: with --limit, the next page.
+    #[arg(long, value_name = "SESSION")]
+    after: Option<String>,
     /// Only sessions imported from this format, such as claude-code.
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
@@ -37,7 +40,9 @@ pub struct Args {
 }
 
 impl Args {
-    fn filter(&self) -> Result<SessionFilter, CliError> {
+    fn filter(&self, store: &dyn Database) -> Result<SessionFilter, CliError> {
+        let after = select::session_id(store, self.after.as_deref())?;
+        let place = |id| store::read(store, |read| SessionCursor::behind(read, &id));
         let since = self.since.as_deref();
         let since = since.map(|given| amount::moment(given, Edge::Start));
         Ok(SessionFilter {
@@ -46,6 +51,7 @@ impl Args {
             text: self.grep.clone(),
             since: since.transpose().map_err(CliError::Usage)?,
             hidden: self.hidden,
+            after: after.map(place).transpose()?.flatten(),
             offset: 0,
             limit: self.limit.map(|limit| limit as usize),
         })
@@ -54,8 +60,9 @@ impl Args {
 
 /// Lists the sessions.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let filter = args.filter()?;
-    let rows = app.open_to_read()?.session_rows(&filter)?;
+    let store = app.open_to_read()?;
+    let filter = args.filter(&*store)?;
+    let rows = store.session_rows(&filter)?;
     if app.json {
         app.out.json(&rows)?;
     } else if !rows.is_empty() {

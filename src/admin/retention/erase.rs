@@ -191,13 +191,7 @@ fn check_free(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<()> {
 /// Returns the sessions that this one started, or that go on from a loop of it.
 fn named_by(scan: &dyn StoreScan, key: SessionKey) -> StoreResult<Vec<SessionId>> {
     let mut keys = scan.started_by(key)?;
-    let links = scan.session_links()?;
-    keys.extend(
-        links
-            .into_iter()
-            .filter(|(_, of)| *of == key)
-            .map(|(from, _)| from),
-    );
+    keys.extend(scan.continuations(key)?.by);
     keys.sort();
     keys.dedup();
     keys.retain(|other| *other != key);

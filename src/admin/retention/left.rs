@@ -77,22 +77,11 @@ fn family(scan: &dyn StoreScan, session: &SessionId) -> StoreResult<Vec<SessionK
     let Some(row) = scan.session(session)? else {
         return Ok(Vec::new());
     };
-    let links = scan.session_links()?;
     let (mut known, mut next) = (BTreeSet::from([row.key]), vec![row.key]);
     while let Some(key) = next.pop() {
         let mut near = scan.started_by(key)?;
-        near.extend(
-            links
-                .iter()
-                .filter(|(_, of)| *of == key)
-                .map(|(from, _)| *from),
-        );
-        near.extend(
-            links
-                .iter()
-                .filter(|(from, _)| *from == key)
-                .map(|(_, of)| *of),
-        );
+        let linked = scan.continuations(key)?;
+        near.extend(linked.by.into_iter().chain(linked.of));
         next.extend(near.into_iter().filter(|key| known.insert(*key)));
     }
     Ok(known.into_iter().collect())

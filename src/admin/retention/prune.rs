@@ -3,7 +3,7 @@
 //! Which go is found in one snapshot; then each group of sessions that hang together goes in a
 //! transaction of its own, which looks again whether anything happened to them since.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use serde::Serialize;
@@ -189,11 +189,21 @@ struct PrunePlan {
 impl PrunePlan {
     fn of(scan: &dyn StoreScan, request: &PruneRequest) -> StoreResult<Self> {
         let rows: Vec<SessionRow> = scan.sessions()?;
-        let each = rows
-            .iter()
-            .map(|row| Ok((row.key, last_active(scan, row)?)));
+        let until = request
+            .older_than
+            .map_or(i64::MAX, |age| lease::now().saturating_sub(age));
+        // What a session that is too young did else makes it no older.
+        let each = rows.iter().map(|row| {
+            let own = own_activity(row);
+            let is_young = own.is_some_and(|at| at >= until);
+            let at = match own.filter(|_| is_young) {
+                Some(at) => at,
+                None => last_active(scan, row)?,
+            };
+            Ok((row.key, at))
+        });
         let active = each.collect::<StoreResult<HashMap<_, _>>>()?;
-        let old = old_enough(&rows, &active, request);
+        let old = old_enough(&rows, &active, request, until);
         let mut plan = Self {
             groups: Vec::new(),
             kept: Vec::new(),
@@ -202,10 +212,8 @@ impl PrunePlan {
         if old.is_empty() {
             return Ok(plan);
         }
-        for group in groups(scan, &rows)? {
-            if group.iter().any(|row| old.contains(&row.key)) {
-                plan.take(scan, group, &old)?;
-            }
+        for group in groups(scan, &rows, &old)? {
+            plan.take(scan, group, &old)?;
         }
         let at = |(row, _): &(SessionRow, Pruned)| active.get(&row.key).copied();
         let age = |group: &SessionFamily| group.iter().map(at).max();
@@ -251,15 +259,16 @@ impl PrunePlan {
     }
 }
 
+/// Returns when a message last came into a session, in milliseconds since the epoch.
+fn own_activity(row: &SessionRow) -> Option<i64> {
+    let text = row.last_active_at.as_ref().or(row.created_at.as_ref())?;
+    Time::from_text(text.clone()).millis()
+}
+
 /// Returns when something last happened in a session, in milliseconds since the epoch: a message, a fork,
 /// a compaction, an undo, a context that was noted. What has no time is older than all else.
 fn last_active(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<i64> {
     let mut times: Vec<String> = Vec::new();
-    times.extend(
-        row.last_active_at
-            .clone()
-            .or_else(|| row.created_at.clone()),
-    );
     let mut runs = Vec::new();
     read.runs(row.key, &mut |run| {
         times.push(run.started_at);
@@ -274,7 +283,7 @@ fn last_active(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<i64> {
     let millis = times
         .into_iter()
         .filter_map(|text| Time::from_text(text).millis());
-    Ok(millis.max().unwrap_or(i64::MIN))
+    Ok(millis.chain(own_activity(row)).max().unwrap_or(i64::MIN))
 }
 
 /// Returns the sessions that are old enough to go and not among the newest that stay.
@@ -282,6 +291,7 @@ fn old_enough(
     rows: &[SessionRow],
     active: &HashMap<SessionKey, i64>,
     request: &PruneRequest,
+    until: i64,
 ) -> HashSet<SessionKey> {
     let at = |row: &SessionRow| active.get(&row.key).copied().unwrap_or(i64::MIN);
     let is_asked = |row: &&SessionRow| {
@@ -290,45 +300,44 @@ fn old_enough(
     };
     let mut asked: Vec<&SessionRow> = rows.iter().filter(is_asked).collect();
     asked.sort_by_key(|row| std::cmp::Reverse((at(row), row.key)));
-    let until = request
-        .older_than
-        .map_or(i64::MAX, |age| lease::now().saturating_sub(age));
     let rest = asked.into_iter().skip(request.keep_last.unwrap_or(0));
     let old = rest.filter(|row| at(row) < until);
     old.map(|row| row.key).collect()
 }
 
-/// Puts sessions together that started each other or go on from each other.
-fn groups(scan: &dyn StoreScan, rows: &[SessionRow]) -> StoreResult<Vec<Vec<SessionRow>>> {
-    let mut head: HashMap<SessionKey, SessionKey> = HashMap::new();
-    let mut links = scan.session_links()?;
-    for row in rows {
-        let started = scan.started_by(row.key)?;
-        links.extend(started.into_iter().map(|child| (child, row.key)));
-    }
-    for (a, b) in links {
-        let (a, b) = (find(&head, a), find(&head, b));
-        if a != b {
-            head.insert(a.max(b), a.min(b));
+/// Returns the sessions that go together with one of these: those that started each other or go on from each
+/// other, each group once. Only what hangs together with one that may go is looked for.
+fn groups(
+    scan: &dyn StoreScan,
+    rows: &[SessionRow],
+    old: &HashSet<SessionKey>,
+) -> StoreResult<Vec<Vec<SessionRow>>> {
+    let by_key: HashMap<SessionKey, &SessionRow> = rows.iter().map(|row| (row.key, row)).collect();
+    let by_id: HashMap<&str, SessionKey> = rows
+        .iter()
+        .map(|row| (row.session_id.as_str(), row.key))
+        .collect();
+    let mut seeds: Vec<SessionKey> = old.iter().copied().collect();
+    seeds.sort();
+    let (mut known, mut groups) = (HashSet::new(), Vec::new());
+    for seed in seeds {
+        let (mut group, mut next) = (Vec::new(), vec![seed]);
+        while let Some(key) = next.pop() {
+            let Some(row) = by_key.get(&key).filter(|_| known.insert(key)) else {
+                continue;
+            };
+            let linked = scan.continuations(key)?;
+            next.extend(scan.started_by(key)?);
+            next.extend(linked.by.into_iter().chain(linked.of));
+            let starter = row.started_by();
+            next.extend(starter.and_then(|id| by_id.get(id.as_str()).copied()));
+            group.push((*row).clone());
         }
-    }
-    let mut groups: BTreeMap<SessionKey, Vec<SessionRow>> = BTreeMap::new();
-    for row in rows {
-        let of = find(&head, row.key);
-        groups.entry(of).or_default().push(row.clone());
-    }
-    for group in groups.values_mut() {
         group.sort_by_key(|row| row.key);
+        groups.extend((!group.is_empty()).then_some(group));
     }
-    Ok(groups.into_values().collect())
-}
-
-fn find(head: &HashMap<SessionKey, SessionKey>, mut key: SessionKey) -> SessionKey {
-    // The head of a group has a smaller key than all others, so this ends.
-    while let Some(next) = head.get(&key) {
-        key = *next;
-    }
-    key
+    groups.sort_by_key(|group| group.first().map(|row| row.key));
+    Ok(groups)
 }
 
 /// Returns why a session stays whatever its age.

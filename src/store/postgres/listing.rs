@@ -2,12 +2,18 @@
 //! what the command line needs beside the two doors.
 
 use super::PostgresStore;
+use super::connection::Param;
+use super::row::PostgresRow;
 use super::schema::objects;
-use crate::model::SessionId;
+use super::transaction::PostgresTransaction;
+use crate::model::{Json, SessionId};
 use crate::store;
+use crate::store::columns::Columns;
 use crate::store::database::Database;
 use crate::store::error::StoreResult;
-use crate::store::listing::{self, SESSION_COLUMNS, SessionFilter};
+use crate::store::listing::{
+    self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList,
+};
 use crate::store::recount::StoreRecount;
 use crate::store::removal::StoreRemove;
 use crate::store::scan::StoreScan;
@@ -42,6 +48,159 @@ const OPEN_TO_TENANTS: &str =
         END
     ORDER BY c.relname";
 
+/// A row of the list. What hid a session stands in the row and not in the condition: with that the planner
+/// expects next to no rows, and would sort all sessions for each page.
+const LISTED: &str = "SELECT s.session AS key, s.session_id, s.agent_id, s.title, s.created_at,
+        s.last_active_at, s.source, s.project,
+        (SELECT CASE n.kind WHEN 'hide' THEN n.at END FROM hides n
+         WHERE n.session = s.session ORDER BY n.key DESC LIMIT 1) AS hidden_at,
+        (SELECT c.loop_id FROM loops c WHERE c.session = s.session AND c.key = s.current_loop)
+            AS current_loop_id,
+        t.loops, t.turns, t.messages, t.tokens
+    FROM sessions s
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS loops, coalesce(sum(l.turns), 0)::BIGINT AS turns,
+                coalesce(sum(l.messages), 0)::BIGINT AS messages,
+                coalesce(sum(l.tokens), 0)::BIGINT AS tokens
+            FROM loops l WHERE l.session = s.session
+        ) t";
+
+/// Whether a session is hidden: its newest row there says so.
+const IS_HIDDEN: &str = "EXISTS (
+        SELECT 1 FROM hides n WHERE n.session = s.session AND n.kind = 'hide' AND NOT EXISTS (
+            SELECT 1 FROM hides m WHERE m.session = n.session AND m.key > n.key
+        )
+    )";
+
+const ORDER: &str = "ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.session DESC";
+
+/// The least that is read at a time. Numbers of rows stand in the statements, as the planner has to know
+/// them: they are powers of two, so that there are few statements.
+const LEAST: usize = 16;
+
+fn cursor(row: &PostgresRow) -> StoreResult<SessionCursor> {
+    Ok(SessionCursor {
+        last_active_at: row.get("last_active_at")?,
+        key: row.get("key")?,
+    })
+}
+
+fn listed(row: &PostgresRow) -> StoreResult<ListedSession> {
+    let text = |column| {
+        let text = row.text(column)?;
+        Ok((column, text.map(Json::string).unwrap_or_default()))
+    };
+    let before = [
+        "session_id",
+        "agent_id",
+        "title",
+        "created_at",
+        "last_active_at",
+        "current_loop_id",
+    ];
+    let mut record = Record::default();
+    let mut columns = before
+        .into_iter()
+        .map(text)
+        .collect::<StoreResult<Vec<_>>>()?;
+    columns.extend(LoopSums::of(row)?.columns());
+    columns.extend([text("source")?, ("prompt", Json::null())]);
+    columns.extend([text("project")?, text("hidden_at")?]);
+    for (column, value) in columns {
+        record.push(column, value);
+    }
+    Ok(ListedSession {
+        cursor: cursor(row)?,
+        record,
+    })
+}
+
+impl PostgresTransaction<'_> {
+    /// Returns the first `count` sessions behind a place, those that are hidden too unless all are to be.
+    fn rows_behind(
+        &self,
+        filter: &SessionFilter,
+        behind: Option<&SessionCursor>,
+        count: usize,
+    ) -> StoreResult<Vec<ListedSession>> {
+        let mut params: Vec<Param<'_>> = Vec::new();
+        let mut conditions = Vec::new();
+        if filter.hidden {
+            conditions.push(IS_HIDDEN.to_owned());
+        }
+        if let Some(source) = &filter.source {
+            params.push(source);
+            conditions.push("s.source = $1".to_owned());
+        }
+        if let Some(SessionCursor {
+            last_active_at,
+            key,
+        }) = behind
+        {
+            params.push(key);
+            let at = params.len();
+            conditions.push(match last_active_at {
+                None => format!("s.last_active_at IS NULL AND s.session < ${at}"),
+                Some(time) => {
+                    params.push(time);
+                    let time = at + 1;
+                    format!("(s.last_active_at COLLATE \"C\", s.session) < (${time}, ${at})")
+                }
+            });
+        }
+        let conditions = match conditions.is_empty() {
+            true => String::new(),
+            false => format!("WHERE {}", conditions.join(" AND ")),
+        };
+        let sql = format!("{LISTED} {conditions} {ORDER} LIMIT {count}");
+        self.all_of_any(&sql, &params, listed)
+    }
+}
+
+impl SessionList for PostgresTransaction<'_> {
+    fn place(&self, filter: &SessionFilter, count: usize) -> StoreResult<Option<SessionCursor>> {
+        let not = if filter.hidden { "" } else { "NOT" };
+        let sql = format!(
+            "SELECT s.session AS key, s.last_active_at FROM sessions s
+             WHERE {not} {IS_HIDDEN} AND ($1::TEXT IS NULL OR s.source = $1) {ORDER} LIMIT 1 OFFSET $2"
+        );
+        let skipped = i64::try_from(count - 1).unwrap_or(i64::MAX);
+        self.first_of_any(&sql, &[&filter.source, &skipped], cursor)
+    }
+
+    fn page(
+        &self,
+        filter: &SessionFilter,
+        behind: Option<&SessionCursor>,
+        count: usize,
+    ) -> StoreResult<Vec<ListedSession>> {
+        let is_from_the_top = behind.is_none();
+        let mut place = behind.cloned();
+        let mut found: Vec<ListedSession> = Vec::new();
+        while found.len() < count {
+            let asked = (count - found.len()).max(LEAST).next_power_of_two();
+            let rows = self.rows_behind(filter, place.as_ref(), asked)?;
+            let is_end = rows.len() < asked;
+            place = match (rows.last(), place) {
+                (Some(last), _) if !is_end => Some(last.cursor.clone()),
+                // From a place with a time only those with a time were read.
+                (_, Some(place)) if is_from_the_top && place.last_active_at.is_some() => {
+                    Some(SessionCursor::UNTIMED)
+                }
+                _ => None,
+            };
+            let is_shown =
+                |row: &ListedSession| row.record.text("hidden_at").is_some() == filter.hidden;
+            found.extend(rows.into_iter().filter(is_shown));
+            if place.is_none() {
+                break;
+            }
+        }
+        found.truncate(count);
+        Ok(found)
+    }
+}
+
 impl PostgresStore {
     fn rows(&self, sql: &str, values: &[&str]) -> StoreResult<QueryRows> {
         self.asked(sql, values, QueryLimits::default(), self.options.limit)
@@ -57,14 +216,8 @@ impl Database for PostgresStore {
         self.query_within(sql, limits)
     }
 
-    fn session_rows(&self, filter: &SessionFilter) -> StoreResult<Vec<Record>> {
-        let sql = format!(
-            "SELECT {SESSION_COLUMNS}, s.session AS key
-             FROM v_sessions v JOIN sessions s ON s.session_id = v.session_id
-             ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.session DESC"
-        );
-        let found = self.rows(&sql, &[])?.records();
-        store::read(self, |read| listing::sessions(read, found, filter))
+    fn listed_sessions(&self, filter: &SessionFilter) -> StoreResult<Vec<(SessionCursor, Record)>> {
+        self.snapshot(|door| listing::sessions(door, filter))
     }
 
     fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {

@@ -17,15 +17,15 @@ const PLACE: &str = "p.session, p.loop, p.seq";
 const PROMPT: &str = "p.session, p.loop, p.seq, p.turn, p.role, p.tokens, p.bytes, p.body_block, p.head, p.body, p.escaped";
 
 /// Returns the query of a page of prompts behind `$2`, the key of the last session or loop; `$1` is the
-/// session, where there is one.
-fn sql(of: PromptsOf, columns: &str, limit: u32) -> String {
+/// session, or the sessions.
+fn sql(of: PromptsOf<'_>, columns: &str, limit: u32) -> String {
     let first = "ORDER BY m.author, m.loop, m.seq";
     let prompts = "SELECT m.* FROM messages m WHERE m.role = 0 AND m.author < 2 AND m.session";
     match of {
-        PromptsOf::EachSession => format!(
+        PromptsOf::Sessions(_) => format!(
             "SELECT {columns} FROM sessions s
                  CROSS JOIN LATERAL ({prompts} = s.session {first} LIMIT 1) p
-             WHERE s.session >= $1 AND s.session > $2 ORDER BY s.session LIMIT {PAGE}"
+             WHERE s.session = ANY ($1) AND s.session > $2 ORDER BY s.session LIMIT {PAGE}"
         ),
         PromptsOf::EachLoop(_) => format!(
             "SELECT {columns} FROM loops l
@@ -48,7 +48,7 @@ fn sql(of: PromptsOf, columns: &str, limit: u32) -> String {
 impl PostgresTransaction<'_> {
     pub(super) fn read_prompt_places(
         &self,
-        of: PromptsOf,
+        of: PromptsOf<'_>,
         limit: u32,
     ) -> StoreResult<Vec<PromptPlace>> {
         let mut places = Vec::new();
@@ -62,7 +62,7 @@ impl PostgresTransaction<'_> {
     /// Visits prompts: of all sessions with as few questions as pages.
     pub(super) fn read_prompts(
         &self,
-        of: PromptsOf,
+        of: PromptsOf<'_>,
         visit: &mut VisitPrompt<'_>,
     ) -> StoreResult<()> {
         self.each_prompt(of, PROMPT, 1, &mut |row, place| {
@@ -79,7 +79,7 @@ impl PostgresTransaction<'_> {
 
     fn each_prompt(
         &self,
-        of: PromptsOf,
+        of: PromptsOf<'_>,
         columns: &str,
         limit: u32,
         each: &mut dyn FnMut(&PostgresRow, PromptPlace) -> StoreResult<()>,
@@ -87,16 +87,23 @@ impl PostgresTransaction<'_> {
         let sql = sql(of, columns, limit);
         // Keys are positive.
         let (session, start) = match of {
-            PromptsOf::EachSession => (0, 0),
-            PromptsOf::EachLoop(session) | PromptsOf::Session(session) => (session.0, 0),
-            PromptsOf::Loop(session, loop_key) => (session.0, loop_key.0),
+            PromptsOf::Sessions(_) => (None, 0),
+            PromptsOf::EachLoop(session) | PromptsOf::Session(session) => (Some(session.0), 0),
+            PromptsOf::Loop(session, loop_key) => (Some(session.0), loop_key.0),
         };
-        if session != 0 {
+        if let Some(session) = session {
             self.lock(session)?;
         }
+        let sessions: Vec<i64> = match of {
+            PromptsOf::Sessions(sessions) => sessions.iter().map(|key| key.0).collect(),
+            _ => Vec::new(),
+        };
         let ask = |after: i64| {
-            let params: [Param<'_>; 2] = [&session, &after];
-            self.ask(&sql, &params)
+            let of: Param<'_> = match &session {
+                Some(session) => session,
+                None => &sessions,
+            };
+            self.ask(&sql, &[of, &after])
         };
         if matches!(of, PromptsOf::Session(_) | PromptsOf::Loop(..)) {
             return ask(start)?
@@ -104,7 +111,7 @@ impl PostgresTransaction<'_> {
                 .try_for_each(|row| each(row, prompt_place(row)?));
         }
         let last = |row: &PostgresRow| match of {
-            PromptsOf::EachSession => row.get("session").unwrap_or(i64::MAX),
+            PromptsOf::Sessions(_) => row.get("session").unwrap_or(i64::MAX),
             _ => row.get("loop").unwrap_or(i64::MAX),
         };
         paged(

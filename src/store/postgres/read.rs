@@ -334,11 +334,11 @@ impl StoreRead for PostgresTransaction<'_> {
         Ok(last.map_or(0, |seq| seq + 1))
     }
 
-    fn prompt_places(&self, of: PromptsOf, limit: u32) -> StoreResult<Vec<PromptPlace>> {
+    fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>> {
         self.read_prompt_places(of, limit)
     }
 
-    fn prompts(&self, of: PromptsOf, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
+    fn prompts(&self, of: PromptsOf<'_>, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
         self.read_prompts(of, visit)
     }
 

@@ -20,7 +20,7 @@ use crate::store::packs::Pack;
 use crate::store::removal::*;
 use crate::store::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
 use crate::store::sqlite::content::{place_of, table_names, texts};
-use crate::store::{BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoredMessage};
+use crate::store::{BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoreRead, StoredMessage};
 
 fn damaged(what: &str, key: i64) -> StoreError {
     StoreError::Damaged(format!("{what} {key} is not what was stored"))
@@ -133,6 +133,18 @@ impl PostgresTransaction<'_> {
     fn remove_rows_of(&self, table: &str, session: SessionKey) -> StoreResult<u64> {
         let sql = format!("DELETE FROM {table} WHERE session = $1");
         self.run(session.0, &sql, &[&session.0])
+    }
+
+    /// Gives the name of a session up. It is looked for by itself: that table knows it by nothing else.
+    fn remove_name(&self, session: SessionKey) -> StoreResult<()> {
+        let id = self.session_by_key(session)?.session_id;
+        for sql in [
+            "UPDATE session_names SET leaves = TRUE WHERE session_id = $2 AND session = $1",
+            "DELETE FROM session_names WHERE session_id = $2 AND session = $1",
+        ] {
+            self.run(session.0, sql, &[&session.0, &id.as_str()])?;
+        }
+        Ok(())
     }
 
     /// Removes the blobs of a session; returns how many no other session has, and how many another
@@ -249,9 +261,7 @@ impl StoreRemove for PostgresTransaction<'_> {
                 if gone > 0 {
                     removed.rows.insert("blobs", gone);
                 }
-                let sql = "UPDATE session_names SET leaves = TRUE WHERE session = $1";
-                self.run(session.0, sql, &[&session.0])?;
-                self.remove_rows_of("session_names", session)?;
+                self.remove_name(session)?;
             }
             let gone = self.remove_rows_of(table, session)?;
             if gone > 0 {

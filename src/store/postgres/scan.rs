@@ -1,11 +1,9 @@
 //! Reading everything, row by row, for `verify`.
 
-use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::connection::Param;
 use super::keys::session_of;
-use super::row::*;
 use super::transaction::PostgresTransaction;
 use super::write::Owner;
 use crate::store::audit::{AuditChain, AuditEnd};
@@ -13,7 +11,7 @@ use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;
 use crate::store::packs::PackRow;
-use crate::store::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
+use crate::store::scan::{BlobOwner, Continuations, MessagePlace, StoreScan, TextCell};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table with its row `t`, how that is named, the
@@ -114,30 +112,34 @@ impl StoreScan for PostgresTransaction<'_> {
         self.all_of_any(sql, &[], |row| row.get("session"))
     }
 
-    fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>> {
+    fn continuations(&self, session: SessionKey) -> StoreResult<Continuations> {
         // Both sides by themselves: a join of loops by their names is one of all shards with all.
-        type Named = (String, SessionKey);
-        let named = |row: &PostgresRow| Ok((row.get("name")?, row.get("session")?));
-        let sql = "SELECT DISTINCT parent_loop_id AS name, session FROM loops
-             WHERE parent IS NULL AND parent_loop_id IS NOT NULL";
-        let children: Vec<Named> = self.all_of_any(sql, &[], named)?;
-        let sql = "SELECT loop_id AS name, session FROM loops WHERE loop_id IN (
-                 SELECT c.parent_loop_id FROM loops c
-                 WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL
-             )";
-        let mut parents: HashMap<String, Vec<SessionKey>> = HashMap::new();
-        for (name, session) in self.all_of_any(sql, &[], named)? {
-            parents.entry(name).or_default().push(session);
-        }
-        let links: BTreeSet<(SessionKey, SessionKey)> = children
-            .iter()
-            .flat_map(|(name, child)| {
-                let of_name = parents.get(name).into_iter().flatten();
-                of_name.map(|parent| (*child, *parent))
-            })
-            .filter(|(child, parent)| child != parent)
-            .collect();
-        Ok(links.into_iter().collect())
+        let names = |sql| -> StoreResult<Vec<String>> {
+            self.all(session.0, sql, &[&session.0], |row| row.get("name"))
+        };
+        let others = |sql, names: Vec<String>| match names.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.all_of_any(sql, &[&names, &session.0], |row| row.get("session")),
+        };
+        let own = names("SELECT loop_id AS name FROM loops WHERE session = $1")?;
+        let parents = names(
+            "SELECT DISTINCT parent_loop_id AS name FROM loops
+             WHERE session = $1 AND parent IS NULL AND parent_loop_id IS NOT NULL",
+        )?;
+        Ok(Continuations {
+            by: others(
+                "SELECT DISTINCT session FROM loops
+                 WHERE parent_loop_id = ANY ($1) AND parent IS NULL AND parent_loop_id IS NOT NULL
+                     AND session <> $2
+                 ORDER BY session",
+                own,
+            )?,
+            of: others(
+                "SELECT DISTINCT session FROM loops WHERE loop_id = ANY ($1) AND session <> $2
+                 ORDER BY session",
+                parents,
+            )?,
+        })
     }
 
     fn texts(

@@ -16,9 +16,9 @@ use super::errors::{Trouble, describe, driver_text, from_connecting, is_serializ
 use super::options::PostgresOptions;
 use super::pooler::Pooling;
 use super::url::Address;
+#[cfg(debug_assertions)]
 use crate::failpoints::{self, Failpoint};
 use crate::model::Time;
-#[cfg(debug_assertions)]
 use crate::store::error::OpenError;
 use crate::store::migrations::{Applied, Migrations};
 

@@ -51,13 +51,6 @@ fn param<'a>(value: &'a BoundValue<'_>) -> Param<'a> {
     }
 }
 
-/// Returns the session that started this one, as its `meta` tells.
-fn started_by(meta: &str) -> Option<String> {
-    let meta: serde_json::Value = serde_json::from_str(meta).ok()?;
-    let parent = meta.get("parent_spawn_ref")?.get("parent_session_id")?;
-    parent.as_str().map(str::to_owned)
-}
-
 /// Who shows a blob, or is what is left of a redaction: loop and sequence, or block and ordinal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
@@ -208,7 +201,7 @@ impl PostgresTransaction<'_> {
                     &row.tick,
                     &row.source,
                     &row.project,
-                    &started_by(&row.meta),
+                    &row.started_by(),
                     &row.meta,
                 ],
             )?;
@@ -265,7 +258,7 @@ impl StoreWrite for PostgresTransaction<'_> {
                 &row.tick,
                 &row.source,
                 &row.project,
-                &started_by(&row.meta),
+                &row.started_by(),
                 &row.meta,
             ],
         )?;

@@ -30,6 +30,15 @@ pub struct SessionRow {
     pub meta: String,
 }
 
+impl SessionRow {
+    /// Returns the id of the session that started this one.
+    pub fn started_by(&self) -> Option<String> {
+        let meta: serde_json::Value = serde_json::from_str(&self.meta).ok()?;
+        let parent = meta.get("parent_spawn_ref")?.get("parent_session_id")?;
+        parent.as_str().map(str::to_owned)
+    }
+}
+
 /// What changes of a session with all that happens in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionActivity {

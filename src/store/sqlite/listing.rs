@@ -5,11 +5,107 @@
 
 use super::SqliteStore;
 use super::query::{QueryRows, Record, rows};
+use super::read::SqliteReader;
 use crate::model::{Json, SessionId};
-use crate::store::StoreRead;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::listing::{self, SESSION_COLUMNS, SessionFilter};
+use crate::store::listing::{
+    self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList,
+};
 use crate::store::rows::noted_events;
+use crate::store::{Database, StoreRead};
+
+/// A session without what its loops add up to, which is asked for session by session: one pass over them
+/// in place of one for each sum.
+const LISTED: &str =
+    "SELECT s.key, s.session_id, s.agent_id, s.title, s.created_at, s.last_active_at,
+        (SELECT l.loop_id FROM loops l WHERE l.key = s.current_loop) AS current_loop_id,
+        NULL AS loops, NULL AS turns, NULL AS messages, NULL AS tokens,
+        s.source, NULL AS prompt, s.project,
+        (SELECT CASE h.kind WHEN 'hide' THEN h.at END FROM hides h WHERE h.session = s.key
+         ORDER BY h.key DESC LIMIT 1) AS hidden_at
+    FROM sessions s";
+
+const LOOP_SUMS: &str = "SELECT count(*) AS loops, CAST(total(turns) AS INTEGER) AS turns,
+        CAST(total(messages) AS INTEGER) AS messages, CAST(total(tokens) AS INTEGER) AS tokens
+    FROM loops WHERE session = ?1";
+
+/// Returns the query of `count` sessions behind a place, without the first `skipped` of them, and its values.
+fn list_sql<'a>(
+    filter: &'a SessionFilter,
+    behind: Option<&'a SessionCursor>,
+    (count, skipped): (usize, usize),
+) -> (String, Vec<&'a str>) {
+    let [count, skipped] = [count, skipped].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+    let mut values: Vec<&str> = Vec::new();
+    let mut sql = format!("{LISTED} WHERE (hidden_at IS NOT NULL) = {}", filter.hidden);
+    if let Some(source) = &filter.source {
+        values.push(source);
+        sql += " AND s.source = ?1";
+    }
+    if let Some(SessionCursor {
+        last_active_at,
+        key,
+    }) = behind
+    {
+        match last_active_at {
+            Some(time) => {
+                values.push(time);
+                let at = values.len();
+                sql += &format!(" AND (s.last_active_at, s.key) < (?{at}, {key})");
+            }
+            None => sql += &format!(" AND s.last_active_at IS NULL AND s.key < {key}"),
+        }
+    }
+    sql += &format!(" ORDER BY s.last_active_at DESC, s.key DESC LIMIT {count} OFFSET {skipped}");
+    (sql, values)
+}
+
+impl SqliteReader<'_> {
+    /// Asks for `count` sessions behind a place, without the first `skipped` of them.
+    fn listed(
+        &self,
+        filter: &SessionFilter,
+        behind: Option<&SessionCursor>,
+        part: (usize, usize),
+    ) -> StoreResult<Vec<ListedSession>> {
+        let (sql, values) = list_sql(filter, behind, part);
+        let found = rows(self.connection, &sql, &values)?.records();
+        let listed = found.into_iter().map(|mut record| ListedSession {
+            cursor: SessionCursor {
+                key: record
+                    .take("key")
+                    .and_then(|key| key.read().ok())
+                    .unwrap_or_default(),
+                last_active_at: record.text("last_active_at"),
+            },
+            record,
+        });
+        Ok(listed.collect())
+    }
+}
+
+impl SessionList for SqliteReader<'_> {
+    fn place(&self, filter: &SessionFilter, count: usize) -> StoreResult<Option<SessionCursor>> {
+        let found = self.listed(filter, None, (1, count - 1))?;
+        Ok(found.into_iter().next().map(|row| row.cursor))
+    }
+
+    fn page(
+        &self,
+        filter: &SessionFilter,
+        behind: Option<&SessionCursor>,
+        count: usize,
+    ) -> StoreResult<Vec<ListedSession>> {
+        let mut page = self.listed(filter, behind, (count, 0))?;
+        for row in &mut page {
+            let sums = self.first(LOOP_SUMS, [row.cursor.key], |row| LoopSums::of(row))?;
+            for (column, sum) in sums.iter().flat_map(LoopSums::columns) {
+                row.record.set(column, sum);
+            }
+        }
+        Ok(page)
+    }
+}
 
 /// A session with its loops and what compactions made of them, as rows of the views.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,15 +146,14 @@ impl SqliteStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn session_rows(&self, filter: &SessionFilter) -> StoreResult<Vec<Record>> {
-        let sql = format!(
-            "SELECT {SESSION_COLUMNS}, s.key
-             FROM v_sessions v JOIN sessions s ON s.session_id = v.session_id
-             ORDER BY s.last_active_at DESC, s.key DESC"
-        );
-        self.snapshot(|connection| {
-            let found = rows(connection, &sql, &[])?;
-            listing::sessions(&self.reader(connection), found.records(), filter)
-        })
+        Database::session_rows(self, filter)
+    }
+
+    pub(in crate::store) fn listed_sessions(
+        &self,
+        filter: &SessionFilter,
+    ) -> StoreResult<Vec<(SessionCursor, Record)>> {
+        self.snapshot(|connection| listing::sessions(&self.reader(connection), filter))
     }
 
     /// Returns the rows of `v_compaction_runs`, newest first: of one session or of all.
@@ -211,4 +306,51 @@ pub(in crate::store) fn with_flips(
         record.push("flips", own);
     }
     Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::statements::PROMPTS_OF_SESSION;
+
+    #[test]
+    fn a_page_of_sessions_is_read_along_the_index_and_nothing_is_sorted() {
+        let store = SqliteStore::in_memory().unwrap();
+        let plain = SessionFilter::default();
+        let of_source = SessionFilter {
+            source: Some("codex".into()),
+            ..SessionFilter::default()
+        };
+        let timed = SessionCursor {
+            last_active_at: Some("2026-01-02T12:00:00Z".into()),
+            key: 7,
+        };
+        let untimed = SessionCursor {
+            last_active_at: None,
+            key: 7,
+        };
+        for filter in [&plain, &of_source] {
+            for behind in [None, Some(&timed), Some(&untimed)] {
+                let (sql, values) = list_sql(filter, behind, (50, 0));
+                let plan = format!("EXPLAIN QUERY PLAN {sql}");
+                let plan = store.query_with(&plan, &values).unwrap().records();
+                let steps: Vec<_> = plan.iter().filter_map(|row| row.text("detail")).collect();
+                let steps = steps.join("\n");
+                assert!(steps.contains("USING INDEX sessions_active"), "{steps}");
+                assert!(!steps.contains("TEMP B-TREE"), "{steps}");
+                assert_eq!(behind.is_some(), steps.contains("SEARCH s"), "{steps}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_prompt_of_a_session_is_found_without_sorting_all() {
+        let store = SqliteStore::in_memory().unwrap();
+        let sql = format!("EXPLAIN QUERY PLAN {PROMPTS_OF_SESSION}");
+        let plan = store.query_with(&sql, &["1", "1", "0"]).unwrap().records();
+        let steps: Vec<_> = plan.iter().filter_map(|row| row.text("detail")).collect();
+        let steps = steps.join("\n");
+        assert!(steps.contains("loops_session"), "{steps}");
+        assert!(!steps.contains("TEMP B-TREE"), "{steps}");
+    }
 }

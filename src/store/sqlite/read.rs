@@ -151,6 +151,21 @@ impl SqliteReader<'_> {
     }
 }
 
+impl SqliteReader<'_> {
+    /// Returns the first prompts of a session: those of people, then those of parent agents.
+    fn prompts_of_session(&self, session: SessionKey, limit: i64) -> StoreResult<Vec<PromptPlace>> {
+        let mut places: Vec<PromptPlace> = Vec::new();
+        for author in 0..2 {
+            let left = limit - places.len() as i64;
+            if left > 0 {
+                let params = [session.0, left, author];
+                places.extend(self.all(PROMPTS_OF_SESSION, params, |row| prompt_place(row))?);
+            }
+        }
+        Ok(places)
+    }
+}
+
 impl StoreRead for SqliteReader<'_> {
     // Sessions.
 
@@ -413,15 +428,19 @@ impl StoreRead for SqliteReader<'_> {
         Ok(last.map_or(0, |id| number(id) + 1))
     }
 
-    fn prompt_places(&self, of: PromptsOf, limit: u32) -> StoreResult<Vec<PromptPlace>> {
+    fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>> {
+        let of_session = |session: &SessionKey, limit| self.prompts_of_session(*session, limit);
         let limit = i64::from(limit);
         let place = |row: &SqliteRow<'_, '_>| prompt_place(row);
         match of {
-            PromptsOf::EachSession => self.all(&FIRST_PROMPTS_OF_SESSIONS, [], place),
+            PromptsOf::Sessions(sessions) => {
+                let first = sessions.iter().map(|session| of_session(session, 1));
+                Ok(first.collect::<StoreResult<Vec<_>>>()?.concat())
+            }
             PromptsOf::EachLoop(session) => self.all(FIRST_PROMPTS_OF_LOOPS, [session.0], place),
-            PromptsOf::Session(session) => self.all(&PROMPTS_OF_SESSION, [session.0, limit], place),
+            PromptsOf::Session(session) => of_session(&session, limit),
             PromptsOf::Loop(session, loop_key) => {
-                self.all(&PROMPTS_OF_LOOP, [session.0, limit, loop_key.0], place)
+                self.all(PROMPTS_OF_LOOP, [session.0, limit, loop_key.0], place)
             }
         }
     }

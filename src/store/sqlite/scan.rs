@@ -8,7 +8,7 @@ use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;
 use crate::store::packs::PackRow;
-use crate::store::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
+use crate::store::scan::{BlobOwner, Continuations, MessagePlace, StoreScan, TextCell};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table, the condition on its row `t`.
@@ -130,14 +130,27 @@ impl StoreScan for SqliteReader<'_> {
         self.keys(sql, i64::MIN, SessionKey)
     }
 
-    fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>> {
-        self.all(
-            "SELECT DISTINCT c.session AS child, p.session AS parent
-             FROM loops c CROSS JOIN loops p ON p.loop_id = c.parent_loop_id
-             WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL AND p.session <> c.session",
-            [],
-            |row| Ok((row.get("child")?, row.get("parent")?)),
-        )
+    fn continuations(&self, session: SessionKey) -> StoreResult<Continuations> {
+        Ok(Continuations {
+            by: self.keys(
+                "SELECT DISTINCT c.session AS key
+                 FROM loops p CROSS JOIN loops c ON c.parent_loop_id = p.loop_id
+                 WHERE p.session = ?1 AND c.parent IS NULL AND c.parent_loop_id IS NOT NULL
+                     AND c.session <> ?1
+                 ORDER BY c.session",
+                session.0,
+                SessionKey,
+            )?,
+            of: self.keys(
+                "SELECT DISTINCT p.session AS key
+                 FROM loops c CROSS JOIN loops p ON p.loop_id = c.parent_loop_id
+                 WHERE c.session = ?1 AND c.parent IS NULL AND c.parent_loop_id IS NOT NULL
+                     AND p.session <> ?1
+                 ORDER BY p.session",
+                session.0,
+                SessionKey,
+            )?,
+        })
     }
 
     fn texts(

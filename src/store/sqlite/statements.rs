@@ -128,28 +128,15 @@ pub(super) const MESSAGE_REFS_WITH_PROOF: &str =
     "SELECT id AS seq, turn, role, tokens, bytes, body_block, head, body, salt, digest
     FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
 
-// A session's loops do not lie together, so its prompts are sorted; only their places are.
-const PROMPTS: &str = "SELECT l.session, l.key AS loop, m.id AS seq
+// Loop by loop, in the order of their keys: nothing is sorted, and the first that are found are enough.
+pub(super) const PROMPTS_OF_SESSION: &str = "SELECT l.session, l.key AS loop, m.id AS seq
+    FROM loops l INDEXED BY loops_session CROSS JOIN messages m INDEXED BY messages_prompts
+        ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.role = 0 AND m.author < 2
+    WHERE l.session = ?1 AND l.key > 0 AND m.author = ?3 ORDER BY l.key, m.id LIMIT ?2";
+pub(super) const PROMPTS_OF_LOOP: &str = "SELECT l.session, l.key AS loop, m.id AS seq
     FROM loops l CROSS JOIN messages m INDEXED BY messages_prompts
-        ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.role = 0 AND m.author < 2";
-
-pub(super) static PROMPTS_OF_SESSION: Sql =
-    Sql::new(|| format!("{PROMPTS} WHERE l.session = ?1 ORDER BY m.author, m.id LIMIT ?2"));
-pub(super) static PROMPTS_OF_LOOP: Sql = Sql::new(|| {
-    format!("{PROMPTS} WHERE l.session = ?1 AND l.key = ?3 ORDER BY m.author, m.id LIMIT ?2")
-});
-pub(super) static FIRST_PROMPTS_OF_SESSIONS: Sql = Sql::new(|| {
-    format!(
-        "SELECT session, seq >> 32 AS loop, seq
-         FROM (
-             SELECT s.key AS session, (
-                 SELECT p.seq FROM ({PROMPTS} WHERE l.session = s.key ORDER BY m.author, m.id LIMIT 1) p
-             ) AS seq
-             FROM sessions s
-         )
-         WHERE seq IS NOT NULL"
-    )
-});
+        ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.role = 0 AND m.author < 2
+    WHERE l.session = ?1 AND l.key = ?3 ORDER BY m.author, m.id LIMIT ?2";
 pub(super) const FIRST_PROMPTS_OF_LOOPS: &str = "SELECT session, seq >> 32 AS loop, seq
     FROM (
         SELECT l.session, (

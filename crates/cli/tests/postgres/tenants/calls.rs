@@ -135,7 +135,7 @@ fn visited<T: Debug>(
 }
 
 /// Returns the prompts that are visited.
-fn prompts(read: &dyn StoreScan, of: PromptsOf) -> String {
+fn prompts(read: &dyn StoreScan, of: PromptsOf<'_>) -> String {
     let mut all = Vec::new();
     let done = read.prompts(of, &mut |place, message| {
         all.push(format!("{place:?} {message:?}"));
@@ -231,10 +231,13 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.notes(k.busy)),
         said(read.usage(k.session)),
         said(read.prompt_places(PromptsOf::Session(k.session), 9)),
+        said(read.prompt_places(PromptsOf::Sessions(&[k.session, k.recorded]), 1)),
+        prompts(read, PromptsOf::Sessions(&[k.session])),
         prompts(read, PromptsOf::EachLoop(k.session)),
         said(read.prompt_places(PromptsOf::EachLoop(k.session), 1)),
         said(read.prompt_places(PromptsOf::Loop(k.session, k.loop_key), 9)),
         said(read.started_by(k.session)),
+        said(read.continuations(k.session)),
         said(read.flags(k.session)),
         said(read.loop_keys(k.session)),
         said(read.next_message(k.loop_key, 0)),
@@ -284,12 +287,9 @@ fn list_all(read: &dyn StoreScan) -> Vec<String> {
         said(read.holders(&looked_for("benonly").all[0][0], 99)),
         said(read.loops_at_work(None)),
         said(read.open_calls(None)),
-        said(read.prompt_places(PromptsOf::EachSession, 1)),
-        prompts(read, PromptsOf::EachSession),
         said(read.session_keys()),
         said(read.next_blob(0)),
         said(read.source_keys()),
-        said(read.session_links()),
         said(read.receipts()),
         said(read.receipt_chains()),
         said(read.open_runs(None)),
