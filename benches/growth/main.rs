@@ -1,54 +1,125 @@
 //! What more history costs: `cargo bench --bench growth`.
 //!
 //! Two databases do the same in turns: one with 10,000 messages, one with 100,000, then 1,000,000
-//! (`LOOPSTORE_LONG=1`: 10,000,000 too, which takes 35 GB; `LOOPSTORE_QUICK=1`: 1,000 and 10,000), once as
-//! a single giant session, once as up to 10,000 sessions. Neither an append nor a build nor a compaction
-//! may take more than 1.2 times as long in the larger one.
+//! (`LOOPSTORE_MESSAGES=10000000`: so many instead; `LOOPSTORE_QUICK=1`: 1,000 and 10,000), as a single giant
+//! session, as up to 10,000 sessions, and with the feature `postgres` as sessions of 100 messages in 16
+//! partitions of a server that it starts. Neither an append nor a build nor a compaction may take more than
+//! 1.2 times as long in the larger one, and nothing else more than 1.3 times; what goes with the size, and is
+//! told in the guide, is printed and not judged. `-- giant` (`many`, `partitions`) runs only these.
 
+#[cfg(feature = "postgres")]
+mod partitions;
+#[cfg(feature = "postgres")]
+#[path = "../../tests/support/mod.rs"]
+mod support;
+mod upkeep;
 #[path = "../workload/mod.rs"]
 mod workload;
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use loopstore::extend::Database;
 use workload::growth::{Aged, compare};
-use workload::{Outcome, is_long, is_quick, judge};
+use workload::{Outcome, is_quick, judge};
 
 const BOUND: f64 = 1.2;
+const UPKEEP_BOUND: f64 = 1.3;
+
+/// What goes with what there is: a word that stands in a tenth of all messages is looked up in all of them.
+const NOT_JUDGED: [&str; 1] = ["recall, words of a tenth of all"];
 
 /// A number of messages, and those that are compared with it.
-fn sizes() -> (usize, &'static [usize]) {
-    match (is_quick(), is_long()) {
-        (true, _) => (1_000, &[10_000]),
-        (false, true) => (10_000, &[100_000, 1_000_000, 10_000_000]),
-        (false, false) => (10_000, &[100_000, 1_000_000]),
+fn sizes() -> Outcome<(usize, Vec<usize>)> {
+    let given = std::env::var("LOOPSTORE_MESSAGES").ok();
+    Ok(match (is_quick(), given) {
+        (true, _) => (1_000, vec![10_000]),
+        (false, Some(given)) => (10_000, vec![given.parse()?]),
+        (false, None) => (10_000, vec![100_000, 1_000_000]),
+    })
+}
+
+/// Compares two databases of one kind and tells.
+fn judge_growth<S: Database>(
+    name: &str,
+    [young, old]: [&mut Aged<S>; 2],
+    met: &mut bool,
+) -> Outcome<()> {
+    let rounds = if is_quick() { 8 } else { 30 };
+    let ratios = compare(young, old, rounds)?;
+    for (what, ratio) in [
+        ("append", ratios.append),
+        ("build", ratios.build),
+        ("compaction", ratios.compact),
+    ] {
+        judge(&format!("{what}, {name}"), ratio, BOUND, met);
     }
+    let [young, old] = [&young.recorded.store, &old.recorded.store];
+    let begun = std::time::Instant::now();
+    upkeep::furnish(young)?;
+    upkeep::furnish(old)?;
+    println!(
+        "    furnished and indexed in {:.0} s",
+        begun.elapsed().as_secs_f64()
+    );
+    for (what, ratio) in upkeep::compare(young, old)? {
+        match NOT_JUDGED.contains(&what) {
+            true => println!("{what}, {name}: {ratio:.2} (goes with the size)"),
+            false => judge(&format!("{what}, {name}"), ratio, UPKEEP_BOUND, met),
+        }
+    }
+    Ok(())
 }
 
 type Make = fn(&Path, usize) -> Outcome<Aged>;
-const KINDS: [(&str, Make); 2] = [
-    ("one session", Aged::giant),
-    ("many sessions", Aged::among_others),
-];
+
+fn on_sqlite(name: &str, make: Make, (few, many): (usize, usize), met: &mut bool) -> Outcome<()> {
+    let folder = tempfile::tempdir()?;
+    let begun = std::time::Instant::now();
+    let mut young = make(&folder.path().join("young"), few)?;
+    let mut old = make(&folder.path().join("old"), many)?;
+    println!(
+        "{name}: {many} messages / {few}; filled in {:.0} s",
+        begun.elapsed().as_secs_f64()
+    );
+    judge_growth(name, [&mut young, &mut old], met)?;
+    let bytes = |aged: &Aged| {
+        aged.recorded
+            .store
+            .stats()
+            .map(|stats| stats.file_bytes as f64)
+    };
+    let [less, more] = [bytes(&young)?, bytes(&old)?];
+    println!("    {:.1} MB, {:.1} MB", less / 1e6, more / 1e6);
+    // It writes the file anew, through another of that size.
+    if more < 4e9 {
+        let ratio = upkeep::scrub(&young.recorded.store, &old.recorded.store)?;
+        let of_a_byte = ratio * less / more;
+        println!(
+            "scrub, {name}: {ratio:.2}, for each byte of the file {of_a_byte:.2} (goes with the size)"
+        );
+    }
+    Ok(())
+}
 
 fn run() -> Outcome<bool> {
-    let (few, all) = sizes();
-    let rounds = if is_quick() { 8 } else { 30 };
+    let (few, all) = sizes()?;
+    let asked: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    let is_asked = |name: &str| asked.is_empty() || asked.iter().any(|arg| arg == name);
     let mut met = true;
     for many in all {
-        for (name, make) in KINDS {
-            let folder = tempfile::tempdir()?;
-            let mut young = make(&folder.path().join("young"), few)?;
-            let mut old = make(&folder.path().join("old"), *many)?;
-            let ratios = compare(&mut young, &mut old, rounds)?;
-            println!("{name}: {many} messages / {few}");
-            for (what, ratio) in [
-                ("append", ratios.append),
-                ("build", ratios.build),
-                ("compaction", ratios.compact),
-            ] {
-                judge(&format!("{what}, {name}"), ratio, BOUND, &mut met);
-            }
+        if is_asked("giant") {
+            on_sqlite("one session", Aged::giant, (few, many), &mut met)?;
+        }
+        if is_asked("many") {
+            on_sqlite("many sessions", Aged::among_others, (few, many), &mut met)?;
+        }
+        #[cfg(feature = "postgres")]
+        if is_asked("partitions") {
+            partitions::run((few, many), &mut met)?;
         }
     }
     Ok(met)

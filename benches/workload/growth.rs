@@ -30,9 +30,9 @@ impl Aged {
     /// One session of so many messages, in loops of 96 turns.
     pub fn giant(file: &Path, messages: usize) -> Outcome<Self> {
         let mut aged = Self::young(Recorded::create(file, Durability::Normal)?);
-        let mut left = messages;
+        let (mut left, mut turns) = (messages, Turns::small(2));
         while left > 0 {
-            let some = of_messages(&mut aged.turns, left.min(5_000));
+            let some = of_messages(&mut turns, left.min(5_000));
             left -= left.min(some.iter().map(Vec::len).sum());
             aged.recorded.fill(some)?;
         }
@@ -45,7 +45,7 @@ impl Aged {
         let mut store =
             SqliteStore::open_with(file, SqliteOptions::new().durability(Durability::Normal))?;
         let sessions = (messages / 10).min(10_000);
-        let mut turns = Turns::new(3);
+        let mut turns = Turns::small(3);
         for at in 0..sessions {
             let mut other = Recorded::within(store, &format!("other-{at}"))?;
             other.fill(of_messages(&mut turns, messages / sessions))?;

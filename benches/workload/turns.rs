@@ -17,6 +17,8 @@ const OUTPUT: (f64, f64) = (1_500.0, 1.58);
 pub struct Turns {
     pub random: Random,
     made: u32,
+    /// Bytes of an answer, and the median of a tool's output.
+    sizes: (usize, f64),
 }
 
 impl Turns {
@@ -24,6 +26,15 @@ impl Turns {
         Self {
             random: Random(0x9E37_79B9_7F4A_7C15 ^ seed),
             made: 0,
+            sizes: (600, OUTPUT.0),
+        }
+    }
+
+    /// Turns of a few words each, so that ten million messages fit on a disk.
+    pub fn small(seed: u64) -> Self {
+        Self {
+            sizes: (40, 30.0),
+            ..Self::new(seed)
         }
     }
 
@@ -50,7 +61,7 @@ impl Turns {
     }
 
     fn answer(&mut self, ids: &[String]) -> Message {
-        let mut content = vec![Content::text(self.random.text(600))];
+        let mut content = vec![Content::text(self.random.text(self.sizes.0))];
         for id in ids {
             let path = serde_json::json!({ "path": self.random.text(30) });
             let path = Json::of(&path).unwrap_or_default();
@@ -66,7 +77,7 @@ impl Turns {
     }
 
     fn result(&mut self, id: String) -> Message {
-        let bytes = self.random.log_normal(OUTPUT.0, OUTPUT.1).max(1);
+        let bytes = self.random.log_normal(self.sizes.1, OUTPUT.1).max(1);
         Message::ToolResult(ToolResultMessage {
             tool_call_id: id,
             tool_name: "read".into(),

@@ -66,7 +66,7 @@ fn command() -> Command {
     Cli::command().mut_subcommands(|command| {
         command.mut_args(|arg| {
             let kind = match arg.get_id().as_str() {
-                "session" => ArgumentKind::Session,
+                "session" | "after" => ArgumentKind::Session,
                 "loop_id" => ArgumentKind::Loop,
                 "run" => ArgumentKind::Run,
                 "as_of" => ArgumentKind::Moment,

@@ -122,6 +122,13 @@ fn lists_are_filtered_by_what_people_remember() {
         (&["--source", "claude-code"], &[]),
         (&["--since", "2001-01-01", "--grep", "cake"], &["lark"]),
         (&["--since", "2999-01-01T00:00:00Z"], &[]),
+        (&["--after", "owl", "--limit", "1"], &["lark"]),
+        (&["--after", "lark"], &["0197-kite", "0197-kite/agent-a"]),
+        (
+            &["--after", "owl", "--grep", "agent-a"],
+            &["0197-kite/agent-a"],
+        ),
+        (&["--after", "0197-kite/agent-a"], &[]),
     ] {
         assert_eq!(ids(&stage, args), found, "{args:?}");
     }
@@ -131,6 +138,11 @@ fn lists_are_filtered_by_what_people_remember() {
     error: invalid time `yesterday`; expected 2026-01-31 or NOW
     --- exit 2
     ");
+    let refused = stage.say("sessions --after nobody").to_string();
+    assert!(
+        refused.contains("nobody") && refused.contains("--- exit"),
+        "{refused}"
+    );
     assert_snapshot!(stage.say("sessions --limit 0"), @"
     --- stderr
     error: invalid value '0' for '--limit <N>': 0 is not in 1..=4294967295
