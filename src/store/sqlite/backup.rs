@@ -64,8 +64,9 @@ impl SqliteStore {
             may_write(true).map_err(from_sqlite)?;
             let copied = pages_of(COMPACT_PAGE_BYTES)
                 .and_then(|()| connection.execute("VACUUM INTO ?1", [to]));
-            pages_of(PAGE_BYTES).map_err(from_sqlite)?;
-            may_write(!was).map_err(from_sqlite)?;
+            // Each is put back, also where the other could not be.
+            let put_back = pages_of(PAGE_BYTES);
+            may_write(!was).and(put_back).map_err(from_sqlite)?;
             copied.map(|_| ()).map_err(from_sqlite)
         })
     }
