@@ -44,7 +44,7 @@ pub fn moment_of(
             let row = read.turn(leaf.key, *turn)?.ok_or_else(|| {
                 let turns = leaf.totals.turns;
                 StoreError::Invalid(format!(
-                    "loop `{loop_id}` has {turns} turns; there is no turn {turn}"
+                    "loop `{loop_id}` has no turn {turn}: it has {turns}"
                 ))
             })?;
             Ok((leaf, at(row.tick)))

@@ -19,6 +19,7 @@ use super::{ImportError, Importer, Source, importers, unread};
 use crate::compact::Hooks;
 use crate::model::SessionId;
 use crate::store::SessionStore;
+use crate::store::sqlite::schema::is_store;
 
 /// How much is read at once, in bytes.
 pub(super) const BUFFER_BYTES: usize = 128 << 10;
@@ -247,7 +248,14 @@ impl<'a> FileSearch<'a> {
         let known = if self.is_forced {
             self.importers.first().copied()
         } else {
-            self.importer_of(path, &sniff(path).map_err(unread(path))?)
+            let head = sniff(path).map_err(unread(path))?;
+            if is_store(&head) {
+                return Err(ImportError::NoTranscript(format!(
+                    "{} is a loopstore database: it can be opened, and its sessions copied",
+                    path.display()
+                )));
+            }
+            self.importer_of(path, &head)
         };
         let Some(importer) = known else {
             return Err(ImportError::NoTranscript(format!(

@@ -49,12 +49,19 @@ pub struct Indexed {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn index(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> StoreResult<Indexed> {
-    let state = store::read(store, |read| read.index_state())?;
-    if state.version != Some(VERSION) {
+    bring_up_to_date(store, progress)?;
+    far(store)
+}
+
+/// As [`index`], and counts nothing where there is nothing to take in.
+pub(super) fn bring_up_to_date(
+    store: &dyn SessionStore,
+    progress: &mut dyn FnMut(Indexed),
+) -> StoreResult<()> {
+    if store::read(store, |read| read.index_version())? != Some(VERSION) {
         store::write(store, |write| write.clear_index(VERSION))?;
     }
-    catch_up(store, progress)?;
-    far(store)
+    catch_up(store, progress)
 }
 
 /// Makes the index anew, also a damaged one.

@@ -23,7 +23,6 @@ mod snippet;
 mod text;
 mod visibility;
 
-pub(crate) use catch_up::index;
 pub use query::QueryError;
 pub(crate) use query::parse_query;
 pub use recall::{LeftOut, Recall, RecallPart, recall};
@@ -293,7 +292,7 @@ fn prepared<T>(
     run: impl FnOnce(SearchRun<'_>) -> store::StoreResult<T>,
 ) -> Result<T, SearchError> {
     let words = parse_query(&query.text)?;
-    match index(store, &mut |_| {}) {
+    match catch_up::bring_up_to_date(store, &mut |_| {}) {
         // What is not indexed is looked through.
         Err(
             StoreError::ReadOnly

@@ -69,7 +69,6 @@ impl<'a> SearchRun<'a> {
         query: &'a SearchQuery,
         words: &'a Query,
     ) -> StoreResult<Self> {
-        let state = read.index_state()?;
         let filter = IndexFilter {
             sessions: sessions_of(read, query)?,
             role: query.role,
@@ -82,8 +81,8 @@ impl<'a> SearchRun<'a> {
             query,
             words,
             filter,
-            is_usable: state.version == Some(crate::words::VERSION),
-            state,
+            is_usable: read.index_version()? == Some(crate::words::VERSION),
+            state: read.index_state()?,
             matcher: Matcher::new(words),
             ranking: Ranking::new(words, &vec![0; words.terms.len()], 0),
             sights: Sights::default(),

@@ -84,8 +84,6 @@ pub struct Match {
 /// How far an index is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexState {
-    /// The version of the rule that its words were made by; `None` if it was never filled.
-    pub version: Option<u32>,
     /// Messages that it has taken in.
     pub indexed: u64,
     /// Messages in the store, extensions included.

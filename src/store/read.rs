@@ -338,7 +338,11 @@ pub trait StoreRead {
 
     // The index of messages.
 
-    /// Returns how far the index of messages is.
+    /// Returns the version of the rule that the words of the index were made by; `None` if it was never
+    /// filled.
+    fn index_version(&self) -> StoreResult<Option<u32>>;
+
+    /// Counts the messages of the index and of the store; it may cost time for each loop.
     fn index_state(&self) -> StoreResult<IndexState>;
 
     /// Returns the loops that have messages which the index has not taken in, oldest first. If there

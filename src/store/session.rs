@@ -457,7 +457,7 @@ fn cut_of(
         Ok(turn) if Some(turn) <= last => turn,
         _ => {
             return Err(StoreError::Invalid(format!(
-                "loop `{id}` has {turns} turns; there is no turn {}",
+                "loop `{id}` has no turn {}: it has {turns}",
                 wanted.get()
             )));
         }

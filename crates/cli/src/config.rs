@@ -15,7 +15,7 @@ pub struct ConfigArgs {
     /// [env: LOOPSTORE_CONFIG].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// The agent's model, for its context window; --max-tokens wins over it.
+    /// The agent's model, whose context window counts; it is not asked. --max-tokens wins over it.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 }

@@ -5,7 +5,7 @@ use super::output::within;
 use super::{App, Done, amount, index, search};
 
 /// Where to go on.
-const HINT: &str = "search \"…\" --offset ";
+const HINT: &str = "add --offset ";
 
 /// Answer a question from what was said: excerpts of the best matches, within a number of tokens
 ///

@@ -143,20 +143,19 @@ fn found(row: &PostgresRow) -> StoreResult<Match> {
 }
 
 impl PostgresTransaction<'_> {
+    pub(super) fn read_index_version(&self) -> StoreResult<Option<u32>> {
+        let sql = "SELECT version FROM index_state";
+        self.first_of_any(sql, &[], |row| row.get("version"))
+    }
+
     pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
         let state = self.first_of_any(
-            "SELECT s.version, n.total, n.indexed
-             FROM (
-                 SELECT coalesce(sum(l.next_seq), 0)::BIGINT AS total,
-                     coalesce(sum(least(coalesce(i.indexed_seq, 0), l.next_seq)), 0)::BIGINT
-                         AS indexed
-                 FROM loops l
-                     LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
-             ) n LEFT JOIN index_state s ON TRUE",
+            "SELECT coalesce(sum(l.next_seq), 0)::BIGINT AS total,
+                 coalesce(sum(least(coalesce(i.indexed_seq, 0), l.next_seq)), 0)::BIGINT AS indexed
+             FROM loops l LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key",
             &[],
             |row| {
                 Ok(IndexState {
-                    version: row.get("version")?,
                     indexed: row.get("indexed")?,
                     total: row.get("total")?,
                 })

@@ -617,6 +617,10 @@ impl StoreRead for PostgresTransaction<'_> {
 
     // The index of messages.
 
+    fn index_version(&self) -> StoreResult<Option<u32>> {
+        self.read_index_version()
+    }
+
     fn index_state(&self) -> StoreResult<IndexState> {
         self.read_index_state()
     }

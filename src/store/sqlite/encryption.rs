@@ -4,6 +4,8 @@
 //! nothing, so it is asked first what it is.
 
 use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 use zeroize::Zeroizing;
@@ -16,6 +18,9 @@ use crate::store::key::Key;
 /// What SQLCipher keeps of each page for itself: a vector of 16 bytes and a code of 64.
 const RESERVED_BYTES: u32 = 80;
 
+/// SQLCipher that is not ready after so long never will be.
+const MOST_STARTING: Duration = Duration::from_secs(2);
+
 /// Gives the key to a new connection, before anything else is asked of it.
 ///
 /// # Errors
@@ -27,11 +32,30 @@ pub(super) fn unlock(connection: &Connection, key: Option<&Key>) -> Result<(), O
     if !has_cipher(connection) {
         return Err(OpenError::NoEncryption);
     }
+    await_cipher();
     let sql = unlocking(&key.literal());
     connection.execute_batch(&sql).map_err(|error| {
         let path = Path::new(connection.path().unwrap_or_default());
         opening(path, without_statement(&error))
     })
+}
+
+/// Waits until SQLCipher is ready. While the thread that uses SQLite first still makes it so, SQLite lets
+/// others pass, and SQLCipher would refuse their keys.
+fn await_cipher() {
+    static READY: OnceLock<()> = OnceLock::new();
+    let is_ready = || {
+        Connection::open_in_memory().is_ok_and(|connection| {
+            let sql = "PRAGMA cipher_log_level = NONE; PRAGMA key = 'any'";
+            connection.execute_batch(sql).is_ok()
+        })
+    };
+    READY.get_or_init(|| {
+        let begun = Instant::now();
+        while !is_ready() && begun.elapsed() < MOST_STARTING {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
 }
 
 /// The driver's errors hold the statement, and with it the key.

@@ -149,15 +149,20 @@ fn found(row: &SqliteRow<'_, '_>) -> StoreResult<Match> {
 }
 
 impl SqliteReader<'_> {
+    pub(super) fn read_index_version(&self) -> StoreResult<Option<u32>> {
+        self.first("SELECT version FROM index_state", [], |row| {
+            row.get("version")
+        })
+    }
+
     pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
         let state = self.first(
-            "SELECT (SELECT version FROM index_state) AS version, coalesce(sum(l.next_seq), 0) AS total,
+            "SELECT coalesce(sum(l.next_seq), 0) AS total,
                  coalesce(sum(min(coalesce(i.indexed_seq, 0), l.next_seq)), 0) AS indexed
              FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key",
             [],
             |row| {
                 Ok(IndexState {
-                    version: row.get("version")?,
                     indexed: row.get("indexed")?,
                     total: row.get("total")?,
                 })
@@ -340,7 +345,7 @@ impl SqliteReader<'_> {
         }
         // Nothing can be taken out of a table that holds no text: all of it goes, and the next search
         // makes it anew.
-        let version = self.read_index_state()?.version;
+        let version = self.read_index_version()?;
         self.empty_index(version.unwrap_or_default())
     }
 

@@ -28,7 +28,7 @@ mod removal;
 mod row;
 pub(crate) mod salvage;
 mod scan;
-mod schema;
+pub(crate) mod schema;
 mod source;
 mod statements;
 mod write;

@@ -17,6 +17,14 @@ use crate::store::error::{OpenError, StoreError, StoreResult};
 /// `LOOP` in ASCII: tells a loopstore database from any other SQLite file.
 const APPLICATION_ID: i64 = 0x4C4F_4F50;
 
+/// Whether a file that begins so is a loopstore database. Of an encrypted one nothing can be told.
+/// <https://sqlite.org/fileformat2.html#application_id>
+pub(crate) fn is_store(head: &[u8]) -> bool {
+    let id = head.get(68..72).and_then(|id| id.try_into().ok());
+    head.starts_with(b"SQLite format 3\0")
+        && id.is_some_and(|id| i64::from(u32::from_be_bytes(id)) == APPLICATION_ID)
+}
+
 /// The size of a page: builds and imports read and write fewer of this size than of SQLite's own. Only
 /// an empty file takes it.
 pub(super) const PAGE_BYTES: u32 = 8 << 10;

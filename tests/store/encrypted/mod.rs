@@ -4,6 +4,8 @@
 mod bytes;
 
 use crate::support::histories;
+#[cfg(feature = "sqlcipher")]
+use crate::support::process;
 use loopstore::{Key, OpenError, SqliteOptions, SqliteStore};
 
 /// Plain SQLite takes a key without a word and encrypts nothing.
@@ -23,6 +25,34 @@ fn a_store_in_memory_needs_no_key() {
     let options = SqliteOptions::new().key(Key::raw(&[7; 32]));
     let store = SqliteStore::in_memory_with(options).unwrap();
     histories::History::new(&store, "s");
+}
+
+#[test]
+#[cfg(feature = "sqlcipher")]
+fn the_first_stores_of_a_process_can_be_opened_at_once() {
+    const NAME: &str = "encrypted::the_first_stores_of_a_process_can_be_opened_at_once";
+    for _ in 0..10 {
+        if process::is_alone(NAME) {
+            return open_at_once();
+        }
+    }
+}
+
+#[cfg(feature = "sqlcipher")]
+fn open_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let all_are_there = std::sync::Barrier::new(8);
+    std::thread::scope(|scope| {
+        for at in 0..8 {
+            let path = folder.path().join(format!("{at}.db"));
+            let all_are_there = &all_are_there;
+            scope.spawn(move || {
+                all_are_there.wait();
+                let options = SqliteOptions::new().key(Key::raw(&[7; 32]));
+                SqliteStore::open_with(path, options).unwrap();
+            });
+        }
+    });
 }
 
 #[test]

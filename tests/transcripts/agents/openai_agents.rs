@@ -256,6 +256,10 @@ fn other_tables_and_damage_are_told() {
             .unwrap_err()
             .contains("not in a known format")
     );
+    let own = folder.path().join("own.db");
+    drop(loopstore::SqliteStore::open(&own).unwrap());
+    let refused = try_path(&own, None).unwrap_err();
+    assert!(refused.contains("is a loopstore database"), "{refused}");
     let forced = try_path(&path, Some("openai-agents")).unwrap_err();
     assert!(
         forced.contains("no table with session_id and message_data"),

@@ -93,7 +93,7 @@ fn merge_index(connection: &Connection) -> StoreResult<()> {
     match reader.run(sql, []) {
         // A damaged index is made anew; the next search fills it.
         Err(StoreError::Damaged(_)) => {
-            let version = reader.read_index_state()?.version.unwrap_or_default();
+            let version = reader.read_index_version()?.unwrap_or_default();
             reader.empty_index(version)
         }
         done => done.map(|_| ()),

@@ -239,7 +239,7 @@ fn a_moment_is_a_run_or_a_turn() {
     "#);
     assert_snapshot!(stage.say("context work --as-of test:99"), @"
     --- stderr
-    error: loop `test` has 14 turns; there is no turn 99
+    error: loop `test` has no turn 99: it has 14
     --- exit 1
     ");
     assert_snapshot!(stage.say("context work --as-of nope"), @r#"

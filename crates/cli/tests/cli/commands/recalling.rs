@@ -126,7 +126,7 @@ fn an_answer_has_its_tokens_and_goes_on() {
         let said = ask(&format!("--max-tokens {most}"));
         assert!(tokens(&said) <= most, "{most}: {said}");
         let last = said.out.lines().last().unwrap();
-        let goes_on = last.starts_with("left out: ") && last.contains("; search \"…\" --offset ");
+        let goes_on = last.starts_with("left out: ") && last.contains("; add --offset ");
         assert!(
             goes_on || said.out.matches("── loop").count() == 12,
             "{said}"

@@ -279,6 +279,7 @@ fn list_all(read: &dyn StoreScan) -> Vec<String> {
         said(read.hidden_sessions()),
         said(read.session_ids("", 99)),
         said(read.blob_names(&[0; 32], &[255; 32])),
+        said(read.index_version()),
         said(read.index_state()),
         said(read.unindexed()),
         visited(|visit| read.find(&looked_for("annonly"), &everywhere, 99, visit)),
