@@ -66,6 +66,8 @@ impl Drop for Waiting {
 }
 
 /// Answers a request with JSON, or with what went wrong. One that nobody waits for any more is let go.
+// Only Node calls it.
+#[cfg_attr(test, allow(dead_code))]
 #[napi]
 pub fn answer_summary(request: u32, answer: Option<String>, error: Option<String>) {
     let said = answer.ok_or_else(|| error.unwrap_or_else(|| "no answer".into()));
