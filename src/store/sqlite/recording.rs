@@ -27,6 +27,27 @@ fn usage_row(row: &SqliteRow<'_, '_>) -> StoreResult<UsageRow> {
     })
 }
 
+fn append_keys_within_sql(has_end: bool, descending: bool) -> String {
+    let until = if has_end { "AND name < ?5" } else { "" };
+    let order = if descending { "DESC" } else { "ASC" };
+    format!(
+        "SELECT {APPEND_KEY_COLUMNS} FROM append_keys
+         WHERE session = ?1 AND name >= ?2 AND name IS NOT ?3 {until}
+         ORDER BY name {order} LIMIT ?4"
+    )
+}
+
+fn append_keys_of_all_sql(has_end: bool) -> String {
+    let until = if has_end { "AND k.name < ?2" } else { "" };
+    // CROSS JOIN: the sessions first, as the keys are found by session and name only.
+    format!(
+        "SELECT {APPEND_KEY_COLUMNS} FROM sessions s
+             CROSS JOIN append_keys k ON k.session = s.key AND k.name >= ?1 {until}
+         WHERE s.key NOT IN ({HIDDEN_SESSIONS})
+         ORDER BY s.key, k.name"
+    )
+}
+
 impl SqliteReader<'_> {
     pub(super) fn read_lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
         self.one(&LEASE_OF_LOOP, [loop_key.0], |row| lease_row(row))
@@ -92,13 +113,7 @@ impl SqliteReader<'_> {
         range: &AppendKeyRange,
     ) -> StoreResult<Vec<AppendKey>> {
         let (first, end) = range.bounds();
-        let until = if end.is_some() { "AND name < ?5" } else { "" };
-        let order = if range.descending { "DESC" } else { "ASC" };
-        let sql = format!(
-            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys
-             WHERE session = ?1 AND name >= ?2 AND name IS NOT ?3 {until}
-             ORDER BY name {order} LIMIT ?4"
-        );
+        let sql = append_keys_within_sql(end.is_some(), range.descending);
         let limit = range.limit.map_or(-1, i64::from);
         let mut values: Vec<&dyn ToSql> = vec![&session.0, &first, &range.after, &limit];
         values.extend(end.as_ref().map(|end| end as &dyn ToSql));
@@ -114,14 +129,7 @@ impl SqliteReader<'_> {
             ..AppendKeyRange::default()
         };
         let (first, end) = range.bounds();
-        let until = if end.is_some() { "AND k.name < ?2" } else { "" };
-        // CROSS JOIN: the sessions first, as the keys are found by session and name only.
-        let sql = format!(
-            "SELECT {APPEND_KEY_COLUMNS} FROM sessions s
-                 CROSS JOIN append_keys k ON k.session = s.key AND k.name >= ?1 {until}
-             WHERE s.key NOT IN ({HIDDEN_SESSIONS})
-             ORDER BY s.key, k.name"
-        );
+        let sql = append_keys_of_all_sql(end.is_some());
         let mut values: Vec<&dyn ToSql> = vec![&first];
         values.extend(end.as_ref().map(|end| end as &dyn ToSql));
         self.all(&sql, &*values, |row| {
@@ -265,5 +273,37 @@ impl SqliteReader<'_> {
             [packed(loop_key.0, 0), packed(loop_key.0, u32::MAX)],
         )?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::SqliteStore;
+
+    #[test]
+    fn names_of_appends_are_read_along_their_index() {
+        let store = SqliteStore::in_memory().unwrap();
+        let within = [(true, true), (true, false), (false, true), (false, false)];
+        let within = within.map(|(has_end, descending)| {
+            let values = ["1", "a", "", "1", "b"];
+            let count = if has_end { 5 } else { 4 };
+            (
+                append_keys_within_sql(has_end, descending),
+                values[..count].to_vec(),
+            )
+        });
+        let of_all = [
+            (append_keys_of_all_sql(true), vec!["a", "b"]),
+            (append_keys_of_all_sql(false), vec!["a"]),
+        ];
+        for (sql, values) in within.iter().chain(&of_all) {
+            let plan = format!("EXPLAIN QUERY PLAN {sql}");
+            let plan = store.query_with(&plan, values).unwrap().records();
+            let steps: Vec<_> = plan.iter().filter_map(|row| row.text("detail")).collect();
+            let steps = steps.join("\n");
+            assert!(steps.contains("(session=? AND name>?"), "{steps}");
+            assert!(!steps.contains("TEMP B-TREE"), "{steps}");
+        }
     }
 }

@@ -16,6 +16,7 @@ mod killed_worker;
 mod moving;
 mod old_server;
 mod parity;
+mod plans;
 mod pooled;
 mod random;
 mod refusals;

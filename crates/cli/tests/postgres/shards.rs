@@ -100,10 +100,14 @@ fn each_statement_of_the_hot_path_touches_one_partition() {
     let name = server.database();
     let script = schema(Engine::Plain { partitions: 4 });
     server.client(&name).batch_execute(&script).unwrap();
-    let settings = EXPLAIN.map(|(name, value)| format!("-c%20{name}%3D{value}"));
-    let explain = settings.join("%20");
-    let address = format!("{}?options={explain}", server.address(&name));
+    let address = explaining(&server.address(&name));
     check_plans(&PostgresStore::open(&address).unwrap(), server);
+}
+
+/// Returns an address through which every statement is explained.
+pub fn explaining(address: &str) -> String {
+    let settings = EXPLAIN.map(|(name, value)| format!("-c%20{name}%3D{value}"));
+    format!("{address}?options={}", settings.join("%20"))
 }
 
 /// Works on a store whose server explains what it does, and checks that each statement touches one
