@@ -5,22 +5,22 @@
 //! only what it returns.
 
 mod build;
+mod built;
 mod chain;
 pub(crate) mod faults;
 mod live;
 mod manifest;
 pub(crate) mod moment;
 mod recent_window;
+mod settings;
 pub(crate) mod states;
 
 use std::ops::ControlFlow;
 
 use crate::compaction::{
-    CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
+    CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow,
 };
-use crate::model::{
-    AgentMessage, LoopId, Message, Role, SealingProvider, SessionId, Time, ToolCall,
-};
+use crate::model::{AgentMessage, LoopId, SealingProvider, SessionId};
 use crate::overlay::SealedRecord;
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
@@ -30,249 +30,17 @@ use crate::store::{
 use manifest::{BuiltAt, row_of};
 
 pub(crate) use build::{build, messages_with, originals_of, shown_messages};
+pub use built::{BuildError, BuildOptions, Context, Part, PartSection};
 pub(crate) use chain::{Chain, Purpose, size_with};
 pub use faults::{ContextFault, FaultKind};
 pub(crate) use faults::{Pairing, faults_of, goes_on, introduced};
 pub(crate) use live::KeptContext;
 pub(crate) use manifest::{derive, was_replaced};
+pub use moment::AsOf;
 pub(crate) use moment::{leaf_of, moment_of, session_of};
+pub(crate) use settings::settings;
 pub use states::TurnState;
 pub(crate) use states::{LoopStates, turn_states};
-
-/// A moment at which a context is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AsOf {
-    /// For the run's own loop, just after its commit.
-    Run(String),
-    /// For that loop, just after the last message of that turn. A loop that went on counts as at
-    /// work then: when loops end is not recorded.
-    Turn {
-        /// The loop.
-        loop_id: LoopId,
-        /// The turn, by position from 0.
-        turn: u32,
-    },
-    /// For that loop, just before this message was appended: what the model saw if the message is
-    /// its answer. Messages of the same append that stand before it are there already.
-    Before {
-        /// The loop.
-        loop_id: LoopId,
-        /// The message's sequence.
-        seq: u32,
-    },
-}
-
-impl AsOf {
-    /// For this loop, just after the last message of this turn.
-    pub fn turn(loop_id: impl Into<String>, turn: u32) -> Self {
-        let loop_id = LoopId::of(loop_id);
-        Self::Turn { loop_id, turn }
-    }
-
-    /// For the run's own loop, just after its commit.
-    pub fn run(run_id: impl Into<String>) -> Self {
-        Self::Run(run_id.into())
-    }
-
-    /// Just after the last turn or run of a session until this time; with a loop, of that loop. Times are
-    /// those of the messages, as whoever recorded them said.
-    ///
-    /// # Errors
-    /// If the session or the loop is not there, or nothing had happened by then.
-    ///
-    /// # Examples
-    /// ```
-    /// use loopstore::context::AsOf;
-    /// use loopstore::*;
-    ///
-    /// let store = Store::in_memory()?;
-    /// let chat = store.session("weather")?;
-    /// let json = r#"{"role":"user","content":[{"type":"text","text":"Will it rain?"}],
-    ///     "timestamp":1767225600000}"#;
-    /// chat.append([serde_json::from_str::<AgentMessage>(json)?])?;
-    /// let new_year = Time::from_text("2026-01-01T00:00:00Z");
-    /// let moment = AsOf::time(store.database(), chat.id(), None, &new_year)?;
-    /// assert_eq!(chat.context_as_of(moment)?.messages.len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn time(
-        store: &dyn SessionStore,
-        session: &SessionId,
-        of_loop: Option<&LoopId>,
-        time: &Time,
-    ) -> StoreResult<Self> {
-        let invalid = || StoreError::Invalid(format!("`{}` is not a time", time.as_str()));
-        let until = time.millis().ok_or_else(invalid)?;
-        store::read(store, |read| {
-            let owner = session_of(read, session)?;
-            moment::last_until(read, &owner, of_loop, until)?.ok_or_else(|| {
-                let time = time.as_str();
-                StoreError::Invalid(format!("nothing is recorded of `{session}` until {time}"))
-            })
-        })
-    }
-}
-
-/// What to build. Options that are not given come from the newest run that is live from the leaf,
-/// else from the defaults.
-#[derive(Clone, Debug, Default)]
-pub struct BuildOptions {
-    /// The leaf; the session's current loop if not given.
-    pub leaf: Option<LoopId>,
-    /// The moment; now if not given. It names the leaf itself.
-    pub as_of: Option<AsOf>,
-    /// The provider that the context goes to: its own compaction stands for what is before it. For `None`
-    /// no such compaction counts.
-    pub provider: Option<SealingProvider>,
-    /// Tokens that the messages may have; more is an error.
-    pub budget: Option<u64>,
-    /// Bytes of JSON that the messages may have; more is an error.
-    pub max_bytes: Option<u64>,
-    /// What becomes of loops before the scope.
-    pub older_loops: Option<OlderLoops>,
-    /// The scope, for [`OlderLoops::Skip`].
-    pub scope: Option<CompactionScope>,
-    /// Whether to leave a manifest: a row that says which messages the context was made of.
-    pub record: bool,
-    /// Whether to compare each message with its digest; one that does not fit is an error. It is `verify`
-    /// for what is shown, and makes a build about half slower, several times where the processor has
-    /// no instructions for SHA-256.
-    pub check: bool,
-}
-
-/// Where a part of a context comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PartSection {
-    /// The summary of everything up to its loop.
-    Rollup,
-    /// Kept word for word from the start.
-    First,
-    /// A summary.
-    Compacted,
-    /// Kept at the end, long tool outputs cut.
-    Recent,
-    /// After what the block covers.
-    Tail,
-    /// No block is active.
-    Raw,
-    /// The compaction that a provider made in the place of everything up to its loop.
-    Sealed,
-}
-
-impl PartSection {
-    /// Returns the word in SQL and JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rollup => "rollup",
-            Self::First => "first",
-            Self::Compacted => "compacted",
-            Self::Recent => "recent",
-            Self::Tail => "tail",
-            Self::Raw => "raw",
-            Self::Sealed => "sealed",
-        }
-    }
-}
-
-/// Consecutive messages of a context from one section of one loop.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Part {
-    /// The loop.
-    pub loop_id: LoopId,
-    /// The section.
-    pub section: PartSection,
-    /// The first turn that it stands for.
-    pub from_turn: u32,
-    /// The last one.
-    pub to_turn: u32,
-    /// Messages.
-    pub messages: u64,
-    /// Sum of their counts.
-    pub tokens: u64,
-}
-
-impl Part {
-    /// Whether these messages of the same section come right after.
-    fn goes_on_with(&self, next: &Self) -> bool {
-        (&self.loop_id, self.section) == (&next.loop_id, next.section)
-    }
-}
-
-/// What the next model call sees.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Context {
-    /// The session.
-    pub session: SessionId,
-    /// The leaf.
-    pub leaf: LoopId,
-    /// The messages in order.
-    pub messages: Vec<AgentMessage>,
-    /// Sum of the messages' counts.
-    pub tokens: u64,
-    /// Sum of the messages' JSON.
-    pub bytes: u64,
-    /// Where they come from.
-    pub parts: Vec<Part>,
-    /// What a provider would object to.
-    pub faults: Vec<ContextFault>,
-    /// The provider that it was built for, if for one.
-    pub provider: Option<SealingProvider>,
-    /// The message with the compaction of that provider which stands for all before, if one does.
-    pub compaction: Option<usize>,
-    /// The id of the manifest, if one was left.
-    pub manifest: Option<String>,
-}
-
-impl Context {
-    /// Returns the tool calls that have no result yet, in order.
-    pub fn open_calls(&self) -> Vec<&ToolCall> {
-        let mut open: Vec<&ToolCall> = Vec::new();
-        for message in self.messages.iter().filter_map(AgentMessage::message) {
-            match message {
-                Message::ToolResult(result) => {
-                    open.retain(|call| call.id != result.tool_call_id);
-                }
-                made => open.extend(made.tool_calls()),
-            }
-        }
-        open
-    }
-
-    /// Whether the model is to be called: the last message is not its own, and no call is open.
-    pub fn awaits_answer(&self) -> bool {
-        let last = self.messages.iter().rev().find_map(AgentMessage::message);
-        let is_input = last.is_some_and(|message| message.role() != Role::Assistant);
-        is_input && self.open_calls().is_empty()
-    }
-}
-
-/// Why a context was not built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// The store failed, or what was asked for is not there.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The context does not fit.
-    #[error("the context has {tokens} tokens and {budget} fit; compact it first")]
-    NeedsCompaction {
-        /// What it has.
-        tokens: u64,
-        /// What fits.
-        budget: u64,
-    },
-    /// The context does not fit, for its bytes.
-    #[error("the context has {bytes} bytes and {budget} fit; compact it first")]
-    NeedsFewerBytes {
-        /// What it has.
-        bytes: u64,
-        /// What fits.
-        budget: u64,
-    },
-    /// A loop that is not there.
-    #[error("{0}")]
-    Invalid(String),
-}
 
 /// Builds what the next model call of a session sees.
 ///
@@ -475,74 +243,6 @@ pub fn resolve_scope(
         let chain = Chain::load(read, leaf, view, &config, window, Purpose::Build)?;
         Ok(chain.links.len() - 1 - chain.start)
     })
-}
-
-/// How a chain is read: the policy and the window.
-#[derive(Clone, Debug)]
-pub(crate) struct ChainSettings {
-    pub(crate) config: CompactionConfig,
-    pub(crate) window: ContextConfig,
-}
-
-/// Returns what a build takes from the newest live run, with the options that are given in its place.
-///
-/// Where older loops are rolled up a build leaves no loop out, and asks for no more than that word. Only
-/// [`OlderLoops::Skip`] needs a scope, and so the run's configuration: else it is the default one.
-pub(crate) fn settings(
-    read: &dyn StoreRead,
-    session: SessionKey,
-    leaf: LoopKey,
-    view: View,
-    options: &BuildOptions,
-) -> StoreResult<ChainSettings> {
-    let mut walk = ActiveBlocks::new(read, leaf, view);
-    let newest = walk.newest_live(session, |run| (run.key, run.older_loops.parse().ok()))?;
-    let of_run = newest.and_then(|(_, older_loops)| older_loops);
-    let older_loops = options.older_loops.or(of_run).unwrap_or_default();
-    if older_loops == OlderLoops::Rollup {
-        let config = CompactionConfig {
-            older_loops,
-            ..CompactionConfig::default()
-        };
-        let window = ContextConfig::default();
-        return Ok(ChainSettings { config, window });
-    }
-    let json = match newest {
-        // What a fallback left out must not come back: the context was checked without it.
-        Some((run, _)) => {
-            let run = read.run_by_key(run)?;
-            Some(run.reached.unwrap_or(run.config))
-        }
-        None => None,
-    };
-    // A run of another tool or a later version may hold less or more: what is missing is default.
-    let noted: Noted<'_> = json
-        .as_deref()
-        .and_then(|json| serde_json::from_str(json).ok())
-        .unwrap_or_default();
-    let scope = options.scope.or_else(|| noted.scope.parse().ok());
-    let config = CompactionConfig {
-        keep_first_turns: noted.keep_first_turns,
-        keep_recent: KeepRecent::Turns(noted.keep_recent_turns),
-        compaction_scope: scope.unwrap_or(CompactionScope::FixedCount(3)),
-        older_loops,
-        recent_window: noted
-            .recent_window
-            .parse()
-            .unwrap_or(RecentWindow::default()),
-        max_summary_tokens: noted.max_summary_tokens,
-        ..CompactionConfig::default()
-    };
-    let window = ContextConfig {
-        max_context_tokens: options.budget.unwrap_or(noted.max_context_tokens),
-        system_prompt_tokens: if options.budget.is_some() {
-            0
-        } else {
-            noted.system_tokens
-        },
-        ..ContextConfig::default()
-    };
-    Ok(ChainSettings { config, window })
 }
 
 /// Returns how a context is seen that goes to a provider, or to nobody in particular.

@@ -1,13 +1,87 @@
-//! Which loop a moment is of, and how it is seen.
+//! Moments: which loop one is of, and how it is seen.
 
 use std::ops::ControlFlow;
 
-use super::AsOf;
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::active_blocks::View;
 use crate::store::{
-    LoopRow, Outcome, SessionRow, StoreError, StoreRead, StoreResult, Tick, TurnRow,
+    self, LoopRow, Outcome, SessionRow, SessionStore, StoreError, StoreRead, StoreResult, Tick,
+    TurnRow,
 };
+
+/// A moment at which a context is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AsOf {
+    /// For the run's own loop, just after its commit.
+    Run(String),
+    /// For that loop, just after the last message of that turn. A loop that went on counts as at
+    /// work then: when loops end is not recorded.
+    Turn {
+        /// The loop.
+        loop_id: LoopId,
+        /// The turn, by position from 0.
+        turn: u32,
+    },
+    /// For that loop, just before this message was appended: what the model saw if the message is
+    /// its answer. Messages of the same append that stand before it are there already.
+    Before {
+        /// The loop.
+        loop_id: LoopId,
+        /// The message's sequence.
+        seq: u32,
+    },
+}
+
+impl AsOf {
+    /// For this loop, just after the last message of this turn.
+    pub fn turn(loop_id: impl Into<String>, turn: u32) -> Self {
+        let loop_id = LoopId::of(loop_id);
+        Self::Turn { loop_id, turn }
+    }
+
+    /// For the run's own loop, just after its commit.
+    pub fn run(run_id: impl Into<String>) -> Self {
+        Self::Run(run_id.into())
+    }
+
+    /// Just after the last turn or run of a session until this time; with a loop, of that loop. Times are
+    /// those of the messages, as whoever recorded them said.
+    ///
+    /// # Errors
+    /// If the session or the loop is not there, or nothing had happened by then.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::context::AsOf;
+    /// use loopstore::*;
+    ///
+    /// let store = Store::in_memory()?;
+    /// let chat = store.session("weather")?;
+    /// let json = r#"{"role":"user","content":[{"type":"text","text":"Will it rain?"}],
+    ///     "timestamp":1767225600000}"#;
+    /// chat.append([serde_json::from_str::<AgentMessage>(json)?])?;
+    /// let new_year = Time::from_text("2026-01-01T00:00:00Z");
+    /// let moment = AsOf::time(store.database(), chat.id(), None, &new_year)?;
+    /// assert_eq!(chat.context_as_of(moment)?.messages.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn time(
+        store: &dyn SessionStore,
+        session: &SessionId,
+        of_loop: Option<&LoopId>,
+        time: &Time,
+    ) -> StoreResult<Self> {
+        let invalid = || StoreError::Invalid(format!("`{}` is not a time", time.as_str()));
+        let until = time.millis().ok_or_else(invalid)?;
+        store::read(store, |read| {
+            let owner = session_of(read, session)?;
+            last_until(read, &owner, of_loop, until)?.ok_or_else(|| {
+                let time = time.as_str();
+                StoreError::Invalid(format!("nothing is recorded of `{session}` until {time}"))
+            })
+        })
+    }
+}
 
 /// Returns the loop of a moment, and how the moment is seen.
 ///

@@ -1,0 +1,76 @@
+//! How a chain is read, and where that is taken from.
+
+use super::BuildOptions;
+use crate::compaction::{
+    CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
+};
+use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::{LoopKey, SessionKey, StoreRead, StoreResult};
+
+/// How a chain is read: the policy and the window.
+#[derive(Clone, Debug)]
+pub(crate) struct ChainSettings {
+    pub(crate) config: CompactionConfig,
+    pub(crate) window: ContextConfig,
+}
+
+/// Returns what a build takes from the newest live run, with the options that are given in its place.
+///
+/// Where older loops are rolled up a build leaves no loop out, and asks for no more than that word. Only
+/// [`OlderLoops::Skip`] needs a scope, and so the run's configuration: else it is the default one.
+pub(crate) fn settings(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    leaf: LoopKey,
+    view: View,
+    options: &BuildOptions,
+) -> StoreResult<ChainSettings> {
+    let mut walk = ActiveBlocks::new(read, leaf, view);
+    let newest = walk.newest_live(session, |run| (run.key, run.older_loops.parse().ok()))?;
+    let of_run = newest.and_then(|(_, older_loops)| older_loops);
+    let older_loops = options.older_loops.or(of_run).unwrap_or_default();
+    if older_loops == OlderLoops::Rollup {
+        let config = CompactionConfig {
+            older_loops,
+            ..CompactionConfig::default()
+        };
+        let window = ContextConfig::default();
+        return Ok(ChainSettings { config, window });
+    }
+    let json = match newest {
+        // What a fallback left out must not come back: the context was checked without it.
+        Some((run, _)) => {
+            let run = read.run_by_key(run)?;
+            Some(run.reached.unwrap_or(run.config))
+        }
+        None => None,
+    };
+    // A run of another tool or a later version may hold less or more: what is missing is default.
+    let noted: Noted<'_> = json
+        .as_deref()
+        .and_then(|json| serde_json::from_str(json).ok())
+        .unwrap_or_default();
+    let scope = options.scope.or_else(|| noted.scope.parse().ok());
+    let config = CompactionConfig {
+        keep_first_turns: noted.keep_first_turns,
+        keep_recent: KeepRecent::Turns(noted.keep_recent_turns),
+        compaction_scope: scope.unwrap_or(CompactionScope::FixedCount(3)),
+        older_loops,
+        recent_window: noted
+            .recent_window
+            .parse()
+            .unwrap_or(RecentWindow::default()),
+        max_summary_tokens: noted.max_summary_tokens,
+        ..CompactionConfig::default()
+    };
+    let window = ContextConfig {
+        max_context_tokens: options.budget.unwrap_or(noted.max_context_tokens),
+        system_prompt_tokens: if options.budget.is_some() {
+            0
+        } else {
+            noted.system_tokens
+        },
+        ..ContextConfig::default()
+    };
+    Ok(ChainSettings { config, window })
+}
