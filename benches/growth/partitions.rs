@@ -17,7 +17,7 @@ const IN_A_SESSION: usize = 100;
 const RECORDED: usize = 20;
 
 /// The tables with rows of a recorded session, and the columns that hold keys with the session in them.
-const TABLES: [(&str, &[&str]); 8] = [
+const TABLES: [(&str, &[&str]); 7] = [
     ("sessions", &["current_loop"]),
     ("session_names", &[]),
     ("loops", &["key"]),
@@ -25,7 +25,6 @@ const TABLES: [(&str, &[&str]); 8] = [
     ("messages", &["loop"]),
     ("message_words", &["loop"]),
     ("indexed_loops", &["loop"]),
-    ("indexed_sessions", &[]),
 ];
 
 /// Copies rows so many times, each copy with sessions of its own.

@@ -119,6 +119,8 @@ CREATE TABLE loops (
     next_seq        BIGINT NOT NULL DEFAULT 0,
     -- Messages before this sequence are sealed.
     sealed_seq      BIGINT NOT NULL DEFAULT 0,
+    -- Whether it has messages that the index of messages has not taken in.
+    unindexed       BOOLEAN NOT NULL DEFAULT FALSE,
     turns           BIGINT NOT NULL DEFAULT 0,
     -- Turns that are not in flight.
     complete        BIGINT NOT NULL DEFAULT 0,
@@ -150,6 +152,8 @@ CREATE TABLE loops (
 );
 CREATE INDEX loops_parent ON loops (session, parent) WHERE parent IS NOT NULL;
 CREATE INDEX loops_at_work ON loops (session, key) WHERE status IN ('Pending', 'Running');
+-- What a search looks through, or takes into the index first.
+CREATE INDEX loops_unindexed ON loops (session, key) WHERE unindexed;
 -- Sessions that go on from a loop of another one.
 CREATE INDEX loops_elsewhere ON loops (parent_loop_id)
     WHERE parent IS NULL AND parent_loop_id IS NOT NULL;
@@ -740,13 +744,6 @@ CREATE TABLE indexed_loops (
     PRIMARY KEY (session, loop)
 );
 
--- Where the tick of a session is still this one, none of its messages is missing in the index.
-CREATE TABLE indexed_sessions (
-    session BIGINT PRIMARY KEY,
-    tick    BIGINT NOT NULL,
-    tenant  TEXT NOT NULL DEFAULT ''
-);
-
 CREATE TABLE index_state (
     key     BIGINT NOT NULL CHECK (key = 1),
     -- The version of the rule that splits text into words.
@@ -1298,8 +1295,8 @@ BEGIN
         ('imports', of_session), ('redactions', of_session), ('session_flags', of_session),
         ('leases', of_session), ('started_calls', of_session), ('append_keys', of_session),
         ('notes', of_session),
-        ('message_words', of_session), ('indexed_loops', of_session),
-        ('indexed_sessions', of_session), ('packs', of_session), ('packed_heads', of_session),
+        ('message_words', of_session), ('indexed_loops', of_session), ('packs', of_session),
+        ('packed_heads', of_session),
         ('source_sessions', of_session || ' AND ' || of_source),
         ('source_pieces', of_source), ('source_parts', of_source)
     ) AS t (name, rule)

@@ -303,6 +303,8 @@ CREATE TABLE loops (
     next_seq        INTEGER NOT NULL DEFAULT 0,
     -- Messages before this sequence are sealed: they can never be replaced.
     sealed_seq      INTEGER NOT NULL DEFAULT 0,
+    -- Whether it has messages that the index of messages has not taken in.
+    unindexed       INTEGER NOT NULL DEFAULT 0 CHECK (unindexed IN (0, 1)),
     turns           INTEGER NOT NULL DEFAULT 0,
     -- Turns that are not in flight.
     complete        INTEGER NOT NULL DEFAULT 0,
@@ -342,6 +344,9 @@ CREATE INDEX loops_session ON loops (session) WHERE key > 0;
 
 -- What a recorder looks for after a restart.
 CREATE INDEX loops_at_work ON loops (session) WHERE status IN ('Pending', 'Running');
+
+-- What a search looks through, or takes into the index first.
+CREATE INDEX loops_unindexed ON loops (key) WHERE unindexed;
 
 CREATE TRIGGER loops_stay_sealed
 BEFORE UPDATE ON loops
@@ -1739,39 +1744,26 @@ CREATE TABLE indexed_loops (
     indexed_seq INTEGER NOT NULL
 ) STRICT;
 
--- indexed sessions --------------------------------------------------------------------------------
-
-CREATE TABLE indexed_sessions (
-    -- Which sessions are in the index.
-
-    session INTEGER PRIMARY KEY,
-    -- Where the session still has this tick, none of its messages is missing in the index.
-    tick    INTEGER NOT NULL
-) STRICT;
-
 -- index state -------------------------------------------------------------------------------------
 
 CREATE TABLE index_state (
-    -- What the index was made with; one row.
+    -- What the index was made with, and how far it is; one row.
 
-    key     INTEGER PRIMARY KEY CHECK (key = 1),
-    -- The version of the rule that splits text into words.
-    version INTEGER NOT NULL
+    key      INTEGER PRIMARY KEY CHECK (key = 1),
+    -- The version of the rule that splits text into words; 0: it was never filled.
+    version  INTEGER NOT NULL,
+    -- The sum of indexed_loops.
+    messages INTEGER NOT NULL
 ) STRICT;
 
--- A key may be given again to another loop or session.
+INSERT INTO index_state VALUES (1, 0, 0);
+
+-- A key may be given again to another loop.
 CREATE TRIGGER loops_leave_the_index
 AFTER DELETE ON loops
 BEGIN
     DELETE FROM index_pages WHERE loop = OLD.key;
     DELETE FROM indexed_loops WHERE loop = OLD.key;
-    DELETE FROM indexed_sessions WHERE session = OLD.session;
-END;
-
-CREATE TRIGGER sessions_leave_the_index
-AFTER DELETE ON sessions
-BEGIN
-    DELETE FROM indexed_sessions WHERE session = OLD.key;
 END;
 
 -- ------------------------------------------------------------------------------------------------

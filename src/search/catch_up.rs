@@ -126,9 +126,6 @@ fn catch_up(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Stor
                     loops.next();
                 }
             }
-            if loops.peek().is_none() {
-                write.settle_index()?;
-            }
             Ok(u64::from(batch.messages))
         })?;
         progress(seen);

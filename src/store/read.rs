@@ -342,11 +342,11 @@ pub trait StoreRead {
     /// filled.
     fn index_version(&self) -> StoreResult<Option<u32>>;
 
-    /// Counts the messages of the index and of the store; it may cost time for each loop.
+    /// Counts the messages of the index and of the store.
     fn index_state(&self) -> StoreResult<IndexState>;
 
-    /// Returns the loops that have messages which the index has not taken in, oldest first. If there
-    /// are none this must be quick: it may cost time for each session, not for each loop.
+    /// Returns the loops that have messages which the index has not taken in, oldest first. It must cost
+    /// what it returns.
     fn unindexed(&self) -> StoreResult<Vec<LoopKey>>;
 
     /// Returns the messages of a loop which the index has not taken in; empty also for a loop that

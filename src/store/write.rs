@@ -205,10 +205,6 @@ pub trait StoreWrite: StoreRead {
     /// that are there count as not indexed afterwards.
     fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()>;
 
-    /// Notes which sessions have no message that the index has not taken in, so that
-    /// [`StoreRead::unindexed`] need not look at their loops.
-    fn settle_index(&mut self) -> StoreResult<()>;
-
     /// Makes the index empty, also a damaged one, for words made by this version of the rule.
     fn clear_index(&mut self, version: u32) -> StoreResult<()>;
 }

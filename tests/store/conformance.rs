@@ -1256,11 +1256,7 @@ fn an_index_takes_in_what_comes_next(store: &dyn SessionStore) {
     write(store, |write| write.index(first, 0..2, &[entry(1, "a")])).unwrap();
     is_refused(store, |write| write.index(first, 0..2, &[entry(1, "a")]));
     assert_eq!((seqs(first), open()), (2..6, vec![first, other]));
-    write(store, |write| {
-        write.index(first, 2..6, &[])?;
-        write.settle_index()
-    })
-    .unwrap();
+    write(store, |write| write.index(first, 2..6, &[])).unwrap();
     assert_eq!((seqs(first), open()), (6..6, vec![other]));
     let state = read(store, |read| read.index_state()).unwrap();
     assert_eq!((state.indexed, state.total), (6, 9));
@@ -1406,11 +1402,7 @@ fn an_index_looks_only_at_what_it_is_told_to(store: &dyn SessionStore) {
 fn what_leaves_the_index_is_not_found_and_can_come_again(store: &dyn SessionStore) {
     let [row, other] = indexed(store);
     let any = IndexFilter::default();
-    write(store, |write| {
-        write.settle_index()?;
-        remove_loop(write, row.key, 1)
-    })
-    .unwrap();
+    write(store, |write| remove_loop(write, row.key, 1)).unwrap();
     // An index may be thrown away whole, but must know what it lacks.
     let rest = [(row.key, 0), (other.key, 0), (other.key, 1)];
     let left = finds(store, &asks("two"), &any);
@@ -1441,8 +1433,7 @@ fn a_removed_message_leaves_the_index(store: &dyn SessionStore) {
             key,
             0..5,
             &[entry(2, "old"), entry(3, "old"), entry(4, "old")],
-        )?;
-        write.settle_index()
+        )
     })
     .unwrap();
     write(store, |write| write.remove_unsealed(key, 3, 1)).unwrap();
@@ -1458,7 +1449,6 @@ fn a_removed_message_leaves_the_index(store: &dyn SessionStore) {
 
 fn a_cleared_index_is_empty(store: &dyn SessionStore) {
     let [row, other] = indexed(store);
-    write(store, |write| write.settle_index()).unwrap();
     write(store, |write| write.clear_index(7)).unwrap();
     let state = read(store, |read| read.index_state()).unwrap();
     assert_eq!((state.indexed, state.total), (0, 12));

@@ -21,7 +21,7 @@ pub enum Engine {
 }
 
 /// The tables that are partitioned or distributed by their session, those that others refer to first.
-pub const BY_SESSION: [&str; 30] = [
+pub const BY_SESSION: [&str; 29] = [
     "sessions",
     "audit",
     "receipt_chain",
@@ -51,7 +51,6 @@ pub const BY_SESSION: [&str; 30] = [
     "packed_heads",
     "message_words",
     "indexed_loops",
-    "indexed_sessions",
 ];
 
 /// The tables of kept files, and what they are distributed by.
@@ -96,11 +95,11 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', T
 /// Tables of which a recorder writes some columns again: totals, clocks, leases and marks, and runs, which
 /// it closes.
 const UPDATED: &str = "sessions, loops, turns, runs, session_flags, leases, started_calls, sources, \
-    indexed_loops, indexed_sessions, index_state, message_words";
+    indexed_loops, index_state, message_words";
 
 /// Tables of which rows go again: what is not sealed, notes of a loop that ended, and the index.
 const EMPTIED: &str = "messages, turns, blob_refs, redactions, notes, source_parts, source_pieces, \
-    message_words, indexed_loops, indexed_sessions, index_state";
+    message_words, indexed_loops, index_state";
 
 /// Returns what lets a role append and compact, and change nothing: it may not write over a message,
 /// block or run, and not open the receipt without which nothing may be removed.

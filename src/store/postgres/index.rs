@@ -12,7 +12,6 @@ use super::connection::Param;
 use super::keys::session_of;
 use super::row::PostgresRow;
 use super::transaction::PostgresTransaction;
-use super::write::rows_of_values;
 use crate::store::codec::role_number;
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
@@ -149,29 +148,28 @@ impl PostgresTransaction<'_> {
     }
 
     pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
-        let state = self.first_of_any(
-            "SELECT coalesce(sum(l.next_seq), 0)::BIGINT AS total,
-                 coalesce(sum(least(coalesce(i.indexed_seq, 0), l.next_seq)), 0)::BIGINT AS indexed
-             FROM loops l LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key",
-            &[],
-            |row| {
-                Ok(IndexState {
-                    indexed: row.get("indexed")?,
-                    total: row.get("total")?,
-                })
-            },
+        let count = |sql| -> StoreResult<u64> {
+            let count = self.first_of_any(sql, &[], |row| row.get("n"))?;
+            Ok(count.unwrap_or_default())
+        };
+        let indexed =
+            count("SELECT coalesce(sum(indexed_seq), 0)::BIGINT AS n FROM indexed_loops")?;
+        let open = count(
+            "SELECT coalesce(sum(l.next_seq - coalesce(i.indexed_seq, 0)), 0)::BIGINT AS n
+             FROM loops l LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
+             WHERE l.unindexed",
         )?;
-        Ok(state.unwrap_or_default())
+        Ok(IndexState {
+            indexed,
+            total: indexed + open,
+        })
     }
 
     pub(super) fn read_unindexed(&self) -> StoreResult<Vec<LoopKey>> {
-        // Where the tick of a session is the noted one, no loop is looked at.
         self.all_of_any(
             "SELECT l.key
-             FROM sessions s LEFT JOIN indexed_sessions n ON n.session = s.session
-                 JOIN loops l ON l.session = s.session
-                 LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
-             WHERE n.tick IS DISTINCT FROM s.tick AND l.next_seq > coalesce(i.indexed_seq, 0)
+             FROM loops l LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
+             WHERE l.unindexed AND l.next_seq > coalesce(i.indexed_seq, 0)
              ORDER BY l.key",
             &[],
             |row| row.get("key"),
@@ -302,6 +300,12 @@ impl PostgresTransaction<'_> {
              ON CONFLICT (session, loop) DO UPDATE SET indexed_seq = excluded.indexed_seq",
             &[&session, &loop_key.0, &i64::from(seqs.end)],
         )?;
+        // Not if somebody has appended meanwhile.
+        self.run(
+            session,
+            "UPDATE loops SET unindexed = FALSE WHERE session = $1 AND key = $2 AND next_seq = $3",
+            &[&session, &loop_key.0, &i64::from(seqs.end)],
+        )?;
         Ok(())
     }
 
@@ -315,45 +319,17 @@ impl PostgresTransaction<'_> {
         }
         let sql = "DELETE FROM message_words WHERE session = $1 AND loop = $2 AND seq >= $3";
         self.run(session, sql, &params)?;
-        let sql = "DELETE FROM indexed_sessions WHERE session = $1";
-        self.run(session, sql, &[&session]).map(drop)
-    }
-
-    pub(super) fn write_settled(&self) -> StoreResult<()> {
-        const MOST_ROWS: usize = 256;
-        let settled = self.all_of_any(
-            "SELECT s.session, s.tick FROM sessions s
-                 LEFT JOIN indexed_sessions n ON n.session = s.session
-             WHERE n.tick IS DISTINCT FROM s.tick AND NOT EXISTS (
-                 SELECT 1 FROM loops l
-                     LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
-                 WHERE l.session = s.session AND l.next_seq > coalesce(i.indexed_seq, 0)
-             )
-             ORDER BY s.session",
-            &[],
-            |row| Ok([row.get::<i64>("session")?, row.get("tick")?]),
-        )?;
-        for rows in settled.chunks(MOST_ROWS) {
-            let params: Vec<Param<'_>> = rows.iter().flatten().map(|n| n as Param<'_>).collect();
-            let sql = format!(
-                "INSERT INTO indexed_sessions (session, tick) VALUES {}
-                 ON CONFLICT (session) DO UPDATE SET tick = excluded.tick",
-                rows_of_values(0, 2, rows.len())
-            );
-            self.execute(&sql, &params)?;
-        }
-        Ok(())
+        let sql =
+            "UPDATE loops SET unindexed = TRUE WHERE session = $1 AND key = $2 AND next_seq > $3";
+        self.run(session, sql, &params).map(drop)
     }
 
     pub(super) fn empty_index(&self, version: u32) -> StoreResult<()> {
-        for table in [
-            "message_words",
-            "indexed_loops",
-            "indexed_sessions",
-            "index_state",
-        ] {
+        for table in ["message_words", "indexed_loops", "index_state"] {
             self.execute_at_length(&format!("DELETE FROM {table}"), &[])?;
         }
+        let sql = "UPDATE loops SET unindexed = TRUE WHERE NOT unindexed AND next_seq > 0";
+        self.execute_at_length(sql, &[])?;
         self.execute(
             "INSERT INTO index_state (key, version) VALUES (1, $1)",
             &[&i64::from(version)],

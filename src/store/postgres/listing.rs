@@ -331,11 +331,9 @@ impl Database for PostgresStore {
 
     fn index_problems(&self) -> StoreResult<Vec<String>> {
         let lost = self.rows(
-            "SELECT n.session FROM indexed_sessions n
-                 JOIN sessions s ON s.session = n.session AND s.tick = n.tick
-                 JOIN loops l ON l.session = s.session
+            "SELECT l.key FROM loops l
                  LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
-             WHERE l.next_seq IS DISTINCT FROM coalesce(i.indexed_seq, 0)",
+             WHERE NOT l.unindexed AND l.next_seq IS DISTINCT FROM coalesce(i.indexed_seq, 0)",
             &[],
         )?;
         Ok(match lost.rows.len() {

@@ -247,7 +247,7 @@ impl StoreRemove for PostgresTransaction<'_> {
     // Sessions and kept files.
 
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved> {
-        for table in ["message_words", "indexed_loops", "indexed_sessions"] {
+        for table in ["message_words", "indexed_loops"] {
             self.remove_rows_of(table, session)?;
         }
         let mut removed = SessionRemoved {

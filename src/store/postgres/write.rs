@@ -349,7 +349,8 @@ impl StoreWrite for PostgresTransaction<'_> {
             "UPDATE loops SET status = $3, next_seq = $4, sealed_seq = $5, turns = $6,
                  complete = $7, messages = $8, tokens = $9, bytes = $10, generation = $11,
                  system_tokens = $12, last_turn_index = $13, open_calls = $14, chain = $15,
-                 reported_seq = $16, reported_tokens = $17
+                 reported_seq = $16, reported_tokens = $17,
+                 unindexed = unindexed OR next_seq < $4
              WHERE session = $1 AND key = $2",
             &[
                 &row.session.0,
@@ -680,10 +681,6 @@ impl StoreWrite for PostgresTransaction<'_> {
 
     fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
         self.remove_from_index(loop_key, from)
-    }
-
-    fn settle_index(&mut self) -> StoreResult<()> {
-        self.write_settled()
     }
 
     fn clear_index(&mut self, version: u32) -> StoreResult<()> {

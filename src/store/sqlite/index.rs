@@ -70,15 +70,23 @@ pub(super) fn problems(connection: &Connection) -> StoreResult<Vec<String>> {
     let reader = SqliteReader::new(connection);
     let marks = reader.first(
         "SELECT count(*) AS n
-         FROM indexed_sessions n JOIN sessions s ON s.key = n.session AND s.tick = n.tick
-             JOIN loops l ON l.session = s.key
-             LEFT JOIN indexed_loops i ON i.loop = l.key
-         WHERE l.next_seq IS NOT coalesce(i.indexed_seq, 0)",
+         FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key
+         WHERE NOT l.unindexed AND l.next_seq IS NOT coalesce(i.indexed_seq, 0)",
         [],
         |row| row.get::<i64>("n"),
     )?;
     if let Some(count) = marks.filter(|count| *count > 0) {
         found.push(format!("{count} loops are noted as indexed and are not"));
+    }
+    let sums = reader.first(
+        "SELECT messages AS noted,
+             (SELECT coalesce(sum(indexed_seq), 0) FROM indexed_loops) AS there
+         FROM index_state",
+        [],
+        |row| Ok([row.get::<i64>("noted")?, row.get("there")?]),
+    )?;
+    if let Some([noted, there]) = sums.filter(|[noted, there]| noted != there) {
+        found.push(format!("{there} messages are in it, and it says {noted}"));
     }
     let lost = reader.first(
         "SELECT count(*) AS n FROM message_index_docsize
@@ -150,16 +158,17 @@ fn found(row: &SqliteRow<'_, '_>) -> StoreResult<Match> {
 
 impl SqliteReader<'_> {
     pub(super) fn read_index_version(&self) -> StoreResult<Option<u32>> {
-        self.first("SELECT version FROM index_state", [], |row| {
-            row.get("version")
-        })
+        let sql = "SELECT version FROM index_state WHERE version > 0";
+        self.first(sql, [], |row| row.get("version"))
     }
 
     pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
         let state = self.first(
-            "SELECT coalesce(sum(l.next_seq), 0) AS total,
-                 coalesce(sum(min(coalesce(i.indexed_seq, 0), l.next_seq)), 0) AS indexed
-             FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key",
+            "SELECT s.messages AS indexed,
+                 s.messages + (SELECT coalesce(sum(l.next_seq - coalesce(i.indexed_seq, 0)), 0)
+                     FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key WHERE l.unindexed)
+                     AS total
+             FROM index_state s",
             [],
             |row| {
                 Ok(IndexState {
@@ -172,13 +181,10 @@ impl SqliteReader<'_> {
     }
 
     pub(super) fn read_unindexed(&self) -> StoreResult<Vec<LoopKey>> {
-        // Sessions first: where the tick is the noted one, no loop is looked at.
         self.all(
             "SELECT l.key AS key
-             FROM sessions s LEFT JOIN indexed_sessions n ON n.session = s.key
-                 CROSS JOIN loops l ON l.session = s.key
-                 LEFT JOIN indexed_loops i ON i.loop = l.key
-             WHERE n.tick IS NOT s.tick AND l.next_seq > coalesce(i.indexed_seq, 0)
+             FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key
+             WHERE l.unindexed AND l.next_seq > coalesce(i.indexed_seq, 0)
              ORDER BY l.key",
             [],
             |row| row.get("key"),
@@ -301,7 +307,7 @@ impl SqliteReader<'_> {
                 params![place(number, entry.seq), entry.words, tools.join(" ")],
             ))?;
         }
-        self.mark(loop_key, seqs.end)
+        self.mark(loop_key, &seqs)
     }
 
     /// Returns the number of a page, which is added if it is not there yet.
@@ -321,11 +327,19 @@ impl SqliteReader<'_> {
         Ok(self.connection.last_insert_rowid())
     }
 
-    fn mark(&self, loop_key: LoopKey, seq: u32) -> StoreResult<()> {
+    fn mark(&self, loop_key: LoopKey, seqs: &Range<u32>) -> StoreResult<()> {
         self.run(
             "INSERT INTO indexed_loops (loop, indexed_seq) VALUES (?1, ?2)
              ON CONFLICT (loop) DO UPDATE SET indexed_seq = excluded.indexed_seq",
-            params![loop_key.0, seq],
+            params![loop_key.0, seqs.end],
+        )?;
+        self.run(
+            "UPDATE loops SET unindexed = 0 WHERE key = ?1 AND next_seq = ?2",
+            params![loop_key.0, seqs.end],
+        )?;
+        self.run(
+            "UPDATE index_state SET messages = messages + ?1",
+            [seqs.end - seqs.start],
         )?;
         Ok(())
     }
@@ -349,21 +363,6 @@ impl SqliteReader<'_> {
         self.empty_index(version.unwrap_or_default())
     }
 
-    pub(super) fn write_settled(&self) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO indexed_sessions (session, tick)
-             SELECT s.key, s.tick FROM sessions s
-                 LEFT JOIN indexed_sessions n ON n.session = s.key
-             WHERE n.tick IS NOT s.tick AND NOT EXISTS (
-                 SELECT 1 FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key
-                 WHERE l.session = s.key AND l.next_seq > coalesce(i.indexed_seq, 0)
-             )
-             ON CONFLICT (session) DO UPDATE SET tick = excluded.tick",
-            [],
-        )?;
-        Ok(())
-    }
-
     pub(super) fn empty_index(&self, version: u32) -> StoreResult<()> {
         let cleared = self.run(
             "INSERT INTO message_index (message_index) VALUES ('delete-all')",
@@ -374,16 +373,14 @@ impl SqliteReader<'_> {
         } else {
             cleared?;
         }
-        for table in [
-            "index_pages",
-            "indexed_loops",
-            "indexed_sessions",
-            "index_state",
-        ] {
-            self.run(&format!("DELETE FROM {table}"), [])?;
-        }
+        self.run("DELETE FROM index_pages", [])?;
+        self.run("DELETE FROM indexed_loops", [])?;
         self.run(
-            "INSERT INTO index_state (key, version) VALUES (1, ?1)",
+            "UPDATE loops SET unindexed = 1 WHERE NOT unindexed AND next_seq > 0",
+            [],
+        )?;
+        self.run(
+            "INSERT OR REPLACE INTO index_state (key, version, messages) VALUES (1, ?1, 0)",
             [version],
         )?;
         Ok(())

@@ -234,6 +234,11 @@ impl StoreWrite for SqliteReader<'_> {
             split.map_err(from_sqlite)?;
         }
         let totals = &row.totals;
+        // Only once: an update that names it writes to its index, whatever was there before.
+        self.run(
+            "UPDATE loops SET unindexed = 1 WHERE key = ?1 AND NOT unindexed AND next_seq < ?2",
+            params![row.key.0, totals.next_seq],
+        )?;
         let values = params![
             row.key.0,
             LoopStatus::as_str(&row.status),
@@ -559,10 +564,6 @@ impl StoreWrite for SqliteReader<'_> {
 
     fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
         self.remove_from_index(loop_key, from)
-    }
-
-    fn settle_index(&mut self) -> StoreResult<()> {
-        self.write_settled()
     }
 
     fn clear_index(&mut self, version: u32) -> StoreResult<()> {

@@ -138,7 +138,7 @@ pub(super) const TABLES: [ContentTable; 24] = [
 
 /// The tables whose rows belong to no session: their rule stands beside the statement.
 #[cfg(test)]
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 11] = [
     // What a database is written with.
     "store_meta",
     // The receipts themselves.
@@ -155,12 +155,11 @@ const OTHERS: [&str; 12] = [
     // Marks of the index.
     "index_pages",
     "indexed_loops",
-    "indexed_sessions",
     "index_state",
 ];
 
 /// Every column of text or bytes, and what it holds.
-pub(super) const COLUMNS: [(&str, &str, Holds); 122] = [
+pub(super) const COLUMNS: [(&str, &str, Holds); 121] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
     ("sessions", "session_id", ID),
@@ -279,7 +278,6 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 122] = [
     ("session_flags", "protected_at", Word),
     ("index_pages", "", Word),
     ("indexed_loops", "", Word),
-    ("indexed_sessions", "", Word),
     ("index_state", "", Word),
     ("source_sessions", "", Word),
     ("source_parts", "", Word),

@@ -37,7 +37,6 @@ fn is_made_anew(table: &str) -> bool {
             "packed_heads",
             "index_pages",
             "indexed_loops",
-            "indexed_sessions",
             "index_state",
         ]
         .contains(&table)
