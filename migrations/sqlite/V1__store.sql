@@ -303,7 +303,8 @@ CREATE TABLE loops (
     next_seq        INTEGER NOT NULL DEFAULT 0,
     -- Messages before this sequence are sealed: they can never be replaced.
     sealed_seq      INTEGER NOT NULL DEFAULT 0,
-    -- Whether it has messages that the index of messages has not taken in.
+    -- Whether it has messages that the index of messages has not taken in; says nothing before the index
+    -- was filled.
     unindexed       INTEGER NOT NULL DEFAULT 0 CHECK (unindexed IN (0, 1)),
     turns           INTEGER NOT NULL DEFAULT 0,
     -- Turns that are not in flight.
@@ -1750,7 +1751,7 @@ CREATE TABLE index_state (
     -- What the index was made with, and how far it is; one row.
 
     key      INTEGER PRIMARY KEY CHECK (key = 1),
-    -- The version of the rule that splits text into words; 0: it was never filled.
+    -- The version of the rule that splits text into words; 0: it was never filled, or was thrown away.
     version  INTEGER NOT NULL,
     -- The sum of indexed_loops.
     messages INTEGER NOT NULL

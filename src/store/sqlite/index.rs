@@ -71,7 +71,8 @@ pub(super) fn problems(connection: &Connection) -> StoreResult<Vec<String>> {
     let marks = reader.first(
         "SELECT count(*) AS n
          FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key
-         WHERE NOT l.unindexed AND l.next_seq IS NOT coalesce(i.indexed_seq, 0)",
+         WHERE NOT l.unindexed AND l.next_seq IS NOT coalesce(i.indexed_seq, 0)
+             AND EXISTS (SELECT 1 FROM index_state WHERE version > 0)",
         [],
         |row| row.get::<i64>("n"),
     )?;
@@ -163,32 +164,38 @@ impl SqliteReader<'_> {
     }
 
     pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
-        let state = self.first(
+        let sql = format!(
             "SELECT s.messages AS indexed,
                  s.messages + (SELECT coalesce(sum(l.next_seq - coalesce(i.indexed_seq, 0)), 0)
-                     FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key WHERE l.unindexed)
-                     AS total
+                     FROM {}) AS total
              FROM index_state s",
-            [],
-            |row| {
-                Ok(IndexState {
-                    indexed: row.get("indexed")?,
-                    total: row.get("total")?,
-                })
-            },
-        )?;
+            self.unindexed_loops()?
+        );
+        let state = self.first(&sql, [], |row| {
+            Ok(IndexState {
+                indexed: row.get("indexed")?,
+                total: row.get("total")?,
+            })
+        })?;
         Ok(state.unwrap_or_default())
     }
 
+    /// Returns what stands behind FROM for the loops that may have messages which are not in the index.
+    fn unindexed_loops(&self) -> StoreResult<String> {
+        let flagged = match self.read_index_version()? {
+            Some(_) => "l.unindexed",
+            None => "TRUE",
+        };
+        Ok(format!(
+            "loops l LEFT JOIN indexed_loops i ON i.loop = l.key
+             WHERE {flagged} AND l.next_seq > coalesce(i.indexed_seq, 0)"
+        ))
+    }
+
     pub(super) fn read_unindexed(&self) -> StoreResult<Vec<LoopKey>> {
-        self.all(
-            "SELECT l.key AS key
-             FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key
-             WHERE l.unindexed AND l.next_seq > coalesce(i.indexed_seq, 0)
-             ORDER BY l.key",
-            [],
-            |row| row.get("key"),
-        )
+        let loops = self.unindexed_loops()?;
+        let sql = format!("SELECT l.key AS key FROM {loops} ORDER BY l.key");
+        self.all(&sql, [], |row| row.get("key"))
     }
 
     pub(super) fn read_unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
@@ -359,11 +366,22 @@ impl SqliteReader<'_> {
         }
         // Nothing can be taken out of a table that holds no text: all of it goes, and the next search
         // makes it anew.
-        let version = self.read_index_version()?;
-        self.empty_index(version.unwrap_or_default())
+        self.throw_away()
     }
 
     pub(super) fn empty_index(&self, version: u32) -> StoreResult<()> {
+        self.throw_away()?;
+        self.run(
+            "UPDATE loops SET unindexed = 1 WHERE NOT unindexed AND next_seq > 0",
+            [],
+        )?;
+        self.run("UPDATE index_state SET version = ?1", [version])?;
+        Ok(())
+    }
+
+    /// Leaves an index that was never filled. The flags of loops, which then count for nothing, are left to
+    /// the next search: whoever removes something does not write to every loop.
+    pub(super) fn throw_away(&self) -> StoreResult<()> {
         let cleared = self.run(
             "INSERT INTO message_index (message_index) VALUES ('delete-all')",
             [],
@@ -376,13 +394,26 @@ impl SqliteReader<'_> {
         self.run("DELETE FROM index_pages", [])?;
         self.run("DELETE FROM indexed_loops", [])?;
         self.run(
-            "UPDATE loops SET unindexed = 1 WHERE NOT unindexed AND next_seq > 0",
+            "INSERT OR REPLACE INTO index_state (key, version, messages) VALUES (1, 0, 0)",
             [],
         )?;
-        self.run(
-            "INSERT OR REPLACE INTO index_state (key, version, messages) VALUES (1, ?1, 0)",
-            [version],
-        )?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::sqlite::SqliteStore;
+    use crate::store::write;
+
+    #[test]
+    fn who_asks_what_is_missing_looks_at_no_other_loop() {
+        let store = SqliteStore::in_memory().unwrap();
+        write(&store, |write| write.clear_index(1)).unwrap();
+        let loops = store.snapshot(|connection| store.reader(connection).unindexed_loops());
+        let sql = format!("EXPLAIN QUERY PLAN SELECT l.key FROM {}", loops.unwrap());
+        let plan = store.query_with(&sql, &[]).unwrap().records();
+        let steps: Vec<_> = plan.iter().filter_map(|row| row.text("detail")).collect();
+        assert!(steps[0].contains("loops_unindexed"), "{steps:?}");
     }
 }

@@ -92,10 +92,7 @@ fn merge_index(connection: &Connection) -> StoreResult<()> {
     let sql = "INSERT INTO message_index (message_index) VALUES ('optimize')";
     match reader.run(sql, []) {
         // A damaged index is made anew; the next search fills it.
-        Err(StoreError::Damaged(_)) => {
-            let version = reader.read_index_version()?.unwrap_or_default();
-            reader.empty_index(version)
-        }
+        Err(StoreError::Damaged(_)) => reader.throw_away(),
         done => done.map(|_| ()),
     }
 }
