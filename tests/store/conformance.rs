@@ -1247,6 +1247,9 @@ fn an_index_takes_in_what_comes_next(store: &dyn SessionStore) {
     let open = || read(store, |read| read.unindexed()).unwrap();
     let seqs = |key| read(store, |read| read.unindexed_seqs(key)).unwrap();
     assert_eq!(open(), [first, other]);
+    // Before it was ever filled an index may ask every loop; from here on only what is noted counts.
+    write(store, |write| write.clear_index(1)).unwrap();
+    assert_eq!(open(), [first, other]);
     assert_eq!(seqs(first), 0..6);
     let backwards = std::ops::Range { start: 3, end: 0 };
     for wrong in [1..2, 0..7, backwards] {
