@@ -304,6 +304,8 @@ CREATE TABLE runs (
 );
 CREATE INDEX runs_loop ON runs (session, loop, tick);
 CREATE INDEX runs_tick ON runs (session, tick, key);
+-- The newest that changed what contexts hold.
+CREATE INDEX runs_committed ON runs (session, tick) WHERE outcome = 'committed';
 -- Attempts that have not ended.
 CREATE INDEX runs_open ON runs (session, key) WHERE digest IS NULL;
 
@@ -325,6 +327,7 @@ CREATE TABLE flips (
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
 CREATE INDEX flips_run ON flips (session, run, tick);
+CREATE INDEX flips_tick ON flips (session, tick);
 CREATE INDEX flips_loop ON flips (session, loop, tick);
 
 -- Messages that every later compaction keeps word for word: made and taken back.

@@ -317,7 +317,7 @@ CREATE TABLE loops (
     -- The newest generation of a block on this loop.
     generation      INTEGER NOT NULL DEFAULT 0,
     -- The last answer whose provider told what it counted: its sequence, and all that its call read and
-    -- wrote. NULL: there is none, or a run, an undo or a redo came after it.
+    -- wrote; of a context without the runs, undos and redos that came after it.
     reported_seq    INTEGER,
     reported_tokens INTEGER,
     -- The source's turn index of the last group.
@@ -638,6 +638,9 @@ CREATE INDEX runs_loop ON runs (loop, tick);
 
 CREATE INDEX runs_session ON runs (session, tick);
 
+-- The newest that changed what contexts hold.
+CREATE INDEX runs_committed ON runs (session, tick) WHERE outcome = 'committed';
+
 -- Attempts that have not ended.
 CREATE INDEX runs_open ON runs (session) WHERE digest IS NULL;
 
@@ -721,7 +724,7 @@ CREATE INDEX flips_run ON flips (run, tick);
 
 CREATE INDEX flips_loop ON flips (loop, tick);
 
-CREATE INDEX flips_session ON flips (session);
+CREATE INDEX flips_session ON flips (session, tick);
 
 CREATE TRIGGER flips_no_update
 BEFORE UPDATE ON flips

@@ -155,7 +155,6 @@ pub(super) fn write_flip(
         at: Time::now().as_str().to_owned(),
         reason,
     };
-    write.forget_reported(owner.key)?;
     write.insert_flip(owner.key, &row)?;
     write.touch_session(&(&*owner).into())
 }

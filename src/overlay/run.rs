@@ -3,9 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::store::active_blocks::{ActiveBlocks, View};
-use crate::store::{
-    LoopKey, NewBlock, Outcome, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite,
-};
+use crate::store::{LoopKey, NewBlock, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite};
 
 /// Returns the number of the next run from a leaf: they count the committed runs of its chain.
 pub(crate) fn next_round(
@@ -35,9 +33,6 @@ pub(crate) fn commit(
     let mut session = write.session_by_key(run.session)?;
     session.tick += 1;
     run.tick = session.tick;
-    if run.outcome == Outcome::Committed {
-        write.forget_reported(run.session)?;
-    }
     run.round = next_round(write.as_read(), run.session, run.point.loop_key)?;
     if was.is_none() {
         run.key = write.insert_run(&run)?;

@@ -53,10 +53,6 @@ pub trait StoreWrite: StoreRead {
     /// goes on from. Refused as [`StoreWrite::update_loop`].
     fn update_totals(&mut self, row: &LoopCore, progress: &LoopProgress) -> StoreResult<()>;
 
-    /// Forgets what providers counted of a session's contexts: they are built in another way from now
-    /// on.
-    fn forget_reported(&mut self, session: SessionKey) -> StoreResult<()>;
-
     /// Writes what the loop's source says of it.
     fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()>;
 

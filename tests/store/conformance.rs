@@ -65,7 +65,7 @@ promises! {
     a_write_is_all_or_nothing,
     a_panic_leaves_no_trace_and_a_store_that_works,
     a_write_reads_what_it_wrote,
-    what_a_provider_counted_stands_with_the_loop_until_it_is_forgotten,
+    what_a_provider_counted_stands_with_the_loop_until_a_compaction_or_an_undo,
     writes_come_one_after_another,
     the_counter_is_that_of_the_database,
     a_count_that_no_row_holds_is_refused,
@@ -1943,8 +1943,10 @@ fn a_compaction_cancelled_before_its_commit_leaves_no_block(store: &dyn Database
     assert_eq!(report.outcome, CompactOutcome::Committed);
 }
 
-fn what_a_provider_counted_stands_with_the_loop_until_it_is_forgotten(store: &dyn SessionStore) {
-    let history = History::new(store, "s");
+fn what_a_provider_counted_stands_with_the_loop_until_a_compaction_or_an_undo(
+    store: &dyn SessionStore,
+) {
+    let mut history = History::new(store, "s");
     let counted = |turn, input: u64| {
         let mut message = answer("so be it", &["c"], turn);
         let Some(Message::Assistant(inner)) = message.message_mut() else {
@@ -1984,11 +1986,18 @@ fn what_a_provider_counted_stands_with_the_loop_until_it_is_forgotten(store: &dy
         "the answer is gone, and the one before it is not looked for"
     );
     history.append(0, vec![counted(2, 300)]);
-    assert!(reported().is_some());
-    write(store, |write| {
-        let session = write.session(&history.session)?.unwrap().key;
-        write.forget_reported(session)
-    })
-    .unwrap();
-    assert_eq!(reported(), None);
+    let is_overlaid = |history: &History<'_>, seq| {
+        let row = history.row(0);
+        let asked = |read: &dyn StoreRead| read.is_overlaid_since(row.session, row.key, seq);
+        read(store, asked).unwrap()
+    };
+    history.append(0, vec![user("more", 3)]);
+    assert!(!is_overlaid(&history, 5));
+    assert_eq!(history.compact(0, (1, 1), true)["outcome"], "committed");
+    assert!(is_overlaid(&history, 5));
+    history.append(0, vec![counted(3, 100)]);
+    assert!(!is_overlaid(&history, 7));
+    assert!(history.flip(0, false));
+    assert!(is_overlaid(&history, 7));
+    assert!(is_overlaid(&history, 99), "of a message that is not there");
 }

@@ -154,8 +154,7 @@ impl Copy<'_> {
                     tick,
                     ..row
                 };
-                self.write.insert_flip(self.target, &row)?;
-                Ok(self.write.forget_reported(self.target)?)
+                Ok(self.write.insert_flip(self.target, &row)?)
             }
             Step::Pin(row) => {
                 let (loop_key, point) = (self.copied(row.loop_key)?, self.point(row.point)?);
@@ -229,9 +228,6 @@ impl Copy<'_> {
             tick: self.next_tick()?,
             ..row
         };
-        if row.outcome == Outcome::Committed {
-            self.write.forget_reported(self.target)?;
-        }
         row.key = self.write.insert_run(&row)?;
         self.runs.insert(from, row.key);
         for (from, mut copy) in copies {

@@ -334,6 +334,24 @@ impl StoreRead for PostgresTransaction<'_> {
         Ok(last.map_or(0, |seq| seq + 1))
     }
 
+    fn is_overlaid_since(
+        &self,
+        session: SessionKey,
+        loop_key: LoopKey,
+        seq: u32,
+    ) -> StoreResult<bool> {
+        let sql = "SELECT tick < greatest(
+                 (SELECT max(tick) FROM runs WHERE session = $1 AND outcome = 'committed'),
+                 (SELECT max(tick) FROM flips WHERE session = $1),
+                 0
+             ) AS since
+             FROM messages WHERE session = $1 AND loop = $2 AND seq = $3";
+        let seq = i64::from(seq);
+        let values: [Param<'_>; 3] = [&session.0, &loop_key.0, &seq];
+        let since: Option<bool> = self.first(session.0, sql, &values, |row| row.get("since"))?;
+        Ok(since.unwrap_or(true))
+    }
+
     fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>> {
         self.read_prompt_places(of, limit)
     }

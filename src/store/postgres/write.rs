@@ -454,16 +454,6 @@ impl StoreWrite for PostgresTransaction<'_> {
 
     // Runs, their undos and redos.
 
-    fn forget_reported(&mut self, session: SessionKey) -> StoreResult<()> {
-        self.run(
-            session.0,
-            "UPDATE loops SET reported_seq = NULL, reported_tokens = NULL
-             WHERE session = $1 AND reported_seq IS NOT NULL",
-            &[&session.0],
-        )?;
-        Ok(())
-    }
-
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         let session = row.session.0;
         let key = self.next_key("runs", session)?;

@@ -428,6 +428,24 @@ impl StoreRead for SqliteReader<'_> {
         Ok(last.map_or(0, |id| number(id) + 1))
     }
 
+    fn is_overlaid_since(
+        &self,
+        session: SessionKey,
+        loop_key: LoopKey,
+        seq: u32,
+    ) -> StoreResult<bool> {
+        let sql = "SELECT tick < max(
+                 (SELECT coalesce(max(tick), 0) FROM runs
+                  WHERE session = ?1 AND outcome = 'committed'),
+                 (SELECT coalesce(max(tick), 0) FROM flips WHERE session = ?1)
+             ) AS since
+             FROM messages WHERE id = ?2";
+        let since = self.one(sql, [session.0, packed(loop_key.0, seq)], |row| {
+            row.get("since")
+        })?;
+        Ok(since.unwrap_or(true))
+    }
+
     fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>> {
         let of_session = |session: &SessionKey, limit| self.prompts_of_session(*session, limit);
         let limit = i64::from(limit);

@@ -382,15 +382,6 @@ impl StoreWrite for SqliteReader<'_> {
 
     // Runs, their undos and redos.
 
-    fn forget_reported(&mut self, session: SessionKey) -> StoreResult<()> {
-        self.run(
-            "UPDATE loops SET reported_seq = NULL, reported_tokens = NULL
-             WHERE session = ?1 AND reported_seq IS NOT NULL",
-            params![session.0],
-        )?;
-        Ok(())
-    }
-
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         self.insert("runs", RUN_COLUMNS, open_run_values(row)?)?;
         Ok(RunKey(self.last_key()))

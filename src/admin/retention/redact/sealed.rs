@@ -154,7 +154,6 @@ impl SealedDrops {
                 at: Time::now().as_str().to_owned(),
                 reason: Some("redacted".to_owned()),
             };
-            write.forget_reported(session)?;
             write.insert_flip(session, &row)?;
             write.touch_session(&(&owner).into())?;
         }

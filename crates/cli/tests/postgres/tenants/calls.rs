@@ -195,6 +195,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         format!("{} {words}", said(spoken)),
         visited(|visit| read.sizes(k.loop_key, 0..99, visit)),
         said(read.length_at(k.loop_key, 99)),
+        said(read.is_overlaid_since(k.session, k.loop_key, 0)),
         said(read.blob(&k.sha256)),
         visited(|visit| read.generations(k.loop_key, visit)),
         said(read.flips(k.run)),

@@ -121,7 +121,6 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, k, r| w.put_turn(k.loop_key, &TurnRow { turn: 900, ..r.turn.clone() });
         |w, _k, r| w.insert_run(&RunRow { run_id: "mine".into(), ..r.run.clone() });
         |w, _k, r| w.close_run(&r.run, None);
-        |w, k, _r| w.forget_reported(k.session);
         |w, _k, r| w.note_open_run(&RunRow { run_id: "mine".into(), ..r.run.clone() });
         |w, k, _r| w.note_audit(k.session, &AuditEntry::new(AuditKind::Flip, [1; 32]));
         |w, _k, r| w.insert_block(&NewBlock {
