@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopstore::admin::inspect;
-use loopstore::extend::SessionFilter;
 use loopstore::extend::import::{Source, import_source};
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::import::{ImportOptions, import_paths, importers};
 use loopstore::search::search_sessions;
-use loopstore::{Error, Policy, SessionId, SqliteStore, Time};
+use loopstore::{Error, Policy, SessionId, SqliteStore};
 use loopstore_bindings::options::OpenOptions;
-use loopstore_bindings::queries::GivenQuery;
+use loopstore_bindings::queries::{GivenFilter, GivenQuery};
 use loopstore_bindings::{Failure, Handle};
 use napi_derive::napi;
 
@@ -218,26 +217,9 @@ impl NativeStore {
     }
 
     #[napi(ts_return_type = "Promise<string>")]
-    pub fn sessions(
-        &self,
-        source: Option<String>,
-        project: Option<String>,
-        text: Option<String>,
-        since: Option<String>,
-        limit: Option<f64>,
-    ) -> Promised<String> {
+    pub fn sessions(&self, filter: String) -> Promised<String> {
         self.json(None, move |store| {
-            let filter = SessionFilter {
-                source,
-                project,
-                text,
-                since: since.map(Time::from_text),
-                hidden: false,
-                after: None,
-                offset: 0,
-                limit: whole("limit", limit)?.map(|limit| limit as usize),
-            };
-            json(&store.database().session_rows(&filter)?)
+            json(&GivenFilter::rows(filter.as_bytes(), store)?)
         })
     }
 

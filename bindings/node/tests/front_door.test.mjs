@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { test } from "node:test";
+import { inspect } from "node:util";
 
 import * as loopstore from "loopstore";
 
@@ -213,6 +214,22 @@ test("what was said is found, recalled, expanded and counted", async (t) => {
   const [first] = await chat.entries({ limit: 1 });
   const rest = await chat.entries({ after: { loopId: first.loop_id, seq: first.seq } });
   assert.equal(rest.length, (await chat.countEntries()) - 1);
+});
+
+test("sessions are listed page by page, and say what they are", async (t) => {
+  const store = await own(t, Store.open(place(t)));
+  for (const id of ["bern", "rome", "oslo"]) await store.session(id).append(user("Will it rain?"), openai);
+  const ids = (rows) => rows.map((row) => row.session_id);
+  const first = ids(await store.sessions({ limit: 2 }));
+  const second = ids(await store.sessions({ limit: 2, after: first[1] }));
+  assert.deepEqual([...first, ...second], ids(await store.sessions()));
+  assert.equal(second.length, 1);
+  await assert.rejects(store.sessions({ after: "paris" }), loopstore.NotFoundError);
+  await assert.rejects(store.sessions({ limit: -1 }), loopstore.InvalidInputError);
+  assert.equal(inspect(store.session("bern")), 'Session { "bern" }');
+  assert.equal(inspect(store), `Store { ${JSON.stringify(store.place)} }`);
+  await store.close();
+  assert.equal(inspect(store), "Store { closed }");
 });
 
 test("sessions are listed, titled, hidden, brought back and erased", async (t) => {

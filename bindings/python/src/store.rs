@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopstore::admin::inspect;
-use loopstore::extend::SessionFilter;
 use loopstore::extend::import::{Source, import_source};
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::import::{ImportOptions, import_paths, importers};
 use loopstore::search::search_sessions;
-use loopstore::{Error, Policy, SessionId, SqliteStore, Time};
-use loopstore_bindings::queries::GivenQuery;
+use loopstore::{Error, Policy, SessionId, SqliteStore};
+use loopstore_bindings::queries::{GivenFilter, GivenQuery};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -188,29 +187,9 @@ impl Store {
         Ok((PyBytes::new(py, &json), text))
     }
 
-    fn sessions<'py>(
-        &self,
-        py: Python<'py>,
-        source: Option<String>,
-        project: Option<String>,
-        text: Option<String>,
-        since: Option<String>,
-        limit: Option<usize>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let filter = SessionFilter {
-            source,
-            project,
-            text,
-            since: since.map(Time::from_text),
-            hidden: false,
-            after: None,
-            offset: 0,
-            limit,
-        };
+    fn sessions<'py>(&self, py: Python<'py>, filter: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
         self.json(py, |store| {
-            Ok(serde_json::to_vec(
-                &store.database().session_rows(&filter)?,
-            )?)
+            Ok(serde_json::to_vec(&GivenFilter::rows(filter, store)?)?)
         })
     }
 

@@ -190,6 +190,19 @@ def test_a_session_has_a_title_and_a_project(store: Store, chat: Session) -> Non
     assert store.sql("SELECT session_id FROM v_sessions") == [{"session_id": "weather"}]
 
 
+def test_sessions_are_listed_page_by_page(store: Store) -> None:
+    for city in ["bern", "rome", "oslo"]:
+        store.session(city).append(user("Will it rain?"))
+    ids = [row["session_id"] for row in store.sessions()]
+    first = [row["session_id"] for row in store.sessions(limit=2)]
+    second = [row["session_id"] for row in store.sessions(limit=2, after=first[1])]
+    assert (first + second, len(second)) == (ids, 1)
+    with pytest.raises(loopstore.NotFoundError):
+        store.sessions(after="paris")
+    with pytest.raises(loopstore.InvalidInputError):
+        store.sessions(limit=-1)
+
+
 def test_a_session_goes_out_and_comes_in(store: Store, chat: Session, tmp_path: Path) -> None:
     talk(chat, 3)
     chat.export("jsonl", tmp_path / "weather.jsonl")

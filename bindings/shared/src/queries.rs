@@ -1,8 +1,9 @@
 //! What is looked for, as JSON.
 
-use loopstore::SessionId;
+use loopstore::extend as store;
 use loopstore::search::SearchQuery;
-use serde::Deserialize;
+use loopstore::{SessionCursor, SessionFilter, SessionId, Store, StoreError, Time};
+use serde::{Deserialize, Serialize};
 
 use crate::entries::role;
 use crate::errors::Failure;
@@ -39,5 +40,42 @@ impl GivenQuery {
             limit: given.limit,
             offset: given.offset,
         })
+    }
+}
+
+/// Which sessions a list shows: see `SessionFilter`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GivenFilter {
+    source: Option<String>,
+    project: Option<String>,
+    text: Option<String>,
+    since: Option<String>,
+    /// The session behind which the list goes on.
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+impl GivenFilter {
+    /// The rows of the view `v_sessions` that are asked for.
+    pub fn rows(json: &[u8], store: &Store) -> Result<impl Serialize + use<>, Failure> {
+        let given: Self = serde_json::from_slice(json)?;
+        let behind = |id: String| -> Result<SessionCursor, Failure> {
+            let session = SessionId::new(&id)?;
+            let found = store::read(store.database(), |read| {
+                SessionCursor::behind(read, &session)
+            })?;
+            Ok(found.ok_or(StoreError::NoSession(id))?)
+        };
+        let filter = SessionFilter {
+            source: given.source,
+            project: given.project,
+            text: given.text,
+            since: given.since.map(Time::from_text),
+            after: given.after.map(behind).transpose()?,
+            limit: given.limit,
+            ..SessionFilter::default()
+        };
+        Ok(store.database().session_rows(&filter)?)
     }
 }

@@ -216,7 +216,7 @@ export declare class NativeStore {
   search(text: string, query: string, bySession: boolean, cancel?: CancelFlag | undefined | null): Promise<string>
   /** Returns an answer and its text. */
   recall(question: string, query: string, tokens: number, cancel?: CancelFlag | undefined | null): Promise<NativeRecall>
-  sessions(source?: string | undefined | null, project?: string | undefined | null, text?: string | undefined | null, since?: string | undefined | null, limit?: number | undefined | null): Promise<string>
+  sessions(filter: string): Promise<string>
   history(session?: string | undefined | null): Promise<string>
   sql(query: string, maxRows?: number | undefined | null, timeout?: number | undefined | null, cancel?: CancelFlag | undefined | null): Promise<string>
   importPaths(given: NativeImport, cancel?: CancelFlag | undefined | null): Promise<string>

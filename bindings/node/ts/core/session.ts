@@ -224,6 +224,11 @@ export class Session {
     return this.#native.id;
   }
 
+  /** What `console.log` prints of it. */
+  [Symbol.for("nodejs.util.inspect.custom")](): string {
+    return `Session { ${JSON.stringify(this.id)} }`;
+  }
+
   /** Returns the same handle, on the same line, with another policy. */
   withPolicy(policy: Policy): Session {
     return this.#made(guarded(() => this.#native.withPolicy(native(policy))));

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 
 import { type Abortable, Calls } from "./calls.js";
 import { InvalidInputError, guarded } from "./errors.js";
-import { type Json, checked, decode, encode } from "./json.js";
+import { type Json, checked, decode, encode, encodeOptions } from "./json.js";
 import { type NativeOpenOptions, NativeStore } from "./native.js";
 import { type Policy, native } from "./policy.js";
 import { type SearchOptions, searched } from "./search.js";
@@ -58,6 +58,8 @@ export interface SessionsOptions {
   text?: string | undefined;
   /** Only those that were active then or later, as ISO-8601 text. */
   since?: string | undefined;
+  /** Only those that stand behind this session in the list: with `limit`, the next page. */
+  after?: string | undefined;
   /** Only so many. */
   limit?: number | undefined;
 }
@@ -154,6 +156,11 @@ export class Store implements AsyncDisposable, Disposable {
     return guarded(() => this.#native.isClosed());
   }
 
+  /** What `console.log` prints of it. */
+  [Symbol.for("nodejs.util.inspect.custom")](): string {
+    return `Store { ${this.closed ? "closed" : JSON.stringify(this.place)} }`;
+  }
+
   /** Closes the store and its sessions, once the calls that are under way have ended. Closing it again does nothing. */
   async close(): Promise<void> {
     await this.#calls.end();
@@ -212,9 +219,8 @@ export class Store implements AsyncDisposable, Disposable {
 
   /** Returns the rows of the view `v_sessions`, last active first. */
   async sessions(options?: SessionsOptions): Promise<SessionRow[]> {
-    const given = checked(options, ["source", "project", "text", "since", "limit"], "sessions");
-    const { source, project, text, since, limit } = given;
-    return decode(await this.#calls.run(() => this.#native.sessions(source, project, text, since, limit)));
+    const given = checked(options, ["source", "project", "text", "since", "after", "limit"], "sessions");
+    return decode(await this.#calls.run(() => this.#native.sessions(encodeOptions(given))));
   }
 
   /** Returns all attempts to compact, newest first, each with its undos and redos as `flips`. */

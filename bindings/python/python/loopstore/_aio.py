@@ -212,6 +212,7 @@ class AsyncStore:
         project: str | None = None,
         text: str | None = None,
         since: str | None = None,
+        after: str | None = None,
         limit: int | None = None,
     ) -> list[Json]:
         """As `Store.sessions`."""
@@ -221,6 +222,7 @@ class AsyncStore:
             project=project,
             text=text,
             since=since,
+            after=after,
             limit=limit,
         )
 

@@ -269,6 +269,7 @@ class Store:
         project: str | None = None,
         text: str | None = None,
         since: str | None = None,
+        after: str | None = None,
         limit: int | None = None,
     ) -> list[Json]:
         """Return the rows of the view `v_sessions`, last active first.
@@ -278,9 +279,18 @@ class Store:
             project: Only those whose project has this text in it.
             text: Only those that have this text in title, prompt or id.
             since: Only those that were active then or later, as ISO-8601 text.
+            after: Only those that stand behind this session in the list: with `limit`, the next page.
             limit: Only so many.
         """
-        found: list[Json] = decode(self._native.sessions(source, project, text, since, limit))
+        given = {
+            "source": source,
+            "project": project,
+            "text": text,
+            "since": since,
+            "after": after,
+            "limit": limit,
+        }
+        found: list[Json] = decode(self._native.sessions(encode(given)))
         return found
 
     def history(self, session: str | None = None) -> list[Json]:
