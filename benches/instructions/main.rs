@@ -25,7 +25,7 @@ use workload::{Outcome, judge};
 
 /// Says to a process which path to run; the folder follows as an argument.
 const PATH: &str = "LOOPSTORE_BENCH_PATH";
-const BASELINE: &str = "benches/instructions/baseline.toml";
+const BASELINE: &str = "instructions/baseline.toml";
 const PATHS: [&str; 5] = ["append", "build", "compact", "import", "trigger"];
 /// How many times the baseline a path may need.
 const BOUND: f64 = 1.05;
