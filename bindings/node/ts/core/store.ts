@@ -220,7 +220,7 @@ export class Store implements AsyncDisposable, Disposable {
   /** Returns the rows of the view `v_sessions`, last active first. */
   async sessions(options?: SessionsOptions): Promise<SessionRow[]> {
     const given = checked(options, ["source", "project", "text", "since", "after", "limit"], "sessions");
-    return decode(await this.#calls.run(() => this.#native.sessions(encodeOptions(given))));
+    return decode(await this.#calls.run(() => this.#native.sessions(encodeOptions({ ...given }))));
   }
 
   /** Returns all attempts to compact, newest first, each with its undos and redos as `flips`. */
