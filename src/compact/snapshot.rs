@@ -261,7 +261,9 @@ fn reported(read: &dyn StoreRead, chain: &Chain) -> StoreResult<Option<u64>> {
         let (session, key) = (link.row.session, link.row.key);
         // An answer behind the cut belongs to another chain, and one before a compaction or an undo to
         // another context: neither says anything of what came before it.
-        if reported.seq >= link.end_seq || read.is_overlaid_since(session, key, reported.seq)? {
+        if reported.seq >= link.end_seq
+            || read.is_overlaid_since(session, key, reported.seq)? != Some(false)
+        {
             return Ok(None);
         }
         read.sizes(

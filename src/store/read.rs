@@ -161,13 +161,13 @@ pub trait StoreRead {
     fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32>;
 
     /// Returns whether contexts of the session are built in another way than when the message came: whether
-    /// a run was committed since, or one undone or redone. Also if there is no such message.
+    /// a run was committed since, or one undone or redone. `None` if there is no such message.
     fn is_overlaid_since(
         &self,
         session: SessionKey,
         loop_key: LoopKey,
         seq: u32,
-    ) -> StoreResult<bool>;
+    ) -> StoreResult<Option<bool>>;
 
     /// Returns where prompts are: user messages that no harness wrote, those of people first, then by loop
     /// and sequence. Of a session or loop at most `limit`, of each one the first. One search of an index for

@@ -1992,12 +1992,12 @@ fn what_a_provider_counted_stands_with_the_loop_until_a_compaction_or_an_undo(
         read(store, asked).unwrap()
     };
     history.append(0, vec![user("more", 3)]);
-    assert!(!is_overlaid(&history, 5));
+    assert_eq!(is_overlaid(&history, 5), Some(false));
     assert_eq!(history.compact(0, (1, 1), true)["outcome"], "committed");
-    assert!(is_overlaid(&history, 5));
+    assert_eq!(is_overlaid(&history, 5), Some(true));
     history.append(0, vec![counted(3, 100)]);
-    assert!(!is_overlaid(&history, 7));
+    assert_eq!(is_overlaid(&history, 7), Some(false));
     assert!(history.flip(0, false));
-    assert!(is_overlaid(&history, 7));
-    assert!(is_overlaid(&history, 99), "of a message that is not there");
+    assert_eq!(is_overlaid(&history, 7), Some(true));
+    assert_eq!(is_overlaid(&history, 99), None);
 }

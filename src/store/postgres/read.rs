@@ -339,7 +339,7 @@ impl StoreRead for PostgresTransaction<'_> {
         session: SessionKey,
         loop_key: LoopKey,
         seq: u32,
-    ) -> StoreResult<bool> {
+    ) -> StoreResult<Option<bool>> {
         let sql = "SELECT tick < greatest(
                  (SELECT max(tick) FROM runs WHERE session = $1 AND outcome = 'committed'),
                  (SELECT max(tick) FROM flips WHERE session = $1),
@@ -348,8 +348,7 @@ impl StoreRead for PostgresTransaction<'_> {
              FROM messages WHERE session = $1 AND loop = $2 AND seq = $3";
         let seq = i64::from(seq);
         let values: [Param<'_>; 3] = [&session.0, &loop_key.0, &seq];
-        let since: Option<bool> = self.first(session.0, sql, &values, |row| row.get("since"))?;
-        Ok(since.unwrap_or(true))
+        self.first(session.0, sql, &values, |row| row.get("since"))
     }
 
     fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>> {

@@ -433,17 +433,16 @@ impl StoreRead for SqliteReader<'_> {
         session: SessionKey,
         loop_key: LoopKey,
         seq: u32,
-    ) -> StoreResult<bool> {
+    ) -> StoreResult<Option<bool>> {
         let sql = "SELECT tick < max(
                  (SELECT coalesce(max(tick), 0) FROM runs
                   WHERE session = ?1 AND outcome = 'committed'),
                  (SELECT coalesce(max(tick), 0) FROM flips WHERE session = ?1)
              ) AS since
              FROM messages WHERE id = ?2";
-        let since = self.one(sql, [session.0, packed(loop_key.0, seq)], |row| {
+        self.one(sql, [session.0, packed(loop_key.0, seq)], |row| {
             row.get("since")
-        })?;
-        Ok(since.unwrap_or(true))
+        })
     }
 
     fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>> {
