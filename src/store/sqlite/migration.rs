@@ -4,13 +4,16 @@
 //! [`FIRST_FORMAT`]; afterwards add `migrations/sqlite/V<n>__<what>.sql`. If that rewrites rows, name its
 //! number in [`REWRITING`]: the file is copied first.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
+use rusqlite::backup::Backup;
 use rusqlite::{Connection, ErrorCode};
 
-use super::schema::PreparedFile;
+use super::locked;
+use super::schema::{APPLICATION_ID, PAGE_BYTES, PreparedFile};
 #[cfg(debug_assertions)]
 use crate::failpoints::{self, Failpoint};
 use crate::store::error::OpenError;
@@ -36,6 +39,9 @@ pub(super) struct Formats {
     newest: i64,
     migrations: LazyLock<Migrations>,
     rewriting: Vec<i64>,
+    /// An empty database as the migrations make it, once one was asked for: making it takes several
+    /// milliseconds.
+    empty: Mutex<Option<Connection>>,
 }
 
 /// Returns the formats that this program knows.
@@ -61,6 +67,7 @@ impl Formats {
             newest: Self::made_by(MIGRATIONS),
             migrations: LazyLock::new(scripts),
             rewriting: REWRITING.to_vec(),
+            empty: Mutex::default(),
         }
     }
 
@@ -78,6 +85,7 @@ impl Formats {
                 )
             }),
             rewriting: rewrites.then_some(later).into_iter().collect(),
+            empty: Mutex::default(),
         }
     }
 
@@ -165,13 +173,31 @@ impl Formats {
         }))
     }
 
-    /// Returns an empty database as the migrations make it.
-    fn fresh(&self) -> rusqlite::Result<Connection> {
-        let mut fresh = Connection::open_in_memory()?;
-        match self.migrations.runner().run(&mut fresh) {
-            Ok(_) => Ok(fresh),
-            Err(error) => Err(rusqlite::Error::ToSqlConversionFailure(Box::new(error))),
+    /// Makes an empty database in memory.
+    pub(super) fn in_memory(&self) -> rusqlite::Result<Connection> {
+        let mut new = Connection::open_in_memory()?;
+        // A copy has the pages of what it is copied from.
+        new.pragma_update(None, "page_size", PAGE_BYTES)?;
+        self.with_empty(|empty| Backup::new(empty, &mut new)?.step(-1).map(drop))?;
+        Ok(new)
+    }
+
+    /// Reads an empty database as the migrations make it.
+    fn with_empty<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let mut empty = locked(&self.empty);
+        if let Some(empty) = &*empty {
+            return read(empty);
         }
+        let mut made = Connection::open_in_memory()?;
+        made.pragma_update(None, "page_size", PAGE_BYTES)?;
+        made.pragma_update(None, "application_id", APPLICATION_ID)?;
+        let run = self.migrations.runner().run(&mut made);
+        run.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+        made.pragma_update(None, "user_version", self.newest())?;
+        read(empty.insert(made))
     }
 }
 
@@ -227,54 +253,57 @@ fn refused(path: &Path, error: refinery::Error) -> OpenError {
 
 /// Makes the index of messages anew, whatever is left of the one before.
 pub(super) fn remake_index(connection: &Connection) -> rusqlite::Result<()> {
-    let fresh = formats().fresh()?;
-    let sql = |name: &str| -> rusqlite::Result<String> {
-        let sql = "SELECT sql FROM sqlite_schema WHERE name = ?1";
-        fresh.query_row(sql, [name], |row| row.get(0))
-    };
     // FTS5 can drop its tables only while its settings say which format they have.
     let settings = "message_index_config";
-    if !connection.table_exists(None, settings)? {
-        connection.execute(&sql(settings)?, [])?;
+    let has_settings = connection.table_exists(None, settings)?;
+    let (make_settings, version, make_index) = formats().with_empty(|empty| {
+        let sql = |name: &str| -> rusqlite::Result<String> {
+            let sql = "SELECT sql FROM sqlite_schema WHERE name = ?1";
+            empty.query_row(sql, [name], |row| row.get(0))
+        };
+        let version: i64 = empty.query_row(
+            "SELECT v FROM message_index_config WHERE k = 'version'",
+            [],
+            |row| row.get(0),
+        )?;
+        Ok((sql(settings)?, version, sql("message_index")?))
+    })?;
+    if !has_settings {
+        connection.execute(&make_settings, [])?;
     }
-    let version: i64 = fresh.query_row(
-        "SELECT v FROM message_index_config WHERE k = 'version'",
-        [],
-        |row| row.get(0),
-    )?;
     connection.execute(
         "INSERT OR REPLACE INTO message_index_config (k, v) VALUES ('version', ?1)",
         [version],
     )?;
     connection.execute("DROP TABLE IF EXISTS message_index", [])?;
-    connection.execute(&sql("message_index")?, [])?;
+    connection.execute(&make_index, [])?;
     Ok(())
 }
 
 /// Says which tables, indexes, triggers and views are not as the migrations make them. What someone
 /// added is left alone, and so is the index of messages: it is no part of the record.
 pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let fresh = formats().fresh()?;
-    let mut statement = fresh
-        .prepare("SELECT type, name, sql FROM sqlite_schema WHERE tbl_name NOT LIKE 'refinery%'")?;
-    let mut rows = statement.query([])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (kind, name, sql): (String, String, Option<String>) =
-            (row.get(0)?, row.get(1)?, row.get(2)?);
-        if super::index::is_index(&name) {
-            continue;
-        }
-        let is_same: bool = connection.query_row(
-            "SELECT count(*) FROM sqlite_schema WHERE type = ?1 AND name = ?2 AND sql IS ?3",
-            rusqlite::params![kind, name, sql],
-            |row| row.get(0),
-        )?;
-        if !is_same {
-            found.push(format!("the {kind} {name} is missing or another one"));
-        }
-    }
-    Ok(found)
+    let found = schema_of(connection)?;
+    let wanted = formats().with_empty(schema_of)?;
+    let other = wanted.difference(&found).map(|[kind, name, _]| {
+        let text = |bytes: &Option<Vec<u8>>| {
+            String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned()
+        };
+        (text(kind), text(name))
+    });
+    let own = other.filter(|(_, name)| !super::index::is_index(name));
+    let said = own.map(|(kind, name)| format!("the {kind} {name} is missing or another one"));
+    Ok(said.collect())
+}
+
+/// Returns type, name and statement of everything in a schema, whatever bytes a damaged one holds there.
+fn schema_of(connection: &Connection) -> rusqlite::Result<BTreeSet<[Option<Vec<u8>>; 3]>> {
+    let mut statement = connection.prepare(
+        "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema
+         WHERE tbl_name NOT LIKE 'refinery%'",
+    )?;
+    let rows = statement.query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))?;
+    rows.collect()
 }
 
 #[cfg(test)]

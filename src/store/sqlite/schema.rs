@@ -15,7 +15,7 @@ use super::place::{has_log, immutable_uri};
 use crate::store::error::{OpenError, StoreError, StoreResult};
 
 /// `LOOP` in ASCII: tells a loopstore database from any other SQLite file.
-const APPLICATION_ID: i64 = 0x4C4F_4F50;
+pub(super) const APPLICATION_ID: i64 = 0x4C4F_4F50;
 
 /// Whether a file that begins so is a loopstore database. Of an encrypted one nothing can be told.
 /// <https://sqlite.org/fileformat2.html#application_id>
@@ -67,7 +67,8 @@ fn open_immutable(path: &Path, options: &mut SqliteOptions) -> Result<Connection
 /// Makes a database in memory.
 pub(super) fn open_memory(options: &mut SqliteOptions) -> Result<Connection, OpenError> {
     let place = Path::new(":memory:");
-    let mut connection = Connection::open_in_memory().map_err(|error| opening(place, error))?;
+    let opened = migration::formats().in_memory();
+    let mut connection = opened.map_err(|error| opening(place, error))?;
     prepare(&mut connection, options).map_err(|error| opening(place, error))??;
     Ok(connection)
 }
