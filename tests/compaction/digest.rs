@@ -110,6 +110,26 @@ fn what_a_line_of_commands_begins_with_again_and_again_is_a_value_by_itself() {
 }
 
 #[test]
+fn a_line_that_is_too_long_to_stand_whole_is_known_by_its_commands() {
+    let values = |rest: &str| {
+        let line = format!("make tide-tables --port 17 && quay ls | head -3 && {rest}");
+        let arguments = serde_json::json!({ "command": line }).to_string();
+        let call = call("c", "bash", &arguments);
+        let done = result("c", "bash", "done", false);
+        let text = digest(placed(vec![(0, call), (1, done)]), 90).text;
+        text.split_once("## Exact values")
+            .map_or(String::new(), |(_, values)| values.to_owned())
+    };
+    let few = values(&format!("./load-{}", "x".repeat(120)));
+    assert!(few.contains("quay ls | head -3"), "{few}");
+    assert!(few.contains("make tide-tables --port 17"), "{few}");
+    assert!(!few.contains("&&"), "{few}");
+    // Of many it cannot be said which of them are worth their place.
+    let many = values(&"./load-all && ".repeat(20));
+    assert!(!many.contains("quay ls"), "{many}");
+}
+
+#[test]
 fn a_path_that_a_sub_agent_reports_comes_before_what_was_only_seen() {
     let task =
         r#"{"description": "Tidy up", "prompt": "Tidy the tables.", "subagent_type": "tidier"}"#;

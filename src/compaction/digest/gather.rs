@@ -178,12 +178,25 @@ impl Gatherer {
         if let Ok(arguments) = call.arguments.read::<Value>() {
             leaves(&arguments, &call.name, &mut |key, text, is_key| {
                 let label = values.label(key);
-                for piece in pieces(text) {
-                    values.add_piece(piece, label, place);
+                let commands = commands(text);
+                for beginning in beginnings(text, &commands) {
+                    values.add_piece(beginning, label, place);
                 }
-                if let Some(at) = values.add(text, label, FactSource::Used, place) {
-                    values.facts[at].tool = Some(tool);
-                } else if !is_key {
+                let mut used = |value: &str| {
+                    if let Some(at) = values.add(value, label, FactSource::Used, place) {
+                        values.facts[at].tool = Some(tool);
+                    }
+                };
+                if is_value(text) {
+                    used(text);
+                    for command in commands {
+                        values.add_piece(command, label, place);
+                    }
+                    return;
+                }
+                // A line that is too long to be known whole is known by its commands.
+                commands.into_iter().for_each(used);
+                if !is_key {
                     scan(text, &mut |found| {
                         add_found(values, found, label, FactSource::WithinArgument, place);
                     });
@@ -449,25 +462,26 @@ fn add_found(
     ledger.add_value(found.value, label, source, place);
 }
 
-/// Commands of a line at most whose parts are looked at.
-const MOST_PIECES: usize = 6;
+/// Commands of a line at most that are looked at by themselves.
+const MOST_COMMANDS: usize = 6;
 
-/// Returns the parts of a line of commands that may be run again without the rest: each, and what it begins with.
-fn pieces(line: &str) -> Vec<&str> {
-    let parted: Vec<&str> = line.split(CHAIN).take(MOST_PIECES + 1).collect();
-    if !(2..=MOST_PIECES).contains(&parted.len()) {
-        return Vec::new();
+/// Returns the commands of a line, each of which may be run again without the rest; none if it is not a line of a
+/// few of them.
+fn commands(line: &str) -> Vec<&str> {
+    let parts: Vec<&str> = line.split(CHAIN).take(MOST_COMMANDS + 1).collect();
+    match parts.len() {
+        2..=MOST_COMMANDS => parts.into_iter().map(str::trim).collect(),
+        _ => Vec::new(),
     }
-    let mut end = parted[0].len();
-    let mut pieces = vec![line[..end].trim()];
-    for (at, part) in parted.iter().enumerate().skip(1) {
-        pieces.push(part.trim());
-        end += CHAIN.len() + part.len();
-        if at + 1 < parted.len() {
-            pieces.push(line[..end].trim());
-        }
-    }
-    pieces
+}
+
+/// Returns what a line of commands begins with, more than one of them and fewer than all.
+fn beginnings<'a>(line: &'a str, commands: &[&str]) -> impl Iterator<Item = &'a str> {
+    let ends = line.match_indices(CHAIN).map(|(at, _)| at);
+    let is_parted = !commands.is_empty();
+    ends.skip(1)
+        .filter(move |_| is_parted)
+        .map(|end| line[..end].trim())
 }
 
 /// Parts commands of which the next runs only if the one before did well.
