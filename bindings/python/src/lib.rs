@@ -21,6 +21,7 @@ mod _loopstore {
     use pyo3::prelude::*;
 
     use crate::guard;
+    use crate::options::{self, GivenPolicy};
 
     #[pymodule_export]
     use crate::checkpoints::Checkpoints;
@@ -41,6 +42,12 @@ mod _loopstore {
     #[pyfunction]
     fn run_command(py: Python<'_>, args: Vec<OsString>) -> PyResult<u8> {
         guard::call(py, || Ok(loopstore_cli::run(args)))
+    }
+
+    /// Refuses a policy that says nothing sensible.
+    #[pyfunction]
+    fn check_policy(py: Python<'_>, given: GivenPolicy<'_>) -> PyResult<()> {
+        guard::call(py, || options::policy(given).map(drop))
     }
 
     /// Waits until no call is under way.

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
+from loopstore import _loopstore
 from loopstore._json import encode
 
 
@@ -96,6 +97,9 @@ class Policy:
     """Writes the summaries; if it fails, the digest stands in, and the audit row says so."""
     summarizer_name: str | None = None
     """How the audit rows name the summariser; by default the name of the function."""
+
+    def __post_init__(self) -> None:
+        _loopstore.check_policy(native(self))
 
 
 def native(
