@@ -17,7 +17,9 @@ pub fn main() -> Result<(), Box<dyn std::error::Error>> {
             };
             chat.append([Message::tool_result(&call.id, result)])?;
         } else if ready.context.awaits_answer() {
-            chat.append([model(&ready)])?;
+            let answer = model(&ready);
+            answer.texts().for_each(|text| println!("{text}"));
+            chat.append([answer])?;
         } else if let Some(prompt) = prompts.next() {
             chat.append([Message::user(prompt?)])?;
         } else {
