@@ -454,7 +454,21 @@ impl<'a> StoreSink<'a> {
         };
         // It runs until the transcript ends, so that its last turn counts as in flight meanwhile.
         let (key, messages) = (batch.loop_key, batch.messages);
+        let are_notes = messages.iter().all(|new| new.role() == Role::Extension);
+        let before = match are_notes {
+            true => {
+                let owner = self.write.loop_by_key(key)?.session;
+                Some(self.write.session_by_key(owner)?)
+            }
+            false => None,
+        };
         let appended = append::append_ready(self.write, key, messages, self.last_turn)?;
+        if let Some(before) = before {
+            // Nobody goes on from a loop because of a note, such as what an older copy of a transcript says otherwise.
+            let mut row = self.write.session_by_key(before.key)?;
+            row.current_loop = before.current_loop;
+            self.write.touch_session(&(&row).into())?;
+        }
         let sealed = seal_appended(self.write, self.counter, &appended.compactions)?;
         self.report.compactions.extend(sealed);
         Ok(())

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use loopstore::export::export;
 use loopstore::import::{ImportOptions, import_appended, import_paths};
-use loopstore::{Database, SessionFilter, SessionId, SqliteStore, Store};
+use loopstore::{
+    AgentMessage, BuildOptions, Database, SessionFilter, SessionId, SqliteStore, Store,
+    build_context_from_session,
+};
 
 use crate::support::{keyed, root};
 
@@ -121,6 +124,39 @@ fn every_fixture_comes_in_line_by_line_as_it_does_whole() {
         ends += grow(name, &text, &places(&text));
     }
     assert!(ends > 20, "only {ends} times only the end was read");
+}
+
+/// Where a session stands, and what the next call of a model sees.
+fn shown(store: &SqliteStore, session: &SessionId) -> (Option<String>, Vec<AgentMessage>) {
+    let rows = store.session_rows(&SessionFilter::default()).unwrap();
+    let mut own = rows.iter();
+    let row = own.find(|row| row.text("session_id").as_deref() == Some(session.as_str()));
+    let current = row.and_then(|row| row.text("current_loop_id"));
+    let options = BuildOptions::default();
+    let context = build_context_from_session(store, session, &options).unwrap();
+    (current, context.messages)
+}
+
+#[test]
+fn an_older_copy_of_a_transcript_moves_nothing() {
+    for name in ["compactions.jsonl", "kite-1.jsonl", "rewinds.jsonl"] {
+        let text = std::fs::read(root::fixture(&format!("claude-code/{name}"))).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        let store = keyed::open(folder.path().join("a.db")).unwrap();
+        let import = |text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            let (paths, options) = ([path.clone()], ImportOptions::default());
+            import_paths(&store, &paths, &options, &mut |_| {})
+        };
+        let session = import(&text).unwrap().sessions[0].clone();
+        let before = shown(&store, &session);
+        for cut in places(&text) {
+            // What is too short to be known is refused.
+            let _ = import(&text[..cut]);
+            assert_eq!(shown(&store, &session), before, "{name} cut at {cut}");
+        }
+    }
 }
 
 /// Prompts, answers with calls, notes, and now and then what only the whole file explains.
