@@ -67,7 +67,9 @@ fn open(file: &Path, key: Option<&Key>) -> StoreResult<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags).map_err(from_sqlite)?;
     unlock(&connection, key).map_err(from_open)?;
-    let begin = "PRAGMA busy_timeout = 10000; PRAGMA trusted_schema = OFF;
+    // With a schema that may be written, what of it cannot be read does not keep the rest from being read.
+    let begin =
+        "PRAGMA writable_schema = ON; PRAGMA busy_timeout = 10000; PRAGMA trusted_schema = OFF;
         PRAGMA cell_size_check = ON; PRAGMA query_only = ON; BEGIN";
     connection.execute_batch(begin).map_err(from_sqlite)?;
     if key.is_some() {

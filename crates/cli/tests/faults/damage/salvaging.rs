@@ -139,6 +139,30 @@ fn all_of_a_sound_database_comes_over() {
 }
 
 #[test]
+fn a_view_that_cannot_be_read_keeps_nothing_from_coming_over() {
+    let folder = tempfile::tempdir().unwrap();
+    told_in(folder.path());
+    let (from, to) = (
+        folder.path().join("loopstore.db"),
+        folder.path().join("new.db"),
+    );
+    let whole = rows(&from);
+    let mut bytes = std::fs::read(&from).unwrap();
+    let needle = b"CREATE VIEW v_context";
+    let at = bytes.windows(needle.len()).position(|part| part == needle);
+    bytes[at.unwrap()..][..6].copy_from_slice(b"\xffRE\0TE");
+    std::fs::write(&from, bytes).unwrap();
+    let (code, _, err) = told(&loopstore(folder.path(), "sessions"));
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("verify --salvage DEST"), "{err}");
+    let (code, out, err) = told(&loopstore(folder.path(), "verify --salvage new.db"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert_eq!(rows(&to), whole);
+    let (code, out, err) = told(&loopstore(folder.path(), "--db new.db verify"));
+    assert_eq!(code, Some(0), "{out}{err}");
+}
+
+#[test]
 fn what_a_lost_page_held_is_listed_and_the_rest_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     told_in(folder.path());
