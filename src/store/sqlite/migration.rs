@@ -104,14 +104,19 @@ impl Formats {
         rewriting.any(|version| Self::made_by(*version) > found)
     }
 
-    /// Runs the migrations with foreign keys off: rebuilding a parent table with them on would delete
-    /// its children, and inside a migration's transaction the pragma does nothing.
+    /// Makes a database of an empty file, or one of the newest format of an older one. The migrations run with
+    /// foreign keys off: rebuilding a parent table with them on would delete its children, and inside a
+    /// migration's transaction the pragma does nothing.
     pub(super) fn migrate(
         &self,
         connection: &mut Connection,
         path: &Path,
         patience: Duration,
     ) -> PreparedFile {
+        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+        // Readers do not stop the writer, nor the writer readers.
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
         connection.pragma_update(None, "foreign_keys", false)?;
         let begun = Instant::now();
         let mut failures = 0;
@@ -176,8 +181,6 @@ impl Formats {
     /// Makes an empty database in memory.
     pub(super) fn in_memory(&self) -> rusqlite::Result<Connection> {
         let mut new = Connection::open_in_memory()?;
-        // A copy has the pages of what it is copied from.
-        new.pragma_update(None, "page_size", PAGE_BYTES)?;
         self.with_empty(|empty| Backup::new(empty, &mut new)?.step(-1).map(drop))?;
         Ok(new)
     }
@@ -192,11 +195,8 @@ impl Formats {
             return read(empty);
         }
         let mut made = Connection::open_in_memory()?;
-        made.pragma_update(None, "page_size", PAGE_BYTES)?;
-        made.pragma_update(None, "application_id", APPLICATION_ID)?;
-        let run = self.migrations.runner().run(&mut made);
-        run.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
-        made.pragma_update(None, "user_version", self.newest())?;
+        let migrated = self.migrate(&mut made, Path::new(":memory:"), Duration::ZERO)?;
+        migrated.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
         read(empty.insert(made))
     }
 }
@@ -296,13 +296,19 @@ pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<Strin
     Ok(said.collect())
 }
 
-/// Returns type, name and statement of everything in a schema, whatever bytes a damaged one holds there.
+/// Returns type, name and statement of everything in a schema: the bytes of their UTF-8, whatever a damaged
+/// one holds there.
 fn schema_of(connection: &Connection) -> rusqlite::Result<BTreeSet<[Option<Vec<u8>>; 3]>> {
     let mut statement = connection.prepare(
-        "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema
+        "SELECT CAST(type AS TEXT), CAST(name AS TEXT), CAST(sql AS TEXT) FROM sqlite_schema
          WHERE tbl_name NOT LIKE 'refinery%'",
     )?;
-    let rows = statement.query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))?;
+    let rows = statement.query_map([], |row| {
+        let bytes = |at| -> rusqlite::Result<_> {
+            Ok(row.get_ref(at)?.as_bytes_or_null()?.map(<[u8]>::to_vec))
+        };
+        Ok([bytes(0)?, bytes(1)?, bytes(2)?])
+    })?;
     rows.collect()
 }
 

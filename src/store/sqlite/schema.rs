@@ -67,6 +67,10 @@ fn open_immutable(path: &Path, options: &mut SqliteOptions) -> Result<Connection
 /// Makes a database in memory.
 pub(super) fn open_memory(options: &mut SqliteOptions) -> Result<Connection, OpenError> {
     let place = Path::new(":memory:");
+    if options.read_only {
+        let path = place.to_owned();
+        return Err(OpenError::Missing { path });
+    }
     let opened = migration::formats().in_memory();
     let mut connection = opened.map_err(|error| opening(place, error))?;
     prepare(&mut connection, options).map_err(|error| opening(place, error))??;
@@ -290,10 +294,6 @@ pub(super) fn prepare_with(
         if let Err(error) = old_format::keep(connection, &path, options, found, formats) {
             return Ok(Err(error));
         }
-        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
-        // Readers do not stop the writer, nor the writer readers.
-        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
-        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
         if let Err(error) = formats.migrate(connection, &path, options.busy_timeout)? {
             return Ok(Err(error));
         }

@@ -195,3 +195,62 @@ fn where_no_copy_can_be_written_nothing_is_rewritten() {
     assert!(matches!(refused, OpenError::Other { .. }), "{refused}");
     assert_eq!(std::fs::read(&file).unwrap(), before);
 }
+
+#[test]
+fn a_schema_is_compared_whatever_bytes_and_encoding_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wide.db");
+    let wide = raw(&file);
+    wide.execute_batch("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t (x); DROP TABLE t")
+        .unwrap();
+    drop(wide);
+    open(&file, &Formats::embedded()).unwrap();
+    let wide = raw(&file);
+    assert_eq!(differences(&wide).unwrap(), [""; 0]);
+    wide.execute_batch("DROP VIEW v_context").unwrap();
+    let missing = ["the view v_context is missing or another one"];
+    assert_eq!(differences(&wide).unwrap(), missing);
+
+    let file = folder.path().join("broken.db");
+    std::fs::write(&file, []).unwrap();
+    open(&file, &Formats::embedded()).unwrap();
+    let broken = raw(&file);
+    let damage = "PRAGMA writable_schema = ON;
+        UPDATE sqlite_schema SET sql = CAST(x'ff00fe' AS TEXT) WHERE name = 'v_context'";
+    broken.execute_batch(damage).unwrap();
+    assert_eq!(differences(&broken).unwrap(), missing);
+}
+
+#[test]
+fn databases_in_memory_have_nothing_of_each_other_and_the_newest_format() {
+    let row = "INSERT INTO sessions (session_id, meta) VALUES ('s', '{}')";
+    let rows = |of: &Connection| -> i64 {
+        let sql = "SELECT count(*) FROM sessions";
+        of.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    let later = later(false);
+    let first = later.in_memory().unwrap();
+    first.execute_batch(row).unwrap();
+    let second = later.in_memory().unwrap();
+    assert_eq!((rows(&first), rows(&second)), (1, 0));
+    let made_up = "SELECT count(made_up) FROM leases";
+    second.execute_batch(made_up).unwrap();
+    let embedded = Formats::embedded().in_memory().unwrap();
+    assert!(embedded.execute_batch(made_up).is_err());
+    let format = |of: &Connection| -> i64 {
+        of.pragma_query_value(None, "user_version", |row| row.get(0))
+            .unwrap()
+    };
+    assert_eq!(format(&embedded), FIRST_FORMAT);
+    assert_eq!(format(&second), FIRST_FORMAT + 1);
+}
+
+#[test]
+fn a_database_in_memory_that_nobody_may_write_would_stay_empty() {
+    let mut options = SqliteOptions::new().read_only(true);
+    let refused = super::super::schema::open_memory(&mut options);
+    assert!(
+        matches!(refused, Err(OpenError::Missing { .. })),
+        "{refused:?}"
+    );
+}
