@@ -127,6 +127,11 @@ fn a_line_that_is_too_long_to_stand_whole_is_known_by_its_commands() {
     // Of many it cannot be said which of them are worth their place.
     let many = values(&"./load-all && ".repeat(20));
     assert!(!many.contains("quay ls"), "{many}");
+    // A text of several lines is no line of commands.
+    let code = values("x\nif (tide.ready && tide.count > 3 && calm) {");
+    let (used, _) = code.split_once("Seen:").unwrap_or((&code, ""));
+    assert!(!used.contains("tide.count > 3"), "{code}");
+    assert!(!used.contains("quay ls"), "{code}");
 }
 
 #[test]

@@ -187,16 +187,20 @@ impl Gatherer {
                         values.facts[at].tool = Some(tool);
                     }
                 };
-                if is_value(text) {
+                let is_whole = is_value(text);
+                if is_whole {
                     used(text);
+                }
+                // A line that is too long to be known whole is known by its commands; of a text of several lines
+                // nothing says that it is one of commands.
+                if is_whole || text.contains('\n') {
                     for command in commands {
                         values.add_piece(command, label, place);
                     }
-                    return;
+                } else {
+                    commands.into_iter().for_each(used);
                 }
-                // A line that is too long to be known whole is known by its commands.
-                commands.into_iter().for_each(used);
-                if !is_key {
+                if !is_whole && !is_key {
                     scan(text, &mut |found| {
                         add_found(values, found, label, FactSource::WithinArgument, place);
                     });
@@ -477,11 +481,9 @@ fn commands(line: &str) -> Vec<&str> {
 
 /// Returns what a line of commands begins with, more than one of them and fewer than all.
 fn beginnings<'a>(line: &'a str, commands: &[&str]) -> impl Iterator<Item = &'a str> {
-    let ends = line.match_indices(CHAIN).map(|(at, _)| at);
-    let is_parted = !commands.is_empty();
-    ends.skip(1)
-        .filter(move |_| is_parted)
-        .map(|end| line[..end].trim())
+    let ends = line.match_indices(CHAIN).skip(1).map(|(at, _)| at);
+    let several = commands.len().saturating_sub(2);
+    ends.take(several).map(|end| line[..end].trim())
 }
 
 /// Parts commands of which the next runs only if the one before did well.

@@ -62,7 +62,7 @@ struct Reader {
 
 impl Reader {
     fn line(&mut self, line: &str, trimmed: &str) {
-        if trimmed.is_empty() || is_rule(trimmed) {
+        if trimmed.is_empty() || is_rule(trimmed) || is_tag(trimmed) {
             self.flush();
         } else if let Some(heading) = heading_of(trimmed) {
             self.flush();
@@ -147,6 +147,19 @@ fn is_rule(line: &str) -> bool {
         && line
             .chars()
             .all(|c| matches!(c, '-' | '=' | '*' | '_' | '─' | '━'))
+}
+
+/// Whether a line is nothing but the tag that opens or closes a part, as prompts for models have them. With more than
+/// a name it says something.
+fn is_tag(line: &str) -> bool {
+    let inner = line.strip_prefix('<').and_then(|tag| tag.strip_suffix('>'));
+    inner.is_some_and(|inner| {
+        let name = inner.strip_prefix('/').unwrap_or(inner);
+        name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+    })
 }
 
 fn heading_of(line: &str) -> Option<&str> {
@@ -324,6 +337,16 @@ mod tests {
         let text = "It reads:\n```rust\nfn a() {}\nfn b() {}\nfn c() {}\n```\nRun\n```\nmake\n```\n\
             | a | b |\n|---|---|\n| 1 | two |\nNow I look at it:";
         assert_eq!(quoted(text), ["Run", "make", "a | b", "1 | two"]);
+    }
+
+    #[test]
+    fn a_tag_on_a_line_of_its_own_parts_what_is_around_it() {
+        let text =
+            "Rules\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>\nSee\n<https://a.example/b>\nor <b>";
+        let told = ["Rules", "Use tabs.", "See <https://a.example/b> or <b>"];
+        assert_eq!(quoted(text), told);
+        let said = "<the port of the staging host>";
+        assert_eq!(quoted(said), [said]);
     }
 
     #[test]
