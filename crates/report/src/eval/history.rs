@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use loopstore::SealingProvider;
 use loopstore::compaction::Placed;
 use loopstore::extend::active_blocks::{View, chain};
 use loopstore::extend::compaction::DigestInput;
@@ -179,16 +180,35 @@ impl History {
     }
 }
 
-/// Returns the ids of the committed runs of a session, oldest first.
+/// Returns the ids of the committed runs of a session, oldest first, without those that only their provider can
+/// read.
 ///
 /// # Errors
 /// If the session is not there or the store cannot be read.
-pub fn committed_runs(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec<String>> {
+///
+/// # Examples
+/// ```
+/// use loopstore::provider::{self, Form};
+/// use loopstore::*;
+/// use loopstore_report::eval::readable_runs;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let said = chat.append([Message::user("Will it rain?"), Message::assistant("It will.")])?;
+/// let given = serde_json::json!([{"type": "compaction", "id": "cmp_1", "encrypted_content": "…"}]);
+/// let given = provider::read(Form::OpenAiResponses, &given)?;
+/// let through = EntryRef::new(said.loop_id.as_str(), 1);
+/// chat.record_compaction(SealingProvider::OpenAi, &through, given)?;
+/// assert!(readable_runs(store.database(), chat.id())?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn readable_runs(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec<String>> {
     store::read(store, |read| {
         let owner = session_of(read, session)?;
         let mut runs = Vec::new();
         read.runs(owner.key, &mut |run| {
-            if run.outcome == Outcome::Committed {
+            let is_sealed = SealingProvider::of_strategy(&run.strategy).is_some();
+            if run.outcome == Outcome::Committed && !is_sealed {
                 runs.push(run.run_id);
             }
             Ok(ControlFlow::Continue(()))

@@ -23,7 +23,7 @@ pub use compactions::{
     CompactionResult, CompactionsReport, ComparedCompaction, ForgottenValue, HANDBACK_TOKENS,
     RepeatedCall, RepeatedKind, compactions, repeated_calls,
 };
-pub use history::{History, HistoryLoop, committed_runs};
+pub use history::{History, HistoryLoop, readable_runs};
 pub use needed::{context_text, needed_values};
 pub use plot::recall_svg;
 pub use prose::{Conversation, ConversationError, ProseMessage, ProseQuestion, ProseReport, prose};

@@ -9,7 +9,7 @@ use loopstore::{
     build_context_from_session,
 };
 use loopstore_report::eval::exam::{Answers, Candidate, ProbeSet, Sitting, letters};
-use loopstore_report::eval::{EvalStrategy, History, committed_runs};
+use loopstore_report::eval::{EvalStrategy, History, readable_runs};
 use serde_json::json;
 
 use super::super::{
@@ -238,7 +238,7 @@ impl Args {
         set: &ProbeSet,
         transcript: &[u8],
     ) -> Result<Option<(String, Candidate)>, CliError> {
-        let known = committed_runs(&cut.store, &cut.session)?;
+        let known = readable_runs(&cut.store, &cut.session)?;
         for more in 1..=COMPACTION_RECORDS {
             let longer = ProbeSet {
                 cut_records: set.cut_records + more,
@@ -251,7 +251,7 @@ impl Args {
             if longer.history.messages.len() > cut.history.messages.len() {
                 break;
             }
-            let mut runs = committed_runs(&longer.store, &longer.session)?;
+            let mut runs = readable_runs(&longer.store, &longer.session)?;
             runs.retain(|run| !known.contains(run));
             let Some(run) = runs.into_iter().next() else {
                 continue;

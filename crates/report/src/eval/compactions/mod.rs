@@ -10,7 +10,7 @@ use loopstore::extend::SessionStore;
 use loopstore::model::SessionId;
 
 use super::state::LostFact;
-use super::{EvalStrategy, StateCounts, committed_runs, distinct, share};
+use super::{EvalStrategy, StateCounts, distinct, readable_runs, share};
 pub use again::{RepeatedCall, RepeatedKind, repeated_calls};
 use recorded::RecordedCompaction;
 
@@ -90,7 +90,7 @@ pub fn compactions(
     let mut report = CompactionsReport::default();
     for session in sessions {
         let mut recorded = Vec::new();
-        for run in committed_runs(store, session)? {
+        for run in readable_runs(store, session)? {
             recorded.extend(RecordedCompaction::load(store, session, &run)?);
         }
         let mut recorded = recorded.into_iter().peekable();
