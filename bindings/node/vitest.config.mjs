@@ -2,5 +2,12 @@
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
-  test: { globals: true, include: ["tests/**/*.vitest.mjs"], server: { deps: { external: [/dist/, /\.node$/] } } },
+  test: {
+    globals: true,
+    include: ["tests/**/*.vitest.mjs"],
+    server: { deps: { external: [/dist/, /\.node$/] } },
+    // What hangs fails; no test judges a time.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+  },
 });
