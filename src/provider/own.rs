@@ -59,13 +59,15 @@ pub fn read_own(text: &str) -> Result<Vec<AgentMessage>, OwnFormError> {
 }
 
 fn message(at: usize, text: &str) -> Result<AgentMessage, OwnFormError> {
-    serde_json::from_str(text).or_else(|error| {
-        let spelled_out = with_block(text).and_then(|text| serde_json::from_str(&text).ok());
-        spelled_out.ok_or_else(|| OwnFormError::NoMessage {
+    serde_json::from_str(text)
+        .or_else(|error| match with_block(text) {
+            Some(spelled_out) => serde_json::from_str(&spelled_out),
+            None => Err(error),
+        })
+        .map_err(|error| OwnFormError::NoMessage {
             at,
             why: error.to_string(),
         })
-    })
 }
 
 /// Returns a message with a block in place of the text that is its content, `None` if it is none. All else

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::PoisonError;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use loopstore::compact::{BlockReport, CompactOutcome, NotNeeded};
+use loopstore::compact::{BlockReport, CompactOutcome, NotNeeded, TokenSource};
 use loopstore::context::system_tokens;
 use loopstore::extend::{Disposition, Turns};
 use loopstore::{
@@ -286,10 +286,24 @@ fn nothing_to_do(report: &CompactReport, window: Option<u64>) -> String {
     let window = window.map_or(String::new(), |window| {
         format!(" of {}", text::number(window))
     });
+    let (asked, counted) = match reported(report) {
+        Some(reported) => (
+            format!("its provider counted {reported} in the last call"),
+            format!(" The context for any provider has {tokens}."),
+        ),
+        None => (format!("the context has {tokens}"), String::new()),
+    };
     format!(
-        "Nothing to do: the context has {tokens}, which leaves enough headroom in the window{window}. \
+        "Nothing to do: {asked}, which leaves enough headroom in the window{window}.{counted} \
          --max-tokens N names a smaller window, --force compacts all the same."
     )
+}
+
+/// Returns the tokens that the provider reported, if the trigger was asked about them.
+fn reported(report: &CompactReport) -> Option<String> {
+    let asked = report.asked_about;
+    let is_reported = asked.source == TokenSource::Reported && asked.tokens != report.before.tokens;
+    is_reported.then(|| text::count(asked.tokens, "token"))
 }
 
 /// Says how an attempt ended, and if there was headroom of which window.
@@ -324,9 +338,12 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
         tokens.push_str(&format!(" -> {} ({share})", text::number(after.tokens)));
         messages.push_str(&format!(" -> {}", text::number(after.messages)));
     }
+    let counted =
+        reported(report).map(|tokens| format!("; its provider counted {tokens} in the last call"));
+    let counted = counted.unwrap_or_default();
     let mut lines = vec![
         format!("{}: {outcome}", text::line(&run)),
-        format!("tokens    {tokens}"),
+        format!("tokens    {tokens}{counted}"),
         format!("messages  {messages}"),
         format!(
             "strategy  {}, {} ms",

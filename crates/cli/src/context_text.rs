@@ -111,7 +111,11 @@ fn head(message: &AgentMessage, part: &Part, turn: Option<u32>) -> String {
 fn role(message: &AgentMessage) -> String {
     let mut line = message.role().as_str().to_owned();
     if let Some(Message::ToolResult(result)) = message.message() {
-        line = format!("result of {}", text::line(&result.tool_name));
+        // A message of OpenAI's form names the call only.
+        line = match &*result.tool_name {
+            "" => "result".into(),
+            name => format!("result of {}", text::line(name)),
+        };
         if result.is_error {
             line.push_str(", failed");
         }

@@ -277,9 +277,11 @@ fn summary(report: &Report) -> String {
     }
     let shown = report.failures.iter().map(failure_lines);
     lines.extend(text::at_most(shown, LISTED));
-    lines.push(match report.ok {
-        true => "All is well.".into(),
-        false => "Something is wrong.".into(),
+    let records = report.agents.iter().any(|agent| agent.root.is_some());
+    lines.push(match (report.ok, records) {
+        (true, true) => "All is well.".into(),
+        (true, false) => "No agent is recorded yet; `loopstore install AGENT` sets one up.".into(),
+        (false, _) => "Something is wrong.".into(),
     });
     lines.join("\n")
 }

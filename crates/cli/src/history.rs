@@ -55,6 +55,11 @@ fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
     for run in runs {
         let text = |column| run.text(column).unwrap_or_default();
         let number = |column| run.number(column).map(text::number).unwrap_or_default();
+        // What came to nothing has no size afterwards.
+        let after = match text("outcome").as_str() {
+            "failed" => String::new(),
+            _ => number("tokens_after"),
+        };
         let mut cells = vec![text("run_id")];
         if of_all {
             cells.push(text("session_id"));
@@ -67,7 +72,7 @@ fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
             text("outcome"),
             state(run).to_owned(),
             number("tokens_before"),
-            number("tokens_after"),
+            after,
         ]);
         table.row(cells);
     }

@@ -61,6 +61,9 @@ struct Resumed<'a> {
     report: NativeReport,
     tokens: u64,
     start: String,
+    /// Whether it is all that was said, not a context that fits a window.
+    #[serde(skip)]
+    is_whole: bool,
 }
 
 /// Writes the transcript and says how to start the agent on it.
@@ -99,6 +102,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         report,
         tokens: counts.sum(),
         start: start(args, &native, &shown, home.as_deref()),
+        is_whole: args.max_tokens.is_none(),
     };
     app.print(&resumed, || summary(&resumed))?;
     Ok(Done::Well)
@@ -214,6 +218,12 @@ fn summary(resumed: &Resumed<'_>) -> String {
         ),
         format!("Start it with: {}", text::line(&resumed.start)),
     ];
+    if resumed.is_whole {
+        lines.push(
+            "It is all that was said; --max-tokens N writes the compacted context that fits N."
+                .into(),
+        );
+    }
     lines.extend(report.left_out.iter().map(counted));
     lines.extend(report.mended.iter().map(counted));
     lines.join("\n")

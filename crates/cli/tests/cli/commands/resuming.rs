@@ -117,6 +117,7 @@ fn the_lines_say_where_the_file_is_what_is_missing_and_how_to_go_on() {
     assert_snapshot!(said.to_string(), @"
     Wrote 4 messages (58 tokens) for claude-code to FOLDER/home/.claude/projects/-/RUN.jsonl
     Start it with: cd / && claude --resume RUN
+    It is all that was said; --max-tokens N writes the compacted context that fits N.
     1 time: thinking that the provider does not accept was left out
     2 times: state or an item of another provider was left out (reasoning of openai)
     1 time: a call has no result; `[no result recorded]` stands in for it
@@ -125,6 +126,7 @@ fn the_lines_say_where_the_file_is_what_is_missing_and_how_to_go_on() {
     assert_snapshot!(said.to_string(), @"
     Wrote 4 messages (58 tokens) for pi to FOLDER/it.jsonl
     Start it with: cd / && pi --session FOLDER/it.jsonl
+    It is all that was said; --max-tokens N writes the compacted context that fits N.
     2 times: state or an item of another provider was left out (reasoning of openai)
     1 time: a call has no result; `[no result recorded]` stands in for it
     ");
