@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use loopstore::admin::backup::BackupError;
 use loopstore::context::BuildError;
@@ -30,6 +31,11 @@ pub enum CliError {
 impl CliError {
     /// Prints the error with its causes and a hint, and returns the exit code.
     pub fn report(&self) -> u8 {
+        self.report_of(None)
+    }
+
+    /// Does so for a command that was given `file` as its database: what the hint says to type names it too.
+    pub fn report_of(&self, file: Option<&Path>) -> u8 {
         match self {
             Self::Pipe => 0,
             Self::Usage(text) => {
@@ -39,6 +45,10 @@ impl CliError {
             Self::Failed(error) => {
                 output::note(&format!("error: {}", with_causes(&**error)));
                 if let Some(hint) = hint(&**error) {
+                    let hint = match file {
+                        Some(file) => of_database(hint, file),
+                        None => hint.to_owned(),
+                    };
                     output::note(&format!("hint: {hint}"));
                 }
                 if let Some(OpenError::Missing { .. }) = error.downcast_ref::<OpenError>()
@@ -53,6 +63,15 @@ impl CliError {
             }
         }
     }
+}
+
+/// Returns a hint whose commands name the database.
+fn of_database(hint: &str, file: &Path) -> String {
+    let file = text::line(&file.display().to_string());
+    hint.replace(
+        "`loopstore ",
+        &format!("`loopstore --db {} ", text::quoted(&file)),
+    )
 }
 
 impl CliError {
@@ -131,9 +150,8 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
 
 fn hint_of_open(error: &OpenError) -> Option<&'static str> {
     Some(match error {
-        OpenError::Missing { .. } | OpenError::NotADatabase { .. } => {
-            "check --db, or create a database with `loopstore import`"
-        }
+        OpenError::Missing { .. } => "check --db, or create a database with `loopstore import`",
+        OpenError::NotADatabase { .. } => "check --db: what it names is something else",
         OpenError::NotEncrypted { .. } => {
             "omit --key-fd, --key-env and --key-command, and unset LOOPSTORE_KEY_ENV and \
              LOOPSTORE_KEY_COMMAND"

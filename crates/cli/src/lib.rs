@@ -418,6 +418,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         true => Out::paged(),
         false => Out::new(),
     };
+    let file = cli.db.clone();
     let mut app = App::new(cli.db, key, cli.key.as_args(), cli.json, out);
     if app.address().is_some() && cli.key.is_given() {
         let text = "a key only applies to a database file; a server has its own encryption";
@@ -432,7 +433,11 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Done::Well) => 0,
         Ok(Done::Badly) => 1,
         Ok(Done::Damaged) => 3,
-        Err(error) => error.report(),
+        // An address may hold a password.
+        Err(error) => match app.address() {
+            Some(_) => error.report(),
+            None => error.report_of(file.as_deref()),
+        },
     }
 }
 

@@ -48,19 +48,26 @@ fn other_files_are_no_database() {
     assert_snapshot!(stage.say("sessions --db notes.txt"), @r#"
     --- stderr
     error: notes.txt: this is not a loopstore database
-    hint: check --db, or create a database with `loopstore import`
+    hint: check --db: what it names is something else
     --- exit 1
     "#);
     assert_snapshot!(stage.say("sessions --db folder"), @r#"
     --- stderr
     error: folder: this is not a loopstore database
-    hint: check --db, or create a database with `loopstore import`
+    hint: check --db: what it names is something else
     --- exit 1
     "#);
     assert_snapshot!(stage.say("import notes.txt --db folder"), @r#"
     --- stderr
     error: folder: this is not a loopstore database
-    hint: check --db, or create a database with `loopstore import`
+    hint: check --db: what it names is something else
+    --- exit 1
+    "#);
+    // What a hint says to type is about the database that was named.
+    assert_snapshot!(stage.say("sessions --db no.db"), @r#"
+    --- stderr
+    error: no.db: there is no database here
+    hint: check --db, or create a database with `loopstore --db no.db import`
     --- exit 1
     "#);
     assert_eq!(stage.say("sessions --db no/such/folder.db").code, 1);
