@@ -288,8 +288,8 @@ fn nothing_to_do(report: &CompactReport, window: Option<u64>) -> String {
     });
     let (asked, counted) = match reported(report) {
         Some(reported) => (
-            format!("its provider counted {reported} in the last call"),
-            format!(" The context for any provider has {tokens}."),
+            format!("by the count of its provider the context has {reported}"),
+            format!(" By the counter of this database it has {tokens}."),
         ),
         None => (format!("the context has {tokens}"), String::new()),
     };
@@ -299,7 +299,7 @@ fn nothing_to_do(report: &CompactReport, window: Option<u64>) -> String {
     )
 }
 
-/// Returns the tokens that the provider reported, if the trigger was asked about them.
+/// Returns the tokens by what the provider reported, if the trigger was asked about them.
 fn reported(report: &CompactReport) -> Option<String> {
     let asked = report.asked_about;
     let is_reported = asked.source == TokenSource::Reported && asked.tokens != report.before.tokens;
@@ -339,7 +339,7 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
         messages.push_str(&format!(" -> {}", text::number(after.messages)));
     }
     let counted =
-        reported(report).map(|tokens| format!("; its provider counted {tokens} in the last call"));
+        reported(report).map(|tokens| format!("; by the count of its provider it had {tokens}"));
     let counted = counted.unwrap_or_default();
     let mut lines = vec![
         format!("{}: {outcome}", text::line(&run)),

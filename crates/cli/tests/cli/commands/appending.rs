@@ -66,6 +66,39 @@ fn a_line_is_one_transaction_and_one_receipt() {
 }
 
 #[test]
+fn what_is_wrong_with_a_message_is_named_and_who_counted_its_tokens() {
+    let stage = Stage::new();
+    let robot = br#"{"role":"robot","content":"x"}"#;
+    let (lines, code) = receipts(&stage, &["new"], robot);
+    let error = lines[0]["error"].as_str().unwrap();
+    assert!(code == 1 && error.contains("unknown role"), "{error}");
+    let input = concat!(
+        r#"{"role":"user","content":"Go."}"#,
+        "\n",
+        r#"{"role":"assistant","content":[{"type":"toolCall","id":"c1","name":"ls","arguments":{}}],"#,
+        r#""usage":{"input":700,"output":77}}"#,
+        "\n",
+        r#"{"role":"toolResult","toolCallId":"c1","toolName":"","content":"a b","isError":false}"#,
+    );
+    let (lines, code) = receipts(&stage, &["new"], input.as_bytes());
+    assert_eq!(code, 0, "{lines:?}");
+    let shown = stage.say("context new --format text").out;
+    let result = shown.lines().find(|line| line.starts_with("[2] "));
+    assert!(
+        result.unwrap().starts_with("[2] result (call c1)"),
+        "{shown}"
+    );
+    let said = stage.say("compact new").out;
+    // 777 that were reported, and the result that came after.
+    let counted = "by the count of its provider the context has 786 tokens";
+    assert!(said.contains(counted), "{said}");
+    assert!(
+        said.contains("By the counter of this database it has"),
+        "{said}"
+    );
+}
+
+#[test]
 fn every_format_comes_in_and_context_is_the_way_back() {
     let stage = Stage::new();
     let call = json!([
