@@ -113,13 +113,16 @@ const STRATEGIES: [(&str, &str); 3] = [
 const POLICIES: [(&str, &str); 3] = [
     (
         "headroom",
-        "Less than 5 % of the window left below 90 % of it",
+        "When system prompt and context take more than 85 % of the window",
     ),
     (
         "reserves",
-        "80 % of the window less 11,000 tokens kept free",
+        "When it takes more than 80 % of what the window has beside 11,000 tokens kept free",
     ),
-    ("target", "75 % of the window, down to 50 %"),
+    (
+        "target",
+        "When it takes more than 75 % of the window; down to 50 %",
+    ),
 ];
 
 /// A parameter of a policy, by the name of its field.
@@ -381,7 +384,7 @@ fn given_up(step: &str) -> &'static str {
 /// Returns the blocks: which turns are in which section, and how many messages were kept, cut and so on.
 pub fn table(blocks: &[BlockReport]) -> TextTable {
     let mut columns = vec![
-        Column::text("LOOP", 8),
+        Column::id("LOOP", 8),
         Column::number("BLOCK"),
         Column::text("KIND", 7),
         Column::text("FIRST", 5),

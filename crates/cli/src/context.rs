@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use loopstore::context::Part;
-use loopstore::context::{ContextFault, system_tokens};
+use loopstore::context::{ContextFault, Part, PartSection, system_tokens};
+use loopstore::extend::sqlite::Record;
 use loopstore::provider::{Form, Mending, MendingKind, ProviderRequest};
 use loopstore::{
     AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops,
@@ -17,7 +17,7 @@ use super::context_text;
 use super::error::CliError;
 use super::output::note;
 use super::select::{self, GivenMoment};
-use super::{App, Done, amount};
+use super::{App, Done, amount, history, text};
 
 /// How many messages a note names.
 const NAMED: usize = 5;
@@ -126,7 +126,10 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     }
     match format {
         ContextFormat::Json => app.out.json(&ContextJson::of(&context))?,
-        ContextFormat::Text => context_text::print(&mut app.out, &context)?,
+        ContextFormat::Text => {
+            note_unread(&*store, args, &context)?;
+            context_text::print(&mut app.out, &context)?;
+        }
         ContextFormat::Openai => print_for(app, args, &context, Form::OpenAiChat)?,
         ContextFormat::Responses => print_for(app, args, &context, Form::OpenAiResponses)?,
         ContextFormat::Anthropic => print_for(app, args, &context, Form::Anthropic)?,
@@ -172,6 +175,32 @@ fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
         check: args.check,
     };
     Ok(build_context_from_session(store, id, &options)?)
+}
+
+/// Says which provider reads something else, as the last compaction is its own.
+fn note_unread(store: &dyn Database, args: &Args, context: &Context) -> Result<(), CliError> {
+    if context.provider.is_some() || args.as_of.is_some() {
+        return Ok(());
+    }
+    let runs = store.run_rows(Some(&context.session))?;
+    let is_active = |run: &&Record| history::state(run) == "active";
+    let Some(provider) = runs.iter().find(is_active).and_then(select::sealed_by) else {
+        return Ok(());
+    };
+    let options = BuildOptions {
+        leaf: Some(context.leaf.clone()),
+        provider: Some(provider),
+        ..BuildOptions::default()
+    };
+    let read = build_context_from_session(store, &context.session, &options)?;
+    if read.parts.first().map(|part| part.section) == Some(PartSection::Sealed) {
+        let name = provider.as_str();
+        note(&format!(
+            "note: {name} compacted this session itself, and reads {} of it; --for {name} shows them",
+            text::count(read.tokens, "token")
+        ));
+    }
+    Ok(())
 }
 
 fn check_loop(given: Option<&LoopId>, of_moment: &LoopId) -> Result<(), CliError> {

@@ -279,7 +279,7 @@ fn document(context: &Context) -> String {
 
 fn parts(shown: &ShownContext) -> String {
     let mut table = TextTable::new(vec![
-        Column::text("LOOP", 6),
+        Column::id("LOOP", 6),
         Column::text("SECTION", 9),
         Column::text("TURNS", 5),
         Column::number("MESSAGES"),

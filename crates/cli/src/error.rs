@@ -138,6 +138,12 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
     }
     match error.downcast_ref::<ImportError>() {
         Some(ImportError::Read { .. }) => return Some("check the path and its permissions"),
+        Some(ImportError::NoTranscript(_)) => {
+            return Some(
+                "nothing was imported; `loopstore import --help` lists the formats, and --format names that of a \
+                 file which is not recognised",
+            );
+        }
         Some(ImportError::Store(error)) => return hint_of_store(error),
         _ => {}
     }

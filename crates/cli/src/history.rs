@@ -37,12 +37,12 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 }
 
 fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
-    let mut columns = vec![Column::text("RUN", 18)];
+    let mut columns = vec![Column::id("RUN", 18)];
     if of_all {
-        columns.push(Column::text("SESSION", 10));
+        columns.push(Column::id("SESSION", 10));
     }
     columns.extend([
-        Column::text("LOOP", 8),
+        Column::id("LOOP", 8),
         Column::text("STARTED", 19).optional(),
         Column::text("TRIGGER", 8).optional(),
         Column::text("STRATEGY", 8).optional(),
@@ -90,7 +90,7 @@ pub fn state(run: &Record) -> &'static str {
 
 /// Returns why runs failed, were refused or fell back, if any did.
 fn errors_table(runs: &[Record]) -> Option<TextTable> {
-    let mut table = TextTable::new(vec![Column::text("RUN", 18), Column::text("ERROR", 12)]);
+    let mut table = TextTable::new(vec![Column::id("RUN", 18), Column::text("ERROR", 12)]);
     let mut found = false;
     for run in runs {
         if let Some(error) = run.text("error") {
@@ -104,9 +104,9 @@ fn errors_table(runs: &[Record]) -> Option<TextTable> {
 /// Returns the undos and redos, newest first, if there are any.
 fn flips_table(runs: &[Record]) -> Option<TextTable> {
     let mut table = TextTable::new(vec![
-        Column::text("RUN", 18),
+        Column::id("RUN", 18),
         Column::text("WHAT", 4),
-        Column::text("LOOP", 8),
+        Column::id("LOOP", 8),
         Column::number("TURNS"),
         Column::text("WHEN", 19),
         Column::text("REASON", 8).optional(),

@@ -138,16 +138,26 @@ fn show(bar: &ProgressBar, progress: FileProgress<'_>) {
 }
 
 fn summary(report: &ImportReport) -> String {
-    let mut lines = vec![format!(
-        "Imported {}: {}, {}, {}, {}, {} of them new ({:.1} s).",
-        text::count(report.files, "file"),
-        text::count(report.sessions.len() as u64, "session"),
-        text::count(report.loops, "loop"),
-        text::count(report.turns, "turn"),
-        text::count(report.messages, "message"),
-        text::number(report.added_messages),
-        report.seconds,
-    )];
+    let held = match report.files {
+        1 => "The file holds",
+        _ => "The files hold",
+    };
+    let mut lines = vec![
+        format!(
+            "Imported {}: {}, {} ({:.1} s).",
+            text::count(report.files, "file"),
+            text::count(report.sessions.len() as u64, "session"),
+            text::count(report.added_messages, "new message"),
+            report.seconds,
+        ),
+        // What stands in two of the files counts in each.
+        format!(
+            "{held} {}, {} and {}.",
+            text::count(report.loops, "loop"),
+            text::count(report.turns, "turn"),
+            text::count(report.messages, "message"),
+        ),
+    ];
     if let Some(secrets) = &report.secrets {
         lines.push(text::secrets(secrets));
     }

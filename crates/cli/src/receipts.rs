@@ -32,7 +32,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 fn table(rows: &[Record]) -> TextTable {
     let mut table = TextTable::new(vec![
         Column::number("RECEIPT"),
-        Column::text("SESSION", 18),
+        Column::id("SESSION", 18),
         Column::text("KIND", 7),
         Column::text("CLOSED", 19),
         Column::number("MESSAGES").optional(),

@@ -223,9 +223,17 @@ pub fn heading(hit: &SearchHit) -> String {
         text::line(hit.session_id.as_str()),
         text::line(hit.loop_id.as_str()),
         hit.seq,
-        hit.role.as_str(),
+        role(hit.role),
         fate(hit),
     )
+}
+
+/// Names who said it, as `--role` does.
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::ToolResult => "tool-result",
+        other => other.as_str(),
+    }
 }
 
 /// Says what became of the message, if the context does not hold it as it is.

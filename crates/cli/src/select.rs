@@ -3,6 +3,7 @@
 use std::fmt;
 
 use loopstore::context::AsOf;
+use loopstore::extend::sqlite::Record;
 use loopstore::extend::{
     self as store, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult, lookup,
 };
@@ -16,6 +17,11 @@ pub fn provider(given: &str) -> Result<SealingProvider, String> {
     let mut known = SealingProvider::ALL.into_iter();
     let found = known.find(|provider| provider.as_str() == given);
     found.ok_or_else(|| "one of: openai, anthropic".to_owned())
+}
+
+/// Returns the provider whose own compaction a run is, which only it can read.
+pub fn sealed_by(run: &Record) -> Option<SealingProvider> {
+    SealingProvider::of_strategy(&run.text("strategy")?)
 }
 
 /// What is given names nothing, or several.

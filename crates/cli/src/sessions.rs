@@ -79,7 +79,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 /// The title comes last: it may be long, and what follows it would be padded to the longest.
 fn table(rows: &[Record]) -> TextTable {
     let mut table = TextTable::new(vec![
-        Column::text("SESSION", 18),
+        Column::id("SESSION", 18),
         Column::text("LAST ACTIVE", 19).optional(),
         Column::text("PROJECT", 8).optional(),
         Column::text("SOURCE", 6).optional(),

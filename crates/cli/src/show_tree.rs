@@ -131,10 +131,14 @@ impl<'a> TreeView<'a> {
 fn head(row: &Record) -> String {
     let word = |column| text::line(&row.text(column).unwrap_or_default());
     let number = |column| row.number(column).unwrap_or(0);
+    // That it is the first, or the next, is seen.
+    let kind = match word("continuation_kind").as_str() {
+        "Initial" | "Default" => String::new(),
+        kind => format!(", {kind}"),
+    };
     let mut line = format!(
-        "{}  {}, {}: {}, {}, {}",
+        "{}  {}{kind}: {}, {}, {}",
         word("loop_id"),
-        word("continuation_kind"),
         word("status"),
         text::count(number("turns"), "turn"),
         text::count(number("messages"), "message"),
@@ -162,14 +166,16 @@ fn block_line(block: &Record) -> String {
             sections.push(format!("{name} {}", text::turns(first, last)));
         }
     }
-    let state = match number("is_active") {
-        Some(1) => "active",
-        _ => "inactive",
+    let kind = block.text("kind").unwrap_or_default();
+    let state = match (number("is_active"), kind.strip_prefix("sealed:")) {
+        (Some(1), None) => "active".to_owned(),
+        (Some(1), Some(provider)) => format!("active for {} only", text::line(provider)),
+        _ => "inactive".to_owned(),
     };
     format!(
         "block {} ({}, {state}): {}; {} of {} tokens; run {}",
         number("generation").unwrap_or(0),
-        text::line(&block.text("kind").unwrap_or_default()),
+        text::line(&kind),
         if sections.is_empty() {
             "no turns".to_owned()
         } else {

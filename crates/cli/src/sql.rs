@@ -51,6 +51,13 @@ pub struct Args {
 
 /// Runs the query and prints its rows.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    if args.query.trim_start().starts_with(['.', '\\']) {
+        let views = VIEWS.join(", ");
+        return Err(CliError::Usage(format!(
+            "`{}` is a command of another shell; what is asked here is one SELECT, best of these views: {views}",
+            text::line(args.query.trim())
+        )));
+    }
     let limits = QueryLimits {
         rows: args.max_rows,
         time: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),

@@ -13,6 +13,7 @@ pub struct Column {
     title: String,
     is_number: bool,
     is_optional: bool,
+    is_id: bool,
     least: usize,
 }
 
@@ -23,7 +24,16 @@ impl Column {
             title: title.into(),
             is_number: false,
             is_optional: false,
+            is_id: false,
             least,
+        }
+    }
+
+    /// A column of ids: as text, but never cut so far that two of them look alike.
+    pub fn id(title: impl Into<String>, least: usize) -> Self {
+        Self {
+            is_id: true,
+            ..Self::text(title, least)
         }
     }
 
@@ -95,6 +105,25 @@ impl TextTable {
         cells.all(|cell| matches!(cell, "" | "-" | "0"))
     }
 
+    /// How many columns a column needs at least.
+    fn least(&self, at: usize) -> usize {
+        let column = &self.columns[at];
+        if !column.is_id {
+            return column.least;
+        }
+        let mut ids: Vec<&str> = self.rows.iter().map(|row| row[at].as_str()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let pairs = ids.windows(2).filter_map(|pair| match pair {
+            [one, next] => Some(alike(one, next)),
+            _ => None,
+        });
+        // What differs, and the sign that something was cut.
+        pairs
+            .max()
+            .map_or(column.least, |alike| column.least.max(alike + 2))
+    }
+
     fn natural_widths(&self, is_capped: bool) -> Vec<usize> {
         let last = self.columns.len().saturating_sub(1);
         let width = |(at, column): (usize, &Column)| {
@@ -111,13 +140,14 @@ impl TextTable {
 
     /// Cuts the widest columns until the line fits; returns whether it does.
     fn shrink(&self, shown: &[usize], widths: &mut [usize], width: usize) -> bool {
+        let least: Vec<usize> = (0..self.columns.len()).map(|at| self.least(at)).collect();
         loop {
             let used: usize = shown.iter().map(|at| widths[*at]).sum();
             let used = used + shown.len().saturating_sub(1) * 2;
             let Some(over) = used.checked_sub(width).filter(|over| *over > 0) else {
                 return true;
             };
-            let can_shrink = |at: &&usize| widths[**at] > self.columns[**at].least;
+            let can_shrink = |at: &&usize| widths[**at] > least[**at];
             let Some(&widest) = shown
                 .iter()
                 .filter(can_shrink)
@@ -130,8 +160,8 @@ impl TextTable {
                 .filter(|at| **at != widest)
                 .map(|at| widths[*at]);
             let next = rest.max().unwrap_or(0).min(widths[widest] - 1);
-            let least = self.columns[widest].least.max(next);
-            widths[widest] = least.max(widths[widest].saturating_sub(over));
+            let next = least[widest].max(next);
+            widths[widest] = next.max(widths[widest].saturating_sub(over));
         }
     }
 
@@ -176,9 +206,36 @@ impl TextTable {
     }
 }
 
+/// Returns how many columns two ids begin alike.
+fn alike(one: &str, other: &str) -> usize {
+    let same = one
+        .chars()
+        .zip(other.chars())
+        .take_while(|(one, other)| one == other);
+    let same: String = same.map(|(c, _)| c).collect();
+    text::columns(&same)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_are_not_cut_so_far_that_they_look_alike() {
+        let mut table = TextTable::new(vec![Column::id("LOOP", 8), Column::text("KIND", 4)]);
+        for (id, kind) in [
+            ("0197a3c2-5d1e-7000-8000-000000000001", "summary"),
+            ("0197a3c2-5d1f-7000-8000-000000000002", "rollup"),
+            ("0197a3c2-5d1f-7000-8000-000000000002", "rollup"),
+        ] {
+            table.row(vec![id.into(), kind.into()]);
+        }
+        let shown = table.lines(Some(20));
+        assert_eq!(
+            shown,
+            "LOOP            KIND\n0197a3c2-5d1e…  sum…\n0197a3c2-5d1f…  rol…\n0197a3c2-5d1f…  rol…"
+        );
+    }
 
     fn table() -> TextTable {
         let mut table = TextTable::new(vec![

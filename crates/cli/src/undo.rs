@@ -1,6 +1,7 @@
 //! `loopstore undo`
 
 use loopstore::compact::{FlipReport, FlipRequest};
+use loopstore::extend::sqlite::Record;
 
 use super::error::CliError;
 use super::{App, Done, select, text};
@@ -49,7 +50,17 @@ pub fn flip(app: &mut App, args: &FlipArgs, redo: bool) -> Result<Done, CliError
     } else {
         loopstore::undo(&*store, &session.session_id, &request)?
     };
-    app.print(&report, || summary(&report))?;
+    let runs = store.run_rows(Some(&session.session_id))?;
+    let flipped = |run: &&Record| run.text("run_id").as_deref() == Some(&*report.run_id);
+    let reader = runs.iter().find(flipped).and_then(select::sealed_by);
+    app.print(&report, || match reader {
+        Some(provider) => format!(
+            "{} of what {} reads; nothing changed for others",
+            summary(&report),
+            provider.as_str()
+        ),
+        None => summary(&report),
+    })?;
     Ok(Done::Well)
 }
 

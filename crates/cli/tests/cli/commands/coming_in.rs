@@ -18,7 +18,8 @@ fn a_transcript_comes_in_once() {
     )
     .unwrap();
     assert_snapshot!(stage.say("import chat.json"), @r#"
-    Imported 1 file: 1 session, 2 loops, 3 turns, 5 messages, 5 of them new (N s).
+    Imported 1 file: 1 session, 5 new messages (N s).
+    The file holds 2 loops, 3 turns and 5 messages.
     session chat-0
     "#);
     let again = stage.json("import chat.json --format openai-chat");
@@ -31,7 +32,8 @@ fn skipped_records_are_told_on_stderr() {
     let stage = Stage::empty();
     std::fs::copy(fixture("phi-core/tree.json"), stage.path("tree.json")).unwrap();
     assert_snapshot!(stage.say("import ."), @r#"
-    Imported 1 file: 1 session, 2 loops, 1 turn, 2 messages, 2 of them new (N s).
+    Imported 1 file: 1 session, 2 new messages (N s).
+    The file holds 2 loops, 1 turn and 2 messages.
     session tree
     --- stderr
     skipped: ./tree.json:37: loop `root` is listed twice: the one with 3 messages replaces the one with 1

@@ -73,7 +73,7 @@ fn sessions_show_their_titles_and_projects() {
     created NOW, last active NOW
     1 loop, 1 turn, 2 messages, 23 tokens
 
-    ● loop-1  Initial, Running: 1 turn, 2 messages, 23 tokens
+    ● loop-1  Running: 1 turn, 2 messages, 23 tokens
         “Bake a cake”
     ");
     // Not its sub-agent.
@@ -83,9 +83,9 @@ fn sessions_show_their_titles_and_projects() {
     created NOW, last active NOW
     2 loops, 3 turns, 5 messages, 50 tokens
 
-    ○ loop-1  Initial, Completed: 2 turns, 4 messages, 42 tokens
+    ○ loop-1  Completed: 2 turns, 4 messages, 42 tokens
         “Mend the build, please”
-    ● loop-2  Default, Running: 1 turn, 1 message, 8 tokens
+    ● loop-2  Running: 1 turn, 1 message, 8 tokens
         “And the tests”
     ");
     let shown = stage.json("show 0197");
@@ -227,7 +227,7 @@ fn prompts_and_titles_may_be_anything() {
     created NOW, last active NOW
     1 loop, 1 turn, 2 messages, 28 tokens
 
-    ● loop-1  Initial, Running: 1 turn, 2 messages, 28 tokens
+    ● loop-1  Running: 1 turn, 2 messages, 28 tokens
         “[31mred <b>&amp;</b> \u{202e}end”
     ");
     assert_snapshot!(stage.say("show none"), @"
@@ -235,7 +235,7 @@ fn prompts_and_titles_may_be_anything() {
     created NOW, last active NOW
     1 loop, 1 turn, 2 messages, 21 tokens
 
-    ● loop-1  Initial, Running: 1 turn, 2 messages, 21 tokens
+    ● loop-1  Running: 1 turn, 2 messages, 21 tokens
     ");
     assert!(stage.say("show mb").out.len() < 1000);
     let page = stage.say("report mb -o mb.html");

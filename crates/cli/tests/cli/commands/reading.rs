@@ -103,15 +103,15 @@ fn show_draws_the_tree_with_blocks() {
     agent agent, created 2026-01-05 09:00:00, last active 2026-01-05 09:01:00
     4 loops, 25 turns, 54 messages, 10,138 tokens
 
-    ○ ask  Initial, Completed: 3 turns, 7 messages, 1,320 tokens
+    ○ ask  Completed: 3 turns, 7 messages, 1,320 tokens
         “ask what is broken”
         block 1 (earlier, active): compacted 0-2; 98 of 1,320 tokens; run RUN
       │ ○ try  Branch:other, Completed: 2 turns, 5 messages, 126 tokens; after turn 0 of ask
       │     “try it”
-    ○ build  Default, Completed: 6 turns, 13 messages, 2,610 tokens
+    ○ build  Completed: 6 turns, 13 messages, 2,610 tokens
         “build it”
         block 1 (earlier, active): compacted 0-5; 157 of 2,610 tokens; run RUN
-    ● test  Default, Completed: 14 turns, 29 messages, 6,082 tokens
+    ● test  Completed: 14 turns, 29 messages, 6,082 tokens
         “test it”
         block 1 (current, active): first 0-1, compacted 2-3, recent 4-13; 3,861 of 6,082 tokens; run RUN
     ");
@@ -134,7 +134,7 @@ fn show_neutralises_what_could_steer_a_terminal() {
     agent agent, created 2026-01-05 09:00:00, last active 2026-01-05 09:01:00
     1 loop, 8 turns, 8 messages, 169 tokens
 
-    ● a:b\u{1b}[2J  Initial, Completed: 8 turns, 8 messages, 169 tokens
+    ● a:b\u{1b}[2J  Completed: 8 turns, 8 messages, 169 tokens
         “one \u{202e}two”
     ");
 }

@@ -249,6 +249,21 @@ fn a_context_for_the_provider_begins_with_its_compaction_until_a_repair() {
         );
         assert!(!request.to_string().contains("Will it rain?"), "{line}");
     }
+    // Who reads for nobody in particular is told what he does not see.
+    let note = "note: anthropic compacted this session itself, and reads ";
+    assert!(stage.say("context s").err.starts_with(note));
+    assert_eq!(stage.say("context s --for anthropic").err, "");
+    assert!(
+        stage
+            .say("show s")
+            .out
+            .contains("(sealed:anthropic, active for anthropic only)")
+    );
+    for line in ["undo s", "redo s"] {
+        let said = stage.say(line).out;
+        let end = "of what anthropic reads; nothing changed for others\n";
+        assert!(said.ends_with(end), "{said}");
+    }
     let covered = stage.json("sql SELECT/**/disposition/**/FROM/**/v_coverage");
     assert!(covered.to_string().contains("\"sealed\""), "{covered}");
     let active = "sql SELECT/**/kind,is_active/**/FROM/**/v_compaction_blocks";
@@ -283,6 +298,7 @@ fn a_context_for_the_provider_begins_with_its_compaction_until_a_repair() {
     // It is undone from the leaf on; its own loop, which is earlier, is as it was.
     assert_eq!(stage.json(active)[0]["is_active"], 1);
     assert_eq!(count("context s --for anthropic"), 5);
+    assert_eq!(stage.say("context s").err, "");
     let said = stage.say("repair s").to_string();
     assert!(said.contains("Nothing to repair"), "{said}");
     assert_eq!(stage.json("verify")["ok"], true);

@@ -35,7 +35,7 @@ fn hits_say_what_became_of_them() {
     Read them with `loopstore expand SESSION --loop LOOP --turns TURN`.
     ");
     assert_snapshot!(stage.run(&["search", "line 80", "--session", "work", "--limit", "2", "--hidden"]), @"
-    work, loop build, turn 3, message 8, toolResult, 2026-01-05 09:01:00; summarised by block 1 of run RUN
+    work, loop build, turn 3, message 8, tool-result, 2026-01-05 09:01:00; summarised by block 1 of run RUN
       …73 of the file «line» 74 of the file «line» 75 of the file «line» 76 of the file «line» 77 of the file «line» 78 of the file «line» 79 of the file «line» «80» of the file
       also in 10 more messages
 
@@ -179,7 +179,7 @@ fn what_was_found_cannot_steer_the_terminal() {
     mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, turn 0, message 1, user, 2026-01-05 09:01:00
       «one» \u{202e}two
 
-    mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, turn 3, message 4, toolResult, 2026-01-05 09:01:00
+    mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, turn 3, message 4, tool-result, 2026-01-05 09:01:00
       «see» [1m
 
     mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, message 0, extension; not in the context
