@@ -20,11 +20,12 @@ mod rank;
 mod recall;
 mod run;
 mod snippet;
+mod stop_words;
 mod text;
 mod visibility;
 
 pub use query::QueryError;
-pub(crate) use query::parse_query;
+pub(crate) use query::{parse_query, question};
 pub use recall::{LeftOut, Recall, RecallPart, recall};
 pub use snippet::Snippet;
 

@@ -3,11 +3,12 @@
 //! The words of a query are split as those of messages are; nothing else of what was typed goes on
 //! to a backend.
 
+use super::stop_words::{self, StopWords};
 use crate::store::index::Phrase;
 use crate::words::stems::{Stems, each_part, is_stop_word};
 use crate::words::{each_word, is_in_word, stands_alone, words_of};
 
-/// More words make a query that was pasted by mistake.
+/// Terms that are looked for at most: of a question the first so many count; of conditions more are an error.
 pub const MAX_QUERY_WORDS: usize = 256;
 
 /// Why a query cannot be asked. Places are characters, counted from 1.
@@ -41,8 +42,8 @@ pub enum QueryError {
         /// Where it stands.
         at: usize,
     },
-    /// Too many words.
-    #[error("the query has {words} words; at most {MAX_QUERY_WORDS} are allowed")]
+    /// Too many words that must occur, or must not.
+    #[error("the query has conditions of {words} words; at most {MAX_QUERY_WORDS} are allowed")]
     TooLong {
         /// How many it has.
         words: usize,
@@ -86,6 +87,9 @@ impl Query {
 /// What a part of `camelCase` counts: who types the whole means the whole.
 const PART: f64 = 0.5;
 
+/// Characters of the shortest word that a hyphen excludes; a shorter one is a flag (`-rf`).
+const SHORTEST_EXCLUDED: usize = 3;
+
 /// Words of an identifier that is also looked for as a whole.
 const MAX_WHOLE: usize = 8;
 
@@ -124,12 +128,16 @@ enum Token {
 /// ```
 pub fn parse_query(text: &str) -> Result<Query, QueryError> {
     let mut tokens = tokens(text)?;
-    let words = tokens.iter().map(Token::words).sum();
+    sides_are_exact(&mut tokens);
+    let words = tokens.iter().map(Token::words_of_condition).sum();
     if words > MAX_QUERY_WORDS {
         return Err(QueryError::TooLong { words });
     }
-    sides_are_exact(&mut tokens);
-    let mut reader = Reader::default();
+    let texts = tokens.iter().filter_map(Token::text_of_question);
+    let mut reader = Reader {
+        language: stop_words::language(texts),
+        ..Reader::default()
+    };
     reader.read(tokens)?;
     let query = reader.finish();
     match (query.terms.is_empty(), query.none.is_empty()) {
@@ -159,10 +167,30 @@ fn sides_are_exact(tokens: &mut [Token]) {
     }
 }
 
+/// Returns a text as a question that insists on nothing: hyphens and plus signs before words, stars, `OR`, and
+/// quotes that do not close are what somebody pasted. `rm -rf` is looked for, and not what has no `rf`.
+pub(crate) fn question(text: &str) -> String {
+    let is_closed = text.matches('"').count() % 2 == 0;
+    let plain = |word: &str| match word.trim_start_matches(['-', '+']) {
+        "OR" => "or".to_owned(),
+        word if is_closed => word.replace('*', " "),
+        word => word.replace(['*', '"'], " "),
+    };
+    let words: Vec<String> = text.split(is_space).map(plain).collect();
+    words.join(" ")
+}
+
+/// Returns a question without the quotes that insist on a phrase; `None` if it has none.
+pub(crate) fn without_phrases(question: &str) -> Option<String> {
+    question.contains('"').then(|| question.replace('"', " "))
+}
+
 #[derive(Default)]
 struct Reader {
     query: Query,
     stems: Stems,
+    /// The language whose words say nothing in it, beside English.
+    language: Option<StopWords>,
     /// Words of the question that say nothing, for when nothing else is left.
     stop_words: Vec<String>,
     /// The last word of the question, if the next one may follow it.
@@ -210,6 +238,9 @@ impl Reader {
 
     /// Takes in a part of the question: a word, or several without a space (`src/main.rs`, 退款).
     fn plain(&mut self, text: &str) {
+        if self.query.terms.len() >= MAX_QUERY_WORDS {
+            return;
+        }
         // The letter of a script without spaces that waits for the next one.
         let (mut letter, mut is_single): (Option<String>, bool) = (None, false);
         let mut words = Vec::new();
@@ -232,8 +263,10 @@ impl Reader {
                 continue;
             }
             self.single(letter.take().filter(|_| is_single));
-            if is_stop_word(&word) {
-                self.stop_words.push(word);
+            if self.says_nothing(&word) {
+                if self.stop_words.len() < MAX_QUERY_WORDS {
+                    self.stop_words.push(word);
+                }
                 continue;
             }
             let stem = self.stems.of(&word).into_owned();
@@ -244,6 +277,11 @@ impl Reader {
             }
         }
         self.single(letter.filter(|_| is_single));
+    }
+
+    fn says_nothing(&self, word: &str) -> bool {
+        let of_language = |language: StopWords| language.contains(&word);
+        is_stop_word(word) || stop_words::is_filler(word) || self.language.is_some_and(of_language)
     }
 
     /// Adds an identifier of several words as it stands: it means more than its parts.
@@ -302,11 +340,17 @@ impl Reader {
 }
 
 impl Token {
-    fn words(&self) -> usize {
+    fn words_of_condition(&self) -> usize {
         match self {
-            Self::Or(_) => 0,
             Self::Exact { phrase, .. } => phrase.words.len(),
-            Self::Plain { text, .. } => words_of(text).len(),
+            Self::Or(_) | Self::Plain { .. } => 0,
+        }
+    }
+
+    fn text_of_question(&self) -> Option<&str> {
+        match self {
+            Self::Plain { text, .. } => Some(text),
+            Self::Or(_) | Self::Exact { .. } => None,
         }
     }
 }
@@ -323,6 +367,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
         // Two hyphens are the name of an option, not an exclusion.
         let sign = Some(chars[at]).filter(|sign| matches!(sign, '-' | '+'));
         let sign = sign.filter(|sign| chars.get(at + 1).is_some_and(|next| next != sign));
+        let sign = sign.filter(|sign| *sign == '+' || !is_flag(&chars[at + 1..]));
         at += usize::from(sign.is_some());
         let term: String;
         let is_quoted = chars.get(at) == Some(&'"');
@@ -364,6 +409,14 @@ fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
         });
     }
     Ok(tokens)
+}
+
+/// Whether what stands behind a hyphen is a flag of a command or a number: nobody excludes so short a word.
+fn is_flag(behind: &[char]) -> bool {
+    let word = behind.iter().take_while(|c| !is_space(**c));
+    let word: Vec<&char> = word.take(SHORTEST_EXCLUDED).collect();
+    let is_short = word.len() < SHORTEST_EXCLUDED && word.iter().all(|c| c.is_ascii_alphanumeric());
+    is_short || word.first().is_some_and(|c| c.is_ascii_digit())
 }
 
 fn is_space(c: char) -> bool {
@@ -431,7 +484,7 @@ mod tests {
             "+'a'|'b' +'c'|'d e'|'f'"
         );
         assert_eq!(written("buil* \"a tes\"* x/*"), "x +'buil'* +'a tes'*");
-        assert_eq!(written("flaky \"x y\" -1"), "flaki +'x y' -'1'");
+        assert_eq!(written("flaky \"x y\" -one"), "flaki +'x y' -'one'");
     }
 
     #[test]
@@ -456,12 +509,66 @@ mod tests {
         }
         assert_eq!(error("a \"b c"), QueryError::OpenQuote { at: 3 });
         assert_eq!(error("é -\"b"), QueryError::OpenQuote { at: 4 });
-        assert_eq!(error("-a -b"), QueryError::OnlyExclusions);
+        assert_eq!(error("-one -\"b\""), QueryError::OnlyExclusions);
         assert_eq!(error("OR a"), QueryError::LooseOr { at: 1 });
         assert_eq!(error("a OR"), QueryError::LooseOr { at: 3 });
         assert_eq!(error("a OR OR b"), QueryError::LooseOr { at: 6 });
-        assert_eq!(error("-a OR b"), QueryError::LooseOr { at: 4 });
-        assert_eq!(error("a OR -b"), QueryError::ExcludedSide { at: 6 });
-        assert_eq!(error(&"w ".repeat(300)), QueryError::TooLong { words: 300 });
+        assert_eq!(error("-one OR b"), QueryError::LooseOr { at: 6 });
+        assert_eq!(error("a OR -two"), QueryError::ExcludedSide { at: 6 });
+        let conditions = "+w ".repeat(300);
+        assert_eq!(error(&conditions), QueryError::TooLong { words: 300 });
+    }
+
+    #[test]
+    fn of_a_long_question_the_first_words_count() {
+        assert_eq!(written(&"pear ".repeat(300)), "pear");
+        let many: String = (0..5_000).map(|number| format!("w{number} ")).collect();
+        let terms = parse_query(&many).unwrap().terms.len();
+        assert!(
+            (MAX_QUERY_WORDS..MAX_QUERY_WORDS + 9).contains(&terms),
+            "{terms}"
+        );
+        let text = "退".repeat(300) + "款";
+        assert!(parse_query(&text).unwrap().terms.len() < 9);
+    }
+
+    #[test]
+    fn flags_and_numbers_are_no_exclusions() {
+        assert_eq!(written("rm -rf target"), "rm rf target");
+        assert_eq!(written("exit code -1"), "exit code 1");
+        assert_eq!(written("kite -draft"), "kite -'draft'");
+        assert_eq!(written("a -\"x\""), "a -'x'");
+    }
+
+    #[test]
+    fn a_question_insists_on_nothing_but_closed_quotes() {
+        let asked = |text: &str| written(&question(text));
+        assert_eq!(asked("go test -race ./... +now"), "go test race now");
+        assert_eq!(asked("say \"hello"), "say hello");
+        assert_eq!(asked("**protected** OR 2*3"), "protect 2 3");
+        assert_eq!(asked("\"status report\" late"), "late +'status report'");
+        assert_eq!(without_phrases("a \"b c\"").as_deref(), Some("a  b c "));
+        assert_eq!(without_phrases("a b"), None);
+    }
+
+    #[test]
+    fn what_only_makes_a_question_polite_says_nothing() {
+        assert_eq!(
+            written(
+                "Hey, do you still remember, could you please tell me again: why isn't it built? Thanks!"
+            ),
+            "built"
+        );
+        assert_eq!(
+            written("wie hat sich der Umfang nicht geändert"),
+            "umfang geandert"
+        );
+        assert_eq!(
+            written("pourquoi est-ce que le port ne change pas"),
+            "port chang"
+        );
+        // One word of another language is a word of this one.
+        assert_eq!(written("let it die"), "die");
+        assert_eq!(written("thanks"), "thank");
     }
 }

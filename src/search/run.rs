@@ -98,7 +98,7 @@ impl<'a> SearchRun<'a> {
             let Some(hit) = self.fitting(&found.found)? else {
                 continue;
             };
-            if self.folds(&mut page, found, &hit)? {
+            if self.folds(&mut page, found, &hit, limit)? {
                 continue;
             }
             if page.hits.len() == offset + limit {
@@ -148,7 +148,7 @@ impl<'a> SearchRun<'a> {
                     break;
                 }
                 if let Some(hit) = self.fitting(&found.found)?
-                    && !self.folds(&mut page, found, &hit)?
+                    && !self.folds(&mut page, found, &hit, usize::MAX)?
                 {
                     let hit = self.hit(found, hit)?;
                     page.hits.push(hit);
@@ -402,11 +402,20 @@ impl<'a> SearchRun<'a> {
         }))
     }
 
-    /// Notes a message with a hit before it that says nearly the same, if there is one.
-    fn folds(&mut self, page: &mut Page, found: &Ranked, hit: &Fitting) -> StoreResult<bool> {
+    /// Notes a message with a hit before it that says nearly the same, if there is one. A page of `limit` hits that
+    /// was full before could not name the message: it is a hit of a later page then.
+    fn folds(
+        &mut self,
+        page: &mut Page,
+        found: &Ranked,
+        hit: &Fitting,
+        limit: usize,
+    ) -> StoreResult<bool> {
         let words = WordSet::of(&hit.text);
-        let same = page.words.iter().position(|known| known.is_like(&words));
-        let Some(same) = same.filter(|same| *same < page.hits.len()) else {
+        let same = page.words.iter().rposition(|known| known.is_like(&words));
+        let ends = |same: usize| (same / limit.max(1) + 1).saturating_mul(limit);
+        let is_named = |same: &usize| *same < page.hits.len() && page.hits.len() <= ends(*same);
+        let Some(same) = same.filter(is_named) else {
             page.words.push(words);
             return Ok(false);
         };

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use self::page::Page;
 use crate::context::{leaf_of, session_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
-use crate::search::{SearchError, parse_query};
+use crate::search::{SearchError, parse_query, question};
 use crate::store::{self, LoopRow, SessionStore, StoreError, StoreRead, StoreResult, lookup};
 
 /// Which turns of a session are read, and how much of them.
@@ -165,7 +165,8 @@ pub fn expand(
     session: &SessionId,
     request: &ExpandRequest,
 ) -> Result<Expanded, SearchError> {
-    let query = request.matching.as_deref().map(parse_query).transpose()?;
+    let asked = request.matching.as_deref();
+    let query = asked.map(|text| parse_query(&question(text))).transpose()?;
     let counter = store.counter();
     let mut page = Page::new(counter, query, request.max_tokens, request.from);
     store::read(store, |read| {

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::outcome::CallKind;
 use super::patch::{self, FileChange};
 use super::plan::{self, PlanChange};
 use super::shell::{self, Runner};
@@ -25,7 +26,10 @@ pub(super) struct Action {
     /// What runs of the same thing have in common.
     pub(super) key: String,
     pub(super) is_command: bool,
+    /// Whether it builds, tests or runs something, or does something outside of files: books, sends, cancels.
     pub(super) runs: bool,
+    /// Whether the exit code is that of a viewer at the end of a pipe.
+    pub(super) hides_exit: bool,
     pub(super) runners: Vec<Runner>,
     pub(super) files: Vec<FileChange>,
     /// The folder that relative paths are in.
@@ -41,6 +45,25 @@ pub(super) struct Action {
     pub(super) about: Option<String>,
     /// Whether the provider carries it out: there will be no result.
     pub(super) is_hosted: bool,
+}
+
+impl Action {
+    pub(super) fn kind(&self) -> CallKind {
+        CallKind {
+            is_command: self.is_command,
+            // What else does something has an answer and no output.
+            runs: self.runs && self.is_command,
+            hides_exit: self.hides_exit,
+        }
+    }
+
+    /// The same where its result is told as that of a command.
+    pub(super) fn kind_as_command(&self) -> CallKind {
+        CallKind {
+            is_command: true,
+            ..self.kind()
+        }
+    }
 }
 
 const PATHS: [&str; 20] = [
@@ -171,7 +194,10 @@ fn is_shell(words: &[String]) -> bool {
 
 /// Reads a command line. `editor`: the shell has an editor's commands.
 pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action {
-    let read = shell::read(line, editor);
+    let mut read = shell::read(line, editor);
+    for runner in &mut read.runners {
+        runner.folder = runner.folder.take().or_else(|| folder.map(str::to_owned));
+    }
     let line = line.trim();
     let first = line.split_whitespace().next().unwrap_or("");
     let is_patch = matches!(first, "apply_patch" | "applypatch") && !read.files.is_empty();
@@ -191,6 +217,7 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action 
         key,
         is_command: true,
         runs: read.runs,
+        hides_exit: read.hides_exit,
         runners: read.runners,
         opens: editor && matches!(first, "open" | "create"),
         edits_open_file: editor && first == "edit",
@@ -267,11 +294,20 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ac
     )
     .filter(|_| has(&["task", "agent", "subagent", "delegate", "spawn"]) && path.is_none());
     let delegates = task.is_some();
+    let replaces = NEW.iter().any(|key| fields.contains_key(*key));
+    let plan = plan::change(words, fields);
+    let runs = task.is_none()
+        && path.is_none()
+        && about.is_none()
+        && plan.is_none()
+        && files.is_empty()
+        && !replaces
+        && acts(words);
     let what = match task {
         Some(task) => one_line(task),
+        None if runs => with_arguments(name, fields),
         None => labelled(name, path.or_else(|| main_argument(fields)).unwrap_or("")),
     };
-    let replaces = NEW.iter().any(|key| fields.contains_key(*key));
     Action {
         key: labelled(name, path.or_else(|| main_argument(fields)).unwrap_or("")),
         what,
@@ -282,13 +318,107 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ac
             && has(&["edit", "insert", "replace"]),
         opens: has(&["open", "create", "goto"]) && path.is_some(),
         files,
+        runs,
         folder: folder.map(str::to_owned),
-        plan: plan::change(words, fields),
+        plan,
         about,
         // Only a search that the provider runs says of which kind it is.
         is_hosted: name == "web_search" && fields.get("type").is_some_and(Value::is_string),
         ..Action::default()
     }
+}
+
+/// Whether a tool does something that stays done, by its name: no word of it says that it only looks, thinks or
+/// hands something to the harness.
+fn acts(words: &[String]) -> bool {
+    const LOOKS: [&str; 58] = [
+        "answer",
+        "ask",
+        "attempt",
+        "browse",
+        "calc",
+        "calculate",
+        "check",
+        "close",
+        "completion",
+        "compute",
+        "context",
+        "count",
+        "describe",
+        "diff",
+        "enter",
+        "exit",
+        "explore",
+        "fetch",
+        "find",
+        "finish",
+        "get",
+        "glob",
+        "goto",
+        "grep",
+        "has",
+        "info",
+        "inspect",
+        "is",
+        "list",
+        "load",
+        "look",
+        "lookup",
+        "ls",
+        "memory",
+        "mode",
+        "open",
+        "output",
+        "plan",
+        "query",
+        "read",
+        "recall",
+        "resolve",
+        "respond",
+        "retrieve",
+        "screenshot",
+        "scroll",
+        "search",
+        "select",
+        "show",
+        "skill",
+        "snapshot",
+        "status",
+        "think",
+        "todo",
+        "todos",
+        "view",
+        "wait",
+        "web",
+    ];
+    !words.is_empty() && !words.iter().any(|word| LOOKS.contains(&&**word))
+}
+
+/// Returns a call in one line: the tool, and each of its arguments with its name.
+fn with_arguments(name: &str, fields: &Map<String, Value>) -> String {
+    let mut line = name.to_owned();
+    for (at, (key, value)) in fields.iter().enumerate() {
+        let parted = if at > 0 { ", " } else { " " };
+        let value = match value {
+            Value::String(text) => Cow::Borrowed(text.as_str()),
+            other => Cow::Owned(other.to_string()),
+        };
+        let most = LONGEST_WHAT.saturating_sub(line.len());
+        line.push_str(&format!(
+            "{parted}{key} {}",
+            &value[..value.floor_char_boundary(most)]
+        ));
+        if line.len() >= LONGEST_WHAT {
+            break;
+        }
+    }
+    one_line(&line)
+}
+
+/// Whether a call keeps a plan or a list of what is to be done.
+pub(crate) fn keeps_plan(name: &str, arguments: &Value) -> bool {
+    let fields = arguments.as_object();
+    fields.is_some_and(|fields| plan::change(&words_of(name), fields).is_some())
 }
 
 /// Returns the path that a call names, whatever it calls it.

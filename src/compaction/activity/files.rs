@@ -105,6 +105,7 @@ impl FileIndex {
             Change::Write => FileAct::Written,
             Change::Edit => FileAct::Edited,
             Change::Delete => FileAct::Deleted,
+            Change::Revert => FileAct::Reverted,
             Change::Read | Change::MoveFrom(_) => FileAct::Read,
         };
         let at = known.unwrap_or_else(|| self.begin(files, path));

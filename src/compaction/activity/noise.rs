@@ -175,12 +175,19 @@ fn numbered(line: &str) -> Option<(LineKind<'_>, Range<usize>)> {
         return None;
     }
     let behind = &line[from + digits..];
-    let marks = ["→", "\t", ":", " | ", " |", "| ", "|", " │ ", " │", "│"];
+    let marks = [
+        "→", "\t", ":", "-", " | ", " |", "| ", "|", " │ ", " │", "│",
+    ];
     let mark = marks.into_iter().find(|mark| behind.starts_with(mark))?;
     let number = line[from..from + digits].parse().ok()?;
     // `| ` and `|` before an empty line are one mark.
     let name = mark.trim();
-    let name = if name.is_empty() { "\t" } else { name };
+    let name = match name {
+        "" => "\t",
+        // A search marks what it found so, and the lines around that so.
+        "-" => ":",
+        name => name,
+    };
     Some((
         LineKind::Numbered(number, name),
         0..from + digits + mark.len(),

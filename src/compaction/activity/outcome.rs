@@ -4,7 +4,7 @@ mod lines;
 mod refusal;
 
 use super::noise::clean;
-use lines::{counts, decisive, says_failed};
+use lines::{counts, decisive, says_failed, shows_errors};
 use refusal::refusal;
 pub(crate) use refusal::refusal_words;
 
@@ -42,8 +42,22 @@ pub(super) fn refused(text: &str, words: Option<&str>) -> Option<Outcome> {
     })
 }
 
-/// Reads a result. `is_command`: an exit code in its frame counts; `runs`: it builds or tests.
-pub(super) fn outcome(text: &str, is_error: bool, is_command: bool, runs: bool) -> Outcome {
+/// What is known of a call whose result is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CallKind {
+    /// An exit code in the frame of its result counts.
+    pub(super) is_command: bool,
+    /// It builds or tests.
+    pub(super) runs: bool,
+    /// The exit code is that of a viewer at the end of a pipe.
+    pub(super) hides_exit: bool,
+}
+
+/// Reads a result.
+pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> Outcome {
+    let CallKind {
+        is_command, runs, ..
+    } = kind;
     let unpacked = if is_command { unpack(text) } else { None };
     let (text, code) = match &unpacked {
         Some((output, code)) => (&**output, Some(*code)),
@@ -72,6 +86,7 @@ pub(super) fn outcome(text: &str, is_error: bool, is_command: bool, runs: bool) 
     };
     // A pipe hides the exit of what it begins with.
     failed |= result.as_deref().is_some_and(says_failed);
+    failed |= runs && kind.hides_exit && shows_errors(&tail);
     let looks = is_command && !runs;
     let line = match failed {
         true => decisive(&clean(ends.head), &tail, looks),
@@ -253,7 +268,7 @@ fn background(head: &str) -> Option<String> {
 }
 
 /// Returns what a command printed, without the lines of the harness around it.
-fn body(text: &str) -> &str {
+pub(crate) fn body(text: &str) -> &str {
     let mut at = 0;
     for (nth, line) in text.split_inclusive('\n').take(10).enumerate() {
         if let Some(inside) = line.strip_prefix("Output:") {

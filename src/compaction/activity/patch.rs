@@ -11,6 +11,8 @@ pub(super) enum Change {
     Touch,
     Edit,
     Delete,
+    /// It is as it was before it was changed.
+    Revert,
     MoveFrom(String),
     Read,
 }

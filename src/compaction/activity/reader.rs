@@ -18,6 +18,8 @@ const MOST_OPEN: usize = 2_000;
 const MOST_ITEMS: usize = 500;
 /// Bytes of a text that are looked through for a folder at each end.
 const LOOKED_AT: usize = 2_048;
+/// Bytes of an answer that is told with its call.
+const LONGEST_ANSWER: usize = 120;
 
 /// What the calls of a session did, so far.
 ///
@@ -58,14 +60,16 @@ impl Activity {
                 true => shell::normalised(&attempt.what),
                 false => attempt.what.clone(),
             };
-            let is_open =
-                attempt.is_command && attempt.failure.is_some() && attempt.passed.is_none();
-            let left = if is_open {
-                shell::read(&attempt.what, false).runners
-            } else {
-                Vec::new()
+            let is_open = attempt.failure.is_some() && attempt.passed.is_none();
+            let read = match attempt.is_command {
+                true => shell::read(&attempt.what, false),
+                false => shell::CommandLine::default(),
             };
-            AttemptKey { key, left }
+            AttemptKey {
+                key,
+                folder: read.folder,
+                left: if is_open { read.runners } else { Vec::new() },
+            }
         });
         let known = known.collect();
         // A result that is still to come says how the call went, and what it was is told by its label.
@@ -150,7 +154,7 @@ impl Activity {
         if let Some((action, of)) = self.written.take()
             && (by_harness || is_observation(text))
         {
-            let outcome = outcome(text, false, true, action.runs);
+            let outcome = outcome(text, false, action.kind_as_command());
             self.done(action, &outcome, text, &of);
         }
         if let Some((_, note)) = text.split_once("<task-notification>") {
@@ -237,8 +241,7 @@ impl Activity {
         let Some(action) = action else { return };
         let words = of.texts_of_person().find_map(refusal_words);
         let refused = is_error.then(|| refused(text, words)).flatten();
-        let outcome =
-            refused.unwrap_or_else(|| outcome(text, is_error, action.is_command, action.runs));
+        let outcome = refused.unwrap_or_else(|| outcome(text, is_error, action.kind()));
         if let Some(name) = outcome.background.clone().filter(|_| !outcome.failed) {
             self.background.insert(name, (id.to_owned(), action));
             return;
@@ -262,7 +265,7 @@ impl Activity {
             .and_then(|(_, behind)| Some(behind.split_once('<')?.0.trim()));
         let name = asked.what.to_ascii_lowercase();
         let was_ended = !is_error && (name.starts_with("kill") || name.starts_with("taskstop"));
-        let outcome = outcome(text, false, true, action.runs);
+        let outcome = outcome(text, false, action.kind_as_command());
         let is_over = outcome.ended || matches!(field, Some("completed" | "failed" | "killed"));
         if (is_over || was_ended)
             && let Some((id, action)) = self.background.remove(about)
@@ -317,7 +320,10 @@ impl Activity {
             })),
             false => None,
         };
-        self.attempt(action, line, outcome.result.clone(), place);
+        let result = outcome.result.clone();
+        let result = result
+            .or_else(|| answer(text).filter(|_| action.runs && !action.is_command && !failed));
+        self.attempt(action, line, result, place);
     }
 
     fn plan(&mut self, change: PlanChange, place: &Place) {
@@ -357,6 +363,13 @@ impl Activity {
             place: place.clone(),
         });
     }
+}
+
+/// Returns what a tool answered, if that is one short line.
+fn answer(text: &str) -> Option<String> {
+    let line = text.trim();
+    let is_short = !line.is_empty() && line.len() <= LONGEST_ANSWER && !line.contains('\n');
+    is_short.then(|| outcome::short(line))
 }
 
 /// Returns the command that an answer consists of besides its words: the only block of a shell.

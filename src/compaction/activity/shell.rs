@@ -24,6 +24,8 @@ pub(super) struct CommandLine {
     pub(super) runners: Vec<Runner>,
     /// Where it goes first.
     pub(super) folder: Option<String>,
+    /// Whether its exit code is that of a viewer at the end of a pipe.
+    pub(super) hides_exit: bool,
 }
 
 /// A program that builds, tests or runs, and what it does it to.
@@ -32,6 +34,8 @@ pub(super) struct Runner {
     /// The program and what it is told to do: `cargo test`.
     pub(super) name: String,
     pub(super) targets: Vec<String>,
+    /// Where it runs, if that is known.
+    pub(super) folder: Option<String>,
 }
 
 impl Runner {
@@ -46,6 +50,8 @@ impl Runner {
         };
         let is_flag = |target: &&String| target.starts_with('-');
         let same = |flag: &String| other.targets.contains(flag);
+        // With other flags it is another question, unless they only choose some of all.
+        let chooses = |flag: &String| self.targets.contains(flag) || is_choice(flag);
         let wide: Vec<&String> = self.targets.iter().filter(|t| !is_flag(t)).collect();
         let mut narrow = other.targets.iter().filter(|t| !is_flag(t)).peekable();
         let has_all = match narrow.peek() {
@@ -56,8 +62,58 @@ impl Runner {
                 narrow.all(|narrow| wide.is_empty() || wide.iter().any(|wide| within(wide, narrow)))
             }
         };
-        self.name == other.name && self.targets.iter().filter(is_flag).all(same) && has_all
+        self.name == other.name
+            && !are_apart(self.folder.as_deref(), other.folder.as_deref())
+            && self.targets.iter().filter(is_flag).all(same)
+            && other.targets.iter().filter(is_flag).all(chooses)
+            && has_all
     }
+}
+
+/// Whether two folders are known to be different ones; one may be told from within the other's parent.
+pub(super) fn are_apart(one: Option<&str>, other: Option<&str>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else {
+        return false;
+    };
+    let plain = |folder: &str| {
+        folder
+            .trim_start_matches("./")
+            .trim_end_matches('/')
+            .to_owned()
+    };
+    let (one, other) = (plain(one), plain(other));
+    let ends_with = |long: &str, short: &str| {
+        let rest = long.strip_suffix(short);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+    };
+    !ends_with(&one, &other) && !ends_with(&other, &one)
+}
+
+/// Whether a flag only chooses which tests run, or of which part.
+fn is_choice(flag: &str) -> bool {
+    let name = flag.split('=').next().unwrap_or(flag);
+    matches!(
+        name,
+        "-k" | "-m"
+            | "-t"
+            | "-g"
+            | "-p"
+            | "-run"
+            | "--grep"
+            | "--filter"
+            | "--testNamePattern"
+            | "--testPathPattern"
+            | "--test-name-pattern"
+            | "--lib"
+            | "--bin"
+            | "--bins"
+            | "--test"
+            | "--tests"
+            | "--doc"
+            | "--package"
+            | "--project"
+            | "--only"
+    )
 }
 
 /// Reads a command line. `editor`: the shell has the commands of an editor (`open`, `create`).
@@ -70,6 +126,7 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
         // The exit code is that of the last part.
         if command.begins_part {
             told = found.runners.len();
+            found.hides_exit = false;
         }
         let words = bare(&command.words);
         let program = words.first().map_or("", |word| program_of(word));
@@ -95,10 +152,13 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
             found.files.push(file);
         }
         let asks = |word: &Word| matches!(word.text.as_str(), "--help" | "--version");
-        if !program.is_empty() && !only_looks(program) && !arguments.iter().any(asks) {
+        found.hides_exit |= command.is_piped_into && only_looks(program);
+        let runs = !only_looks(program) || changes_a_repository(program, arguments);
+        if !program.is_empty() && runs && !arguments.iter().any(asks) {
             found.runs = true;
             if !command.is_piped_into {
-                found.runners.push(runner(program, arguments));
+                let folder = folder.clone();
+                found.runners.push(runner(program, arguments, folder));
             }
         }
     }
@@ -284,7 +344,24 @@ fn only_looks(program: &str) -> bool {
         || !program.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
 }
 
-fn runner(program: &str, arguments: &[Word]) -> Runner {
+/// Whether a command of git or of its hosts does something that others see: most only look.
+fn changes_a_repository(program: &str, arguments: &[Word]) -> bool {
+    let mut told = arguments.iter().map(|word| word.text.as_str());
+    let first = told.by_ref().find(|text| !text.starts_with('-'));
+    match program {
+        "git" => matches!(
+            first,
+            Some("commit" | "push" | "merge" | "rebase" | "cherry-pick" | "revert" | "am")
+        ),
+        "gh" | "glab" => matches!(
+            told.find(|text| !text.starts_with('-')),
+            Some("create" | "merge" | "edit" | "close" | "reopen" | "comment" | "review" | "ready")
+        ),
+        _ => false,
+    }
+}
+
+fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
     // Flags that say only how much is told, or how fast it goes.
     let is_loud = |text: &str| {
         matches!(
@@ -316,7 +393,7 @@ fn runner(program: &str, arguments: &[Word]) -> Runner {
         || [
             "cargo", "go", "dotnet", "mix", "swift", "zig", "docker", "make", "gradle", "gradlew",
             "mvn", "uv", "pip", "rake", "python", "python3", "node", "ruby", "bash", "sh", "tsx",
-            "ts-node",
+            "ts-node", "git", "gh", "glab",
         ]
         .contains(&program);
     if has_commands && let Some(told) = given.next_if(|text| !text.starts_with('-')) {
@@ -332,6 +409,7 @@ fn runner(program: &str, arguments: &[Word]) -> Runner {
     }
     Runner {
         name,
+        folder,
         targets: given.map(str::to_owned).take(64).collect(),
     }
 }

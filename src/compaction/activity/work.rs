@@ -29,7 +29,7 @@ pub struct Work {
     /// The last plan.
     pub plan: Option<Plan>,
     /// Commands and other calls, each once, in the order of their last run. Calls other than commands stand
-    /// here only if they failed once.
+    /// here only if they did something or failed once.
     pub attempts: Vec<Attempt>,
     /// Calls without a result, and sub-agents and commands still running in the background.
     pub open: Vec<OpenCall>,
@@ -67,6 +67,8 @@ pub enum FileAct {
     Edited,
     /// It is gone.
     Deleted,
+    /// It was put back as it had been before (`git checkout -- a.rs`).
+    Reverted,
     /// It was moved here from another path.
     MovedFrom(String),
     /// It was read, whole or in part.
@@ -107,11 +109,13 @@ pub enum PlanState {
 /// A command or another call, which may have been run more than once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// The command line; for another tool its name and the argument that says what it is about.
+    /// The command line; for another tool its name and the argument that says what it is about, or all of them
+    /// if it did something.
     pub what: String,
     /// Whether it is a command of a shell.
     pub is_command: bool,
-    /// Whether it builds, tests or runs something, instead of looking at it (`ls`, `cat`, `git log`).
+    /// Whether it builds, tests, runs or does something (`cargo test`, `git push`, `book_flight`), instead of
+    /// looking at it (`ls`, `cat`, `git log`).
     pub runs: bool,
     /// How often it was run.
     pub times: u32,
@@ -121,7 +125,7 @@ pub struct Attempt {
     pub failure: Option<(Place, String)>,
     /// When it passed after that failure, or something that stands for it did; `None` with a failure: open.
     pub passed: Option<Place>,
-    /// The last line of its last result that says how it went (`12 passed`), if there is one.
+    /// The last line of its last result that says how it went (`12 passed`), or the short answer of a tool.
     pub result: Option<String>,
 }
 

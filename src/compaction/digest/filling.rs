@@ -23,6 +23,11 @@ pub(super) use values::tool_bytes;
 const TOOL_SHARE: usize = 16;
 /// Bytes of a call that is still running at most.
 const LONGEST_OPEN: usize = 400;
+/// Values that were merely seen take at most one part in so many of the page, whatever else there is to say: better
+/// no word than many that nobody asks for.
+const SEEN_PART: usize = 4;
+/// A unit of a prompt of so many characters, and of one or two words, says nothing by itself.
+const FEW_CHARACTERS: usize = 12;
 /// What a header may take of the page: one part in so many, for each but the shortest, and for that. Without
 /// one nobody knows a text for what it is, and a later compaction cannot go on from it.
 const HEADER_PARTS: [usize; 3] = [24, 14, 6];
@@ -53,6 +58,8 @@ pub(super) struct Filling<'a> {
     /// Instructions for which there was no room.
     pub(super) left_out: usize,
     values: Vec<usize>,
+    /// Bytes that values may still take that were merely seen.
+    seen_left: usize,
     /// Labels that have a line, and whether it is among those of used values.
     value_lines: BTreeMap<(Option<usize>, usize), bool>,
     tools_named: bool,
@@ -86,6 +93,7 @@ impl<'a> Filling<'a> {
             read: BTreeMap::new(),
             left_out: 0,
             values: Vec::new(),
+            seen_left: most / SEEN_PART,
             value_lines: BTreeMap::new(),
             tools_named: tool_bytes <= most / TOOL_SHARE,
             given: BTreeMap::new(),
@@ -224,13 +232,22 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Shows a prompt whole, or as many of its first units as `most` bytes hold.
+    /// Shows a prompt whole, or its last unit and as many of the first as `most` bytes hold.
     pub(super) fn prompt_beginning(&mut self, at: usize, most: usize) {
         let mut left = most;
         if self.prompt_bytes(at) <= most {
             return self.prompt_whole(at, &mut left);
         }
-        for unit in 0..self.record.statements[at].units.units.len() {
+        let units = &self.record.statements[at].units.units;
+        // What is asked for often stands behind all that explains it; a greeting says nothing.
+        let says_much = |unit: &usize| {
+            let text = &units[*unit].text;
+            text.chars().nth(FEW_CHARACTERS).is_some() || text.split_whitespace().nth(2).is_some()
+        };
+        let last = units.len().checked_sub(1).filter(says_much);
+        let last = last.filter(|last| units[*last].text.len() <= most / 2);
+        let rest = (0..units.len()).filter(|unit| says_much(unit) || units.len() == 1);
+        for unit in last.into_iter().chain(rest) {
             self.prompt_unit(
                 UnitRef {
                     statement: at,

@@ -10,8 +10,8 @@ use super::record::{Carried, Record, Speaker, Statement};
 use super::values::scan::{ScannedValue, scan};
 use super::values::{FactSource, Ledger, Shape, is_value};
 use crate::compaction::activity::noise::clean;
-use crate::compaction::activity::outcome::refusal_words;
-use crate::compaction::activity::{Activity, Place};
+use crate::compaction::activity::outcome::{body, refusal_words};
+use crate::compaction::activity::{Activity, Place, keeps_plan};
 use crate::compaction::{Placed, image_facts};
 use crate::model::{
     AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
@@ -33,6 +33,8 @@ pub(super) struct Gatherer {
     record: Record,
     /// Bytes of the statements held.
     stated: usize,
+    /// What a harness said before anybody else.
+    notice: Option<Statement>,
 }
 
 impl Gatherer {
@@ -123,6 +125,13 @@ impl Gatherer {
         for text in texts(&user.content) {
             let around = own.iter().find_map(|own| text.split_once(own));
             let (before, after) = around.unwrap_or((text, ""));
+            if own.is_empty() && self.is_first(place) {
+                self.record.values.position(place);
+                let (place, day) = (place.clone(), day.clone());
+                let mut notice = Statement::new(Speaker::Harness, place, day, text);
+                notice.is_task = true;
+                self.notice = Some(notice).filter(|notice| !notice.text.is_empty());
+            }
             for text in [before, after] {
                 self.mentions(text, label, place);
                 if text.len() > LONG_NOTICE {
@@ -131,6 +140,15 @@ impl Gatherer {
                 }
             }
         }
+    }
+
+    /// Whether nothing was said and nothing done before: what a harness puts in later may be what a tool gave back.
+    fn is_first(&self, place: &Place) -> bool {
+        let record = &self.record;
+        place.turn == 0
+            && self.notice.is_none()
+            && record.statements.is_empty()
+            && record.activity.work().is_empty()
     }
 
     fn prompt_values(&mut self, text: &str, place: &Place) {
@@ -175,7 +193,10 @@ impl Gatherer {
     fn call(&mut self, call: &ToolCall, place: &Place) {
         let values = &mut self.record.values;
         let tool = values.label(&call.name);
-        if let Ok(arguments) = call.arguments.read::<Value>() {
+        if let Ok(arguments) = call.arguments.read::<Value>()
+            // The items of a plan stand in its section.
+            && !keeps_plan(&call.name, &arguments)
+        {
             leaves(&arguments, &call.name, &mut |key, text, is_key| {
                 let label = values.label(key);
                 let commands = commands(text);
@@ -228,7 +249,8 @@ impl Gatherer {
             match structured(text) {
                 Some(value) => self.fields(&value, tool, place),
                 None if is_report => self.reported(&clean(text), label, place),
-                None => self.mentions(&clean(text), label, place),
+                // What the harness says of an output is nobody's value.
+                None => self.mentions(&clean(body(text)), label, place),
             }
         }
         // What a person says when refusing a call is a person's word; that it was a person, the format
@@ -433,7 +455,16 @@ impl Gatherer {
     }
 
     /// Returns everything.
-    pub(super) fn finish(self) -> Record {
+    pub(super) fn finish(mut self) -> Record {
+        // Where a harness alone says what is to be done, that is the task.
+        let statements = &mut self.record.statements;
+        if let Some(notice) = self.notice.take()
+            && !statements.iter().any(Statement::is_prompt)
+        {
+            statements
+                .retain(|stated| stated.speaker != Speaker::Harness || stated.text != notice.text);
+            statements.insert(0, notice);
+        }
         self.record
     }
 }

@@ -109,6 +109,18 @@ const MARKS: [&str; 100] = [
     "только",
 ];
 
+/// What begins as a mark does and tells of something.
+const NO_MARKS: [&str; 8] = [
+    "always been",
+    "always has",
+    "always have",
+    "immer noch",
+    "muss doch",
+    "must have",
+    "toujours pas",
+    "toujours plus",
+];
+
 /// Words of scripts that write no spaces, found within a text.
 const MARKS_WITHIN: [&str; 22] = [
     "してはいけない",
@@ -155,7 +167,8 @@ pub(super) fn is_instruction(sentence: &str) -> bool {
     // `I only want`: the mark stands behind who is told of.
     (0..words.len()).any(|at| {
         let is_told_of = at > 0 && TOLD_OF.contains(&&*words[at - 1]);
-        !is_told_of && begins_with_mark(&words[at..])
+        let says_else = NO_MARKS.iter().any(|none| begins_with(&words[at..], none));
+        !is_told_of && !says_else && begins_with_mark(&words[at..])
     })
 }
 
@@ -166,11 +179,13 @@ fn begins_with_mark(words: &[String]) -> bool {
     let alike = MARKS[from..]
         .iter()
         .take_while(|mark| mark.starts_with(first));
-    alike.into_iter().any(|mark| {
-        let mut rest = words.iter();
-        mark.split(' ')
-            .all(|word| rest.next().is_some_and(|next| next == word))
-    })
+    alike.into_iter().any(|mark| begins_with(words, mark))
+}
+
+fn begins_with(words: &[String], mark: &str) -> bool {
+    let mut rest = words.iter();
+    mark.split(' ')
+        .all(|word| rest.next().is_some_and(|next| next == word))
 }
 
 #[cfg(test)]
@@ -201,6 +216,8 @@ mod tests {
             "Why must it be so?",
             "I don't know.",
             "I never saw it.",
+            "Das verstehe ich immer noch nicht.",
+            "The build must have failed before.",
             "It only fails on Mondays.",
             "Add a test.",
             "",

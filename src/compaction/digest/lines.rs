@@ -205,6 +205,7 @@ fn verb(act: &FileAct) -> String {
         FileAct::Written => "rewritten".to_owned(),
         FileAct::Edited => "edited".to_owned(),
         FileAct::Deleted => "deleted".to_owned(),
+        FileAct::Reverted => "reverted".to_owned(),
         FileAct::MovedFrom(from) => format!("moved from {}", named(from)),
         FileAct::Read => "read".to_owned(),
     }
@@ -218,6 +219,18 @@ pub(super) fn read_file(file: &FileWork) -> String {
     format!("{} {}", named(&file.path), place.unwrap_or_default())
 }
 
+/// Begins what is told of a command that was run, and of another call that did something.
+pub(super) const RAN: &str = "ran ";
+pub(super) const CALLED: &str = "called ";
+/// Begins what is told of a call that a person refused.
+pub(super) const REFUSED: &str = "refused ";
+
+/// Whether what is wrong with a call is that a person did not want it: nothing of it is left to mend.
+pub(super) fn is_refusal(error: &str) -> bool {
+    let rest = error.strip_prefix(REFUSED.trim_end());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
+}
+
 /// Returns how a command or call went.
 pub(super) fn attempt_line(attempt: &Attempt) -> String {
     let times = match attempt.times {
@@ -226,6 +239,12 @@ pub(super) fn attempt_line(attempt: &Attempt) -> String {
     };
     let what = named(&attempt.what);
     let line = match (&attempt.failure, &attempt.passed) {
+        (Some((at, error)), None) if is_refusal(error) => {
+            format!(
+                "- {REFUSED}{at}{times}: {what}{}",
+                &error[REFUSED.len() - 1..]
+            )
+        }
         (Some((at, error)), Some(passed)) => {
             format!("- failed {at}, passed {passed}{times}: {what}: {error}")
         }
@@ -235,8 +254,9 @@ pub(super) fn attempt_line(attempt: &Attempt) -> String {
                 .result
                 .as_deref()
                 .map(|result| format!(": {result}"));
+            let verb = if attempt.is_command { RAN } else { CALLED };
             format!(
-                "- ran {}{times}: {what}{}",
+                "- {verb}{}{times}: {what}{}",
                 attempt.last,
                 result.unwrap_or_default()
             )

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::filling::{Filling, tool_bytes};
 use super::instructions::is_instruction;
-use super::lines::Heading;
+use super::lines::{Heading, is_refusal};
 use super::record::{Instruction, Record, Speaker};
 use super::select::Selector;
 use super::values::by_worth;
@@ -253,7 +253,7 @@ impl<'a> PageWriter<'a> {
         self.given_rest(filling);
         self.read(filling, usize::MAX);
         filling.values(&self.used_once, usize::MAX);
-        filling.values(&self.other_values, usize::MAX);
+        filling.seen(&self.other_values);
     }
 
     /// Returns the bytes for what a model wrote: most of the page of a new answer.
@@ -413,6 +413,7 @@ fn values_share(most: usize) -> usize {
 fn attempt_rank(attempt: &Attempt) -> Option<u8> {
     let only_looks = attempt.is_command && !attempt.runs;
     match (&attempt.failure, &attempt.passed) {
+        (Some((_, error)), None) if is_refusal(error) => Some(1),
         (Some(_), None) if only_looks => Some(3),
         (Some(_), None) => Some(0),
         (Some(_), Some(_)) if only_looks => None,

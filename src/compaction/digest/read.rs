@@ -1,7 +1,9 @@
 //! Reads a document back: what a later compaction of the same loop goes on from.
 
 use super::given::{Given, is_own_line};
-use super::lines::{Heading, OPEN, OPENING, PLAN_HEAD, READ, read_named, read_plan_line};
+use super::lines::{
+    CALLED, Heading, OPEN, OPENING, PLAN_HEAD, RAN, READ, REFUSED, read_named, read_plan_line,
+};
 use super::names::LoopNames;
 use super::record::{Carried, Instruction, Speaker, Statement};
 use super::values::line::{SEEN, ValueLine, read_place, read_values};
@@ -76,7 +78,11 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
         }
         match heading {
             Some(Heading::Task) => {
-                sections.extend(said(line, Speaker::Human, &mut day).map(Section::Said));
+                let task = said(line, Speaker::Human, &mut day).map(|said| Statement {
+                    is_task: said.speaker == Speaker::Harness,
+                    ..said
+                });
+                sections.extend(task.map(Section::Said));
             }
             Some(Heading::Said) => {
                 sections.extend(said(line, Speaker::Agent, &mut day).map(Section::Said));
@@ -255,6 +261,7 @@ fn act(text: &str) -> Option<(FileAct, &str)> {
         ("rewritten ", FileAct::Written),
         ("edited ", FileAct::Edited),
         ("deleted ", FileAct::Deleted),
+        ("reverted ", FileAct::Reverted),
         ("read ", FileAct::Read),
     ];
     for (verb, act) in plain {
@@ -292,10 +299,16 @@ fn attempt(line: &str) -> Option<Attempt> {
         if let Some(place) = part.strip_prefix("failed ") {
             attempt.last = read_place(place)?;
             attempt.failure = Some((attempt.last.clone(), said.to_owned()));
+        } else if let Some(place) = part.strip_prefix(REFUSED) {
+            attempt.last = read_place(place)?;
+            let by_word = if said.is_empty() { "" } else { ": " };
+            let error = format!("{}{by_word}{said}", REFUSED.trim_end());
+            attempt.failure = Some((attempt.last.clone(), error));
         } else if let Some(place) = part.strip_prefix("passed ") {
             attempt.last = read_place(place)?;
             attempt.passed = Some(attempt.last.clone());
-        } else if let Some(place) = part.strip_prefix("ran ") {
+        } else if let Some(place) = part.strip_prefix(RAN).or(part.strip_prefix(CALLED)) {
+            attempt.is_command = part.starts_with(RAN);
             attempt.last = read_place(place)?;
             attempt.result = Some(said.to_owned()).filter(|said| !said.is_empty());
         } else if let Some(times) = part.strip_suffix(" times") {

@@ -60,6 +60,8 @@ pub(super) struct Statement {
     pub(super) units: UnitText,
     /// Whether calls go with it: then it mostly says what comes next, and not what was found.
     pub(super) has_calls: bool,
+    /// Whether a harness says what is to be done, as nobody else does.
+    pub(super) is_task: bool,
 }
 
 impl Statement {
@@ -73,6 +75,7 @@ impl Statement {
             units: units_of(&text),
             text: flat(&text).trim().to_owned(),
             has_calls: false,
+            is_task: false,
         }
     }
 
@@ -81,9 +84,9 @@ impl Statement {
         Self::new(speaker, place, day, text)
     }
 
-    /// Whether it is a prompt: what a person or a parent agent asks for.
+    /// Whether it is a prompt: what a person or a parent agent asks for, or a harness in their place.
     pub(super) fn is_prompt(&self) -> bool {
-        matches!(self.speaker, Speaker::Human | Speaker::Parent)
+        self.is_task || matches!(self.speaker, Speaker::Human | Speaker::Parent)
     }
 }
 

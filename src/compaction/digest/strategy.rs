@@ -8,6 +8,12 @@ use crate::compaction::strategy::{BlockCompactionStrategy, StrategyError, Summar
 use crate::compaction::summarize::SUMMARIZE;
 use crate::model::{LoopId, Message, Role, SessionId, Turns};
 
+/// Characters of a loop's id that name it: of a UUID, and of any other.
+const SHORT_NAME: usize = 12;
+const LONGEST_NAME: usize = 80;
+/// Characters of a UUID.
+const UUID: usize = 36;
+
 /// Replaces turns by what an agent is likely to need of them, without a model.
 ///
 /// One message of at most [`CompactionConfig::max_summary_tokens`], and of at most half of what
@@ -72,8 +78,8 @@ impl BlockCompactionStrategy for DigestCompaction {
         slice: &RollupSlice<'_>,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
-        let digester = rollup_digester(slice)?;
-        let digest = digester.finish(config.max_rollup_tokens, slice.counter());
+        let (digester, replaced) = rollup_digester(slice, config.max_rollup_tokens)?;
+        let digest = digester.finish(replaced, slice.counter());
         Ok(Summary {
             messages: digest.message(self.role).into_iter().collect(),
             ..Summary::default()
@@ -111,9 +117,14 @@ pub(crate) fn digester_of(
     Ok(digester)
 }
 
-/// Reads what a digest of loops is made from.
-pub(crate) fn rollup_digester(slice: &RollupSlice<'_>) -> Result<Digester, StrategyError> {
+/// Reads what a digest of loops is made from. Returns also the tokens of what it stands for, `most` if it is more:
+/// a rollup must not be longer than that.
+pub(crate) fn rollup_digester(
+    slice: &RollupSlice<'_>,
+    most: u64,
+) -> Result<(Digester, u64), StrategyError> {
     let mut digester = Digester::new().with_headers(rollup_headers(slice));
+    let mut replaced = 0;
     for (at, id) in slice.loops().iter().enumerate() {
         // What a rollup before says names its loops itself.
         let of = (at > 0 || !slice.extends()).then(|| short(id));
@@ -121,6 +132,9 @@ pub(crate) fn rollup_digester(slice: &RollupSlice<'_>) -> Result<Digester, Strat
         // A summary that another made may have several messages.
         let mut foreign = Vec::new();
         for (turn, message) in slice.messages(at)? {
+            if replaced < most {
+                replaced += slice.counter().message_tokens(&message);
+            }
             if let Some(turn) = turn {
                 let seq = 0;
                 messages.push(Placed { turn, seq, message });
@@ -145,13 +159,21 @@ pub(crate) fn rollup_digester(slice: &RollupSlice<'_>) -> Result<Digester, Strat
         }
         digester.add(DigestInput::Messages { of, messages });
     }
-    Ok(digester)
+    Ok((digester, replaced.min(most)))
 }
 
-/// Returns a loop's name in a rollup: the beginning of its id.
+/// Returns a loop's name in a rollup: its id. Of a UUID the beginning tells it from others.
 pub(crate) fn short(id: &LoopId) -> String {
-    let plain = id.as_str().chars().filter(|c| !c.is_whitespace());
-    plain.take(12).collect()
+    let is_part = |c: char| c.is_ascii_hexdigit() || c == '-';
+    let is_uuid = id.as_str().len() == UUID && id.as_str().chars().all(is_part);
+    // What parts names from each other is in none.
+    let chars = id
+        .as_str()
+        .chars()
+        .filter(|c| !c.is_whitespace() && *c != ',');
+    chars
+        .take(if is_uuid { SHORT_NAME } else { LONGEST_NAME })
+        .collect()
 }
 
 fn rollup_headers(slice: &RollupSlice<'_>) -> Vec<String> {

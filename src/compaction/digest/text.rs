@@ -101,7 +101,10 @@ impl Reader {
         let text = plain(text);
         let text = text.trim_end_matches([':', '：', ' ']);
         self.lead = None;
-        if !text.is_empty() && text.len() <= LONGEST_LEAD {
+        if text.len() > LONGEST_LEAD {
+            // It says more than what follows is.
+            self.push(&format!("{text}:"), false);
+        } else if !text.is_empty() {
             self.lead = Some(self.made.leads.len());
             self.made.leads.push(text.to_owned());
         }

@@ -372,7 +372,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
                     of: slice.loops().last().map(short),
                     last: input.messages.last().map_or(0, |placed| placed.turn),
                 };
-                let digester = rollup_digester(slice)?;
+                let (digester, _) = rollup_digester(slice, 0)?;
                 self.document(digester, &answer, &input, (most, most), slice.counter())
             }
             Err(reason) => Err(reason),

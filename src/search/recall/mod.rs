@@ -10,7 +10,8 @@ use std::fmt;
 
 use self::selection::Selection;
 use super::excerpt::one_line;
-use super::{SearchError, SearchQuery, parse_query, search};
+use super::query::without_phrases;
+use super::{SearchError, SearchQuery, parse_query, question, search};
 use crate::model::{LoopId, Role, SessionId, Time};
 use crate::store::{self, SessionStore};
 
@@ -168,6 +169,9 @@ fn session_line(id: &SessionId) -> String {
 /// Answers a question with the best of what [`search`] finds, in at most `tokens` tokens by the store's
 /// counter.
 ///
+/// All words are a question, whatever stands before or behind them: `rm -rf` excludes nothing. A phrase in quotes
+/// must occur, if it does anywhere.
+///
 /// The least answer takes about 100 tokens where ids are short; with less the error says how many are needed.
 /// [`SearchQuery::limit`] is how many hits are looked at (50 if not given), and [`SearchQuery::offset`] goes
 /// on behind those that an earlier answer held. Extensions are left out, unless the query asks for their role.
@@ -197,12 +201,20 @@ pub fn recall(
     query: &SearchQuery,
     tokens: u64,
 ) -> Result<Recall, SearchError> {
-    let words = parse_query(&query.text)?;
-    let limited = SearchQuery {
+    let mut limited = SearchQuery {
+        text: question(&query.text),
         limit: Some(query.limit.unwrap_or(LIMIT)),
         ..query.clone()
     };
-    let found = search(store, &limited)?;
+    let mut found = search(store, &limited)?;
+    if found.hits.is_empty()
+        && let Some(text) = without_phrases(&limited.text)
+    {
+        limited.text = text;
+        found = search(store, &limited)?;
+    }
+    let words = parse_query(&limited.text)?;
+    limited.text.clone_from(&query.text);
     let mut selection = Selection::new(store.counter(), &limited, &found, tokens);
     let needed = match store::read(store, |read| selection.fill(read, &words))? {
         Err(needed) => needed,

@@ -61,7 +61,7 @@ pub static TOOLS: [ToolSpec; 5] = [
                 a compaction removed from the context. Plain words: any may occur, in any form. To insist: \
                 \"a phrase\", +word, prefix*, a OR b, -excluded. A hit has loop_id and turn for `expand`; \
                 `hidden` means that the context does not hold it, `relevance` is the share of the question \
-                that it holds (below 0.3 it is hardly the answer), `also` are messages that say the same.",
+                that it holds, `also` are messages that say the same.",
         properties: r#"{
             "query": {"type": "string", "description": "a question, or what must occur"},
             "hidden": {"type": "boolean", "description": "only messages that the context does not hold (true) or holds (false)"},

@@ -243,3 +243,12 @@ pub(super) fn says_failed(line: &str) -> bool {
     let bad = ["failed", "failing", "failures", "failure", "fail"];
     counted(line).any(|(number, what)| number > 0 && bad.contains(&what))
 }
+
+/// Whether what is shown of a build says that it failed: an error by its mark or its place, or a count of them.
+pub(super) fn shows_errors(tail: &str) -> bool {
+    let bad = ["error", "errors", "issue", "issues"];
+    let counts_some =
+        |line: &str| counted(line).any(|(number, what)| number > 0 && bad.contains(&what));
+    let mut lines = tail.lines().map(str::trim);
+    lines.any(|line| !is_frame_line(line) && (rank(line) == Some(0) || counts_some(line)))
+}

@@ -1,7 +1,15 @@
 use super::*;
 
+fn kind(is_command: bool, runs: bool) -> CallKind {
+    CallKind {
+        is_command,
+        runs,
+        hides_exit: false,
+    }
+}
+
 fn command(text: &str) -> Outcome {
-    outcome(text, false, true, true)
+    outcome(text, false, kind(true, true))
 }
 
 #[test]
@@ -25,7 +33,7 @@ fn exit_codes_of_every_frame_are_read() {
         assert!(!command(&fine).failed, "{fine}");
     }
     assert!(!command("it says: the test exits with exit code 1 if so").failed);
-    assert!(!outcome("Exit code 1", false, false, false).failed);
+    assert!(!outcome("Exit code 1", false, kind(false, false)).failed);
     assert!(command("Command timed out after 2m 0.0s").failed);
 }
 
@@ -40,7 +48,7 @@ fn a_refusal_has_the_persons_words() {
     );
     // A tool may say the same.
     assert_eq!(line(claude, None), None);
-    assert!(outcome(claude, true, false, false).failed);
+    assert!(outcome(claude, true, kind(false, false)).failed);
     let bare = "The user doesn't want to proceed with this tool use. STOP what you are doing.";
     assert_eq!(refusal_words(bare), None);
     assert_eq!(line(bare, None).as_deref(), Some("refused"));
@@ -68,12 +76,12 @@ fn a_refusal_has_the_persons_words() {
         refusal_words("error: connection refused, reason: timeout"),
         None
     );
-    assert!(!outcome(claude, false, false, false).failed);
+    assert!(!outcome(claude, false, kind(false, false)).failed);
 }
 
 #[test]
 fn the_decisive_line_is_found() {
-    let line = |text: &str| outcome(text, true, true, true).failure.unwrap();
+    let line = |text: &str| outcome(text, true, kind(true, true)).failure.unwrap();
     assert_eq!(
         line(
             "Exit code 101\n   Compiling a\nwarning: x\nerror[E0308]: mismatched types\n --> a.rs:1:2\nerror: could not compile"
@@ -116,8 +124,13 @@ fn the_decisive_line_is_found() {
 
 #[test]
 fn a_look_that_finds_nothing_has_not_failed() {
-    let look =
-        |text: &str, code: u8| outcome(&format!("Exit code {code}\n{text}"), true, true, false);
+    let look = |text: &str, code: u8| {
+        outcome(
+            &format!("Exit code {code}\n{text}"),
+            true,
+            kind(true, false),
+        )
+    };
     assert!(!look("", 1).failed);
     assert!(look("", 2).failed && look("rg: a: No such file or directory", 1).failed);
     assert!(command("Exit code 1\n").failed);
@@ -125,7 +138,11 @@ fn a_look_that_finds_nothing_has_not_failed() {
 
 #[test]
 fn the_line_with_counts_tells_how_it_went() {
-    let of = |text: &str| outcome(text, false, true, true).result.unwrap_or_default();
+    let of = |text: &str| {
+        outcome(text, false, kind(true, true))
+            .result
+            .unwrap_or_default()
+    };
     assert_eq!(
         of("running 3 tests\n...\ntest result: ok. 12 passed; 0 failed; 0 ignored\n\n"),
         "test result: ok. 12 passed; 0 failed; 0 ignored"
@@ -155,4 +172,40 @@ fn what_goes_on_in_the_background_is_named() {
     );
     assert_eq!(named("done\nagentId: a1"), None);
     assert_eq!(named("Background PIDs: (none)"), None);
+}
+
+#[test]
+fn a_pipe_that_hides_the_exit_hides_no_error() {
+    let piped = |text: &str| {
+        let kind = CallKind {
+            hides_exit: true,
+            ..kind(true, true)
+        };
+        outcome(text, false, kind)
+    };
+    for (text, line) in [
+        (
+            "error: could not compile `a` (lib) due to 3 previous errors\n",
+            "error: could not compile `a` (lib) due to 3 previous errors",
+        ),
+        (
+            "[lint:go] a.go:116:2: missing cases in switch (exhaustive)\n1 issues:\n* exhaustive: 1\n",
+            "1 issues:",
+        ),
+    ] {
+        let outcome = piped(text);
+        assert!(outcome.failed, "{text}");
+        assert!(!command(text).failed, "its own exit counts: {text}");
+        assert!(
+            text.contains(outcome.failure.as_deref().unwrap()),
+            "{text}: {line}"
+        );
+    }
+    for text in [
+        "0 errors, 2 warnings\n",
+        "Compiling error-chain v1.0\n",
+        "ok\n",
+    ] {
+        assert!(!piped(text).failed, "{text}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Commands and calls that failed and passed.
 
 use super::super::actions::Action;
-use super::super::shell::Runner;
+use super::super::shell::{Runner, are_apart};
 use super::super::work::{Attempt, Place};
 use super::Activity;
 
@@ -12,12 +12,14 @@ pub(super) const MOST_ATTEMPTS: usize = 2_000;
 #[derive(Default)]
 pub(super) struct AttemptKey {
     pub(super) key: String,
+    /// Where it is done, if that is known.
+    pub(super) folder: Option<String>,
     /// What of a failure nothing has stood for yet.
     pub(super) left: Vec<Runner>,
 }
 
 impl Activity {
-    /// Notes how a call went: a command always, another call if it failed once.
+    /// Notes how a call went: a command always and what did something, another call if it failed once.
     pub(super) fn attempt(
         &mut self,
         action: Action,
@@ -30,12 +32,14 @@ impl Activity {
             .iter()
             .zip(attempts.iter())
             .rposition(|(known, attempt)| {
-                attempt.is_command == action.is_command && known.key == action.key
+                attempt.is_command == action.is_command
+                    && known.key == action.key
+                    && !are_apart(known.folder.as_deref(), action.folder.as_deref())
             });
         let failed = failure.is_some();
         let (mut key, mut attempt) = match same {
             Some(at) => (known.remove(at), attempts.remove(at)),
-            None if !action.is_command && !failed => return,
+            None if !action.is_command && !action.runs && !failed => return,
             None => {
                 let attempt = Attempt {
                     what: String::new(),
@@ -50,6 +54,7 @@ impl Activity {
                 (
                     AttemptKey {
                         key: action.key,
+                        folder: action.folder,
                         left: Vec::new(),
                     },
                     attempt,

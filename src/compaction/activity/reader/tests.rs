@@ -63,6 +63,62 @@ impl Agent {
 }
 
 #[test]
+fn a_call_that_does_something_is_told_with_what_it_took_and_answered() {
+    let mut agent = Agent::default();
+    let book = json!({"reservation": "JG7FMM", "cabin": "economy", "bags": 2});
+    agent.does("update_reservation", book, "booked as E-88101\n", false);
+    agent.does(
+        "get_reservation",
+        json!({"reservation": "JG7FMM"}),
+        "{}",
+        false,
+    );
+    agent.does(
+        "TodoWrite",
+        json!({"todos": [{"content": "a", "status": "pending"}]}),
+        "ok",
+        false,
+    );
+    let [attempt] = &*agent.activity.work().attempts else {
+        panic!("{:?}", agent.activity.work().attempts);
+    };
+    let what = "update_reservation bags 2, cabin economy, reservation JG7FMM";
+    assert_eq!(
+        (&*attempt.what, attempt.is_command, attempt.runs),
+        (what, false, true)
+    );
+    assert_eq!(attempt.result.as_deref(), Some("booked as E-88101"));
+}
+
+#[test]
+fn a_run_in_another_folder_is_another_run() {
+    let mut agent = Agent::default();
+    agent.run("cd frontend && make test", "Exit code 2\nerror: x");
+    agent.run("cd backend && make test", "ok");
+    assert!(agent.attempt("cd frontend && make test").passed.is_none());
+    agent.run("cd /repo/frontend && make test", "ok");
+    assert!(
+        agent
+            .attempt("cd /repo/frontend && make test")
+            .passed
+            .is_some()
+    );
+}
+
+#[test]
+fn a_push_that_failed_is_open_until_one_goes_through() {
+    let mut agent = Agent::default();
+    agent.run(
+        "git push origin main",
+        "Exit code 1\nerror: failed to push some refs",
+    );
+    agent.run("git status", "clean");
+    assert!(agent.attempt("git push origin main").passed.is_none());
+    agent.run("git commit --amend -S && git push", "ok");
+    assert!(agent.attempt("git push origin main").passed.is_some());
+}
+
+#[test]
 fn a_call_that_failed_or_was_refused_changes_nothing() {
     let mut agent = Agent::default();
     let edit = || json!({"file_path": "a.rs", "old_string": "x", "new_string": "y"});

@@ -206,11 +206,11 @@ fn git(first: &str, rest: &[Word], command: &SimpleCommand, files: &mut Vec<File
                 .position(|word| word.text == "--")
                 .map(|at| &rest[at + 1..]);
             files.extend(
-                paths(behind.unwrap_or_default()).map(|path| FileChange::new(path, Change::Edit)),
+                paths(behind.unwrap_or_default()).map(|path| FileChange::new(path, Change::Revert)),
             );
         }
         "restore" if !rest.iter().any(|word| word.text == "--staged") => {
-            files.extend(paths(rest).map(|path| FileChange::new(path, Change::Edit)));
+            files.extend(paths(rest).map(|path| FileChange::new(path, Change::Revert)));
         }
         "apply" => files.extend(
             command

@@ -40,7 +40,11 @@ fn what_a_line_writes_is_found() {
         files("git mv a.rs b.rs"),
         one("b.rs", Change::MoveFrom("a.rs".into()))
     );
-    assert_eq!(files("git checkout HEAD -- a.rs"), one("a.rs", Edit));
+    assert_eq!(
+        files("git checkout HEAD -- a.rs"),
+        one("a.rs", Change::Revert)
+    );
+    assert_eq!(files("git restore a.rs"), one("a.rs", Change::Revert));
     assert_eq!(files("cp a b"), one("b", Write));
     assert_eq!(files("cd /repo && rm a.rs"), one("/repo/a.rs", Delete));
     assert_eq!(files("sed -n '1,200p' a.rs | head -n 5"), one("a.rs", Read));
@@ -105,6 +109,8 @@ fn a_look_is_told_from_a_run() {
     for line in [
         "ls",
         "git log --oneline",
+        "git status && git diff | head",
+        "gh pr view 7",
         "cd a && rg x | head",
         "A=b cat x",
         "sed -n 1p a",
@@ -119,6 +125,9 @@ fn a_look_is_told_from_a_run() {
         "uv run pytest | tail -3",
         "python x.py",
         "mise run fmt && mise run lint",
+        "git commit -m x",
+        "git -c a=b push origin main",
+        "gh pr create --fill",
     ] {
         assert!(read(line, false).runs, "{line}");
     }
@@ -140,6 +149,17 @@ fn a_wider_run_covers_a_narrower() {
     assert!(!covers("cargo test --lib", "cargo test"));
     assert!(!covers("npm run lint", "npm run test"));
     assert!(!covers("python a.py", "python b.py"));
+    // With other flags it is another question, unless they choose.
+    assert!(!covers("go test ./...", "go test -race ./..."));
+    assert!(!covers("cargo clippy", "cargo clippy -- -D warnings"));
+    assert!(covers("pytest", "pytest -k name"));
+    assert!(covers(
+        "git commit -m x && git push",
+        "git push origin main"
+    ));
+    assert!(!covers("cd a && make test", "cd b && make test"));
+    assert!(covers("cd /repo/a && make test", "cd a && make test"));
+    assert!(covers("make test", "cd a && make test"));
     assert_eq!(read("cargo fmt; cargo test | tail", false).runners.len(), 1);
 }
 

@@ -32,6 +32,14 @@ impl Filling<'_> {
         }
     }
 
+    /// Adds values that were merely seen, within what these may take of the page.
+    pub(in super::super) fn seen(&mut self, order: &[usize]) {
+        let before = self.room;
+        self.values(order, self.seen_left);
+        let spent = before.saturating_sub(self.room);
+        self.seen_left = self.seen_left.saturating_sub(spent);
+    }
+
     fn value(&mut self, at: usize, fact: &Fact, left: &mut usize) {
         let Some(value) = quoted(&fact.value) else {
             return;

@@ -64,7 +64,7 @@ impl Context {
         const PASSED: [&str; 8] = [
             "pass", "succe", "resolved", "fixed", "mended", "works", "green", " ok",
         ];
-        const FAILED: [&str; 4] = ["fail", "error", "broken", "exit"];
+        const FAILED: [&str; 5] = ["fail", "error", "broken", "exit", "refus"];
         const OPEN: [&str; 3] = ["still open", "unresolved", "not yet"];
         let command = beginning(command);
         let mut lines = self
@@ -96,6 +96,7 @@ impl Line {
             FileAct::Written => &["writ", "wrote", "replac"],
             FileAct::Edited => &["edit", "chang", "modif", "updat", "replac", "patch"],
             FileAct::Deleted => &["delet", "remov", "rm "],
+            FileAct::Reverted => &["revert", "restor", "put back", "discard", "undo", "undid"],
             FileAct::MovedFrom(_) => &["mov", "renam", "mv "],
             FileAct::Read => &["read"],
         };
