@@ -238,9 +238,6 @@ impl Reader {
 
     /// Takes in a part of the question: a word, or several without a space (`src/main.rs`, 退款).
     fn plain(&mut self, text: &str) {
-        if self.query.terms.len() >= MAX_QUERY_WORDS {
-            return;
-        }
         // The letter of a script without spaces that waits for the next one.
         let (mut letter, mut is_single): (Option<String>, bool) = (None, false);
         let mut words = Vec::new();
@@ -251,6 +248,9 @@ impl Reader {
         });
         self.whole(text, &words);
         for (word, parts) in words {
+            if self.query.terms.len() >= MAX_QUERY_WORDS {
+                break;
+            }
             if stands_alone(&word) {
                 match letter.replace(word) {
                     Some(before) => {
@@ -289,6 +289,7 @@ impl Reader {
         let is_spaced = !words.iter().any(|(word, _)| stands_alone(word));
         // What an apostrophe joins is no identifier.
         let is_one = is_spaced && !text.contains(['\'', '’']);
+        let is_one = is_one && self.query.terms.len() < MAX_QUERY_WORDS;
         if is_one && (2..=MAX_WHOLE).contains(&words.len()) {
             let words = words.iter().map(|(word, _)| word.clone());
             self.term(Phrase::of(words.collect()), false, 1.0);

@@ -415,12 +415,6 @@ fn with_arguments(name: &str, fields: &Map<String, Value>) -> String {
     one_line(&line)
 }
 
-/// Whether a call keeps a plan or a list of what is to be done.
-pub(crate) fn keeps_plan(name: &str, arguments: &Value) -> bool {
-    let fields = arguments.as_object();
-    fields.is_some_and(|fields| plan::change(&words_of(name), fields).is_some())
-}
-
 /// Returns the path that a call names, whatever it calls it.
 fn path_of(fields: &Map<String, Value>) -> Option<&str> {
     const OTHERS: [&str; 8] = [

@@ -16,7 +16,6 @@ mod reader;
 mod shell;
 mod work;
 
-pub(crate) use actions::keeps_plan;
 pub use acts::CallActs;
 pub use reader::Activity;
 pub use work::{

@@ -11,7 +11,7 @@ use super::values::scan::{ScannedValue, scan};
 use super::values::{FactSource, Ledger, Shape, is_value};
 use crate::compaction::activity::noise::clean;
 use crate::compaction::activity::outcome::{body, refusal_words};
-use crate::compaction::activity::{Activity, Place, keeps_plan};
+use crate::compaction::activity::{Activity, Place};
 use crate::compaction::{Placed, image_facts};
 use crate::model::{
     AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
@@ -193,10 +193,7 @@ impl Gatherer {
     fn call(&mut self, call: &ToolCall, place: &Place) {
         let values = &mut self.record.values;
         let tool = values.label(&call.name);
-        if let Ok(arguments) = call.arguments.read::<Value>()
-            // The items of a plan stand in its section.
-            && !keeps_plan(&call.name, &arguments)
-        {
+        if let Ok(arguments) = call.arguments.read::<Value>() {
             leaves(&arguments, &call.name, &mut |key, text, is_key| {
                 let label = values.label(key);
                 let commands = commands(text);

@@ -80,6 +80,9 @@ const ENOUGH: usize = 128;
 /// The last prompts are shown whole before others, so many.
 const LAST_PROMPTS: usize = 3;
 
+/// What failed and is still open, as it ranks among attempts.
+const OPEN_ERROR: Option<u8> = Some(0);
+
 /// A document of a given size.
 pub(super) struct DocumentPage {
     pub(super) text: String,
@@ -206,6 +209,7 @@ impl<'a> PageWriter<'a> {
             self.task(&mut filling, most);
             self.plan(&mut filling, most / share::PLAN);
             self.files(&mut filling, most / share::FILES);
+            self.open_errors(&mut filling, most / share::ATTEMPTS);
             filling.values(&self.sought, usize::MAX);
             filling.values(&self.used_once, usize::MAX);
         }
@@ -367,6 +371,17 @@ impl<'a> PageWriter<'a> {
         let mut left = most.min(filling.room());
         for at in &self.read {
             filling.file_read(*at, &mut left);
+        }
+    }
+
+    /// Adds what failed and is still open.
+    fn open_errors(&self, filling: &mut Filling<'a>, most: usize) {
+        let mut left = most.min(filling.room());
+        let attempts = &self.record.activity.work().attempts;
+        for at in &self.attempts {
+            if attempt_rank(&attempts[*at]) == OPEN_ERROR {
+                filling.attempt(*at, &mut left);
+            }
         }
     }
 

@@ -67,8 +67,12 @@ fn query(random: &mut Random) -> (Wanted, String) {
     }
     if random.one_in(3) {
         let (term, text) = term(random);
+        let term_is_prefix = term.is_prefix;
         wanted.none.push(term);
-        typed.push(format!("-{}", text.trim_start_matches('+')));
+        // Without quotes a short word is a flag.
+        let star = if term_is_prefix { "*" } else { "" };
+        let word = text.trim_start_matches('+').trim_matches(['"', '*']);
+        typed.push(format!("-\"{word}\"{star}"));
     }
     (wanted, typed.join(" "))
 }

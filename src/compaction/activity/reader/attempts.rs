@@ -18,6 +18,17 @@ pub(super) struct AttemptKey {
     pub(super) left: Vec<Runner>,
 }
 
+impl AttemptKey {
+    /// Whether a call does the same again. A document may have cut a long line.
+    fn is_of(&self, action: &Action) -> bool {
+        let is_same = match self.key.strip_suffix('…') {
+            Some(beginning) => action.key.starts_with(beginning),
+            None => self.key == action.key,
+        };
+        is_same && !are_apart(self.folder.as_deref(), action.folder.as_deref())
+    }
+}
+
 impl Activity {
     /// Notes how a call went: a command always and what did something, another call if it failed once.
     pub(super) fn attempt(
@@ -28,14 +39,7 @@ impl Activity {
         place: &Place,
     ) {
         let (known, attempts) = (&mut self.known, &mut self.work.attempts);
-        let same = known
-            .iter()
-            .zip(attempts.iter())
-            .rposition(|(known, attempt)| {
-                attempt.is_command == action.is_command
-                    && known.key == action.key
-                    && !are_apart(known.folder.as_deref(), action.folder.as_deref())
-            });
+        let same = known.iter().rposition(|known| known.is_of(&action));
         let failed = failure.is_some();
         let (mut key, mut attempt) = match same {
             Some(at) => (known.remove(at), attempts.remove(at)),
@@ -62,6 +66,8 @@ impl Activity {
             }
         };
         attempt.what = action.what;
+        // A document does not say which calls are commands.
+        attempt.is_command = action.is_command;
         attempt.runs = action.runs;
         attempt.times = attempt.times.saturating_add(1);
         attempt.last = place.clone();

@@ -373,3 +373,30 @@ fn memory_is_bounded_and_hostile_calls_are_taken() {
             .all(|attempt| attempt.what.len() < 500)
     );
 }
+
+#[test]
+fn what_a_document_says_is_open_is_closed_by_what_comes_after() {
+    let mut agent = Agent::default();
+    let edit = json!({"file_path": "Money.java", "old_string": "a", "new_string": "b"});
+    agent.does("replace_in_file", edit.clone(), "no match", true);
+    let long = format!("make {}", "all ".repeat(200));
+    agent.run(&long, "Exit code 2\nerror: x");
+    agent.call("w", "wait", json!({"seconds": 5}));
+    let mut work = agent.activity.into_work();
+    work.open.iter_mut().for_each(|call| call.id.clear());
+    // As a document has them.
+    work.attempts
+        .iter_mut()
+        .for_each(|attempt| attempt.is_command = true);
+    let mut agent = Agent {
+        activity: Activity::restore(work),
+        turn: 10,
+    };
+    agent.result("w", "done", false);
+    agent.does("replace_in_file", edit, "ok", false);
+    agent.run(&long, "ok");
+    let work = agent.activity.work();
+    assert_eq!(work.open, []);
+    assert_eq!(work.attempts.len(), 2, "{:?}", work.attempts);
+    assert!(work.attempts.iter().all(|attempt| attempt.passed.is_some()));
+}

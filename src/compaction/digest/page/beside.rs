@@ -3,11 +3,8 @@
 use std::collections::HashMap;
 
 use super::super::filling::{Filling, Told};
-use super::{DocumentPage, PageWriter, attempt_rank, share};
+use super::{DocumentPage, OPEN_ERROR, PageWriter, attempt_rank, share};
 use crate::compaction::activity::Plan;
-
-/// Of attempts only those stand beside a summary: what failed and is still open.
-const OPEN_ERROR: Option<u8> = Some(0);
 
 /// What the line takes that counts the files without one.
 const COUNT_BYTES: usize = 64;
