@@ -55,7 +55,8 @@ pub trait TokenCounter: Send + Sync {
         content.iter().map(|block| self.block_tokens(block)).sum()
     }
 
-    /// Counts one block. A signature costs nothing; a block of an unknown type costs its JSON.
+    /// Counts one block. A signature costs nothing; a block of an unknown type costs its JSON, in which data in
+    /// Base64 (a document, a screenshot) costs what an image of its size does.
     fn block_tokens(&self, block: &Content) -> u64 {
         match block {
             Content::Text(text) => self.text_tokens(&text.text),
@@ -65,7 +66,13 @@ pub trait TokenCounter: Send + Sync {
                 self.text_tokens(&call.name) + self.text_tokens(call.arguments.as_str()) + 8
             }
             Content::Sealed(sealed) => self.text_tokens(sealed.item.as_str()),
-            Content::Other(json) => self.text_tokens(json.as_str()),
+            Content::Other(json) => match without_data(json.as_str()) {
+                None => self.text_tokens(json.as_str()),
+                Some((rest, sizes)) => {
+                    let data: u64 = sizes.iter().map(|bytes| self.image_tokens(*bytes)).sum();
+                    self.text_tokens(&rest) + data
+                }
+            },
         }
     }
 
@@ -126,6 +133,33 @@ pub fn counter_named(name: &str) -> Option<Arc<dyn TokenCounter>> {
         "tiktoken:cl100k_base" => Some(Arc::new(TiktokenCounter::cl100k_base())),
         _ => None,
     }
+}
+
+/// Characters in a row that are taken for data in Base64: no word and no identifier is so long.
+const LEAST_DATA: usize = 4_096;
+
+/// Returns a text without the data in Base64 that stands in it, and the bytes of each; `None` if there is none.
+fn without_data(text: &str) -> Option<(String, Vec<u64>)> {
+    if text.len() < LEAST_DATA {
+        return None;
+    }
+    let is_data = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(byte);
+    let (mut rest, mut sizes) = (String::new(), Vec::new());
+    let (mut at, mut kept) = (0, 0);
+    while at < text.len() {
+        let run = text.as_bytes()[at..]
+            .iter()
+            .take_while(|byte| is_data(byte))
+            .count();
+        if run >= LEAST_DATA {
+            rest.push_str(&text[kept..at]);
+            sizes.push(base64_bytes(&text[at..at + run]));
+            kept = at + run;
+        }
+        at += run.max(1);
+    }
+    rest.push_str(&text[kept..]);
+    (!sizes.is_empty()).then_some((rest, sizes))
 }
 
 /// Estimates the tokens of a text: its bytes divided by four, rounded up.
@@ -190,9 +224,15 @@ pub(crate) fn reported_tokens(usage: &Usage) -> Option<u64> {
     let all = plain
         .saturating_add(read)
         .saturating_add(count(&usage.cache_write));
+    if input <= 0 && read <= 0 && count(&usage.cache_write) <= 0 {
+        // What was answered says nothing of how much was read.
+        return None;
+    }
     let is_within = usage.total_tokens.as_ref().is_some_and(|total| {
         let total = total.get();
-        read <= input && (plain..=plain.saturating_add(count(&usage.reasoning))).contains(&total)
+        total != all
+            && read <= input
+            && (plain..=plain.saturating_add(count(&usage.reasoning))).contains(&total)
     });
     let tokens = if is_within { plain } else { all };
     let tokens = u64::try_from(tokens).ok()?;
@@ -319,6 +359,34 @@ mod tests {
         assert_eq!(base64_bytes("AAA="), 2);
         assert_eq!(base64_bytes("AA=="), 1);
         assert_eq!(image("A".repeat(40_000_000)), 16_000);
+    }
+
+    #[test]
+    fn data_within_an_item_of_a_provider_costs_what_an_image_does() {
+        let item = |data: String| {
+            let json = format!(r#"{{"type":"document","é":1,"source":{{"data":"{data}"}}}}"#);
+            content_tokens(&[Content::Other(Json::parse(&json).unwrap())])
+        };
+        let around = item(String::new());
+        assert_eq!(item("A".repeat(101_000)), around + 101);
+        // What is shorter is text.
+        assert_eq!(item("A".repeat(4_000)), around + 1_000);
+        assert_eq!(item("a b ".repeat(4_000)), around + 4_000);
+    }
+
+    #[test]
+    fn a_total_that_has_the_cache_beside_the_input_counts_it() {
+        let usage = |total: i64| -> Usage {
+            let json = format!(
+                r#"{{"input":30000,"output":22000,"cache_read":20000,"reasoning":20000,"total_tokens":{total}}}"#
+            );
+            serde_json::from_str(&json).unwrap()
+        };
+        assert_eq!(reported_tokens(&usage(72_000)), Some(72_000));
+        assert_eq!(reported_tokens(&usage(52_000)), Some(52_000));
+        let only_answered = r#"{"input":0,"output":500}"#;
+        let only_answered: Usage = serde_json::from_str(only_answered).unwrap();
+        assert_eq!(reported_tokens(&only_answered), None);
     }
 
     #[test]

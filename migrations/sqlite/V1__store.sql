@@ -231,6 +231,29 @@ BEGIN
     SELECT RAISE(ABORT, 'the chain of receipts is never replaced');
 END;
 
+-- spent keys --------------------------------------------------------------------------------------
+
+CREATE TABLE spent_keys (
+    -- The highest keys that removals took away. No key is given twice: who still holds one, as a compaction
+    -- that waits for a model, must not meet the row of another session.
+
+    name TEXT PRIMARY KEY NOT NULL CHECK (name IN ('loops', 'runs', 'blocks')),
+    key  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER spent_keys_only_rise
+BEFORE UPDATE ON spent_keys
+WHEN NEW.name IS NOT OLD.name OR NEW.key < OLD.key
+BEGIN
+    SELECT RAISE(ABORT, 'a key is never given twice');
+END;
+
+CREATE TRIGGER spent_keys_no_delete
+BEFORE DELETE ON spent_keys
+BEGIN
+    SELECT RAISE(ABORT, 'a key is never given twice');
+END;
+
 -- heads -------------------------------------------------------------------------------------------
 
 CREATE TABLE heads (
@@ -375,6 +398,14 @@ WHEN EXISTS (
 )
 BEGIN
     SELECT RAISE(ABORT, 'a loop is never replaced');
+END;
+
+CREATE TRIGGER loops_spent
+AFTER DELETE ON loops
+WHEN OLD.key > coalesce((SELECT key FROM spent_keys WHERE name = 'loops'), 0)
+BEGIN
+    INSERT INTO spent_keys (name, key) VALUES ('loops', OLD.key)
+    ON CONFLICT (name) DO UPDATE SET key = excluded.key;
 END;
 
 -- turns -------------------------------------------------------------------------------------------
@@ -702,6 +733,14 @@ BEGIN
     SELECT RAISE(ABORT, 'a run is never replaced');
 END;
 
+CREATE TRIGGER runs_spent
+AFTER DELETE ON runs
+WHEN OLD.key > coalesce((SELECT key FROM spent_keys WHERE name = 'runs'), 0)
+BEGIN
+    INSERT INTO spent_keys (name, key) VALUES ('runs', OLD.key)
+    ON CONFLICT (name) DO UPDATE SET key = excluded.key;
+END;
+
 -- flips -------------------------------------------------------------------------------------------
 
 CREATE TABLE flips (
@@ -966,6 +1005,14 @@ BEFORE INSERT ON blocks
 WHEN NOT EXISTS (SELECT 1 FROM runs WHERE key = NEW.run AND digest IS NULL)
 BEGIN
     SELECT RAISE(ABORT, 'a closed run never takes a block');
+END;
+
+CREATE TRIGGER blocks_spent
+AFTER DELETE ON blocks
+WHEN OLD.key > coalesce((SELECT key FROM spent_keys WHERE name = 'blocks'), 0)
+BEGIN
+    INSERT INTO spent_keys (name, key) VALUES ('blocks', OLD.key)
+    ON CONFLICT (name) DO UPDATE SET key = excluded.key;
 END;
 
 -- block messages ----------------------------------------------------------------------------------

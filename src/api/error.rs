@@ -22,7 +22,8 @@ pub enum Error {
     /// Another writer held the database longer than the timeout; trying again may help.
     #[error("the database is busy: another writer held it longer than the timeout; try again")]
     Busy,
-    /// There is no such session, loop, run, turn or call.
+    /// There is no such session, loop, run, turn or call, or no compaction to undo or redo on the chain of a
+    /// loop.
     #[error("no {what} `{id}`")]
     NotFound {
         /// What was looked for.
@@ -142,6 +143,7 @@ impl From<StoreError> for Error {
             StoreError::NoSession(id) => Self::not_found("session", id),
             StoreError::NoLoop(id) => Self::not_found("loop", id),
             StoreError::NoRun(id) => Self::not_found("run", id),
+            StoreError::NoCompaction { what, loop_id } => Self::not_found(what, loop_id),
             StoreError::LeaseHeld {
                 loop_id,
                 owner,

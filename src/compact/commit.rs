@@ -298,6 +298,11 @@ impl PendingRun<'_> {
             OlderLoops::Skip => Purpose::Plan,
             OlderLoops::Rollup => Purpose::Build,
         };
+        // What was removed or redacted since must not come back in a summary.
+        let (session, receipt) = (self.snapshot.session, self.snapshot.last_receipt);
+        if read.has_receipt_after(session, receipt)? {
+            return Ok(false);
+        }
         let view = View::default();
         let now = Chain::load(read, self.snapshot.leaf, view, config, window, purpose)?;
         let (now, then) = (now.active_blocks(), &self.snapshot.active_blocks);

@@ -188,7 +188,7 @@ fn live_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreRe
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    found.ok_or_else(|| not_found(read, leaf, named, "there is no active compaction to undo"))
+    found.ok_or_else(|| not_found(read, leaf, named, "active compaction to undo"))
 }
 
 /// Finds the run of the newest undo that counts, or the one named if it stands undone.
@@ -212,12 +212,7 @@ fn undone_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> Store
         Some(_) => Err(StoreError::Invalid(
             "a compaction was made after the last undo; name the run to redo".into(),
         )),
-        None => Err(not_found(
-            read,
-            leaf,
-            named,
-            "there is nothing to redo here",
-        )),
+        None => Err(not_found(read, leaf, named, "compaction to redo")),
     }
 }
 
@@ -226,10 +221,16 @@ fn not_found(
     read: &dyn StoreRead,
     leaf: LoopKey,
     named: Option<&str>,
-    otherwise: &str,
+    otherwise: &'static str,
 ) -> StoreError {
     let Some(named) = named else {
-        return StoreError::Invalid(otherwise.to_owned());
+        return match read.loop_by_key(leaf) {
+            Ok(row) => StoreError::NoCompaction {
+                what: otherwise,
+                loop_id: row.loop_id.to_string(),
+            },
+            Err(error) => error,
+        };
     };
     let mut outcome = None;
     let search = read.loop_by_key(leaf).and_then(|row| {
@@ -244,7 +245,7 @@ fn not_found(
         (Err(error), _) => error,
         (Ok(()), None) => StoreError::NoRun(named.to_owned()),
         (Ok(()), Some(Outcome::Committed)) => {
-            StoreError::Invalid(format!("run `{named}`: {otherwise}"))
+            StoreError::Invalid(format!("run `{named}`: there is no {otherwise}"))
         }
         (Ok(()), Some(outcome)) => StoreError::Invalid(format!(
             "run `{named}` ended as {} and was never active",

@@ -44,7 +44,7 @@ use std::time::Instant;
 
 use crate::compaction::{DigestCompaction, StrategyError};
 use crate::model::{SessionId, Time};
-use crate::store::{Outcome, SessionStore, StoreResult};
+use crate::store::{self, Outcome, SessionStore, StoreError, StoreResult};
 
 use candidate::FallbackStep;
 use commit::PendingRun;
@@ -107,7 +107,7 @@ pub fn compact_session_loops(
     let panicked = match guarded(|| attempt(store, session, request)) {
         Ok(Ok(Attempted::Ended(report))) => return Ok(report),
         Ok(Ok(Attempted::Panicked(report))) => report.error.unwrap_or_default(),
-        Ok(Err(error)) => return Err(error),
+        Ok(Err(error)) => return Err(of_a_session(store, session, error)),
         Err(panicked) => panicked,
     };
     // Hooks were told of the attempt that failed, or it was they.
@@ -124,13 +124,24 @@ pub fn compact_session_loops(
             Ok(report)
         }
         Ok(Ok(Attempted::Panicked(report))) => Ok(report),
-        Ok(Err(error)) => Err(error),
+        Ok(Err(error)) => Err(of_a_session(store, session, error)),
         Err(_) => Ok(CompactReport {
             outcome: CompactOutcome::Failed,
             not_needed: None,
             error: Some(panicked),
             ..CompactReport::default()
         }),
+    }
+}
+
+/// Returns the error of an attempt; what looks damaged may be missing because the session was erased meanwhile.
+fn of_a_session(store: &dyn SessionStore, session: &SessionId, error: StoreError) -> StoreError {
+    let is_gone = || store::read(store, |read| Ok(read.session(session)?.is_none()));
+    match error {
+        StoreError::Damaged(_) if is_gone().unwrap_or(false) => {
+            StoreError::NoSession(session.to_string())
+        }
+        error => error,
     }
 }
 

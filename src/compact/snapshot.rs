@@ -66,6 +66,8 @@ pub(super) struct Snapshot {
     pub(super) asked_about: ContextTokens,
     /// Digests of what could still be replaced of the loops before the leaf.
     pub(super) open: Vec<[u8; 32]>,
+    /// The last receipt of a removal: what is planned was read after it.
+    pub(super) last_receipt: i64,
     /// The number that the run would have.
     pub(super) round: u32,
     /// The last user message of the chain: the place of its loop, and its sequence.
@@ -145,6 +147,7 @@ impl Snapshot {
             facts: facts_from(&chain.facts, base),
             active_blocks,
             anchor,
+            last_receipt: read.last_receipt(session)?,
             round: next_round(read, session, leaf)?,
             last_user: last_user(read, &chain.links)?,
             pins: ChainPins::load(read, session, leaf)?,

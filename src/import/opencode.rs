@@ -287,7 +287,9 @@ impl Export<'_> {
             .into_iter()
             .flat_map(Message::texts)
             .collect();
-        if texts.is_empty() {
+        // One that failed, or that is still being written, stands for nothing.
+        let is_done = completed.is_some() || info.get("finish").is_some();
+        if texts.is_empty() || !is_done || error_status(&info).is_some() {
             let raw = raw_of(&info, parts, true);
             return self
                 .transcript

@@ -140,7 +140,7 @@ impl StoreSink<'_> {
         let flags = match stored {
             Some(key) => self.write.flags(key)?,
             None => SessionFlags {
-                redacts: self.secrets.all,
+                redacts: self.secrets.all || self.is_of_redacted(head)?,
                 ..SessionFlags::default()
             },
         };
@@ -154,6 +154,20 @@ impl StoreSink<'_> {
         self.secrets.head(head)?;
         self.report_secrets();
         Ok(true)
+    }
+
+    /// Whether a session is redacted that started this one: the same secrets went to it.
+    fn is_of_redacted(&self, head: &SessionHead) -> StoreResult<bool> {
+        let Some(by) = &head.session.parent_spawn_ref else {
+            return Ok(false);
+        };
+        if let Some(at) = self.by_id.get(&by.parent_session_id) {
+            return Ok(self.redacts(*at));
+        }
+        match self.write.session(&by.parent_session_id)? {
+            Some(row) => Ok(self.write.flags(row.key)?.redacts),
+            None => Ok(false),
+        }
     }
 
     /// Notes that what comes into a session is redacted.

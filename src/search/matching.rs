@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn sides_beginnings_and_exclusions() {
         assert_eq!(marked("x OR b", &["a B"]).unwrap(), ["B"]);
-        assert_eq!(marked("x -b", &["x b"]), None);
+        assert_eq!(marked("x -bed", &["x bed"]), None);
         assert_eq!(marked("x -\"b c\"", &["x b", "c"]).unwrap(), ["x"]);
         assert_eq!(marked("+x b", &["b"]), None);
         assert_eq!(

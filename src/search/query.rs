@@ -290,6 +290,7 @@ impl Reader {
         // What an apostrophe joins is no identifier.
         let is_one = is_spaced && !text.contains(['\'', '’']);
         let is_one = is_one && self.query.terms.len() < MAX_QUERY_WORDS;
+        let is_one = is_one && words.iter().any(|(word, _)| !self.says_nothing(word));
         if is_one && (2..=MAX_WHOLE).contains(&words.len()) {
             let words = words.iter().map(|(word, _)| word.clone());
             self.term(Phrase::of(words.collect()), false, 1.0);
@@ -544,8 +545,8 @@ mod tests {
     #[test]
     fn a_question_insists_on_nothing_but_closed_quotes() {
         let asked = |text: &str| written(&question(text));
-        assert_eq!(asked("go test -race ./... +now"), "go test race now");
-        assert_eq!(asked("say \"hello"), "say hello");
+        assert_eq!(asked("go test -race ./... +later"), "go test race later");
+        assert_eq!(asked("say \"pear"), "say pear");
         assert_eq!(asked("**protected** OR 2*3"), "protect 2 3");
         assert_eq!(asked("\"status report\" late"), "late +'status report'");
         assert_eq!(without_phrases("a \"b c\"").as_deref(), Some("a  b c "));

@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(of("wie hoch ist die Anzahlung"), Some(GERMAN));
         assert_eq!(of("quel est le port de la base"), Some(FRENCH));
         assert_eq!(of("how high is the deposit"), None);
-        assert_eq!(of("die kubernetes die now"), None);
+        assert_eq!(of("let the process die"), None);
         assert_eq!(of("kubernetes"), None);
     }
 }

@@ -239,6 +239,14 @@ pub enum StoreError {
     /// There is no such run.
     #[error("no run `{0}`")]
     NoRun(String),
+    /// There is no compaction that could be undone or redone.
+    #[error("there is no {what}")]
+    NoCompaction {
+        /// What was looked for.
+        what: &'static str,
+        /// The loop whose chain was searched.
+        loop_id: String,
+    },
     /// There is no such blob.
     #[error("no blob `{0}`; `payload` in the view v_messages names the blobs of a message")]
     NoBlob(String),

@@ -52,6 +52,11 @@ pub trait StoreRead {
     /// than before says that content may be gone.
     fn last_receipt(&self, session: SessionKey) -> StoreResult<i64>;
 
+    /// Returns whether a receipt of the session came after the one of this key, which may be another's.
+    fn has_receipt_after(&self, session: SessionKey, receipt: i64) -> StoreResult<bool> {
+        Ok(self.last_receipt(session)? > receipt)
+    }
+
     // Loops.
 
     /// Returns the loop of a session with this id.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{keyed, process};
+use loopstore::admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 use loopstore::compact::{CompactOutcome, CompactTrigger, FlipRequest};
 use loopstore::compaction::*;
 use loopstore::context::AsOf;
@@ -166,6 +167,57 @@ fn a_run_that_loses_the_race_leaves_only_its_row() {
     assert_eq!(format!("{:?}", blocks.rows), "[[1]]");
 }
 
+#[test]
+fn what_is_redacted_while_a_strategy_runs_does_not_come_back() {
+    let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_at(36).0);
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    start(&store, "a", None, 0..6);
+    let told = AgentMessage::from(Message::user(format!("the key is {token}")));
+    add(&store, "a", vec![told.in_turn(TurnId::new("a", 6))]);
+    for number in 7..10 {
+        add(&store, "a", turn("a", number));
+    }
+    let other = Arc::clone(&store);
+    let strategy = meanwhile(move || {
+        let report = redact_session(&*other, &RedactRequest::new(id())).unwrap();
+        assert!(report.receipt.is_some(), "{report:?}");
+    });
+    let report = compact_session_loops(&*store, &id(), &request("a", strategy)).unwrap();
+    assert_eq!(report.outcome, CompactOutcome::Conflict);
+    assert!(!texts(&context(&store, "a")).contains(&token));
+    // Of another session a receipt changes nothing.
+    let again = compact_session_loops(&*store, &id(), &one_liner("a")).unwrap();
+    assert_eq!(again.outcome, CompactOutcome::Committed);
+}
+
+#[test]
+fn a_session_that_is_erased_while_a_strategy_runs_is_not_there_and_its_keys_are_nobodys() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    start(&store, "a", None, 0..6);
+    let other = Arc::clone(&store);
+    let strategy = meanwhile(move || {
+        let request = EraseRequest {
+            force: true,
+            ..EraseRequest::new(id())
+        };
+        erase(&*other, &request).unwrap();
+        let chat = Store::from(Arc::clone(&other) as Arc<dyn Database>);
+        let chat = chat.session("another").unwrap();
+        for number in 0..8 {
+            chat.append([Message::user(format!("secret {number}"))])
+                .unwrap();
+            chat.append([Message::assistant("yes")]).unwrap();
+        }
+    });
+    let refused = compact_session_loops(&*store, &id(), &request("a", strategy)).unwrap_err();
+    assert!(matches!(refused, StoreError::NoSession(_)), "{refused}");
+    let keys = store
+        .query("SELECT min(l.key) > 1 AS fresh FROM loops l")
+        .unwrap();
+    assert_eq!(format!("{:?}", keys.rows), "[[1]]");
+    assert!(loopstore::admin::inspect::verify(&*store).unwrap().ok);
+}
+
 /// Run by the next test in processes of its own.
 #[test]
 fn child_compacts_when_told() {
@@ -254,7 +306,7 @@ fn undo_and_redo_name_what_cannot_be_done() {
     let error = undo(&store, &id(), &nothing).unwrap_err().to_string();
     assert!(error.contains("no active compaction"), "{error}");
     let error = redo(&store, &id(), &nothing).unwrap_err().to_string();
-    assert!(error.contains("nothing to redo"), "{error}");
+    assert!(error.contains("no compaction to redo"), "{error}");
     let named = FlipRequest {
         run: Some("'; DROP TABLE runs".into()),
         ..FlipRequest::default()

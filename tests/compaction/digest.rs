@@ -169,8 +169,8 @@ fn a_digest_tells_the_task_what_was_done_and_exact_values() {
         "- t0: Rebook ticket 4WQ150 for Ms Ito. Never charge card 9911.",
         "- t3: Thanks. Use window seats from now on.",
         "## Exact values",
-        "- failed t1, passed t2, 2 times: `rebook 4WQ150`: date is missing",
-        "- running, no result yet: notify ito@mail.example (t3)",
+        "- failed t1, passed t2, 2 times: `rebook date 2031-04-01, ticket_id 4WQ150, to JG7FMM`: date is missing",
+        "- running, no result yet: notify mail ito@mail.example (t3)",
     ];
     for line in expected {
         let has = digest.text.lines().any(|l| l.starts_with(line));

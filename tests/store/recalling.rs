@@ -105,7 +105,10 @@ proptest! {
         prop_assert_eq!(answer.tokens, store.database().counter().text_tokens(&text));
         prop_assert!(answer.tokens <= tokens, "{} of {}: {}", answer.tokens, tokens, text);
         let found = store.search(question).unwrap();
-        prop_assert_eq!(answer.parts.is_empty(), found.hits.is_empty());
+        // Where no message has a phrase, its words are asked for.
+        if !(question.contains('"') && found.hits.is_empty()) {
+            prop_assert_eq!(answer.parts.is_empty(), found.hits.is_empty());
+        }
         for part in &answer.parts {
             let whole = texts(&original(&store, part));
             prop_assert_eq!(part.cut, part.text != whole);
@@ -342,7 +345,9 @@ fn what_cannot_be_answered_is_refused() {
     assert!((10..100).contains(&needed), "{needed}");
     assert_eq!(ask(&store, "kite", needed).unwrap().parts.len(), 1);
     assert!(ask(&store, "kite", needed - 1).is_err());
-    assert!(ask(&store, &"kite ".repeat(100_000), 500).is_err());
+    // Of what was pasted the first words count.
+    let pasted = "kite ".repeat(100_000);
+    assert_eq!(ask(&store, &pasted, 500).unwrap().parts.len(), 1);
     assert!(
         ask(&store, "nothing", 0).is_err(),
         "also that nothing was found is an answer"

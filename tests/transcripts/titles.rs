@@ -179,6 +179,39 @@ fn a_secret_in_the_name_of_a_folder_is_redacted_first() {
 }
 
 #[test]
+fn what_a_sub_agent_of_a_redacted_session_says_is_redacted_too() {
+    let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyzAB";
+    let line = |kind: &str, id: &str, data: serde_json::Value| {
+        let time = "2026-01-01T10:00:00.000Z";
+        serde_json::json!({"type": kind, "id": id, "timestamp": time, "data": data}).to_string()
+            + "\n"
+    };
+    let call = serde_json::json!({"toolCallId": "t1", "name": "task", "arguments": {"prompt": "go"}, "type": "function"});
+    let begun = [
+        line("session.start", "e0", serde_json::json!({"sessionId": "13131313-1111-4111-8111-111111111111", "version": 1, "copilotVersion": "1.0.77"})),
+        line("user.message", "e1", serde_json::json!({"content": format!("use {secret}")})),
+        line("assistant.message", "e2", serde_json::json!({"content": "", "toolRequests": [call]})),
+    ]
+    .concat();
+    let rest = [
+        line("assistant.message", "e3", serde_json::json!({"content": format!("it is {secret}"), "toolRequests": [], "parentToolCallId": "t1"})),
+        line("tool.execution_complete", "e4", serde_json::json!({"toolCallId": "t1", "success": true, "result": {"content": "ok"}})),
+    ]
+    .concat();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.jsonl");
+    std::fs::write(&path, &begun).unwrap();
+    let store = import(&path, true);
+    // What comes in later says nothing of redaction.
+    std::fs::write(&path, begun + &rest).unwrap();
+    import_paths(&store, &[path], &ImportOptions::default(), &mut |_| {}).unwrap();
+    let sql = "SELECT count(DISTINCT session_id) AS sessions, count(*) FILTER (WHERE payload LIKE '%ghp_%') AS told,
+            count(*) FILTER (WHERE payload LIKE '%it is [REDACTED:%') AS redacted FROM v_messages";
+    let rows = store.query(sql).unwrap();
+    assert_eq!(format!("{:?}", rows.rows), "[[2, 0, 1]]");
+}
+
+#[test]
 fn title_and_project_come_back_from_an_export() {
     let given = "{\"type\":\"custom-title\",\"customTitle\":\"My title\",\"sessionId\":\"s\"}\n";
     let folder = tempfile::tempdir().unwrap();

@@ -250,6 +250,7 @@ fn of_store(error: &StoreError) -> &'static str {
         StoreError::NoSession(_)
         | StoreError::NoLoop(_)
         | StoreError::NoRun(_)
+        | StoreError::NoCompaction { .. }
         | StoreError::NoBlob(_) => "NotFoundError",
         StoreError::SessionExists(_) | StoreError::LoopExists(_) => "ExistsError",
         StoreError::Ambiguous { .. } | StoreError::Invalid(_) => "InvalidInputError",

@@ -85,11 +85,15 @@ impl Handle {
 
     /// Lets a session's handle go.
     pub fn forget(&self, key: u64) {
-        if let Ok(mut opened) = self.lock()
-            && let Some(opened) = opened.as_mut()
-        {
-            opened.sessions.remove(&key);
-        }
+        let Ok(mut opened) = self.lock() else {
+            return;
+        };
+        let gone = opened
+            .as_mut()
+            .and_then(|opened| opened.sessions.remove(&key));
+        // A summarizer may hold another session, which goes with this one and asks for the same lock.
+        drop(opened);
+        drop(gone);
     }
 
     pub fn is_closed(&self) -> Result<bool, Failure> {

@@ -323,7 +323,9 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
         (CompactOutcome::NoGain, _) => "no gain; nothing was changed",
         (CompactOutcome::Vetoed, _) => "vetoed",
         (CompactOutcome::Failed, _) => "failed",
-        (CompactOutcome::Conflict, _) => "conflict: another run was committed first; try again",
+        (CompactOutcome::Conflict, _) => {
+            "conflict: the session was compacted, redacted or archived meanwhile; try again"
+        }
     };
     let run = report
         .run

@@ -347,7 +347,14 @@ fn only_looks(program: &str) -> bool {
 /// Whether a command of git or of its hosts does something that others see: most only look.
 fn changes_a_repository(program: &str, arguments: &[Word]) -> bool {
     let mut told = arguments.iter().map(|word| word.text.as_str());
-    let first = told.by_ref().find(|text| !text.starts_with('-'));
+    // `-c name=value` and `-C folder` stand before what is asked.
+    let first = loop {
+        match told.next() {
+            Some("-c" | "-C" | "-R") => drop(told.next()),
+            Some(flag) if flag.starts_with('-') => {}
+            first => break first,
+        }
+    };
     match program {
         "git" => matches!(
             first,

@@ -1,5 +1,7 @@
 //! The second pass: reads the records again and emits them.
 
+use std::collections::VecDeque;
+
 use super::TOOL;
 use super::index::{CodexIndex, IndexStep};
 use super::items::{CodexRecord, answer, history};
@@ -11,7 +13,10 @@ use crate::import::records::Records;
 use crate::import::transcript::{Style, TranscriptBuilder};
 use crate::import::values::{text_of, user, with_source};
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink, Source};
-use crate::model::{AgentMessage, Content, Json, Time};
+use crate::model::{AgentMessage, Content, Json, Message, Time};
+
+/// Bytes of prompts that Codex keeps beside a summary: 20,000 tokens of four bytes.
+const MOST_PROMPTS: usize = 80_000;
 
 /// Emits the whole transcript. Returns whether there was a conversation.
 pub(super) fn emit(
@@ -24,6 +29,7 @@ pub(super) fn emit(
         records: Records::new(source.path, &mut *source.reader)?,
         index,
         transcript: TranscriptBuilder::new(sink, head, Style::Log),
+        prompts: VecDeque::new(),
     };
     if index.meta.as_ref().is_some_and(|meta| meta.is_subagent) {
         emitter.transcript.is_of_agent();
@@ -38,9 +44,28 @@ struct CodexEmitter<'a> {
     records: Records<'a>,
     index: &'a CodexIndex,
     transcript: TranscriptBuilder<'a>,
+    /// The newest prompts: Codex keeps them beside a summary that says nothing else of what is left.
+    prompts: VecDeque<String>,
 }
 
 impl CodexEmitter<'_> {
+    /// Keeps a prompt, and of those before it the newest.
+    fn asked(&mut self, message: &AgentMessage) {
+        let texts: Vec<&str> = message
+            .message()
+            .into_iter()
+            .flat_map(Message::texts)
+            .collect();
+        self.prompts.push_back(texts.join("\n"));
+        let mut bytes: usize = self.prompts.iter().map(String::len).sum();
+        while bytes > MOST_PROMPTS {
+            bytes -= self
+                .prompts
+                .pop_front()
+                .map_or(bytes, |oldest| oldest.len());
+        }
+    }
+
     fn step(&mut self, step: &IndexStep) -> Result<(), ImportError> {
         match step {
             IndexStep::Answer(number) => self.answer(*number),
@@ -86,7 +111,10 @@ impl CodexEmitter<'_> {
             IndexStep::Compacted(_) => self.compacted(message, json, raw),
             IndexStep::Result(_) => self.transcript.result(|| line_id(place), message, raw),
             IndexStep::User { prompt, .. } => match prompt {
-                Some(name) => self.transcript.prompt(name.as_str(), message, raw),
+                Some(name) => {
+                    self.asked(&message);
+                    self.transcript.prompt(name.as_str(), message, raw)
+                }
                 None => self.transcript.input(message, raw, false),
             },
             IndexStep::Meta(_) => {
@@ -135,7 +163,7 @@ impl CodexEmitter<'_> {
         self.transcript.answer(name, message, raw.as_bytes())
     }
 
-    /// Takes a compaction: what is left is its `replacement_history`, else its message.
+    /// Takes a compaction: what is left is its `replacement_history`, else the prompts so far and its message.
     fn compacted(&mut self, kept: AgentMessage, json: &str, raw: &[u8]) -> Result<(), ImportError> {
         let record = CodexRecord::of(json).ok();
         let left = record.as_ref().and_then(|record| {
@@ -146,7 +174,9 @@ impl CodexEmitter<'_> {
             }
             let given_text = record.item.text("message")?;
             let summary = user(vec![Content::text(given_text)], None);
-            Some(vec![by_harness(summary)])
+            let prompts = self.prompts.iter().filter(|prompt| !prompt.is_empty());
+            let prompts = prompts.map(|prompt| user(vec![Content::text(prompt.as_str())], None));
+            Some(prompts.chain([by_harness(summary)]).collect())
         });
         let (Some(messages), Some(_)) = (left, self.transcript.here()) else {
             return self.transcript.extension(kept, raw);

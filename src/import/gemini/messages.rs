@@ -219,7 +219,13 @@ fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMe
     let content = match given {
         None => Vec::new(),
         Some(given) => {
-            let (content, is_all) = response(given)?;
+            let (mut content, is_all) = response(given)?;
+            // Images stand within the response, beside what it says.
+            for raw in list(given).unwrap_or_else(|| vec![given]) {
+                let of = object_in(Some(raw)).and_then(|of| of.child("functionResponse"));
+                let parts = of.as_ref().and_then(|of| of.get("parts"));
+                content.extend(contents(parts, part)?);
+            }
             if is_all {
                 fields.take("result");
             }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::blocks::{arguments_text, data_url, images_of};
 use super::pairs::IndexedMessage;
+use super::returned::ReturnedFields;
 use super::system::{SystemMessage, SystemText};
 use super::{Mending, MendingKind};
 use crate::model::{self, Content, Image, ToolCall, ToolResultMessage};
@@ -57,6 +58,8 @@ pub(super) struct ChatToolCall {
     id: String,
     r#type: &'static str,
     function: Function,
+    #[serde(flatten)]
+    back: ReturnedFields,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -202,5 +205,7 @@ fn call_of(call: &ToolCall) -> ChatToolCall {
             name: call.name.clone(),
             arguments: arguments_text(call),
         },
+        // Servers that speak this form sign a call so, and refuse it without its signature.
+        back: ReturnedFields::of(&call.extra, &["extra_content"]),
     }
 }

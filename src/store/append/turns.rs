@@ -254,10 +254,13 @@ impl OpenLoop {
 
     /// Puts the message into its turn.
     fn numbered(&mut self, mut message: LlmMessage, place: MessagePlacement) -> LlmMessage {
-        if self.own_index(&message).is_some() {
+        let last = self.append.turn.as_ref();
+        if let Some(index) = self.own_index(&message) {
+            self.joined |= last.is_some_and(|turn| {
+                turn.turn_index == Some(index) && turn.turn + 1 == self.turns_before
+            });
             return message;
         }
-        let last = self.append.turn.as_ref();
         let open = last.filter(|_| place == MessagePlacement::OpenTurn);
         // A turn without an index takes nothing more: a message without one is a turn of its own.
         let index = match open.and_then(|turn| turn.turn_index) {

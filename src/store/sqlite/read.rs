@@ -211,6 +211,12 @@ impl StoreRead for SqliteReader<'_> {
         Ok(self.one(sql, [], |row| row.get("last"))?.unwrap_or(0))
     }
 
+    fn has_receipt_after(&self, session: SessionKey, receipt: i64) -> StoreResult<bool> {
+        let sql = "SELECT key FROM maintenance WHERE key > ?1 AND session = ?2 LIMIT 1";
+        let found = self.one(sql, [receipt, session.0], |row| row.get::<i64>("key"))?;
+        Ok(found.is_some())
+    }
+
     // Loops.
 
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {

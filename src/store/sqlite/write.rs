@@ -196,9 +196,12 @@ impl StoreWrite for SqliteReader<'_> {
 
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         self.run(
-            "INSERT INTO loops (session, loop_id, parent, parent_loop_id, parent_turn,
+            "INSERT INTO loops (key, session, loop_id, parent, parent_loop_id, parent_turn,
                  parent_seq, kind, status, started_at, ended_at, tick, chain, meta, history)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             VALUES (1 + max(
+                     (SELECT coalesce(max(key), 0) FROM loops),
+                     coalesce((SELECT key FROM spent_keys WHERE name = 'loops'), 0)
+                 ), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             params![
                 row.session.0,
                 row.loop_id.as_str(),
@@ -383,8 +386,17 @@ impl StoreWrite for SqliteReader<'_> {
     // Runs, their undos and redos.
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
-        self.insert("runs", RUN_COLUMNS, open_run_values(row)?)?;
-        Ok(RunKey(self.last_key()))
+        let key = key_of(
+            "SELECT 1 + max(
+                 (SELECT coalesce(max(key), 0) FROM runs),
+                 coalesce((SELECT key FROM spent_keys WHERE name = 'runs'), 0)
+             )",
+            self.connection,
+        )?;
+        let mut values = open_run_values(row)?;
+        values.push(BoundValue::Integer(Some(key)));
+        self.insert("runs", &format!("{RUN_COLUMNS}, key"), values)?;
+        Ok(RunKey(key))
     }
 
     fn close_run(&mut self, row: &RunRow, was: Option<[u8; 32]>) -> StoreResult<()> {
@@ -445,7 +457,10 @@ impl StoreWrite for SqliteReader<'_> {
 
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
         let key = key_of(
-            "SELECT coalesce(max(key), 0) + 1 FROM blocks",
+            "SELECT 1 + max(
+                 (SELECT coalesce(max(key), 0) FROM blocks),
+                 coalesce((SELECT key FROM spent_keys WHERE name = 'blocks'), 0)
+             )",
             self.connection,
         )?;
         let mut values = block_values(block)?;

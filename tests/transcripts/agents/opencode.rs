@@ -148,6 +148,12 @@ fn a_summary_is_a_compaction() {
         .query("SELECT strategy, outcome FROM v_compaction_runs")
         .unwrap();
     assert_eq!(format!("{:?}", runs.rows), r#"[["opencode", "committed"]]"#);
+    // One that was cut off stands for nothing.
+    let summary = &mut document["messages"][4]["info"];
+    summary["finish"] = json!(null);
+    summary["error"] = json!({ "name": "MessageAbortedError", "data": { "message": "aborted" } });
+    let found = import(&OpenCode, &document.to_string());
+    assert_eq!(found.sessions[0].loops[0].compactions.len(), 0);
 }
 
 #[test]

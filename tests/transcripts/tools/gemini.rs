@@ -1,5 +1,6 @@
 //! Sessions of Gemini CLI.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use insta::assert_snapshot;
@@ -28,6 +29,28 @@ fn calls_and_results_come_out_of_the_answer() {
         0 user And low tide?
         0 assistant  [g3]
     "##);
+}
+
+#[test]
+fn an_image_within_a_response_is_of_the_result() {
+    let call = r#"{"id":"c","name":"read","args":{"path":"a.png"},"status":"success","result":[{"functionResponse":
+        {"id":"c","name":"read","response":{"output":"1 image"},"parts":[{"inlineData":{"data":"iVBORw0KGgo=","mimeType":"image/png"}}]}}]}"#
+        .replace('\n', "");
+    let lines = [
+        r#"{"sessionId":"g","projectHash":"h","startTime":"2026-01-01T10:00:00.000Z","lastUpdated":"2026-01-01T10:00:00.000Z","kind":"main"}"#,
+        r#"{"id":"u1","timestamp":"2026-01-01T10:00:01.000Z","type":"user","content":[{"text":"Look."}]}"#,
+        &format!(r#"{{"id":"m1","timestamp":"2026-01-01T10:00:02.000Z","type":"gemini","content":"","toolCalls":[{call}]}}"#),
+    ]
+    .join("\n");
+    let recorded = Recorder::of("gemini-cli", Path::new("g.jsonl"), lines.as_bytes());
+    let content = recorded.json_of(2)["content"].clone();
+    let kinds: Vec<&str> = content
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| block["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["text", "image"], "{content}");
 }
 
 #[test]

@@ -138,7 +138,7 @@ pub(super) const TABLES: [ContentTable; 24] = [
 
 /// The tables whose rows belong to no session: their rule stands beside the statement.
 #[cfg(test)]
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 12] = [
     // What a database is written with.
     "store_meta",
     // The receipts themselves.
@@ -146,6 +146,8 @@ const OTHERS: [&str; 11] = [
     "receipt_chain",
     // What heads stand for: digests, and the ids of sessions and loops.
     "heads",
+    // Numbers that nothing has any more.
+    "spent_keys",
     // Gone with the last message that shows them.
     "blobs",
     // Gone with the last of their sessions, or the first if that is asked for.
@@ -159,9 +161,10 @@ const OTHERS: [&str; 11] = [
 ];
 
 /// Every column of text or bytes, and what it holds.
-pub(super) const COLUMNS: [(&str, &str, Holds); 121] = [
+pub(super) const COLUMNS: [(&str, &str, Holds); 122] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
+    ("spent_keys", "name", Word),
     ("sessions", "session_id", ID),
     ("sessions", "agent_id", TEXT),
     ("sessions", "title", TEXT),

@@ -271,7 +271,7 @@ fn nothing_to_undo_is_an_error() {
     "#);
     assert_snapshot!(stage.say("redo work"), @r#"
     --- stderr
-    error: there is nothing to redo here
+    error: there is no compaction to redo
     --- exit 1
     "#);
     assert_snapshot!(stage.say("undo work --run nope"), @r#"
