@@ -342,7 +342,7 @@ fn a_summary_that_another_wrote_is_kept_as_it_is() {
 }
 
 #[test]
-fn where_a_harness_alone_says_what_to_do_that_is_the_task() {
+fn where_a_harness_alone_says_what_to_do_its_words_are_told() {
     let told = |text: &str| -> AgentMessage {
         Message::User(UserMessage {
             content: vec![Content::text(text)],
@@ -368,7 +368,8 @@ fn where_a_harness_alone_says_what_to_do_that_is_the_task() {
         "## Task\n- t0 harness: Fix the rounding of TimeDelta: 344 comes out where 345 is right.\n";
     assert!(text.contains(task), "{text}");
     assert!(again(&text, 400).text.contains(task), "{text}");
-    // A person's word is the task, whatever the harness said before.
+    // Only people give tasks.
+    assert!(!text.contains("## Task"), "{text}");
     let asked = [work, vec![(2, user("Leave it as it is."))]].concat();
     let text = digest(placed(asked), 400).text;
     assert!(

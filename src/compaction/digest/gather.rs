@@ -453,7 +453,7 @@ impl Gatherer {
 
     /// Returns everything.
     pub(super) fn finish(mut self) -> Record {
-        // Where a harness alone says what is to be done, that is the task.
+        // Where a harness alone says what is to be done, its words count as much as a report.
         let statements = &mut self.record.statements;
         if let Some(notice) = self.notice.take()
             && !statements.iter().any(Statement::is_prompt)

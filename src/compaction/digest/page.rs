@@ -52,6 +52,8 @@ const LARGE: usize = 4_500;
 const ANNOUNCED: f64 = 0.25;
 /// What a unit is worth that a harness put in.
 const PUT_IN: f64 = 0.2;
+/// What it is worth where nobody else says what is to be done.
+const INSTEAD_OF_A_PROMPT: f64 = 2.0;
 /// How much more it is worth if it constrains: the rules of a project, say.
 const CONSTRAINS: f64 = 2.0;
 /// What a sentence of a sub-agent's report is worth.
@@ -477,6 +479,7 @@ fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<UnitRef> {
         }
         let age = (count - at as f64) / count;
         let weight = match statement.speaker {
+            Speaker::Harness if statement.is_task => INSTEAD_OF_A_PROMPT,
             Speaker::Harness => PUT_IN,
             Speaker::SubAgent => REPORTED,
             Speaker::Agent if statement.has_calls => ANNOUNCED,

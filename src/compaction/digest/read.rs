@@ -78,11 +78,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
         }
         match heading {
             Some(Heading::Task) => {
-                let task = said(line, Speaker::Human, &mut day).map(|said| Statement {
-                    is_task: said.speaker == Speaker::Harness,
-                    ..said
-                });
-                sections.extend(task.map(Section::Said));
+                sections.extend(said(line, Speaker::Human, &mut day).map(Section::Said));
             }
             Some(Heading::Said) => {
                 sections.extend(said(line, Speaker::Agent, &mut day).map(Section::Said));

@@ -84,9 +84,9 @@ impl Statement {
         Self::new(speaker, place, day, text)
     }
 
-    /// Whether it is a prompt: what a person or a parent agent asks for, or a harness in their place.
+    /// Whether it is a prompt: what a person or a parent agent asks for.
     pub(super) fn is_prompt(&self) -> bool {
-        self.is_task || matches!(self.speaker, Speaker::Human | Speaker::Parent)
+        matches!(self.speaker, Speaker::Human | Speaker::Parent)
     }
 }
 
