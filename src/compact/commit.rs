@@ -270,7 +270,7 @@ impl PendingRun<'_> {
         if run.outcome == Outcome::Committed && !self.is_unchanged(write.as_read())? {
             run.outcome = Outcome::Conflict;
             run.after = run.before;
-            run.error = Some("another compaction of this chain came first".into());
+            run.error = Some("the session was compacted, redacted or archived meanwhile".into());
         }
         if run.outcome == Outcome::Committed && self.request.cancel.is_cancelled() {
             // Nothing was wrong with the plan: it may be tried again.

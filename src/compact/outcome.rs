@@ -18,7 +18,7 @@ pub enum CompactOutcome {
     Vetoed,
     /// The strategy or a check failed.
     Failed,
-    /// Another run came first.
+    /// Another run came first, or something was removed meanwhile.
     Conflict,
 }
 

@@ -90,6 +90,9 @@ const PART: f64 = 0.5;
 /// Characters of the shortest word that a hyphen excludes; a shorter one is a flag (`-rf`).
 const SHORTEST_EXCLUDED: usize = 3;
 
+/// Words of a question that are read at most: who pastes a log means its beginning.
+const MAX_READ: usize = 1_024;
+
 /// Words of an identifier that is also looked for as a whole.
 const MAX_WHOLE: usize = 8;
 
@@ -170,14 +173,16 @@ fn sides_are_exact(tokens: &mut [Token]) {
 /// Returns a text as a question that insists on nothing: hyphens and plus signs before words, stars, `OR`, and
 /// quotes that do not close are what somebody pasted. `rm -rf` is looked for, and not what has no `rf`.
 pub(crate) fn question(text: &str) -> String {
-    let is_closed = text.matches('"').count() % 2 == 0;
     let plain = |word: &str| match word.trim_start_matches(['-', '+']) {
         "OR" => "or".to_owned(),
-        word if is_closed => word.replace('*', " "),
-        word => word.replace(['*', '"'], " "),
+        word => word.replace('*', " "),
     };
     let words: Vec<String> = text.split(is_space).map(plain).collect();
-    words.join(" ")
+    let question = words.join(" ");
+    match tokens(&question) {
+        Err(QueryError::OpenQuote { .. }) => question.replace('"', " "),
+        _ => question,
+    }
 }
 
 /// Returns a question without the quotes that insist on a phrase; `None` if it has none.
@@ -189,6 +194,8 @@ pub(crate) fn without_phrases(question: &str) -> Option<String> {
 struct Reader {
     query: Query,
     stems: Stems,
+    /// Words of the question that were read.
+    read: usize,
     /// The language whose words say nothing in it, beside English.
     language: Option<StopWords>,
     /// Words of the question that say nothing, for when nothing else is left.
@@ -248,7 +255,8 @@ impl Reader {
         });
         self.whole(text, &words);
         for (word, parts) in words {
-            if self.query.terms.len() >= MAX_QUERY_WORDS {
+            self.read += 1;
+            if self.read > MAX_READ || self.query.terms.len() >= MAX_QUERY_WORDS {
                 break;
             }
             if stands_alone(&word) {
@@ -290,7 +298,10 @@ impl Reader {
         // What an apostrophe joins is no identifier.
         let is_one = is_spaced && !text.contains(['\'', '’']);
         let is_one = is_one && self.query.terms.len() < MAX_QUERY_WORDS;
-        let is_one = is_one && words.iter().any(|(word, _)| !self.says_nothing(word));
+        // `is_some` means something, and `est-ce` does not.
+        let is_hyphened = text.chars().all(|c| c == '-' || c.is_alphabetic());
+        let is_one =
+            is_one && !(is_hyphened && words.iter().all(|(word, _)| self.says_nothing(word)));
         if is_one && (2..=MAX_WHOLE).contains(&words.len()) {
             let words = words.iter().map(|(word, _)| word.clone());
             self.term(Phrase::of(words.collect()), false, 1.0);
@@ -549,6 +560,8 @@ mod tests {
         assert_eq!(asked("say \"pear"), "say pear");
         assert_eq!(asked("**protected** OR 2*3"), "protect 2 3");
         assert_eq!(asked("\"status report\" late"), "late +'status report'");
+        assert_eq!(asked("the 19\" monitor \"broken"), "19 monitor broken");
+        assert_eq!(asked("why does is_some panic"), "'is some' panic");
         assert_eq!(without_phrases("a \"b c\"").as_deref(), Some("a  b c "));
         assert_eq!(without_phrases("a b"), None);
     }

@@ -364,8 +364,7 @@ fn where_a_harness_alone_says_what_to_do_its_words_are_told() {
         (1, told("Hint: the editor is open.")),
     ];
     let text = digest(placed(work.clone()), 400).text;
-    let task =
-        "## Task\n- t0 harness: Fix the rounding of TimeDelta: 344 comes out where 345 is right.\n";
+    let task = "## Done, decided and found\n- t0 harness: Fix the rounding of TimeDelta: 344 comes out where 345 is right.\n";
     assert!(text.contains(task), "{text}");
     assert!(again(&text, 400).text.contains(task), "{text}");
     // Only people give tasks.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use loopstore::context::{ContextFault, Part, PartSection, system_tokens};
+use loopstore::context::{ContextFault, Part, system_tokens};
 use loopstore::extend::sqlite::Record;
 use loopstore::provider::{Form, Mending, MendingKind, ProviderRequest};
 use loopstore::{
@@ -193,7 +193,7 @@ fn note_unread(store: &dyn Database, args: &Args, context: &Context) -> Result<(
         ..BuildOptions::default()
     };
     let read = build_context_from_session(store, &context.session, &options)?;
-    if read.parts.first().map(|part| part.section) == Some(PartSection::Sealed) {
+    if read.compaction.is_some() {
         let name = provider.as_str();
         note(&format!(
             "note: {name} compacted this session itself, and reads {} of it; --for {name} shows them",

@@ -140,8 +140,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
         Some(ImportError::Read { .. }) => return Some("check the path and its permissions"),
         Some(ImportError::NoTranscript(_)) => {
             return Some(
-                "nothing was imported; `loopstore import --help` lists the formats, and --format names that of a \
-                 file which is not recognised",
+                "`loopstore import --help` lists the formats, and how to name that of a file which is not recognised",
             );
         }
         Some(ImportError::Store(error)) => return hint_of_store(error),

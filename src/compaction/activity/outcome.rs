@@ -4,7 +4,7 @@ mod lines;
 mod refusal;
 
 use super::noise::clean;
-use lines::{counts, decisive, says_failed, shows_errors};
+use lines::{counts, decisive, says_failed, says_passed, shows_errors};
 use refusal::refusal;
 pub(crate) use refusal::refusal_words;
 
@@ -17,6 +17,8 @@ const LOOKED_AT: usize = 64 << 10;
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Outcome {
     pub(super) failed: bool,
+    /// Whether a person did not want the call.
+    pub(super) refused: bool,
     /// What says what is wrong.
     pub(super) failure: Option<String>,
     /// What says how it went, with its counts.
@@ -37,6 +39,7 @@ pub(super) fn refused(text: &str, words: Option<&str>) -> Option<Outcome> {
     };
     Some(Outcome {
         failed: true,
+        refused: true,
         failure: Some(short(&line)),
         ..Outcome::default()
     })
@@ -86,7 +89,8 @@ pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> Outcome {
     };
     // A pipe hides the exit of what it begins with.
     failed |= result.as_deref().is_some_and(says_failed);
-    failed |= runs && kind.hides_exit && shows_errors(&tail);
+    let has_passed = result.as_deref().is_some_and(says_passed);
+    failed |= runs && kind.hides_exit && !has_passed && shows_errors(&tail);
     let looks = is_command && !runs;
     let line = match failed {
         true => decisive(&clean(ends.head), &tail, looks),
@@ -97,6 +101,7 @@ pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> Outcome {
     let failure = failed.then(|| line.unwrap_or_else(|| exit_line(code)));
     Outcome {
         failed,
+        refused: false,
         failure,
         result,
         background,
@@ -268,7 +273,7 @@ fn background(head: &str) -> Option<String> {
 }
 
 /// Returns what a command printed, without the lines of the harness around it.
-pub(crate) fn body(text: &str) -> &str {
+fn body(text: &str) -> &str {
     let mut at = 0;
     for (nth, line) in text.split_inclusive('\n').take(10).enumerate() {
         if let Some(inside) = line.strip_prefix("Output:") {
@@ -291,6 +296,16 @@ pub(crate) fn body(text: &str) -> &str {
         at += line.len();
     }
     text
+}
+
+/// Returns what is worth looking through for values: of a command that is over not what the harness says of it, its
+/// times and counts. While one still runs, its name is there.
+pub(crate) fn output_of(text: &str) -> &str {
+    let begins_with_frame = text.lines().next().is_some_and(is_frame_line);
+    match begins_with_frame && background(ends_of(text).head).is_none() {
+        true => body(text),
+        false => text,
+    }
 }
 
 /// Whether a line is the harness's.

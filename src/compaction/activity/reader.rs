@@ -68,6 +68,7 @@ impl Activity {
             AttemptKey {
                 key,
                 folder: read.folder,
+                is_told: true,
                 left: if is_open { read.runners } else { Vec::new() },
             }
         });
@@ -297,7 +298,9 @@ impl Activity {
     fn done(&mut self, mut action: Action, outcome: &Outcome, text: &str, place: &Place) {
         let changes = !action.files.is_empty() || action.edits_open_file;
         let unchanged = !action.is_command && changes && outcome::says_unchanged(text);
-        let failed = outcome.failed || unchanged;
+        // A commit of nothing is told as an error.
+        let is_nothing = action.is_command && text.contains("nothing to commit");
+        let failed = outcome.failed && !is_nothing || unchanged;
         if !failed {
             if action.edits_open_file
                 && let Some(open) = &self.open_file
@@ -335,7 +338,7 @@ impl Activity {
         let result = outcome.result.clone();
         let result = result
             .or_else(|| answer(text).filter(|_| action.runs && !action.is_command && !failed));
-        self.attempt(action, line, result, place);
+        self.attempt(action, line, outcome.refused, result, place);
     }
 
     fn plan(&mut self, change: PlanChange, place: &Place) {

@@ -75,6 +75,12 @@ pub(super) fn are_apart(one: Option<&str>, other: Option<&str>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return false;
     };
+    let is_unknown = |folder: &str| {
+        folder.contains("..") || folder.starts_with(['~', '-', '$']) || folder == "."
+    };
+    if is_unknown(one) || is_unknown(other) {
+        return false;
+    }
     let plain = |folder: &str| {
         folder
             .trim_start_matches("./")
@@ -152,7 +158,7 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
             found.files.push(file);
         }
         let asks = |word: &Word| matches!(word.text.as_str(), "--help" | "--version");
-        found.hides_exit |= command.is_piped_into && only_looks(program);
+        found.hides_exit |= command.is_piped_into && is_viewer(program);
         let runs = !only_looks(program) || changes_a_repository(program, arguments);
         if !program.is_empty() && runs && !arguments.iter().any(asks) {
             found.runs = true;
@@ -234,6 +240,14 @@ fn bare(words: &[Word]) -> &[Word] {
         };
         words = words.get(skip..).unwrap_or_default();
     }
+}
+
+/// Whether a program shows what it reads, or a part of it: what a search shows was looked for.
+fn is_viewer(program: &str) -> bool {
+    matches!(
+        program,
+        "tail" | "head" | "cat" | "less" | "more" | "tee" | "nl" | "sed"
+    )
 }
 
 fn only_looks(program: &str) -> bool {
@@ -344,31 +358,55 @@ fn only_looks(program: &str) -> bool {
         || !program.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
 }
 
+/// Returns what a command asks of git or of its hosts, and what it asks it for.
+fn asked_of_git<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, Vec<&'a str>)> {
+    let mut words = Vec::new();
+    let mut all = arguments.iter().map(|word| word.text.as_str());
+    while let Some(word) = all.next() {
+        match word {
+            // `-c name=value` and `-C folder` stand before what is asked.
+            "-c" | "-C" | "-R" => drop(all.next()),
+            flag if flag.starts_with('-') => {}
+            word => words.push(word),
+        }
+    }
+    let named = if program == "git" { 1 } else { 2 };
+    if !["git", "gh", "glab"].contains(&program) || words.len() < named {
+        return None;
+    }
+    let rest = words.split_off(named);
+    Some((format!("{program} {}", words.join(" ")), rest))
+}
+
 /// Whether a command of git or of its hosts does something that others see: most only look.
 fn changes_a_repository(program: &str, arguments: &[Word]) -> bool {
-    let mut told = arguments.iter().map(|word| word.text.as_str());
-    // `-c name=value` and `-C folder` stand before what is asked.
-    let first = loop {
-        match told.next() {
-            Some("-c" | "-C" | "-R") => drop(told.next()),
-            Some(flag) if flag.starts_with('-') => {}
-            first => break first,
-        }
+    let Some((asked, _)) = asked_of_git(program, arguments) else {
+        return false;
     };
+    let word = asked.rsplit(' ').next().unwrap_or_default();
     match program {
         "git" => matches!(
-            first,
-            Some("commit" | "push" | "merge" | "rebase" | "cherry-pick" | "revert" | "am")
+            word,
+            "commit" | "push" | "merge" | "rebase" | "cherry-pick" | "revert" | "am"
         ),
-        "gh" | "glab" => matches!(
-            told.find(|text| !text.starts_with('-')),
-            Some("create" | "merge" | "edit" | "close" | "reopen" | "comment" | "review" | "ready")
+        _ => matches!(
+            word,
+            "create" | "merge" | "edit" | "close" | "reopen" | "comment" | "review" | "ready"
         ),
-        _ => false,
     }
 }
 
 fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
+    if let Some((name, rest)) = asked_of_git(program, arguments) {
+        // Where to matters; a message or a title does not.
+        let is_push = name == "git push";
+        let targets = rest.into_iter().filter(|_| is_push);
+        return Runner {
+            targets: targets.map(str::to_owned).collect(),
+            name,
+            folder,
+        };
+    }
     // Flags that say only how much is told, or how fast it goes.
     let is_loud = |text: &str| {
         matches!(
@@ -400,7 +438,7 @@ fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
         || [
             "cargo", "go", "dotnet", "mix", "swift", "zig", "docker", "make", "gradle", "gradlew",
             "mvn", "uv", "pip", "rake", "python", "python3", "node", "ruby", "bash", "sh", "tsx",
-            "ts-node", "git", "gh", "glab",
+            "ts-node",
         ]
         .contains(&program);
     if has_commands && let Some(told) = given.next_if(|text| !text.starts_with('-')) {

@@ -123,6 +123,8 @@ pub struct Attempt {
     pub last: Place,
     /// The last failure that was seen, with its decisive line; kept when a later run passed.
     pub failure: Option<(Place, String)>,
+    /// Whether that failure is that a person did not want it.
+    pub refused: bool,
     /// When it passed after that failure, or something that stands for it did; `None` with a failure: open.
     pub passed: Option<Place>,
     /// The last line of its last result that says how it went (`12 passed`), or the short answer of a tool.

@@ -10,7 +10,7 @@ use super::record::{Carried, Record, Speaker, Statement};
 use super::values::scan::{ScannedValue, scan};
 use super::values::{FactSource, Ledger, Shape, is_value};
 use crate::compaction::activity::noise::clean;
-use crate::compaction::activity::outcome::{body, refusal_words};
+use crate::compaction::activity::outcome::{output_of, refusal_words};
 use crate::compaction::activity::{Activity, Place};
 use crate::compaction::{Placed, image_facts};
 use crate::model::{
@@ -246,8 +246,7 @@ impl Gatherer {
             match structured(text) {
                 Some(value) => self.fields(&value, tool, place),
                 None if is_report => self.reported(&clean(text), label, place),
-                // What the harness says of an output is nobody's value.
-                None => self.mentions(&clean(body(text)), label, place),
+                None => self.mentions(&clean(output_of(text)), label, place),
             }
         }
         // What a person says when refusing a call is a person's word; that it was a person, the format
@@ -455,12 +454,17 @@ impl Gatherer {
     pub(super) fn finish(mut self) -> Record {
         // Where a harness alone says what is to be done, its words count as much as a report.
         let statements = &mut self.record.statements;
-        if let Some(notice) = self.notice.take()
-            && !statements.iter().any(Statement::is_prompt)
-        {
-            statements
-                .retain(|stated| stated.speaker != Speaker::Harness || stated.text != notice.text);
-            statements.insert(0, notice);
+        if !statements.iter().any(Statement::is_prompt) {
+            if let Some(notice) = self.notice.take() {
+                statements.retain(|stated| {
+                    stated.speaker != Speaker::Harness || stated.text != notice.text
+                });
+                statements.insert(0, notice);
+            }
+            // Also what a document says that it told first.
+            if let Some(first) = statements.first_mut() {
+                first.is_task = first.speaker == Speaker::Harness && first.place.turn == 0;
+            }
         }
         self.record
     }

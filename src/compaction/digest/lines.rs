@@ -225,12 +225,6 @@ pub(super) const CALLED: &str = "called ";
 /// Begins what is told of a call that a person refused.
 pub(super) const REFUSED: &str = "refused ";
 
-/// Whether what is wrong with a call is that a person did not want it: nothing of it is left to mend.
-pub(super) fn is_refusal(error: &str) -> bool {
-    let rest = error.strip_prefix(REFUSED.trim_end());
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
-}
-
 /// Returns how a command or call went.
 pub(super) fn attempt_line(attempt: &Attempt) -> String {
     let times = match attempt.times {
@@ -239,11 +233,9 @@ pub(super) fn attempt_line(attempt: &Attempt) -> String {
     };
     let what = named(&attempt.what);
     let line = match (&attempt.failure, &attempt.passed) {
-        (Some((at, error)), None) if is_refusal(error) => {
-            format!(
-                "- {REFUSED}{at}{times}: {what}{}",
-                &error[REFUSED.len() - 1..]
-            )
+        (Some((at, error)), None) if attempt.refused => {
+            let words = error.strip_prefix(REFUSED.trim_end()).unwrap_or(error);
+            format!("- {REFUSED}{at}{times}: {what}{words}")
         }
         (Some((at, error)), Some(passed)) => {
             format!("- failed {at}, passed {passed}{times}: {what}: {error}")

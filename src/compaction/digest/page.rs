@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::filling::{Filling, tool_bytes};
 use super::instructions::is_instruction;
-use super::lines::{Heading, is_refusal};
+use super::lines::Heading;
 use super::record::{Instruction, Record, Speaker};
 use super::select::Selector;
 use super::values::by_worth;
@@ -430,7 +430,7 @@ fn values_share(most: usize) -> usize {
 fn attempt_rank(attempt: &Attempt) -> Option<u8> {
     let only_looks = attempt.is_command && !attempt.runs;
     match (&attempt.failure, &attempt.passed) {
-        (Some((_, error)), None) if is_refusal(error) => Some(1),
+        (Some(_), None) if attempt.refused => Some(1),
         (Some(_), None) if only_looks => Some(3),
         (Some(_), None) => Some(0),
         (Some(_), Some(_)) if only_looks => None,

@@ -285,6 +285,7 @@ fn attempt(line: &str) -> Option<Attempt> {
         what: what.to_owned(),
         is_command: true,
         runs: true,
+        refused: false,
         times: 1,
         last: Place { of: None, turn: 0 },
         failure: None,
@@ -300,6 +301,7 @@ fn attempt(line: &str) -> Option<Attempt> {
             let by_word = if said.is_empty() { "" } else { ": " };
             let error = format!("{}{by_word}{said}", REFUSED.trim_end());
             attempt.failure = Some((attempt.last.clone(), error));
+            attempt.refused = true;
         } else if let Some(place) = part.strip_prefix("passed ") {
             attempt.last = read_place(place)?;
             attempt.passed = Some(attempt.last.clone());

@@ -8,8 +8,8 @@ use crate::compaction::strategy::{BlockCompactionStrategy, StrategyError, Summar
 use crate::compaction::summarize::SUMMARIZE;
 use crate::model::{LoopId, Message, Role, SessionId, Turns};
 
-/// Characters of a loop's id that name it: of a UUID, and of any other.
-const SHORT_NAME: usize = 12;
+/// Characters of a loop's id that name it: of a UUID those of the time and the counter behind it, and of any other.
+const SHORT_NAME: usize = 23;
 const LONGEST_NAME: usize = 80;
 /// Characters of a UUID.
 const UUID: usize = 36;

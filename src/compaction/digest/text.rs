@@ -55,6 +55,8 @@ pub(super) fn units_of(text: &str) -> UnitText {
 struct Reader {
     made: UnitText,
     lead: Option<usize>,
+    /// What introduces what follows, too long to stand before each item of it.
+    long_lead: Option<String>,
     /// Lines of a paragraph or of an item that goes on.
     open: String,
     in_item: bool,
@@ -102,8 +104,8 @@ impl Reader {
         let text = text.trim_end_matches([':', '：', ' ']);
         self.lead = None;
         if text.len() > LONGEST_LEAD {
-            // It says more than what follows is.
-            self.push(&format!("{text}:"), false);
+            // It says more than what follows is; if nothing follows, it only announces.
+            self.long_lead = Some(format!("{text}:"));
         } else if !text.is_empty() {
             self.lead = Some(self.made.leads.len());
             self.made.leads.push(text.to_owned());
@@ -111,6 +113,9 @@ impl Reader {
     }
 
     fn push(&mut self, text: &str, is_raw: bool) {
+        if let Some(lead) = self.long_lead.take() {
+            self.push(&lead, false);
+        }
         let text = shortened(&plain(text));
         if text.chars().any(char::is_alphanumeric) {
             let lead = self.lead;
@@ -333,6 +338,17 @@ mod tests {
                 "All is well."
             ]
         );
+    }
+
+    #[test]
+    fn a_long_lead_stands_by_itself_if_something_follows() {
+        let lead = "Look at the changes, and tell me what you think of this feedback before doing anything about it at all";
+        let followed = format!("{lead}:\n\n- it is redundant\n- it is slow");
+        assert_eq!(
+            quoted(&followed),
+            [&format!("{lead}:"), "it is redundant", "it is slow"]
+        );
+        assert_eq!(quoted(&format!("Well. {lead}:")), ["Well."]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl CodexEmitter<'_> {
             .collect();
         self.prompts.push_back(texts.join("\n"));
         let mut bytes: usize = self.prompts.iter().map(String::len).sum();
-        while bytes > MOST_PROMPTS {
+        while bytes > MOST_PROMPTS && self.prompts.len() > 1 {
             bytes -= self
                 .prompts
                 .pop_front()

@@ -166,6 +166,16 @@ fn session_line(id: &SessionId) -> String {
     format!("Session {}\n\n", one_line(id.as_str(), usize::MAX))
 }
 
+/// Whether something fits a query at all, on whatever page.
+fn is_anywhere(store: &dyn SessionStore, query: &SearchQuery) -> Result<bool, SearchError> {
+    let first = SearchQuery {
+        offset: 0,
+        limit: Some(1),
+        ..query.clone()
+    };
+    Ok(!search(store, &first)?.hits.is_empty())
+}
+
 /// Answers a question with the best of what [`search`] finds, in at most `tokens` tokens by the store's
 /// counter.
 ///
@@ -209,6 +219,7 @@ pub fn recall(
     let mut found = search(store, &limited)?;
     if found.hits.is_empty()
         && let Some(text) = without_phrases(&limited.text)
+        && (limited.offset == 0 || !is_anywhere(store, &limited)?)
     {
         limited.text = text;
         found = search(store, &limited)?;

@@ -71,7 +71,7 @@ fn a_rollout_without_events_has_prompts_all_the_same() {
       loop line-8 Default after line-3:1 Running
         0 user And windows?
         0 assistant  [s2]
-      ? compaction in line-3@6: summary of 1
+      ? compaction in line-3@6: summary of 2
     "##);
 }
 
@@ -149,7 +149,13 @@ fn the_context_is_what_the_compaction_left_and_what_came_after() {
         (
             "spawned",
             "spawned-1",
-            vec!["The tower has 199 steps.", "And windows?", "s2"],
+            // A record with a summary alone leaves the prompts too.
+            vec![
+                "Count the steps",
+                "The tower has 199 steps.",
+                "And windows?",
+                "s2",
+            ],
         ),
     ] {
         let path = format!("tests/fixtures/codex/{name}.jsonl");

@@ -239,6 +239,11 @@ fn counted(line: &str) -> impl Iterator<Item = (u64, &str)> {
     found.into_iter()
 }
 
+pub(super) fn says_passed(line: &str) -> bool {
+    let good = ["passed", "passing", "pass"];
+    counted(line).any(|(number, what)| number > 0 && good.contains(&what))
+}
+
 pub(super) fn says_failed(line: &str) -> bool {
     let bad = ["failed", "failing", "failures", "failure", "fail"];
     counted(line).any(|(number, what)| number > 0 && bad.contains(&what))

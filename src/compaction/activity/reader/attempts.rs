@@ -14,18 +14,35 @@ pub(super) struct AttemptKey {
     pub(super) key: String,
     /// Where it is done, if that is known.
     pub(super) folder: Option<String>,
+    /// Whether a document tells of it.
+    pub(super) is_told: bool,
     /// What of a failure nothing has stood for yet.
     pub(super) left: Vec<Runner>,
 }
 
 impl AttemptKey {
-    /// Whether a call does the same again. A document may have cut a long line.
-    fn is_of(&self, action: &Action) -> bool {
-        let is_same = match self.key.strip_suffix('…') {
+    /// Whether a call does the same again as `attempt`. A document may have cut a long line, and of a call that did
+    /// something it tells all arguments.
+    fn is_of(&self, attempt: &Attempt, action: &Action) -> bool {
+        let is_same = || match self.key.strip_suffix('…') {
             Some(beginning) => action.key.starts_with(beginning),
             None => self.key == action.key,
         };
-        is_same && !are_apart(self.folder.as_deref(), action.folder.as_deref())
+        if action.is_command || !action.runs {
+            return is_same() && !are_apart(self.folder.as_deref(), action.folder.as_deref());
+        }
+        // With other arguments it did something else, unless the first try did nothing.
+        let is_open = attempt.failure.is_some() && attempt.passed.is_none();
+        attempt.what == action.what || is_open && (is_same() || self.tells_of(&action.key))
+    }
+
+    /// Whether it was read from a document that tells of a call with this key.
+    fn tells_of(&self, key: &str) -> bool {
+        let Some((tool, about)) = key.split_once(' ').filter(|_| self.is_told) else {
+            return false;
+        };
+        let arguments = self.key.strip_prefix(tool);
+        arguments.is_some_and(|rest| rest.starts_with(' ') && rest.contains(about))
     }
 }
 
@@ -35,11 +52,15 @@ impl Activity {
         &mut self,
         action: Action,
         failure: Option<String>,
+        refused: bool,
         result: Option<String>,
         place: &Place,
     ) {
         let (known, attempts) = (&mut self.known, &mut self.work.attempts);
-        let same = known.iter().rposition(|known| known.is_of(&action));
+        let same = known
+            .iter()
+            .zip(attempts.iter())
+            .rposition(|(known, attempt)| known.is_of(attempt, &action));
         let failed = failure.is_some();
         let (mut key, mut attempt) = match same {
             Some(at) => (known.remove(at), attempts.remove(at)),
@@ -49,6 +70,7 @@ impl Activity {
                     what: String::new(),
                     is_command: action.is_command,
                     runs: false,
+                    refused: false,
                     times: 0,
                     last: place.clone(),
                     failure: None,
@@ -57,14 +79,14 @@ impl Activity {
                 };
                 (
                     AttemptKey {
-                        key: action.key,
-                        folder: action.folder,
-                        left: Vec::new(),
+                        key: action.key.clone(),
+                        ..AttemptKey::default()
                     },
                     attempt,
                 )
             }
         };
+        key.folder = action.folder.or(key.folder);
         attempt.what = action.what;
         // A document does not say which calls are commands.
         attempt.is_command = action.is_command;
@@ -72,6 +94,9 @@ impl Activity {
         attempt.times = attempt.times.saturating_add(1);
         attempt.last = place.clone();
         attempt.result = result;
+        if failed {
+            attempt.refused = refused;
+        }
         key.left = Vec::new();
         if let Some(line) = failure {
             attempt.failure = Some((place.clone(), line));

@@ -91,8 +91,34 @@ fn a_call_that_does_something_is_told_with_what_it_took_and_answered() {
 }
 
 #[test]
+fn what_was_done_with_other_arguments_is_told_apart() {
+    let mut agent = Agent::default();
+    let book = |flight: &str| json!({"user_id": "U1", "flight": flight});
+    agent.does("book_flight", book("A"), "ok", false);
+    agent.does("book_flight", book("B"), "ok", false);
+    agent.does("book_flight", book("C"), "full", true);
+    agent.does("book_flight", book("D"), "ok", false);
+    let told: Vec<_> = agent
+        .activity
+        .work()
+        .attempts
+        .iter()
+        .map(|a| (&*a.what, a.passed.is_some()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("book_flight flight A, user_id U1", false),
+            ("book_flight flight B, user_id U1", false),
+            ("book_flight flight D, user_id U1", true),
+        ]
+    );
+}
+
+#[test]
 fn a_run_in_another_folder_is_another_run() {
     let mut agent = Agent::default();
+    agent.run("make test", "ok");
     agent.run("cd frontend && make test", "Exit code 2\nerror: x");
     agent.run("cd backend && make test", "ok");
     assert!(agent.attempt("cd frontend && make test").passed.is_none());
@@ -379,6 +405,8 @@ fn what_a_document_says_is_open_is_closed_by_what_comes_after() {
     let mut agent = Agent::default();
     let edit = json!({"file_path": "Money.java", "old_string": "a", "new_string": "b"});
     agent.does("replace_in_file", edit.clone(), "no match", true);
+    let book = |date: &str| json!({"ticket": "4WQ150", "date": date});
+    agent.does("book_seat", book("01-02"), "date is full", true);
     let long = format!("make {}", "all ".repeat(200));
     agent.run(&long, "Exit code 2\nerror: x");
     agent.call("w", "wait", json!({"seconds": 5}));
@@ -394,9 +422,10 @@ fn what_a_document_says_is_open_is_closed_by_what_comes_after() {
     };
     agent.result("w", "done", false);
     agent.does("replace_in_file", edit, "ok", false);
+    agent.does("book_seat", book("01-03"), "ok", false);
     agent.run(&long, "ok");
     let work = agent.activity.work();
     assert_eq!(work.open, []);
-    assert_eq!(work.attempts.len(), 2, "{:?}", work.attempts);
+    assert_eq!(work.attempts.len(), 3, "{:?}", work.attempts);
     assert!(work.attempts.iter().all(|attempt| attempt.passed.is_some()));
 }

@@ -440,6 +440,7 @@ fn what_cannot_be_prepared_is_said() {
     assert_snapshot!(said("nothing"), @"
     --- stderr
     error: no session came in; out/nothing/cut/orchard.jsonl: the file is empty
+    hint: `loopstore import --help` lists the formats, and how to name that of a file which is not recognised
     --- exit 1
     ");
     assert_snapshot!(said("missing"), @"

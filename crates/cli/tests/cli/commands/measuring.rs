@@ -91,6 +91,7 @@ fn what_cannot_be_measured_is_said() {
     assert_snapshot!(stage.say("eval retention empty"), @"
     --- stderr
     error: empty holds no transcript and no other file
+    hint: `loopstore import --help` lists the formats, and how to name that of a file which is not recognised
     --- exit 1
     ");
     let short = r#"[{"role": "user", "content": "hi"}]"#;

@@ -106,7 +106,7 @@ fn show_draws_the_tree_with_blocks() {
     ○ ask  Completed: 3 turns, 7 messages, 1,320 tokens
         “ask what is broken”
         block 1 (earlier, active): compacted 0-2; 98 of 1,320 tokens; run RUN
-      │ ○ try  Branch:other, Completed: 2 turns, 5 messages, 126 tokens; after turn 0 of ask
+      │ ○ try  Completed, Branch:other: 2 turns, 5 messages, 126 tokens; after turn 0 of ask
       │     “try it”
     ○ build  Completed: 6 turns, 13 messages, 2,610 tokens
         “build it”
