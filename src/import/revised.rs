@@ -7,7 +7,9 @@ use std::ops::ControlFlow;
 use super::matching::{Digest, is_revised};
 use super::writer::StoreSink;
 use crate::compact::seal_appended;
-use crate::model::{AgentMessage, Json, LlmMessage, LoopId, Message, Role, extension_kinds};
+use crate::model::{
+    AgentMessage, Extra, Int, Json, LlmMessage, LoopId, Message, Role, Usage, extension_kinds,
+};
 use crate::store::append::{self, LastTurn, NewMessage};
 use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, decode};
 
@@ -97,7 +99,7 @@ impl StoreSink<'_> {
         };
         let totals = self.write.loop_by_key(key)?.totals;
         let (read, mut known) = (&*self.write, Some(Vec::new()));
-        let mut is_counted = false;
+        let mut counted = Vec::new();
         read.messages(key, seq..totals.next_seq, &mut |row| {
             let is_part = row.seq == seq || row.origin.is_some_and(|origin| is_revised(&origin));
             if row.seq == seq && row.turn != totals.turns.checked_sub(1) {
@@ -106,7 +108,7 @@ impl StoreSink<'_> {
             }
             if is_part && row.body.role == Role::Assistant {
                 let part = decode(read, row.body)?;
-                is_counted |= is_counted_in(&part);
+                counted.extend(usage_of(&part).cloned());
                 let content = part.message().map(Message::content).unwrap_or_default();
                 known.get_or_insert_default().extend_from_slice(content);
             }
@@ -121,10 +123,9 @@ impl StoreSink<'_> {
         let mut message = new.clone();
         if let Some(Message::Assistant(part)) = message.message_mut() {
             part.content = rest.to_vec();
-            if is_counted {
-                // The tokens of the call stand with an earlier part.
-                part.usage = None;
-            }
+            // The first tokens of the call stand with an earlier part.
+            let usage = part.usage.take();
+            part.usage = usage.and_then(|usage| usage_beyond(usage, &counted));
         }
         Ok(Some(message))
     }
@@ -191,8 +192,43 @@ pub(super) fn newest_loop(
 }
 
 /// Whether an answer has the tokens of its call.
-fn is_counted_in(message: &AgentMessage) -> bool {
-    matches!(message.message(), Some(Message::Assistant(answer)) if answer.usage.is_some())
+fn usage_of(message: &AgentMessage) -> Option<&Usage> {
+    match message.message()? {
+        Message::Assistant(answer) => answer.usage.as_ref(),
+        _ => None,
+    }
+}
+
+/// Returns what a call used beyond what was counted of it before; `None` if that is nothing. Some tools count while
+/// they still write, and the last count is the whole.
+fn usage_beyond(usage: Usage, counted: &[Usage]) -> Option<Usage> {
+    if counted.is_empty() {
+        return Some(usage);
+    }
+    let rest = |of: &dyn Fn(&Usage) -> i64| {
+        let before: i64 = counted.iter().map(of).fold(0, i64::saturating_add);
+        of(&usage).saturating_sub(before).max(0)
+    };
+    let part = |of: fn(&Usage) -> &Option<Int>| {
+        let tokens = rest(&|usage| of(usage).as_ref().map_or(0, Int::get));
+        (tokens > 0).then(|| Int::from(tokens))
+    };
+    let (input, output) = (
+        rest(&|usage| usage.input.get()),
+        rest(&|usage| usage.output.get()),
+    );
+    let beyond = Usage {
+        input: input.into(),
+        output: output.into(),
+        reasoning: part(|usage| &usage.reasoning),
+        cache_read: part(|usage| &usage.cache_read),
+        cache_write: part(|usage| &usage.cache_write),
+        total_tokens: None,
+        extra: Extra::default(),
+    };
+    let is_any =
+        input > 0 || output > 0 || beyond.cache_read.is_some() || beyond.cache_write.is_some();
+    is_any.then_some(beyond)
 }
 
 /// Returns `{"seq":…,"message":…}`.

@@ -212,6 +212,44 @@ fn what_a_sub_agent_of_a_redacted_session_says_is_redacted_too() {
 }
 
 #[test]
+fn what_an_answer_used_is_the_last_count_also_if_it_grew() {
+    let answer = |id: &str, block: serde_json::Value, output: u32| {
+        serde_json::json!({"type": "assistant", "uuid": id, "parentUuid": "r1", "sessionId": "red", "version": "2.1.0", "cwd": "/w",
+            "timestamp": "2026-01-01T10:00:02.000Z", "requestId": "q", "message": {"id": "m1", "type": "message",
+            "role": "assistant", "model": "claude", "content": [block], "stop_reason": null,
+            "usage": {"input_tokens": 10, "output_tokens": output}}})
+        .to_string() + "\n"
+    };
+    let prompt = serde_json::json!({"type": "user", "uuid": "r1", "parentUuid": null, "sessionId": "red", "version": "2.1.0", "cwd": "/w",
+        "timestamp": "2026-01-01T10:00:01.000Z", "message": {"role": "user", "content": "list it"}});
+    let begun = format!(
+        "{prompt}\n{}",
+        answer(
+            "r2",
+            serde_json::json!({"type": "text", "text": "I list."}),
+            1
+        )
+    );
+    let call = serde_json::json!({"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}});
+    let whole = begun.clone() + &answer("r3", call, 90);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("red.jsonl");
+    let used = |store: &SqliteStore| {
+        let rows = store
+            .query("SELECT sum(input), sum(output) FROM v_usage")
+            .unwrap();
+        format!("{:?}", rows.rows)
+    };
+    std::fs::write(&path, &whole).unwrap();
+    assert_eq!(used(&import(&path, false)), "[[10, 90]]");
+    std::fs::write(&path, &begun).unwrap();
+    let store = import(&path, false);
+    std::fs::write(&path, &whole).unwrap();
+    import_paths(&store, &[path], &ImportOptions::default(), &mut |_| {}).unwrap();
+    assert_eq!(used(&store), "[[10, 90]]");
+}
+
+#[test]
 fn title_and_project_come_back_from_an_export() {
     let given = "{\"type\":\"custom-title\",\"customTitle\":\"My title\",\"sessionId\":\"s\"}\n";
     let folder = tempfile::tempdir().unwrap();

@@ -405,7 +405,7 @@ fn what_a_document_says_is_open_is_closed_by_what_comes_after() {
     let mut agent = Agent::default();
     let edit = json!({"file_path": "Money.java", "old_string": "a", "new_string": "b"});
     agent.does("replace_in_file", edit.clone(), "no match", true);
-    let book = |date: &str| json!({"ticket": "4WQ150", "date": date});
+    let book = |date: &str| json!({"ticket_id": "4WQ150", "date": date});
     agent.does("book_seat", book("01-02"), "date is full", true);
     let long = format!("make {}", "all ".repeat(200));
     agent.run(&long, "Exit code 2\nerror: x");
