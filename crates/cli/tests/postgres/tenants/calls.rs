@@ -180,6 +180,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.loop_by_key(k.loop_key)),
         said(read.append_state(k.loop_key)),
         said(read.last_receipt(k.session)),
+        said(read.has_receipt_after(k.session, 0)),
         said(read.current(&k.id)),
         said(read.parent_of(k.busy)),
         said(read.loops(k.session)),
