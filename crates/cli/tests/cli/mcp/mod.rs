@@ -244,7 +244,7 @@ fn what_is_asked_wrongly_is_told_and_nothing_changes() {
         ("recall", json!({})),
         ("recall", json!({"question": ""})),
         ("recall", json!({"question": "needle", "max_tokens": 3})),
-        ("recall", json!({"question": "w ".repeat(100_000)})),
+        ("search_history", json!({"query": "+w ".repeat(100_000)})),
         ("search_history", json!({"query": "\""})),
         ("search_history", json!({"query": "a", "role": "king"})),
         ("search_history", json!({"query": 7})),
