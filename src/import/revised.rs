@@ -191,7 +191,7 @@ pub(super) fn newest_loop(
     Ok(loops.into_iter().map(|row| row.key).max())
 }
 
-/// Whether an answer has the tokens of its call.
+/// Returns the tokens of its call, if an answer has them.
 fn usage_of(message: &AgentMessage) -> Option<&Usage> {
     match message.message()? {
         Message::Assistant(answer) => answer.usage.as_ref(),

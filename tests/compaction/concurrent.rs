@@ -185,8 +185,14 @@ fn what_is_redacted_while_a_strategy_runs_does_not_come_back() {
     let report = compact_session_loops(&*store, &id(), &request("a", strategy)).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Conflict);
     assert!(!texts(&context(&store, "a")).contains(&token));
-    // Of another session a receipt changes nothing.
-    let again = compact_session_loops(&*store, &id(), &one_liner("a")).unwrap();
+    // A receipt of another session changes nothing.
+    let other = Store::from(Arc::clone(&store) as Arc<dyn Database>);
+    let another = other.session("another").unwrap();
+    another.append([Message::user("Hello.")]).unwrap();
+    let strategy = meanwhile(move || {
+        erase(other.database(), &EraseRequest::new(another.id().clone())).unwrap();
+    });
+    let again = compact_session_loops(&*store, &id(), &request("a", strategy)).unwrap();
     assert_eq!(again.outcome, CompactOutcome::Committed);
 }
 
@@ -303,8 +309,17 @@ fn undo_and_redo_name_what_cannot_be_done() {
     let store = SqliteStore::in_memory().unwrap();
     start(&store, "a", None, 0..5);
     let nothing = FlipRequest::default();
-    let error = undo(&store, &id(), &nothing).unwrap_err().to_string();
-    assert!(error.contains("no active compaction"), "{error}");
+    let error = undo(&store, &id(), &nothing).unwrap_err();
+    assert!(matches!(error, StoreError::NoCompaction { .. }), "{error}");
+    let error = loopstore::Error::from(error);
+    assert!(
+        matches!(error, loopstore::Error::NotFound { .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("no active compaction"),
+        "{error}"
+    );
     let error = redo(&store, &id(), &nothing).unwrap_err().to_string();
     assert!(error.contains("no compaction to redo"), "{error}");
     let named = FlipRequest {

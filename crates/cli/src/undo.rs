@@ -50,10 +50,13 @@ pub fn flip(app: &mut App, args: &FlipArgs, redo: bool) -> Result<Done, CliError
     } else {
         loopstore::undo(&*store, &session.session_id, &request)?
     };
-    let runs = store.run_rows(Some(&session.session_id))?;
-    let flipped = |run: &&Record| run.text("run_id").as_deref() == Some(&*report.run_id);
-    let reader = runs.iter().find(flipped).and_then(select::sealed_by);
-    app.print(&report, || match reader {
+    let reader = || {
+        // What was flipped is flipped, also if this cannot be read.
+        let runs = store.run_rows(Some(&session.session_id)).ok()?;
+        let flipped = |run: &&Record| run.text("run_id").as_deref() == Some(&*report.run_id);
+        runs.iter().find(flipped).and_then(select::sealed_by)
+    };
+    app.print(&report, || match reader() {
         Some(provider) => format!(
             "{} of what {} reads; nothing changed for others",
             summary(&report),

@@ -298,9 +298,7 @@ impl Activity {
     fn done(&mut self, mut action: Action, outcome: &Outcome, text: &str, place: &Place) {
         let changes = !action.files.is_empty() || action.edits_open_file;
         let unchanged = !action.is_command && changes && outcome::says_unchanged(text);
-        // A commit of nothing is told as an error.
-        let is_nothing = action.is_command && text.contains("nothing to commit");
-        let failed = outcome.failed && !is_nothing || unchanged;
+        let failed = outcome.failed && !commits_nothing(&action, text) || unchanged;
         if !failed {
             if action.edits_open_file
                 && let Some(open) = &self.open_file
@@ -378,6 +376,12 @@ impl Activity {
             place: place.clone(),
         });
     }
+}
+
+/// Whether a commit only found that there is nothing to commit, which git tells as an error.
+fn commits_nothing(action: &Action, text: &str) -> bool {
+    let mut runners = action.runners.iter();
+    runners.any(|runner| runner.name == "git commit") && text.contains("nothing to commit")
 }
 
 /// Returns what a tool answered, if that is one short line.

@@ -103,6 +103,19 @@ impl ToSql for BoundValue<'_> {
     }
 }
 
+/// The key above all that are in a table and all that were removed from it.
+macro_rules! next_key {
+    ($table:literal) => {
+        concat!(
+            "1 + max((SELECT coalesce(max(key), 0) FROM ",
+            $table,
+            "), coalesce((SELECT key FROM spent_keys WHERE name = '",
+            $table,
+            "'), 0))"
+        )
+    };
+}
+
 fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
     connection
         .prepare_cached(statement)
@@ -196,12 +209,13 @@ impl StoreWrite for SqliteReader<'_> {
 
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         self.run(
-            "INSERT INTO loops (key, session, loop_id, parent, parent_loop_id, parent_turn,
-                 parent_seq, kind, status, started_at, ended_at, tick, chain, meta, history)
-             VALUES (1 + max(
-                     (SELECT coalesce(max(key), 0) FROM loops),
-                     coalesce((SELECT key FROM spent_keys WHERE name = 'loops'), 0)
-                 ), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+            concat!(
+                "INSERT INTO loops (key, session, loop_id, parent, parent_loop_id, parent_turn,
+                     parent_seq, kind, status, started_at, ended_at, tick, chain, meta, history)
+                 VALUES (",
+                next_key!("loops"),
+                ", ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
+            ),
             params![
                 row.session.0,
                 row.loop_id.as_str(),
@@ -386,13 +400,7 @@ impl StoreWrite for SqliteReader<'_> {
     // Runs, their undos and redos.
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
-        let key = key_of(
-            "SELECT 1 + max(
-                 (SELECT coalesce(max(key), 0) FROM runs),
-                 coalesce((SELECT key FROM spent_keys WHERE name = 'runs'), 0)
-             )",
-            self.connection,
-        )?;
+        let key = key_of(concat!("SELECT ", next_key!("runs")), self.connection)?;
         let mut values = open_run_values(row)?;
         values.push(BoundValue::Integer(Some(key)));
         self.insert("runs", &format!("{RUN_COLUMNS}, key"), values)?;
@@ -456,13 +464,7 @@ impl StoreWrite for SqliteReader<'_> {
     // Blocks.
 
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
-        let key = key_of(
-            "SELECT 1 + max(
-                 (SELECT coalesce(max(key), 0) FROM blocks),
-                 coalesce((SELECT key FROM spent_keys WHERE name = 'blocks'), 0)
-             )",
-            self.connection,
-        )?;
+        let key = key_of(concat!("SELECT ", next_key!("blocks")), self.connection)?;
         let mut values = block_values(block)?;
         values.push(BoundValue::Integer(Some(key)));
         self.insert("blocks", &format!("{BLOCK_COLUMNS}, key"), values)?;

@@ -140,6 +140,11 @@ fn a_push_that_failed_is_open_until_one_goes_through() {
     );
     agent.run("git status", "clean");
     assert!(agent.attempt("git push origin main").passed.is_none());
+    agent.run(
+        "git commit -m x",
+        "Exit code 1\nnothing to commit, working tree clean",
+    );
+    assert!(agent.attempt("git commit -m x").failure.is_none());
     agent.run("git commit --amend -S && git push", "ok");
     assert!(agent.attempt("git push origin main").passed.is_some());
 }
