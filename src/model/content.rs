@@ -286,7 +286,7 @@ impl Content {
         content
     }
 
-    fn extra_mut(&mut self) -> Option<&mut Extra> {
+    pub(super) fn extra_mut(&mut self) -> Option<&mut Extra> {
         match self {
             Self::Text(block) => Some(&mut block.extra),
             Self::Image(block) => Some(&mut block.extra),

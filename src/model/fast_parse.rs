@@ -2,8 +2,8 @@
 //!
 //! The interchange form keeps what it does not know, so its reader takes each block as text first and
 //! looks at it three times. What stands here goes over the text once and gives up at the first thing
-//! that is unusual: a field that is unknown, `null`, written twice or of another type, white space, a
-//! number that is no plain integer. The caller then reads the careful way, and both give the same
+//! that is unusual: a field that is `null`, written twice, of another type or of another role, white space,
+//! a number that is no plain integer. The caller then reads the careful way, and both give the same
 //! message. It is the innermost loop of every build: text is copied into the message and nowhere else.
 
 use serde::Deserialize;
@@ -12,8 +12,8 @@ use super::author::Author;
 use super::content::Content;
 use super::json::{Extra, Json};
 use super::message::{
-    AgentMessage, AssistantMessage, LlmMessage, Message, ToolResultMessage, TurnId, Usage,
-    UserMessage,
+    AgentMessage, AssistantMessage, ExtensionMessage, LlmMessage, Message, ToolResultMessage,
+    TurnId, Usage, UserMessage,
 };
 
 /// Returns the message, if it is a usual one.
@@ -154,6 +154,13 @@ impl<'a> JsonCursor<'a> {
         Some(value)
     }
 
+    /// Reads a field that nobody knows.
+    fn unknown(&mut self, extra: &mut Extra, key: &str) -> Option<()> {
+        let is_first = extra.get(key).is_none();
+        extra.insert(key, self.value()?);
+        is_first.then_some(())
+    }
+
     fn content(&mut self) -> Option<Vec<Content>> {
         let mut blocks = Vec::new();
         self.eat(b'[')?;
@@ -219,6 +226,7 @@ struct BlockFields<'a> {
     id: Option<String>,
     name: Option<String>,
     arguments: Option<Json>,
+    extra: Extra,
 }
 
 impl<'a> BlockFields<'a> {
@@ -231,12 +239,12 @@ impl<'a> BlockFields<'a> {
             "id" => set(&mut self.id, scan.string()),
             "name" => set(&mut self.name, scan.string()),
             "arguments" => set(&mut self.arguments, scan.value()),
-            _ => None,
+            _ => scan.unknown(&mut self.extra, key),
         }
     }
 
     fn into_content(mut self) -> Option<Content> {
-        let content = match self.kind? {
+        let mut content = match self.kind? {
             "text" => Content::text(self.text.take()?),
             "thinking" => Content::thinking(self.thinking.take()?, self.signature.take()),
             "toolCall" => {
@@ -244,7 +252,11 @@ impl<'a> BlockFields<'a> {
             }
             _ => return None,
         };
-        self.is_spent().then_some(content)
+        if !self.is_spent() {
+            return None;
+        }
+        *content.extra_mut()? = self.extra;
+        Some(content)
     }
 
     /// Whether all that was given was taken.
@@ -274,6 +286,9 @@ struct MessageFields<'a> {
     timestamp: Option<i64>,
     author: Option<Author>,
     turn_id: Option<TurnId>,
+    kind: Option<String>,
+    data: Option<Json>,
+    extra: Extra,
 }
 
 impl<'a> MessageFields<'a> {
@@ -291,11 +306,17 @@ impl<'a> MessageFields<'a> {
             "timestamp" => set(&mut self.timestamp, scan.integer()),
             "author" => set(&mut self.author, scan.plain().and_then(Author::from_name)),
             "turnId" => set(&mut self.turn_id, scan.turn()),
-            _ => None,
+            "kind" => set(&mut self.kind, scan.string()),
+            "data" => set(&mut self.data, scan.value()),
+            "error_message" => None,
+            _ => scan.unknown(&mut self.extra, key),
         }
     }
 
     fn into_message(mut self) -> Option<AgentMessage> {
+        if self.role == Some("extension") {
+            return self.into_extension();
+        }
         let content = self.content.take()?;
         let (timestamp, author) = (self.timestamp.map(Into::into), self.author);
         let message = match self.role? {
@@ -330,7 +351,23 @@ impl<'a> MessageFields<'a> {
         Some(AgentMessage::Llm(LlmMessage {
             message,
             turn_id: self.turn_id,
-            extra: Extra::default(),
+            extra: self.extra,
+        }))
+    }
+
+    fn into_extension(mut self) -> Option<AgentMessage> {
+        let (kind, data) = (self.kind.take()?, self.data.take()?);
+        let is_plain = self.content.is_none()
+            && self.timestamp.is_none()
+            && self.author.is_none()
+            && self.turn_id.is_none();
+        if !is_plain || !self.is_spent() {
+            return None;
+        }
+        Some(AgentMessage::Extension(ExtensionMessage {
+            kind,
+            data,
+            extra: self.extra,
         }))
     }
 
@@ -342,8 +379,12 @@ impl<'a> MessageFields<'a> {
             &self.provider,
             &self.tool_call_id,
             &self.tool_name,
+            &self.kind,
         ];
-        texts.iter().all(|text| text.is_none()) && self.usage.is_none() && self.is_error.is_none()
+        texts.iter().all(|text| text.is_none())
+            && self.usage.is_none()
+            && self.is_error.is_none()
+            && self.data.is_none()
     }
 }
 
@@ -378,6 +419,13 @@ mod tests {
             r#"{"role":"toolResult","toolCallId":"1","toolName":"n","content":[],"isError":true}"#,
             r#"{"role":"user","content":[],"author":"harness"}"#,
             r#"{"role":"assistant","content":[],"timestamp":1,"author":"agent"}"#,
+            r#"{"item":{"a": [1.0]},"role":"user","content":[{"text":"a","x":[ ],"type":"text","y":"\u0041"}],"z":null}"#,
+            concat!(
+                r#"{"role":"assistant","content":[{"type":"toolCall","id":"1","name":"n","arguments":{},"#,
+                r#""source":{"id":"f"}},{"type":"thinking","thinking":"t","redacted":true}],"responseId":"r"}"#
+            ),
+            r#"{"role":"extension","kind":"k","data":{"a":1}}"#,
+            r#"{"role":"extension","data":null,"kind":"k","y":[]}"#,
         ];
         for json in usual {
             let read = message(json);
@@ -389,7 +437,12 @@ mod tests {
     #[test]
     fn what_is_unusual_is_left_to_the_careful_reader() {
         let unusual = [
-            r#"{"role":"user","content":[{"type":"text","text":"a","x":1}]}"#,
+            r#"{"role":"user","content":[{"type":"text","text":"a","x":1,"x":1}]}"#,
+            r#"{"role":"user","content":[],"x":1,"x":1}"#,
+            r#"{"role":"user","content":[],"x\u0079":1}"#,
+            r#"{"role":"user","content":[],"kind":"k"}"#,
+            r#"{"role":"user","content":[],"data":1}"#,
+            r#"{"role":"assistant","content":[],"error_message":"e"}"#,
             r#"{"role":"user","content":[{"type":"text","text":"a","id":null}]}"#,
             r#"{"role":"user","content":[{"type":"text","text":"a","id":"1"}]}"#,
             r#"{"role":"user","content":[{"type":"text","text":"a","text":"b"}]}"#,
@@ -406,6 +459,12 @@ mod tests {
             r#"{"role":"user","content":[],"turnId":{"loopId":"l","turnIndex":3,"x":1}}"#,
             r#"{"role":"toolResult","toolCallId":"1","toolName":"n","content":[]}"#,
             r#"{"role":"extension","kind":"k","content":[]}"#,
+            r#"{"role":"extension","kind":"k","data":1,"content":[]}"#,
+            r#"{"role":"extension","kind":"k","data":1,"timestamp":1}"#,
+            r#"{"role":"extension","kind":"k","data":1,"author":"agent"}"#,
+            r#"{"role":"extension","kind":"k","data":1,"toolName":"n"}"#,
+            r#"{"role":"extension","kind":"k"}"#,
+            r#"{"role":"extension","data":1}"#,
             r#"{"role":"user"}"#,
             r#"{"role":"user","content":[],"author":"bob"}"#,
             r#"{"role":"user","content":[],"author":1}"#,
