@@ -125,7 +125,10 @@ impl TurnsAppend {
                 if place == MessagePlacement::NewLoop {
                     let before = self.open.end(write, &mut self.compactions)?;
                     let next = begin_loop(write, self.owner, Some(before), &mut self.begun)?;
-                    self.open = OpenLoop::of(write, next)?;
+                    self.open = OpenLoop {
+                        response: self.open.response.take(),
+                        ..OpenLoop::of(write, next)?
+                    };
                     place = MessagePlacement::NewTurn;
                 }
                 AgentMessage::Llm(self.open.numbered(message, place))
