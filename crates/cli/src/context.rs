@@ -286,7 +286,8 @@ fn notes(mended: &[Mending]) -> Vec<String> {
 pub fn label(kind: MendingKind) -> &'static str {
     match kind {
         MendingKind::ResultAdded => "a call has no result; `[no result recorded]` stands in for it",
-        MendingKind::ResultDropped => "a tool result without its call was left out",
+        MendingKind::ResultDropped => "a second result of a call was left out",
+        MendingKind::ResultTold => "a tool result without its call is told as text",
         MendingKind::ResultMoved => "a late tool result was moved after its call",
         MendingKind::CallRenamed => "the id of a call was changed, as the provider refuses it",
         MendingKind::ToolRenamed => "the name of a tool was changed, as the provider refuses it",

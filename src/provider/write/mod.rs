@@ -38,8 +38,11 @@ pub const NO_RESULT: &str = "[no result recorded]";
 pub enum MendingKind {
     /// A call without a result got [`NO_RESULT`].
     ResultAdded,
-    /// A result without its call was left out.
+    /// A second result of a call was left out.
     ResultDropped,
+    /// A result whose call is not in the context, such as one that ran while it was compacted, is told as text
+    /// in a user message.
+    ResultTold,
     /// A late result was put right behind its call.
     ResultMoved,
     /// A call's id, used before or of a form that the provider refuses, was changed.

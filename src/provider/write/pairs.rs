@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Mending, MendingKind, NO_RESULT};
 use crate::context::{Pairing, goes_on};
-use crate::model::{AgentMessage, Content, Json, Message, ToolCall, ToolResultMessage};
+use crate::model::{
+    AgentMessage, Author, Content, Json, Message, ToolCall, ToolResultMessage, UserMessage,
+};
 use crate::provider::kept::hosted_item;
 
 /// A message, and which of the context it was.
@@ -76,11 +78,23 @@ struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// Reports a result without its call; others come with their answer.
+    /// Tells a result without its call as text, and leaves out a second one of a call; others come with their
+    /// answer.
     fn stray(&mut self, at: usize, result: &ToolResultMessage) {
-        if !self.pairing.answers(at) {
-            self.mend(MendingKind::ResultDropped, at, &result.tool_call_id);
+        if self.pairing.answers(at) {
+            return;
         }
+        let id = &result.tool_call_id;
+        if calls_of(self.messages).any(|call| call.id == *id) {
+            return self.mend(MendingKind::ResultDropped, at, id);
+        }
+        self.mend(MendingKind::ResultTold, at, id);
+        self.out.push(IndexedMessage {
+            at,
+            message: Message::User(told(result)),
+            goes_on: false,
+            source: None,
+        });
     }
 
     /// Adds an answer and the results of its calls. What the provider carried out itself has none, and is
@@ -178,6 +192,34 @@ fn plain(text: &str, is_plain: fn(char) -> bool, most: usize, other: &str) -> St
     }
     let plain = |c| if is_plain(c) { c } else { '_' };
     text.chars().take(most).map(plain).collect()
+}
+
+fn calls_of(messages: &[AgentMessage]) -> impl Iterator<Item = &ToolCall> {
+    let blocks = messages.iter().filter_map(AgentMessage::message);
+    blocks
+        .flat_map(Message::content)
+        .filter_map(|block| match block {
+            Content::ToolCall(call) => Some(call),
+            _ => None,
+        })
+}
+
+/// Returns a result as a message that says whose it is: nobody may take it for the words of a person.
+fn told(result: &ToolResultMessage) -> UserMessage {
+    let what = if result.is_error { "Error" } else { "Result" };
+    let of = match result.tool_name.as_str() {
+        "" => String::new(),
+        name => format!(" ({name})"),
+    };
+    let id = &result.tool_call_id;
+    let head = format!("{what} of tool call {id}{of}, which is not shown here:");
+    UserMessage {
+        content: std::iter::once(Content::text(head))
+            .chain(result.content.iter().cloned())
+            .collect(),
+        timestamp: result.timestamp.clone(),
+        author: Some(Author::Harness),
+    }
 }
 
 fn source_of(message: &AgentMessage) -> Option<Json> {

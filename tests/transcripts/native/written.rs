@@ -49,16 +49,22 @@ fn each(messages: &[AgentMessage], check: impl Fn(NativeAgent, Handed)) {
 }
 
 #[test]
-fn a_call_without_its_result_gets_one_that_says_so_and_a_stray_result_goes() {
+fn a_call_without_its_result_gets_one_that_says_so_and_a_stray_result_is_told() {
     let messages = [user("Go."), call("c1"), user("And?"), result("c9", "lost")];
     each(&messages, |agent, handed| {
         let said = plain(&handed.messages);
         let none = json!(["toolResult", "c1", "read", true, NO_RESULT]);
         assert_eq!(said[3], none, "{agent:?}");
         assert_eq!(said[4], json!(["user", "And?"]), "{agent:?}");
-        assert_eq!(said.len(), 5, "{agent:?}");
+        let told = said[5].to_string();
+        assert!(
+            told.starts_with(r#"["user","#) && told.contains("lost"),
+            "{agent:?} {told}"
+        );
+        assert_eq!(said.len(), 6, "{agent:?}");
         let report = handed.report;
-        assert_eq!(count(&report.left_out, MendingKind::ResultDropped), 1);
+        assert_eq!(count(&report.left_out, MendingKind::ResultDropped), 0);
+        assert_eq!(count(&report.mended, MendingKind::ResultTold), 1);
         assert_eq!(count(&report.mended, MendingKind::ResultAdded), 1);
         assert_eq!(report.messages, 4);
     });
