@@ -8,6 +8,7 @@
 mod actions;
 mod acts;
 mod files;
+mod hits;
 pub(crate) mod noise;
 pub(crate) mod outcome;
 mod patch;

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::actions::{self, Action};
 use super::files::FileIndex;
+use super::hits::files_found;
 use super::outcome::{self, Outcome, outcome, refusal_words, refused};
 use super::plan::PlanChange;
 use super::shell;
@@ -299,6 +300,8 @@ impl Activity {
         let changes = !action.files.is_empty() || action.edits_open_file;
         let unchanged = !action.is_command && changes && outcome::says_unchanged(text);
         let failed = outcome.failed && !commits_nothing(&action, text) || unchanged;
+        // A search: it changes no file, nor does it show one.
+        let looks = !failed && !action.runs && !action.delegates && action.files.is_empty();
         if !failed {
             if action.edits_open_file
                 && let Some(open) = &self.open_file
@@ -333,9 +336,13 @@ impl Activity {
             })),
             false => None,
         };
-        let result = outcome.result.clone();
-        let result = result
-            .or_else(|| answer(text).filter(|_| action.runs && !action.is_command && !failed));
+        let answered = || answer(text).filter(|_| action.runs && !action.is_command && !failed);
+        let found = || {
+            looks
+                .then(|| files_found(outcome::output_of(text)))
+                .flatten()
+        };
+        let result = outcome.result.clone().or_else(answered).or_else(found);
         self.attempt(action, line, outcome.refused, result, place);
     }
 

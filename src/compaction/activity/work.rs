@@ -29,7 +29,7 @@ pub struct Work {
     /// The last plan.
     pub plan: Option<Plan>,
     /// Commands and other calls, each once, in the order of their last run. Calls other than commands stand
-    /// here only if they did something or failed once.
+    /// here only if they did something, found files or failed once.
     pub attempts: Vec<Attempt>,
     /// Calls without a result, and sub-agents and commands still running in the background.
     pub open: Vec<OpenCall>,
@@ -127,7 +127,8 @@ pub struct Attempt {
     pub refused: bool,
     /// When it passed after that failure, or something that stands for it did; `None` with a failure: open.
     pub passed: Option<Place>,
-    /// The last line of its last result that says how it went (`12 passed`), or the short answer of a tool.
+    /// The last line of its last result that says how it went (`12 passed`), or the short answer of a tool; of
+    /// a search the files that it found.
     pub result: Option<String>,
 }
 

@@ -222,6 +222,8 @@ pub(super) fn read_file(file: &FileWork) -> String {
 /// Begins what is told of a command that was run, and of another call that did something.
 pub(super) const RAN: &str = "ran ";
 pub(super) const CALLED: &str = "called ";
+/// Begins what is told of a search.
+pub(super) const FOUND: &str = "found ";
 /// Begins what is told of a call that a person refused.
 pub(super) const REFUSED: &str = "refused ";
 
@@ -246,7 +248,11 @@ pub(super) fn attempt_line(attempt: &Attempt) -> String {
                 .result
                 .as_deref()
                 .map(|result| format!(": {result}"));
-            let verb = if attempt.is_command { RAN } else { CALLED };
+            let verb = match (attempt.runs, attempt.is_command) {
+                (false, _) => FOUND,
+                (true, true) => RAN,
+                (true, false) => CALLED,
+            };
             format!(
                 "- {verb}{}{times}: {what}{}",
                 attempt.last,

@@ -29,6 +29,8 @@ mod share {
     pub(super) const PLAN: usize = 6;
     pub(super) const FILES: usize = 4;
     pub(super) const ATTEMPTS: usize = 8;
+    /// What searches found.
+    pub(super) const FOUND: usize = 16;
     /// Files that were only read, and values that were only seen.
     pub(super) const READ: usize = 16;
     pub(super) const SEEN: usize = 32;
@@ -84,6 +86,8 @@ const LAST_PROMPTS: usize = 3;
 
 /// What failed and is still open, as it ranks among attempts.
 const OPEN_ERROR: Option<u8> = Some(0);
+/// What a search found.
+const FOUND: Option<u8> = Some(4);
 
 /// A document of a given size.
 pub(super) struct DocumentPage {
@@ -211,7 +215,7 @@ impl<'a> PageWriter<'a> {
             self.task(&mut filling, most);
             self.plan(&mut filling, most / share::PLAN);
             self.files(&mut filling, most / share::FILES);
-            self.open_errors(&mut filling, most / share::ATTEMPTS);
+            self.ranked(&mut filling, OPEN_ERROR, most / share::ATTEMPTS);
             filling.values(&self.sought, usize::MAX);
             filling.values(&self.used_once, usize::MAX);
         }
@@ -224,6 +228,7 @@ impl<'a> PageWriter<'a> {
         self.files(&mut filling, most / share::FILES);
         self.attempts(&mut filling, most / share::ATTEMPTS);
         self.last_report(&mut filling, most / share::LAST);
+        self.ranked(&mut filling, FOUND, most / share::FOUND);
         let stated = filling.room() * (100 - values_share(most)) / 100;
         self.said(&mut filling, stated);
         filling.values(&self.sought, usize::MAX);
@@ -376,12 +381,12 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Adds what failed and is still open.
-    fn open_errors(&self, filling: &mut Filling<'a>, most: usize) {
+    /// Adds the attempts of one rank.
+    fn ranked(&self, filling: &mut Filling<'a>, rank: Option<u8>, most: usize) {
         let mut left = most.min(filling.room());
         let attempts = &self.record.activity.work().attempts;
         for at in &self.attempts {
-            if attempt_rank(&attempts[*at]) == OPEN_ERROR {
+            if attempt_rank(&attempts[*at]) == rank {
                 filling.attempt(*at, &mut left);
             }
         }
@@ -394,6 +399,7 @@ impl<'a> PageWriter<'a> {
         }
     }
 
+    /// Adds the last report, and what the agent said last of what it is doing since.
     fn last_report(&self, filling: &mut Filling<'a>, most: usize) {
         let mut left = most.min(filling.room());
         let all = self.record.statements.iter().enumerate().rev();
@@ -402,10 +408,13 @@ impl<'a> PageWriter<'a> {
             .clone()
             .find(|(_, s)| is_report(s))
             .or_else(|| all.clone().find(|(_, s)| !s.is_prompt()));
-        let last = last.filter(|(_, last)| !self.record.is_given(Heading::Said, &last.place));
-        if let Some((statement, last)) = last {
-            for unit in 0..last.units.units.len() {
-                filling.unit(UnitRef { statement, unit }, &mut left);
+        let now = all.clone().find(|(_, s)| s.speaker == Speaker::Agent);
+        let now = now.filter(|(at, _)| last.is_some_and(|(last, _)| last < *at));
+        for (statement, said) in now.into_iter().chain(last) {
+            if !self.record.is_given(Heading::Said, &said.place) {
+                for unit in 0..said.units.units.len() {
+                    filling.unit(UnitRef { statement, unit }, &mut left);
+                }
             }
         }
     }
@@ -425,18 +434,19 @@ fn values_share(most: usize) -> usize {
 }
 
 /// Returns how much an attempt is worth a line, best first; `None`: not at all. What failed and is still open
-/// comes first, then what builds, tests or runs here and how that went, then what failed once. A command that
-/// only looks and found nothing is no failure of the work.
+/// comes first, then what builds, tests or runs here and how that went, then what failed once, then what searches
+/// found. A command that only looks and found nothing is no failure of the work.
 fn attempt_rank(attempt: &Attempt) -> Option<u8> {
     let only_looks = attempt.is_command && !attempt.runs;
     match (&attempt.failure, &attempt.passed) {
         (Some(_), None) if attempt.refused => Some(1),
         (Some(_), None) if only_looks => Some(3),
-        (Some(_), None) => Some(0),
+        (Some(_), None) => OPEN_ERROR,
         (Some(_), Some(_)) if only_looks => None,
         (Some(_), Some(_)) => Some(2),
         (None, _) if attempt.runs && (attempt.result.is_some() || attempt.times > 1) => Some(1),
         (None, _) if attempt.runs => Some(2),
+        (None, _) if attempt.result.is_some() => FOUND,
         (None, _) => None,
     }
 }

@@ -2,7 +2,8 @@
 
 use super::given::{Given, is_own_line};
 use super::lines::{
-    CALLED, Heading, OPEN, OPENING, PLAN_HEAD, RAN, READ, REFUSED, read_named, read_plan_line,
+    CALLED, FOUND, Heading, OPEN, OPENING, PLAN_HEAD, RAN, READ, REFUSED, read_named,
+    read_plan_line,
 };
 use super::names::LoopNames;
 use super::record::{Carried, Instruction, Speaker, Statement};
@@ -305,8 +306,12 @@ fn attempt(line: &str) -> Option<Attempt> {
         } else if let Some(place) = part.strip_prefix("passed ") {
             attempt.last = read_place(place)?;
             attempt.passed = Some(attempt.last.clone());
-        } else if let Some(place) = part.strip_prefix(RAN).or(part.strip_prefix(CALLED)) {
-            attempt.is_command = part.starts_with(RAN);
+        } else if let Some((verb, place)) = [RAN, CALLED, FOUND]
+            .into_iter()
+            .find_map(|verb| Some((verb, part.strip_prefix(verb)?)))
+        {
+            attempt.is_command = verb != CALLED;
+            attempt.runs = verb != FOUND;
             attempt.last = read_place(place)?;
             attempt.result = Some(said.to_owned()).filter(|said| !said.is_empty());
         } else if let Some(times) = part.strip_suffix(" times") {

@@ -47,7 +47,8 @@ impl AttemptKey {
 }
 
 impl Activity {
-    /// Notes how a call went: a command always and what did something, another call if it failed once.
+    /// Notes how a call went: a command always, what did something and what found files; another call if it failed
+    /// once.
     pub(super) fn attempt(
         &mut self,
         action: Action,
@@ -64,7 +65,7 @@ impl Activity {
         let failed = failure.is_some();
         let (mut key, mut attempt) = match same {
             Some(at) => (known.remove(at), attempts.remove(at)),
-            None if !action.is_command && !action.runs && !failed => return,
+            None if !action.is_command && !action.runs && !failed && result.is_none() => return,
             None => {
                 let attempt = Attempt {
                     what: String::new(),
