@@ -10,7 +10,7 @@ use crate::import::extension::{extension_of, system_prompt, unreadable};
 use crate::import::fields::Fields;
 use crate::import::lines::SourceLocation;
 use crate::import::records::Records;
-use crate::import::transcript::{Style, TranscriptBuilder};
+use crate::import::transcript::{LoopTurn, Style, TranscriptBuilder};
 use crate::import::values::{text_of, user, with_source};
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink, Source};
 use crate::model::{AgentMessage, Content, Json, Message, Time};
@@ -30,6 +30,8 @@ pub(super) fn emit(
         index,
         transcript: TranscriptBuilder::new(sink, head, Style::Log),
         prompts: VecDeque::new(),
+        path: Vec::new(),
+        spoken: None,
     };
     if index.meta.as_ref().is_some_and(|meta| meta.is_subagent) {
         emitter.transcript.is_of_agent();
@@ -46,6 +48,10 @@ struct CodexEmitter<'a> {
     transcript: TranscriptBuilder<'a>,
     /// The newest prompts: Codex keeps them beside a summary that says nothing else of what is left.
     prompts: VecDeque<String>,
+    /// After which turn each prompt stands that was not taken back.
+    path: Vec<Option<LoopTurn>>,
+    /// The last turn that is more than what Codex adds before a prompt.
+    spoken: Option<LoopTurn>,
 }
 
 impl CodexEmitter<'_> {
@@ -77,6 +83,7 @@ impl CodexEmitter<'_> {
             IndexStep::Meta(place)
             | IndexStep::Extension(place)
             | IndexStep::Aborted(place)
+            | IndexStep::RolledBack(place)
             | IndexStep::System(place)
             | IndexStep::Result(place)
             | IndexStep::Compacted(place)
@@ -109,11 +116,19 @@ impl CodexEmitter<'_> {
     ) -> Result<(), ImportError> {
         match step {
             IndexStep::Compacted(_) => self.compacted(message, json, raw),
-            IndexStep::Result(_) => self.transcript.result(|| line_id(place), message, raw),
+            IndexStep::RolledBack(_) => self.rolled_back(message, json, raw, place),
+            IndexStep::Result(_) => {
+                self.transcript.result(|| line_id(place), message, raw)?;
+                self.spoken = self.transcript.last_turn();
+                Ok(())
+            }
             IndexStep::User { prompt, .. } => match prompt {
                 Some(name) => {
                     self.asked(&message);
-                    self.transcript.prompt(name.as_str(), message, raw)
+                    self.path.push(self.spoken);
+                    self.transcript.prompt(name.as_str(), message, raw)?;
+                    self.spoken = self.transcript.last_turn();
+                    Ok(())
                 }
                 None => self.transcript.input(message, raw, false),
             },
@@ -160,7 +175,66 @@ impl CodexEmitter<'_> {
         let raws: Vec<&str> = raws.iter().map(|(_, json)| json.as_str()).collect();
         let raw = raws.join("\n");
         let name = || line_id(found.places[0]);
-        self.transcript.answer(name, message, raw.as_bytes())
+        self.transcript.answer(name, message, raw.as_bytes())?;
+        self.spoken = self.transcript.last_turn();
+        Ok(())
+    }
+
+    /// Takes the last turns back: what comes next goes on from before the first of them. Where there are fewer, all go
+    /// but what stands before the first prompt.
+    fn rolled_back(
+        &mut self,
+        note: AgentMessage,
+        json: &str,
+        raw: &[u8],
+        place: SourceLocation,
+    ) -> Result<(), ImportError> {
+        let record = CodexRecord::of(json).ok();
+        let Some(turns) = record.and_then(|record| record.item.read::<u64>("num_turns")) else {
+            let reason = "how many turns it takes back is not a number";
+            self.transcript.skip(place.line, reason);
+            return self.transcript.extension(note, raw);
+        };
+        let turns = usize::try_from(turns).unwrap_or(usize::MAX);
+        let kept = self.path.len().saturating_sub(turns);
+        let Some(after) = self.path.get(kept).copied() else {
+            return self.transcript.extension(note, raw);
+        };
+        let taken = self.path.len() - kept;
+        let prompts = self.prompts.len().saturating_sub(taken);
+        self.prompts.truncate(prompts);
+        self.path.truncate(kept);
+        self.spoken = after;
+        self.transcript.go_back(after, line_id(place))?;
+        self.transcript.extension(note, raw)?;
+        match after {
+            Some(_) => Ok(()),
+            None => self.repeat_lead(),
+        }
+    }
+
+    /// Emits once more what Codex added before the first prompt: it stands in the turn of that.
+    fn repeat_lead(&mut self) -> Result<(), ImportError> {
+        let steps = self.index.steps.iter();
+        let is_prompt = |step: &&IndexStep| {
+            matches!(
+                step,
+                IndexStep::User {
+                    prompt: Some(_),
+                    ..
+                }
+            )
+        };
+        for step in steps.take_while(|step| !is_prompt(step)) {
+            let IndexStep::User { place, .. } = step else {
+                continue;
+            };
+            let raw = self.records.bytes(*place)?;
+            if let Ok(message) = message_of(step, &String::from_utf8_lossy(&raw)) {
+                self.transcript.input(message, &raw, false)?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes a compaction: what is left is its `replacement_history`, else the prompts so far and its message.

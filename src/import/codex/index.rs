@@ -54,6 +54,8 @@ pub(super) enum IndexStep {
     Extension(SourceLocation),
     /// A record that says that the run was stopped.
     Aborted(SourceLocation),
+    /// A record that takes the last turns back.
+    RolledBack(SourceLocation),
     Unreadable(SourceLocation),
     /// An event that says what an item says, or a record that is not clear yet.
     Copy,
@@ -233,6 +235,11 @@ impl CodexIndex {
             Some("turn_aborted") => {
                 self.is_open = false;
                 return IndexStep::Aborted(place);
+            }
+            Some("thread_rolled_back") => {
+                self.is_open = false;
+                self.is_fresh = false;
+                return IndexStep::RolledBack(place);
             }
             _ => {}
         }

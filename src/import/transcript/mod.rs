@@ -47,6 +47,8 @@ struct SessionBuilder {
     lead_bytes: usize,
     now: Option<Time>,
     last: Option<LoopTurn>,
+    /// Whether the last loop is a branch that the next prompt belongs to.
+    is_back: bool,
 }
 
 impl SessionBuilder {
@@ -61,6 +63,7 @@ impl SessionBuilder {
             lead_bytes: 0,
             now: None,
             last: None,
+            is_back: false,
         }
     }
 
@@ -164,6 +167,16 @@ impl<'a> TranscriptBuilder<'a> {
         Some((loop_no, self.session().loops[loop_no].turn))
     }
 
+    /// Where the path ends: a branch on which nothing was said yet ends where it begins.
+    fn path_end(&self) -> Option<LoopTurn> {
+        let here @ (loop_no, _) = self.here()?;
+        let last = &self.session().loops[loop_no];
+        match self.session().is_back && last.is_empty {
+            true => last.parent,
+            false => Some(here),
+        }
+    }
+
     /// Returns the head of a session.
     pub(super) fn head(&self, session: usize) -> &SessionHead {
         &self.sessions[session].head
@@ -195,6 +208,7 @@ impl<'a> TranscriptBuilder<'a> {
         let session = self.session_mut();
         let loop_no = session.loops.begin(new);
         session.is_open = true;
+        session.is_back = false;
         session.lead_bytes = 0;
         let lead = std::mem::take(&mut session.lead);
         let record = session.loops.record(loop_no, &session.head.session, None);
@@ -207,7 +221,7 @@ impl<'a> TranscriptBuilder<'a> {
 
     /// Returns what begins a loop that goes on where the transcript stands, now.
     pub(super) fn next_loop(&self, name: impl Into<String>) -> NewLoop {
-        let parent = self.here();
+        let parent = self.path_end();
         NewLoop {
             name: name.into(),
             parent,
@@ -223,13 +237,17 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Begins the loop of a prompt that goes on where the transcript stands.
+    /// Begins the loop of a prompt that goes on where the transcript stands. After going back it is there.
     pub(super) fn prompt(
         &mut self,
         name: impl Into<String>,
         message: AgentMessage,
         raw: &[u8],
     ) -> Result<(), ImportError> {
+        let session = self.session_mut();
+        if std::mem::take(&mut session.is_back) && session.is_open {
+            return self.input(message, raw, true);
+        }
         self.begin(self.next_loop(name))?;
         self.input(message, raw, true)
     }
@@ -289,6 +307,7 @@ impl<'a> TranscriptBuilder<'a> {
         raw: &[u8],
     ) -> Result<(), ImportError> {
         let loop_no = self.any_loop(name)?;
+        self.session_mut().is_back = false;
         self.session_mut().loops[loop_no].answer();
         self.answer_part(loop_no, message, raw)
     }

@@ -170,9 +170,7 @@ impl TranscriptBuilder<'_> {
         let is_tail = |after: &Emitted| tree.ends_turn(*after) && self.is_tail(after.at);
         let kind = match is_prompt && after.as_ref().is_some_and(is_tail) {
             true => ContinuationKind::Default,
-            false => ContinuationKind::Branch {
-                tag: name.chars().take(8).collect(),
-            },
+            false => branch_kind(&name),
         };
         let (parent, left) = match after {
             Some(after) if tree.ends_turn(after) => (Some(after.at), Vec::new()),
@@ -188,12 +186,38 @@ impl TranscriptBuilder<'_> {
         Ok(Some(left))
     }
 
+    /// Goes back to the end of a turn, or before all: what comes next stands on a branch that begins now. The next
+    /// prompt belongs to it.
+    pub(in crate::import) fn go_back(
+        &mut self,
+        after: Option<LoopTurn>,
+        name: String,
+    ) -> Result<(), ImportError> {
+        let kind = branch_kind(&name);
+        let next = self.next_loop(name);
+        self.begin(NewLoop {
+            parent: after,
+            kind,
+            ..next
+        })?;
+        let session = self.session_mut();
+        session.is_back = true;
+        session.last = after;
+        Ok(())
+    }
+
     /// Returns the turn before a turn on its path.
-    fn turn_before(&self, (loop_no, turn): LoopTurn) -> Option<LoopTurn> {
+    pub(in crate::import) fn turn_before(&self, (loop_no, turn): LoopTurn) -> Option<LoopTurn> {
         match turn.checked_sub(1) {
             Some(turn) => Some((loop_no, turn)),
             None => self.loop_at(loop_no)?.parent,
         }
+    }
+}
+
+fn branch_kind(name: &str) -> ContinuationKind {
+    ContinuationKind::Branch {
+        tag: name.chars().take(8).collect(),
     }
 }
 

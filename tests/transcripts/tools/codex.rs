@@ -171,6 +171,122 @@ fn the_context_is_what_the_compaction_left_and_what_came_after() {
 }
 
 #[test]
+fn turns_that_were_taken_back_are_another_path() {
+    let recorded = Recorder::of_fixture("codex", "rolled-back.jsonl");
+    assert_eq!(recorded.skips(), [""; 0]);
+    assert_snapshot!(recorded.outline(), @r##"
+    session rolled-1
+      loop r-1 Initial Completed
+        - note session_meta
+        - note system
+        0 user # AGENTS.md instructions for /srv/weir
+        - note task_started
+        0 user How high is the weir?
+        0 assistant  [w1]
+        0 toolResult 2.10 <w1 exec>
+        1 assistant 2.10 m.
+        - note task_complete
+        - note task_started
+      loop r-2 Default after r-1:1 Completed
+        0 user Open it
+        0 assistant  [w2]
+        0 toolResult opened <w2 exec>
+        1 assistant It is open.
+        - note task_complete
+        - note task_started
+      loop r-3 Default after r-2:1 Aborted
+        0 user Wider
+        0 assistant  [w3]
+        0 toolResult no <w3 exec>
+        - note turn_aborted
+        1 user <turn_aborted>stopped</turn_aborted>
+      loop line-25 {Branch:{tag:line-25}} after r-1:1 Completed
+        - note thread_rolled_back
+        0 user <environment_context>
+        - note task_started
+        0 user Open it by a hand
+        0 assistant  [w4]
+        0 toolResult ok <w4 exec>
+        1 assistant By a hand.
+        - note task_complete
+      loop line-34 {Branch:{tag:line-34}} after r-1:1 Aborted
+        - note thread_rolled_back
+      loop line-35 {Branch:{tag:line-35}} Completed
+        - note thread_rolled_back
+        0 user # AGENTS.md instructions for /srv/weir
+        - note task_started
+        0 user Is it raining?
+        0 assistant No.
+        - note task_complete
+    "##);
+}
+
+/// Imports the transcript of the turns up to a line, and what follows it.
+fn rolled(until: &str, more: &[&str]) -> (Recorder, Vec<String>) {
+    let text = std::fs::read_to_string("tests/fixtures/codex/rolled-back.jsonl").unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    let end = lines.iter().position(|line| line.contains(until));
+    lines.truncate(end.unwrap_or(lines.len()));
+    lines.extend(more);
+    let bytes = lines.join("\n") + "\n";
+    let store = store();
+    import(&store, importer("codex"), "r.jsonl", bytes.as_bytes()).unwrap();
+    is_sound(&store, "rolled back");
+    let recorded = Recorder::of("codex", "r.jsonl", bytes.as_bytes());
+    (recorded, shown(&store, "rolled-1"))
+}
+
+#[test]
+fn the_context_is_without_the_turns_that_were_taken_back() {
+    let first = ["# AGENTS.md instructions for /srv/weir\n\nOpen it slowly."];
+    let gauge = ["How high is the weir?", "w1", "2.10", "2.10 m."];
+    let stands = |turn: &str, more: &[&str], expected: &[&[&str]]| {
+        assert_eq!(rolled(turn, more).1, expected.concat(), "{turn} {more:?}");
+    };
+    // Nothing has to follow.
+    stands(
+        "r-4",
+        &[],
+        &[
+            &first,
+            &gauge,
+            &["<environment_context>\n<cwd>/srv/weir</cwd>\n</environment_context>"],
+        ],
+    );
+    stands("\"num_turns\":9", &[], &[&first, &gauge]);
+    // More than there are: what stands before the first prompt stays.
+    stands("r-5", &[], &[&first]);
+    stands("r-6", &[], &[&first, &["Is it raining?", "No."]]);
+}
+
+#[test]
+fn a_rollback_without_a_number_of_turns_is_told_and_takes_nothing_back() {
+    let event = |turns: &str| {
+        format!(
+            r#"{{"timestamp":"2026-04-02T09:00:00.000Z","type":"event_msg","payload":{{"type":"thread_rolled_back","num_turns":{turns}}}}}"#
+        )
+    };
+    for turns in ["null", "-1", "1.5", "\"2\"", "[]"] {
+        let (recorded, context) = rolled("r-2", &[&event(turns)]);
+        let reason = "how many turns it takes back is not a number";
+        assert_eq!(recorded.skips(), [format!("11: {reason}")], "{turns}");
+        assert_eq!(context.len(), 5, "{turns}");
+    }
+    let (recorded, context) = rolled("r-2", &[&event("0")]);
+    assert_eq!((recorded.skips().len(), context.len()), (0, 5));
+    let (_, context) = rolled("r-2", &[&event("18446744073709551615")]);
+    assert_eq!(context.len(), 1);
+    let (_, context) = rolled(
+        "AGENTS.md",
+        &[
+            &event("1"),
+            r#"{"timestamp":"2026-04-02T09:00:00.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"Hello"}]}}"#,
+        ],
+    );
+    assert_eq!(context, ["Hello"]);
+}
+
+#[test]
 fn a_rollout_that_begins_in_mid_session_is_known_by_its_name() {
     let text = std::fs::read_to_string("tests/fixtures/codex/lighthouse.jsonl").unwrap();
     let rest: Vec<&str> = text.lines().skip(11).collect();
