@@ -1,15 +1,18 @@
 //! Emits the messages of a session.
 
+use std::collections::HashSet;
 use std::path::Path;
 
-use super::TOOL;
-use super::messages::{self, GeminiRecord};
+use serde_json::value::RawValue;
 
+use super::TOOL;
+use super::listed::{ListedMessage, MessageList, messages_of};
+use super::messages::{self, GeminiRecord};
 use crate::import::extension::{extension_of, unreadable};
 use crate::import::fields::{Fields, list};
 use crate::import::transcript::{Style, TranscriptBuilder, identity, session};
-use crate::import::{ImportError, SessionHead, Sink};
-use crate::model::{Extra, Json, Time};
+use crate::import::{FoundEffect, ImportError, SessionHead, Sink};
+use crate::model::{AgentMessage, Extra, Json, Message, Time};
 
 /// What a file says of its session.
 #[derive(Default)]
@@ -71,6 +74,11 @@ pub(super) struct GeminiReader<'a> {
     transcript: TranscriptBuilder<'a>,
     /// Whether its header was read.
     is_begun: bool,
+    list: MessageList,
+    /// What stands before the first prompt, which it shares a turn with.
+    lead: Vec<(AgentMessage, String)>,
+    /// The calls that have a result.
+    answered: HashSet<String>,
 }
 
 impl<'a> GeminiReader<'a> {
@@ -81,6 +89,9 @@ impl<'a> GeminiReader<'a> {
             transcript: TranscriptBuilder::new(sink, header.head(path), Style::Log),
             header,
             is_begun: false,
+            list: MessageList::default(),
+            lead: Vec::new(),
+            answered: HashSet::new(),
         }
     }
 
@@ -131,6 +142,17 @@ impl<'a> GeminiReader<'a> {
         if fields.get("type").is_some() {
             return self.message(record, line);
         }
+        if let Some(id) = fields.text("$rewindTo") {
+            self.cut_back(self.list.find(&id), line)?;
+            let message = extension_of(Some("rewind"), record);
+            return self.transcript.extension(message, record.as_bytes());
+        }
+        let set = fields.object("$set");
+        if let Some(messages) = set.get("messages").and_then(list) {
+            self.transcript
+                .at(set.text("lastUpdated").map(Time::from_text));
+            return self.replaced(&messages, record, line);
+        }
         let kind = match fields.get("sessionId") {
             Some(_) => Some("session"),
             None => fields.get("$set").map(|_| "set"),
@@ -162,22 +184,136 @@ impl<'a> GeminiReader<'a> {
             self.transcript.skip(line, reason);
             GeminiRecord::Extension
         });
+        let after = self.transcript.last_turn();
         match read {
-            GeminiRecord::Prompt(message) => self.transcript.prompt(id, *message, raw),
+            GeminiRecord::Prompt(message) => {
+                self.transcript.prompt(id.as_str(), *message, raw)?;
+            }
             GeminiRecord::Answer(answer) => {
                 let of_answer = answer.raw.as_bytes();
-                self.transcript.answer(|| id, answer.message, of_answer)?;
-                for (message, raw) in answer.results {
-                    self.transcript
-                        .result(String::new, message, raw.as_bytes())?;
-                }
-                Ok(())
+                self.transcript
+                    .answer(|| id.clone(), answer.message, of_answer)?;
+                self.results(answer.results)?;
             }
-            GeminiRecord::Extension => {
-                let message = extension_of(kind.as_deref(), record);
-                self.transcript.extension(message, raw)
+            GeminiRecord::Responses(results) => {
+                // Each stands with its call too, as a rule.
+                return match self.results(results)? {
+                    true => Ok(()),
+                    false => self.extension(Some("response"), record),
+                };
+            }
+            GeminiRecord::Extension => return self.extension(kind.as_deref(), record),
+        }
+        self.list.push(id, after, self.transcript.last_turn());
+        Ok(())
+    }
+
+    fn extension(&mut self, kind: Option<&str>, record: &str) -> Result<(), ImportError> {
+        let message = extension_of(kind, record);
+        self.transcript.extension(message, record.as_bytes())
+    }
+
+    /// Takes the results of calls that have none yet. Returns whether there was one.
+    fn results(&mut self, results: Vec<(AgentMessage, String)>) -> Result<bool, ImportError> {
+        let mut any = false;
+        for (message, raw) in results {
+            let Some(Message::ToolResult(result)) = message.message() else {
+                continue;
+            };
+            if self.answered.insert(result.tool_call_id.clone()) {
+                self.transcript
+                    .result(String::new, message, raw.as_bytes())?;
+                any = true;
             }
         }
+        Ok(any)
+    }
+
+    /// Leaves the first messages of the list: what comes next goes on from there.
+    fn cut_back(&mut self, kept: usize, line: u64) -> Result<(), ImportError> {
+        let Some(first) = self.list.get(kept) else {
+            return Ok(());
+        };
+        if !first.begins_turn() && kept > 0 {
+            let reason = "it goes back to the middle of a turn, or of a summary, which stays whole";
+            self.transcript.skip(line, reason);
+        }
+        let after = first.after.filter(|_| kept > 0);
+        self.transcript.go_back(after, format!("line-{line}"))?;
+        self.list.truncate(kept);
+        if kept > 0 && after.is_none() {
+            for (message, raw) in &self.lead {
+                self.transcript
+                    .input(message.clone(), raw.as_bytes(), false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a list that stands in the place of the one so far. One that only ends earlier goes back; one that goes on
+    /// brings new messages; any other is what a compaction left.
+    fn replaced(
+        &mut self,
+        messages: &[&RawValue],
+        record: &str,
+        line: u64,
+    ) -> Result<(), ImportError> {
+        let messages = messages_of(messages);
+        let same = self.list.begins_as(&messages);
+        if same == messages.len() {
+            self.cut_back(same, line)?;
+        } else if same < self.list.len() && self.transcript.here().is_some() {
+            return self.compacted(messages, record);
+        }
+        self.extension(Some("set"), record)?;
+        for message in messages.into_iter().skip(same) {
+            self.added(message)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a message that stands in a list alone: nobody typed it.
+    fn added(&mut self, message: ListedMessage) -> Result<(), ImportError> {
+        let after = self.transcript.last_turn();
+        let raw = message.raw.as_bytes();
+        match message.record {
+            GeminiRecord::Prompt(prompt) => {
+                if self.transcript.here().is_none() {
+                    self.lead.push(((*prompt).clone(), message.raw.clone()));
+                }
+                self.transcript.input(*prompt, raw, false)?;
+            }
+            GeminiRecord::Answer(answer) => {
+                self.transcript
+                    .answer(|| message.id.clone(), answer.message, raw)?;
+                self.results(answer.results)?;
+            }
+            GeminiRecord::Responses(_) | GeminiRecord::Extension => {}
+        }
+        self.list
+            .push(message.id, after, self.transcript.last_turn());
+        Ok(())
+    }
+
+    /// Takes a compaction: its list ends with the messages that were kept.
+    fn compacted(
+        &mut self,
+        mut messages: Vec<ListedMessage>,
+        record: &str,
+    ) -> Result<(), ImportError> {
+        let tail = self.list.ends_as(&messages);
+        messages.truncate(messages.len() - tail);
+        let first = self.list.get(self.list.len() - tail);
+        let first_kept = first
+            .and_then(|first| first.at)
+            .and_then(|(loop_no, turn)| Some((self.transcript.loop_at(loop_no)?.id.clone(), turn)));
+        let standing = self.transcript.last_turn();
+        let effect = FoundEffect::Summary {
+            messages: self.list.replace(messages, tail, standing),
+            first_kept,
+        };
+        let record = Json::parse(record).unwrap_or_default();
+        self.transcript.compaction(TOOL, effect, record)
     }
 
     /// Says how it ended. Returns whether there was a conversation.

@@ -19,6 +19,8 @@ use crate::model::{
 pub(super) enum GeminiRecord {
     Prompt(Box<AgentMessage>),
     Answer(Box<GeminiAnswer>),
+    /// What tools gave back, each with what it was made from.
+    Responses(Vec<(AgentMessage, String)>),
     /// Nothing that a model sees.
     Extension,
 }
@@ -41,6 +43,9 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
     let timestamp = millis_of(time.as_ref());
     match fields.text("type").as_deref() {
         Some("user") => {
+            if let Some(responses) = responses(&fields, &timestamp) {
+                return Ok(GeminiRecord::Responses(responses));
+            }
             let shown = contents(fields.get("displayContent"), part)?;
             let content = prompt(contents(fields.get("content"), part)?, &shown);
             fields.take("content");
@@ -54,6 +59,28 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
         Some("gemini" | "model" | "assistant") => answer(fields, timestamp),
         _ => Ok(GeminiRecord::Extension),
     }
+}
+
+/// Returns the results in a message in the user's name that says nothing else.
+fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentMessage, String)>> {
+    let parts = some(fields.get("content")).and_then(list)?;
+    let read = |raw: &RawValue| {
+        let function = object_in(Some(raw))?.child("functionResponse")?;
+        let (mut content, _) = response(raw).ok()?;
+        content.extend(contents(function.get("parts"), part).ok()?);
+        let given = function.object("response");
+        let message = Message::ToolResult(ToolResultMessage {
+            tool_call_id: function.text("id").unwrap_or_default(),
+            tool_name: function.text("name").unwrap_or_default(),
+            content,
+            is_error: given.get("error").is_some() && given.iter().count() == 1,
+            timestamp: timestamp.clone(),
+            ..ToolResultMessage::default()
+        });
+        Some((message.into(), raw.get().to_owned()))
+    };
+    let read: Option<Vec<_>> = parts.into_iter().map(read).collect();
+    read.filter(|responses| !responses.is_empty())
 }
 
 /// What stands before the files that a prompt names, whose text is added behind it.

@@ -1,11 +1,13 @@
 //! Gemini CLI: a document `{sessionId, projectHash, messages, …}` that is rewritten as the session
 //! goes on, or, in newer versions, one JSON record a line: a header, messages, and updates of the
 //! header (`{"$set": …}`), where a message that is written again stands in the place of the earlier
-//! one.
+//! one. `{"$rewindTo": id}` takes a message and all after it back, and a header update may bring the list of
+//! messages anew, where some were taken back or a summary stands in the place of the first.
 //!
 //! Calls and results stand within the model's message: they become a call and messages of their own.
 
 mod emit;
+mod listed;
 pub(in crate::import) mod messages;
 
 use std::path::Path;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::recording::real_transcripts;
 use crate::tools::recorder::{Recorder, importer};
-use crate::tools::stored::{import, is_sound, rows, said, store};
+use crate::tools::stored::{import, is_sound, rows, said, shown, store};
 
 #[test]
 fn calls_and_results_come_out_of_the_answer() {
@@ -68,6 +68,132 @@ fn the_last_writing_of_a_message_counts() {
         1 assistant Gull and Tern.
         - note set
     "#);
+}
+
+fn rewound() -> Vec<String> {
+    let text = std::fs::read_to_string("tests/fixtures/gemini-cli/rewound.jsonl").unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Imports lines, and returns the context that they leave.
+fn context_of(lines: &[String]) -> (Recorder, Vec<String>) {
+    let bytes = lines.join("\n") + "\n";
+    let store = store();
+    import(&store, importer("gemini-cli"), "a.jsonl", bytes.as_bytes()).unwrap();
+    is_sound(&store, &bytes);
+    let recorded = Recorder::of("gemini-cli", "a.jsonl", bytes.as_bytes());
+    (recorded, shown(&store, "flood-1"))
+}
+
+#[test]
+fn messages_that_were_taken_back_or_replaced_are_another_path_or_a_compaction() {
+    let recorded = Recorder::of_fixture("gemini-cli", "rewound.jsonl");
+    assert_eq!(recorded.skips(), [""; 0]);
+    assert_snapshot!(recorded.outline(), @r##"
+    session flood-1
+      loop u1 Initial Completed
+        - note session
+        - note set
+        0 user <session_context>
+        0 user Which boats are in?
+        0 assistant I look. [k1]
+        0 toolResult Gull <k1 ls>
+        - note response
+        1 assistant The Gull.
+      loop u2 Default after u1:1 Completed
+        0 user Sell her
+        0 assistant Sold.
+      loop line-10 {Branch:{tag:line-10}} after u1:1 Completed
+        - note rewind
+        - note set
+        0 user Paint her
+        0 assistant Which colour?
+      loop u4 Default after line-10:0 Completed
+        0 user Blue
+        0 assistant Blue it is.
+      ? compaction in line-10@4: summary of 2 keeps line-10:0
+    "##);
+}
+
+#[test]
+fn the_context_is_the_list_of_messages_as_it_stands() {
+    let lines = rewound();
+    let frame = "<session_context>\nThe quay is at /quay.\n</session_context>";
+    let first = [
+        frame,
+        "Which boats are in?",
+        "I look. k1",
+        "Gull",
+        "The Gull.",
+    ];
+    let until = |line: usize| context_of(&lines[..line]).1;
+    assert_eq!(until(9), [&first[..], &["Sell her", "Sold."]].concat());
+    // What was taken back is gone though nothing follows.
+    assert_eq!(until(10), first);
+    assert_eq!(until(11), first);
+    assert_eq!(
+        until(13),
+        [&first[..], &["Paint her", "Which colour?"]].concat()
+    );
+    let summary = [
+        "<state_snapshot>The Gull is in.</state_snapshot>",
+        "Got it.",
+    ];
+    let kept = [&summary[..], &["Paint her", "Which colour?"]].concat();
+    assert_eq!(until(14), kept);
+    assert_eq!(until(16), [&kept[..], &["Blue", "Blue it is."]].concat());
+}
+
+#[test]
+fn going_back_to_what_is_not_there_leaves_nothing() {
+    let mut lines = rewound();
+    lines.push(r#"{"$rewindTo":"nowhere"}"#.into());
+    let (recorded, context) = context_of(&lines);
+    assert_eq!((recorded.skips().len(), context.len()), (0, 0));
+    lines.push(r#"{"$rewindTo":"u4"}"#.into());
+    lines.push(r#"{"$rewindTo":7}"#.into());
+    lines.push(r#"{"$set":{"messages":[]}}"#.into());
+    lines.push(r#"{"$set":{"messages":"none"}}"#.into());
+    let (recorded, context) = context_of(&lines);
+    assert_eq!((recorded.skips().len(), context.len()), (0, 0));
+    let after = r#"{"id":"u9","timestamp":"2026-06-02T06:00:00.000Z","type":"user","content":[{"text":"Anew"}]}"#;
+    lines.push(after.into());
+    assert_eq!(context_of(&lines).1, ["Anew"]);
+}
+
+#[test]
+fn a_list_that_ends_earlier_goes_back_and_one_in_the_middle_of_a_turn_is_told() {
+    let lines = rewound();
+    let mut cut = lines[..9].to_vec();
+    // A prompt that was stopped is taken off the list.
+    cut.push(lines[10].clone());
+    let (recorded, context) = context_of(&cut);
+    assert_eq!((recorded.skips().len(), context.len()), (0, 5));
+    cut.push(r#"{"$rewindTo":"g1"}"#.into());
+    let (recorded, context) = context_of(&cut);
+    assert_eq!(recorded.skips().len(), 1, "{:?}", recorded.skips());
+    assert_eq!(context.len(), 4);
+    // To the first prompt: what was said before it stays.
+    let mut cut = lines[..9].to_vec();
+    cut.push(r#"{"$rewindTo":"u1"}"#.into());
+    let (recorded, context) = context_of(&cut);
+    assert_eq!((recorded.skips().len(), context.len()), (0, 1));
+    // To a message that only the summary has.
+    let mut cut = lines[..16].to_vec();
+    cut.push(r#"{"$rewindTo":"s2"}"#.into());
+    let (recorded, _) = context_of(&cut);
+    assert_eq!(recorded.skips().len(), 1, "{:?}", recorded.skips());
+}
+
+#[test]
+fn a_response_in_the_users_name_is_a_result_once() {
+    let mut lines = rewound();
+    lines.truncate(7);
+    // Without the writing that has the result in its call.
+    lines[4] = lines[4].replace(r#""result":[{"functionResponse":{"id":"k1","name":"ls","response":{"output":"Gull"}}}],"status":"success""#, r#""status":"executing""#);
+    let (recorded, context) = context_of(&lines);
+    assert_eq!(context[2..], ["I look. k1", "Gull", "The Gull."]);
+    assert_eq!(recorded.sessions[0].loops.len(), 1);
 }
 
 /// What a document says without the messages from `end` on, `cut` of its last one taken out.
