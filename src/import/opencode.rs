@@ -3,21 +3,27 @@
 //! A message of the user begins a loop, an assistant message is one model call. A tool part holds
 //! call and result in one: it becomes a call block and a tool result message. The first loop of a
 //! session has the session's id, so that a `task` call can name the loop that it started. A message
-//! with `summary` set is a compaction.
+//! with `summary` set is a compaction, which keeps what stands from `tail_start_id` of its request on. `info.revert`
+//! names the message, or the part of one, from which on all was taken back, until the next prompt removes it.
 
+mod cleared;
 mod parts;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::value::RawValue;
 
+use self::cleared::{Cleared, Uncleared};
 use self::parts::{Called, OpencodeAnswer, answer, steps, user};
 use super::authors::by_harness;
 use super::extension::extension;
 use super::fields::{Fields, list};
 use super::json_stream::{JsonDocument, LineCounter, documents};
 use super::key_outline::KeyOutline;
-use super::transcript::{NewLoop, Style, TranscriptBuilder, session, started_by};
+use super::transcript::{
+    EntryTree, LoopTurn, NewLoop, Style, TranscriptBuilder, session, started_by,
+};
 use super::values::{self, json, millis, rest, session_id};
 use super::{
     FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation,
@@ -76,6 +82,7 @@ fn export(document: JsonDocument<'_>, nth: u64, sink: &mut dyn Sink) -> Result<b
         sink.skip(Some(line), "a document without a list of messages".into());
         return Ok(false);
     };
+    let revert = Revert::read(&fields.object("info"));
     let head = head(&mut fields, &messages, nth)?;
     let mut export = Export {
         session: match &head.identity {
@@ -85,17 +92,65 @@ fn export(document: JsonDocument<'_>, nth: u64, sink: &mut dyn Sink) -> Result<b
         is_first: true,
         nth: 0,
         transcript: TranscriptBuilder::new(sink, head, Style::Document),
+        tree: EntryTree::default(),
+        entries: 0,
+        tails: HashMap::new(),
+        cleared: Cleared::default(),
     };
     let mut lines = LineCounter::new(json, line);
-    for raw in messages {
+    let mut back = None;
+    for (at, raw) in messages.iter().enumerate() {
         let line = lines.of(raw.get());
         export.nth += 1;
+        if revert.as_ref().is_some_and(|revert| revert.is_of(raw)) {
+            back = Some((at, export.transcript.last_turn()));
+        }
         if let Err(reason) = export.message(raw)? {
             let reason = format!("message {}: {reason}", export.nth);
             export.transcript.skip(line, reason);
         }
     }
+    export.clear(None)?;
+    if let (Some(revert), Some((at, after))) = (revert, back) {
+        export.revert(&revert, &messages[..=at], after)?;
+    }
     export.transcript.finish()
+}
+
+/// From where on a session was taken back.
+struct Revert {
+    message: String,
+    /// The first part of the message that goes; none: all do.
+    part: Option<String>,
+}
+
+impl Revert {
+    fn read(info: &Fields<'_>) -> Option<Self> {
+        let revert = info.child("revert")?;
+        Some(Self {
+            message: revert.text("messageID")?,
+            part: revert.text("partID"),
+        })
+    }
+
+    /// Whether it names this message.
+    fn is_of(&self, message: &RawValue) -> bool {
+        let fields = Fields::parse(message.get()).unwrap_or_default();
+        let info = match fields.get("info") {
+            Some(_) => fields.object("info"),
+            None => fields,
+        };
+        info.text("id").as_ref() == Some(&self.message)
+    }
+
+    /// How many parts of the message stay.
+    fn kept(&self, parts: &[&RawValue]) -> usize {
+        let is_first = |raw: &&RawValue| {
+            let part = Fields::parse(raw.get()).unwrap_or_default();
+            self.part.is_some() && part.text("id") == self.part
+        };
+        parts.iter().position(is_first).unwrap_or_default()
+    }
 }
 
 /// The id that a document without one of its own has by its messages.
@@ -158,6 +213,40 @@ struct Export<'a> {
     is_first: bool,
     nth: u64,
     transcript: TranscriptBuilder<'a>,
+    /// The messages by their ids.
+    tree: EntryTree,
+    entries: usize,
+    /// The first message that a compaction keeps, by the id of its request.
+    tails: HashMap<String, String>,
+    cleared: Cleared,
+}
+
+/// A message in its pieces.
+struct MessageParts<'a> {
+    info: Fields<'a>,
+    role: String,
+    parts: Vec<&'a RawValue>,
+}
+
+impl<'a> MessageParts<'a> {
+    /// # Errors
+    /// Says what is wrong with the message.
+    fn read(raw: &'a RawValue) -> Result<Self, String> {
+        let fields = Fields::parse(raw.get())?;
+        let info = match fields.get("info") {
+            Some(_) => fields.object("info"),
+            None => object_without_parts(raw),
+        };
+        let Some(role) = info.text("role") else {
+            return Err("its role is missing or no text".into());
+        };
+        let parts = match fields.get("parts").map(list) {
+            Some(Some(parts)) => parts,
+            Some(None) => return Err("its parts are not a list".into()),
+            None => Vec::new(),
+        };
+        Ok(Self { info, role, parts })
+    }
 }
 
 /// What came of a message: the reason why it could not be used, or nothing.
@@ -169,26 +258,20 @@ impl Export<'_> {
             Ok(record) => record,
             Err(reason) => return Ok(Err(reason)),
         };
-        let fields = match Fields::parse(raw.get()) {
-            Ok(fields) => fields,
+        let message = match MessageParts::read(raw) {
+            Ok(message) => message,
             Err(reason) => return Ok(Err(reason)),
         };
-        let info = match fields.get("info") {
-            Some(_) => fields.object("info"),
-            None => object_without_parts(raw),
-        };
-        let Some(role) = info.text("role") else {
-            return Ok(Err("its role is missing or no text".into()));
-        };
-        let parts = match fields.get("parts").map(list) {
-            Some(Some(parts)) => parts,
-            Some(None) => return Ok(Err("its parts are not a list".into())),
-            None => Vec::new(),
-        };
-        match role.as_str() {
+        let uncleared = Uncleared::of(&message.parts);
+        let parts = uncleared.parts();
+        let info = message.info;
+        match message.role.as_str() {
             "user" => self.user(info, &parts, record)?,
             "assistant" if is_summary(&info) => self.summary(info, &parts, record)?,
-            "assistant" => self.assistant(info, &parts)?,
+            "assistant" => {
+                self.assistant(info, &parts)?;
+                self.cleared.add(uncleared.results());
+            }
             role => self
                 .transcript
                 .extension(extension(Some(role), record), raw.get().as_bytes())?,
@@ -203,29 +286,110 @@ impl Export<'_> {
         record: Json,
     ) -> Result<(), ImportError> {
         let raw = raw_of(&info, parts, false);
-        if parts.iter().any(|part| is_kind(part, "compaction")) {
+        let created = millis(&info.object("time"), "created");
+        self.clear(created)?;
+        let id = info.text("id");
+        if let Some(request) = parts.iter().find(|part| is_kind(part, "compaction")) {
+            let tail = Fields::parse(request.get()).unwrap_or_default();
+            self.tails.extend(id.zip(tail.text("tail_start_id")));
             return self.transcript.extension(
                 extension(Some("compaction-request"), record),
                 raw.as_bytes(),
             );
         }
         let first = self.session.as_ref().filter(|_| self.is_first);
-        let id = first.map(|id| id.as_str().to_owned());
+        let name = first.map(|id| id.as_str().to_owned());
         self.is_first = false;
-        let created = millis(&info.object("time"), "created");
         // It is written anew while the agent works: as the loop's it may follow the newest export.
         let summary = info.get("summary").and_then(|summary| json(summary).ok());
         let metadata = summary
             .and_then(|summary| Json::parse(&format!("{{\"summary\":{}}}", summary.as_str())).ok());
-        let id = id.or_else(|| info.text("id")).unwrap_or_default();
+        let name = name.or_else(|| id.clone()).unwrap_or_default();
         self.transcript.begin(NewLoop {
             started: created.and_then(Time::from_millis),
             agent: info.text("agent"),
             metadata,
-            ..self.transcript.next_loop(id)
+            ..self.transcript.next_loop(name)
         })?;
         self.transcript
-            .input(user(info, parts), raw.as_bytes(), true)
+            .input(user(info, parts), raw.as_bytes(), true)?;
+        self.added(id);
+        Ok(())
+    }
+
+    /// Notes the first message of a record: it was emitted last.
+    fn added(&mut self, id: Option<String>) {
+        self.tree.add(id, None, self.transcript.last_turn());
+        self.entries += 1;
+    }
+
+    /// Notes one more message of a record.
+    fn added_more(&mut self) {
+        let entry = self.entries.checked_sub(1);
+        if let Some((entry, at)) = entry.zip(self.transcript.last_turn()) {
+            self.tree.emit(at, entry);
+        }
+    }
+
+    /// Takes the results that were emptied before a time.
+    fn clear(&mut self, before: Option<i64>) -> Result<(), ImportError> {
+        let results = self.cleared.take(before);
+        let Some(first) = results.first() else {
+            return Ok(());
+        };
+        self.transcript.at(Time::from_millis(first.at));
+        let record = cleared::record(&results);
+        let effect = FoundEffect::ClearedResults {
+            tool_call_ids: results.into_iter().map(|result| result.call).collect(),
+            placeholder: cleared::PLACEHOLDER.to_owned(),
+        };
+        self.transcript.compaction(TOOL, effect, record)
+    }
+
+    /// Goes back to before a message, the last of `messages`, or into it: what stays of its turn is said once more,
+    /// since a branch begins with a whole turn. `after`: the turn before the message.
+    fn revert(
+        &mut self,
+        revert: &Revert,
+        messages: &[&RawValue],
+        after: Option<LoopTurn>,
+    ) -> Result<(), ImportError> {
+        let name = format!("revert-{}", revert.message);
+        let message = messages.last().map(|raw| MessageParts::read(raw));
+        let Some(Ok(mut message)) = message else {
+            return Ok(());
+        };
+        message.parts.truncate(revert.kept(&message.parts));
+        let entry = self.tree.entry(&revert.message);
+        let first = entry.and_then(|entry| self.tree.first_kept(entry, None));
+        let Some(first) = first.filter(|_| message.role == "assistant") else {
+            return self.transcript.go_back(after, name);
+        };
+        let is_parted = first.nth > 0;
+        if message.parts.is_empty() && !is_parted {
+            return self.transcript.go_back(after, name);
+        }
+        let before = self.transcript.turn_before(first.at);
+        self.transcript.go_back(before, name)?;
+        if is_parted {
+            self.repeat_prompt(messages)?;
+        }
+        match message.parts.is_empty() {
+            true => Ok(()),
+            false => self.assistant(message.info, &message.parts),
+        }
+    }
+
+    /// Emits the last prompt once more.
+    fn repeat_prompt(&mut self, messages: &[&RawValue]) -> Result<(), ImportError> {
+        let read = messages.iter().rev().map(|raw| MessageParts::read(raw));
+        let mut prompts = read.flatten().filter(|message| message.role == "user");
+        let Some(prompt) = prompts.next() else {
+            return Ok(());
+        };
+        let raw = raw_of(&prompt.info, &prompt.parts, false);
+        self.transcript
+            .input(user(prompt.info, &prompt.parts), raw.as_bytes(), true)
     }
 
     fn assistant(&mut self, info: Fields<'_>, parts: &[&RawValue]) -> Result<(), ImportError> {
@@ -244,6 +408,10 @@ impl Export<'_> {
             let OpencodeAnswer { message, called } = answer(&info, step, alone, at == 0, &name);
             self.transcript
                 .answer(String::new, message, raw.as_bytes())?;
+            match at {
+                0 => self.added(info.text("id")),
+                _ => self.added_more(),
+            }
             if goes_on {
                 self.transcript.goes_on();
             }
@@ -267,9 +435,12 @@ impl Export<'_> {
             self.transcript.started(0, &called.id, child);
         }
         match called.result {
-            Some(result) => self
-                .transcript
-                .result(String::new, result, called.raw.as_bytes()),
+            Some(result) => {
+                self.transcript
+                    .result(String::new, result, called.raw.as_bytes())?;
+                self.added_more();
+                Ok(())
+            }
             None => Ok(()),
         }
     }
@@ -298,9 +469,25 @@ impl Export<'_> {
         let summary = by_harness(Message::user(texts.join("\n\n")).into());
         let at = completed.and_then(Time::from_millis);
         self.transcript.at(at);
-        let effect = FoundEffect::Summary {
-            messages: vec![summary],
-            first_kept: None,
+        let tail = info
+            .text("parentID")
+            .and_then(|request| self.tails.get(&request));
+        let first = tail.and_then(|tail| self.tree.entry(tail));
+        let kept = first.and_then(|first| self.tree.first_kept(first, None));
+        let place = kept.and_then(|kept| {
+            let of = self.transcript.loop_at(kept.at.0)?;
+            Some((of.id.clone(), kept.at.1))
+        });
+        let effect = match (place, kept.map_or(0, |kept| kept.nth)) {
+            (Some(first_kept), dropped @ 1..) => FoundEffect::SummaryWithin {
+                message: Box::new(summary),
+                first_kept,
+                dropped,
+            },
+            (first_kept, _) => FoundEffect::Summary {
+                messages: vec![summary],
+                first_kept,
+            },
         };
         self.transcript.end_loop()?;
         self.transcript.compaction(TOOL, effect, record)

@@ -314,6 +314,8 @@ impl TranscriptLoops {
         if self.style == Style::Log {
             record.session_id = Some(session.session_id.clone());
             record.agent_id.clone_from(&session.agent_id);
+        }
+        if self.style == Style::Log || matches!(of.kind, ContinuationKind::Branch { .. }) {
             record.parent_turn = of.parent.map(|(_, turn)| i64::from(turn).into());
         }
         record.continuation_kind = Some(of.kind.clone());

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use loopstore::extend::import::{Importer, OpenCode};
-use loopstore::{Author, Json, Role, SqliteStore, Store};
+use loopstore::{AgentMessage, Author, Json, Role, SessionId, SqliteStore, Store};
 use serde_json::{Value, json};
 
 use crate::agents::stage::*;
@@ -286,4 +286,186 @@ fn a_refusal_is_a_persons_word_where_no_tool_could_have_said_it() {
             .unwrap();
         assert_eq!(result.author(), author, "{tool}: {error}");
     }
+}
+
+/// Imports a document, and returns the texts and calls of the context that it leaves.
+fn context_of(document: &Value) -> Vec<String> {
+    let store = SqliteStore::in_memory().unwrap();
+    let report = import_bytes(&store, "a.json", document.to_string().as_bytes()).unwrap();
+    check_store(&store, &report.sessions);
+    shown(store, &report.sessions[0])
+}
+
+fn shown(store: SqliteStore, session: &SessionId) -> Vec<String> {
+    let chat = Store::from(store).session(session).unwrap();
+    let context = chat.context().unwrap();
+    let text = |message: &AgentMessage| {
+        let message = message.message().unwrap();
+        let calls = message.tool_calls().map(|call| call.id.as_str());
+        message.texts().chain(calls).collect::<Vec<_>>().join(" ")
+    };
+    context.messages.iter().map(text).collect()
+}
+
+fn runs(store: &SqliteStore) -> usize {
+    let runs = store.query("SELECT run_id FROM v_compaction_runs");
+    runs.unwrap().rows.len()
+}
+
+const RUN: [&str; 5] = [
+    "When is low tide?",
+    "I look at the table. call_a call_b",
+    "04:10,0.3\n16:42,0.5",
+    "tide: not found",
+    "At 04:10.",
+];
+
+/// A session whose first prompt was compacted, with what the request says besides.
+fn compacted(tail: Value) -> Value {
+    let mut document = document();
+    let messages = document["messages"].as_array_mut().unwrap();
+    messages.truncate(4);
+    messages[3]["parts"][0] =
+        json!({ "type": "compaction", "auto": true, "id": "prt_c", "tail_start_id": tail });
+    let mut summary = messages[2].clone();
+    summary["info"]["summary"] = json!(true);
+    summary["info"]["id"] = json!("msg_05");
+    summary["info"]["parentID"] = json!("msg_04");
+    summary["parts"][0]["text"] = json!("They look for the tide.");
+    let mut next = messages[0].clone();
+    next["info"]["id"] = json!("msg_06");
+    next["info"]["time"]["created"] = json!(1770000060000_i64);
+    next["parts"] = json!([{ "type": "text", "text": "Go on." }]);
+    messages.extend([summary, next]);
+    document
+}
+
+#[test]
+fn a_compaction_keeps_what_stands_from_its_tail_on() {
+    let summary = "They look for the tide.";
+    let kept = |tail: Value| context_of(&compacted(tail));
+    assert_eq!(kept(json!("msg_03")), [summary, "At 04:10.", "Go on."]);
+    let run = [&[summary], &RUN[1..], &["Go on."]].concat();
+    assert_eq!(kept(json!("msg_02")), run);
+    for tail in [json!(null), json!("msg_99"), json!(7), json!("msg_04")] {
+        assert_eq!(kept(tail.clone()), [summary, "Go on."], "{tail}");
+    }
+}
+
+/// The document with the result of a call emptied at a time.
+fn emptied(document: &Value, at: Value) -> Value {
+    let mut document = document.clone();
+    document["messages"][1]["parts"][3]["state"]["time"]["compacted"] = at;
+    document
+}
+
+#[test]
+fn results_that_were_emptied_are_a_compaction_and_stay_as_they_were() {
+    let whole = document();
+    let cleared = "[Old tool result content cleared]";
+    let end = ["Ask the other harbour too.", "call_c"];
+    for (at, first_loop) in [(1770000049000_i64, true), (1770000051000, false)] {
+        let after = emptied(&whole, json!(at));
+        let context = context_of(&after);
+        assert_eq!(context[2], cleared);
+        assert_eq!(context.len(), 7);
+        let found = import(&OpenCode, &after.to_string());
+        assert_eq!(
+            found.sessions[0].loops[0].compactions.len() == 1,
+            first_loop
+        );
+        let result = found.sessions[0].messages().nth(2).unwrap();
+        assert!(!Json::of(result).unwrap().as_str().contains("compacted"));
+        // It comes with an export that is like the one before but for the mark.
+        let store = SqliteStore::in_memory().unwrap();
+        import_bytes(&store, "a.json", whole.to_string().as_bytes()).unwrap();
+        let report = import_bytes(&store, "a.json", after.to_string().as_bytes()).unwrap();
+        assert_eq!((report.added_messages, report.revised), (0, 0));
+        assert_eq!(runs(&store), 1);
+        let again = import_bytes(&store, "a.json", after.to_string().as_bytes()).unwrap();
+        assert_eq!((again.added_messages, runs(&store)), (0, 1));
+        assert_eq!(shown(store, &report.sessions[0]), context);
+    }
+    for at in [json!(null), json!("x"), json!([])] {
+        assert_eq!(context_of(&emptied(&whole, at)), [&RUN[..], &end].concat());
+    }
+}
+
+#[test]
+fn a_mark_may_stand_anywhere_in_the_time() {
+    let whole = serde_json::to_string_pretty(&document()).unwrap();
+    let mark = "\"compacted\": 1770000051000";
+    let (start, end) = ("\"start\": 1770000002000", "\"end\": 1770000002100");
+    for (key, marked) in [
+        (start, format!("{start},\n  {mark}")),
+        (end, format!("{mark},\n  {end}")),
+        (end, format!("{end},\n  {mark}")),
+    ] {
+        let store = SqliteStore::in_memory().unwrap();
+        import_bytes(&store, "a.json", whole.as_bytes()).unwrap();
+        let after = whole.replacen(key, &marked, 1);
+        let report = import_bytes(&store, "a.json", after.as_bytes()).unwrap();
+        let came = (report.added_messages, report.revised, runs(&store));
+        assert_eq!(came, (0, 0, 1), "{marked}");
+    }
+}
+
+fn reverted(message: &str, part: Value) -> Value {
+    let mut document = document();
+    document["info"]["revert"] = json!({ "messageID": message, "partID": part, "snapshot": "aaa" });
+    document
+}
+
+#[test]
+fn what_was_reverted_is_not_in_the_context_and_stays_in_the_record() {
+    let none = Value::Null;
+    assert_eq!(context_of(&reverted("msg_04", none.clone())), RUN);
+    assert_eq!(context_of(&reverted("msg_01", none.clone())).len(), 0);
+    let prompt = "Ask the other harbour too.";
+    assert_eq!(
+        context_of(&reverted("msg_05", none.clone())),
+        [&RUN[..], &[prompt]].concat()
+    );
+    // The first parts of an answer stay, with the prompt in their turn.
+    assert_eq!(
+        context_of(&reverted("msg_02", json!("prt_09"))),
+        [RUN[0], "I look at the table. call_a", RUN[2]]
+    );
+    assert_eq!(context_of(&reverted("msg_02", json!("prt_99"))), RUN[..1]);
+    let end = [prompt, "call_c"];
+    for message in ["msg_99", ""] {
+        assert_eq!(
+            context_of(&reverted(message, none.clone())),
+            [&RUN[..], &end].concat()
+        );
+    }
+    let found = import(&OpenCode, &reverted("msg_04", none).to_string());
+    assert_eq!(
+        found.sessions[0].loop_ids(),
+        ["ses_harbour1", "msg_04", "revert-msg_04"]
+    );
+}
+
+#[test]
+fn a_prompt_after_a_revert_goes_on_from_before_it() {
+    let store = SqliteStore::in_memory().unwrap();
+    let before = reverted("msg_04", Value::Null);
+    for document in [document(), before.clone(), before] {
+        import_bytes(&store, "a.json", document.to_string().as_bytes()).unwrap();
+    }
+    // OpenCode removes what was taken back with the next prompt.
+    let mut after = document();
+    let messages = after["messages"].as_array_mut().unwrap();
+    messages.truncate(4);
+    messages[3]["info"]["id"] = json!("msg_06");
+    messages[3]["parts"][0]["text"] = json!("And high tide?");
+    let report = import_bytes(&store, "a.json", after.to_string().as_bytes()).unwrap();
+    assert_eq!((report.added_messages, report.revised), (1, 0));
+    check_store(&store, &report.sessions);
+    let said = state(&store);
+    assert!(said.iter().any(|row| row.contains("Ask the other harbour")));
+    assert_eq!(
+        shown(store, &report.sessions[0]),
+        [&RUN[..], &["And high tide?"]].concat()
+    );
 }
