@@ -73,6 +73,18 @@ pub(super) fn read(mut event: Fields<'_>, id: &str) -> Result<Vec<AgentMessage>,
         .collect())
 }
 
+/// Reads what a content says, but for the responses of tools.
+///
+/// # Errors
+/// Says why its parts cannot be read.
+pub(super) fn blocks(content: &Fields<'_>, id: &str) -> Result<Vec<Content>, String> {
+    let parts = some(content.get("parts")).and_then(list);
+    let parts = parts.unwrap_or_default().into_iter().enumerate();
+    parts
+        .map(|(nth, raw)| part(raw, &format!("{id}/{nth}")))
+        .collect()
+}
+
 /// Keeps what the event says besides; what a result's own part says goes below `part`.
 fn with_event(message: AgentMessage, source: Option<Json>) -> AgentMessage {
     match (source, message_part(&message)) {

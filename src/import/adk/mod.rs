@@ -1,19 +1,26 @@
 //! ADK: a document `{id, events, …}`. Calls and responses have no ids in older versions: they are
-//! paired by name and order. Newer versions write the keys in camel case.
+//! paired by name and order. Newer versions write the keys in camel case. Nothing is taken out of the events: one
+//! with `rewind_before_invocation_id` takes back what an invocation and those after it said, one with `compaction`
+//! brings a summary of a range of time.
 
+mod compaction;
 mod messages;
 
 use std::path::Path;
 
+use self::compaction::{Summaries, Summary};
 use self::messages::Keys;
 
 use super::extension::{extension_of, unreadable};
 use super::fields::{Fields, list};
 use super::json_stream::{JsonDocument, LineCounter, documents};
 use super::key_outline::KeyOutline;
-use super::transcript::{Style, TranscriptBuilder, session};
-use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
-use crate::model::SessionId;
+use super::transcript::{LoopTurn, Style, TranscriptBuilder, session};
+use super::values::text_of;
+use super::{
+    FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation,
+};
+use crate::model::{Json, SessionId};
 
 /// The name of the tool, for agents.
 const TOOL: &str = "adk";
@@ -56,13 +63,18 @@ fn one(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportEr
         sink.skip(Some(line), "a session without a list of events".into());
         return Ok(false);
     };
-    let mut transcript = TranscriptBuilder::new(sink, head(&fields, &events, nth), Style::Log);
+    let mut reader = AdkReader {
+        transcript: TranscriptBuilder::new(sink, head(&fields, &events, nth), Style::Log),
+        invocations: Vec::new(),
+        shown: Vec::new(),
+        summaries: Summaries::default(),
+    };
     let mut lines = LineCounter::new(text, line);
     for raw in events {
         let line = lines.of(raw.get());
-        event(raw.get(), line, &mut transcript)?;
+        reader.event(raw.get(), line)?;
     }
-    transcript.finish()
+    reader.transcript.finish()
 }
 
 /// What a session says besides its events is kept with it, but for what would stand for something
@@ -97,26 +109,166 @@ fn head(fields: &Fields<'_>, events: &[&serde_json::value::RawValue], nth: u64) 
     }
 }
 
-fn event(json: &str, line: u64, transcript: &mut TranscriptBuilder<'_>) -> Result<(), ImportError> {
-    let raw = json.as_bytes();
-    let event = match Fields::parse(json) {
-        Ok(event) => event,
-        Err(reason) => {
-            transcript.skip(line, reason);
-            return transcript.extension(unreadable(raw), raw);
+/// Where an invocation begins.
+struct Invocation {
+    id: String,
+    /// The turn before it.
+    after: Option<LoopTurn>,
+    /// How many messages stand before it, and how many summaries.
+    shown: usize,
+    summaries: usize,
+}
+
+/// A message that the model sees: when it was said, and its turn.
+#[derive(Clone, Copy)]
+struct ShownMessage {
+    seconds: f64,
+    at: LoopTurn,
+}
+
+/// Reads the events of one session.
+struct AdkReader<'a> {
+    transcript: TranscriptBuilder<'a>,
+    /// Those that were not taken back.
+    invocations: Vec<Invocation>,
+    shown: Vec<ShownMessage>,
+    summaries: Summaries,
+}
+
+impl AdkReader<'_> {
+    fn event(&mut self, json: &str, line: u64) -> Result<(), ImportError> {
+        let raw = json.as_bytes();
+        let event = match Fields::parse(json) {
+            Ok(event) => event,
+            Err(reason) => {
+                self.transcript.skip(line, reason);
+                return self.transcript.extension(unreadable(raw), raw);
+            }
+        };
+        let seconds = event.read::<f64>("timestamp");
+        self.transcript.at(messages::time(event.get("timestamp")));
+        let id = event.text("id").unwrap_or_else(|| format!("line-{line}"));
+        let actions = event.object("actions");
+        let target = actions.either("rewind_before_invocation_id", "rewindBeforeInvocationId");
+        if let Some(target) = text_of(target) {
+            self.rewind(&target, &id)?;
         }
-    };
-    transcript.at(messages::time(event.get("timestamp")));
-    let id = event.text("id").unwrap_or_else(|| format!("line-{line}"));
-    let messages = messages::read(event, &id).unwrap_or_else(|reason| {
-        transcript.skip(line, reason);
-        Vec::new()
-    });
-    if messages.is_empty() {
-        return transcript.extension(extension_of(Some("event"), json), raw);
+        self.invoked(text_of(event.either("invocation_id", "invocationId")));
+        if let Some(compaction) = actions.child("compaction") {
+            return self.compaction(&compaction, json, line);
+        }
+        let messages = messages::read(event, &id).unwrap_or_else(|reason| {
+            self.transcript.skip(line, reason);
+            Vec::new()
+        });
+        if messages.is_empty() {
+            return self.note(json);
+        }
+        for message in messages {
+            self.transcript.message(|| id.clone(), message, raw)?;
+            self.saw(seconds);
+        }
+        Ok(())
     }
-    for message in messages {
-        transcript.message(|| id.clone(), message, raw)?;
+
+    fn note(&mut self, json: &str) -> Result<(), ImportError> {
+        self.transcript
+            .extension(extension_of(Some("event"), json), json.as_bytes())
     }
-    Ok(())
+
+    /// Notes the message that was emitted last.
+    fn saw(&mut self, seconds: Option<f64>) {
+        let last = self.shown.last().map(|shown| shown.seconds);
+        // One without a time was said with the one before.
+        let seconds = seconds.or(last).unwrap_or(f64::NEG_INFINITY);
+        if let Some(at) = self.transcript.last_turn() {
+            self.shown.push(ShownMessage { seconds, at });
+        }
+    }
+
+    /// Notes where an invocation begins.
+    fn invoked(&mut self, id: Option<String>) {
+        let known = |id: &String| self.invocations.iter().any(|known| known.id == *id);
+        if let Some(id) = id.filter(|id| !known(id)) {
+            self.invocations.push(Invocation {
+                id,
+                after: self.transcript.last_turn(),
+                shown: self.shown.len(),
+                summaries: self.summaries.len(),
+            });
+        }
+    }
+
+    /// Goes back to before an invocation. One that is not there takes nothing back.
+    fn rewind(&mut self, target: &str, id: &str) -> Result<(), ImportError> {
+        let mut known = self.invocations.iter();
+        let Some(first) = known.position(|known| known.id == target) else {
+            return Ok(());
+        };
+        let taken = self.invocations.swap_remove(first);
+        self.invocations.truncate(first);
+        if taken.shown == self.shown.len() {
+            return Ok(());
+        }
+        self.shown.truncate(taken.shown);
+        self.summaries.truncate(taken.summaries);
+        self.transcript.go_back(taken.after, id.to_owned())
+    }
+
+    /// Takes a summary of what was said in a range of time.
+    fn compaction(
+        &mut self,
+        fields: &Fields<'_>,
+        json: &str,
+        line: u64,
+    ) -> Result<(), ImportError> {
+        let summary = match Summary::read(fields) {
+            Ok(summary) => summary,
+            Err(reason) => {
+                self.transcript.skip(line, reason);
+                return self.note(json);
+            }
+        };
+        let is_new = self.summaries.add(summary);
+        if !is_new || self.shown.is_empty() {
+            return self.note(json);
+        }
+        let end = self.summaries.end();
+        let mut before = self.shown.iter().filter(|shown| shown.seconds <= end);
+        if before.any(|shown| !self.summaries.cover(shown.seconds)) {
+            let reason = "a summary that does not stand for all that was said before its end";
+            self.transcript.skip(line, reason);
+            return self.note(json);
+        }
+        let record = Json::parse(json).unwrap_or_default();
+        let effect = self.effect(end);
+        self.transcript.compaction(TOOL, effect, record)
+    }
+
+    /// What the summaries did: from the first message on that was said after `end`, all was kept.
+    fn effect(&self, end: f64) -> FoundEffect {
+        let mut messages = self.summaries.messages();
+        let kept = self.shown.iter().position(|shown| shown.seconds > end);
+        let place = kept.and_then(|kept| {
+            let (loop_no, turn) = self.shown.get(kept)?.at;
+            Some((self.transcript.loop_at(loop_no)?.id.clone(), turn))
+        });
+        let is_same_turn = |shown: &&ShownMessage| {
+            kept.and_then(|kept| self.shown.get(kept))
+                .is_some_and(|first| first.at == shown.at)
+        };
+        let before = self.shown.iter().take(kept.unwrap_or_default());
+        let dropped = before.filter(is_same_turn).count();
+        match (place, messages.len(), u32::try_from(dropped)) {
+            (Some(first_kept), 1, Ok(dropped @ 1..)) => FoundEffect::SummaryWithin {
+                message: Box::new(messages.remove(0)),
+                first_kept,
+                dropped,
+            },
+            (first_kept, ..) => FoundEffect::Summary {
+                messages,
+                first_kept,
+            },
+        }
+    }
 }
