@@ -1,13 +1,14 @@
 //! Emits the messages of a chat.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::TOOL;
 use super::messages::{QwenRecord, read};
 use crate::import::extension::{extension_of, unreadable};
 use crate::import::fields::Fields;
-use crate::import::records::{RecordLine, RecordStream};
-use crate::import::transcript::{EntryTree, Style, TranscriptBuilder};
+use crate::import::lines::SourceLocation;
+use crate::import::records::{RecordLine, RecordStream, Records};
+use crate::import::transcript::{Emitted, EntryTree, Style, TranscriptBuilder};
 use crate::import::values::text_of;
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink, Source};
 use crate::model::{AgentMessage, Json, LoopStatus, Message, Time};
@@ -23,31 +24,65 @@ pub(super) fn emit(
     if is_of_agent {
         transcript.is_of_agent();
     }
+    let found = find(source, &mut transcript)?;
     let mut emitter = QwenEmitter {
+        records: Records::new(source.path, &mut *source.reader)?,
         transcript,
         tree: EntryTree::default(),
-        seen: HashSet::new(),
+        entries: Vec::new(),
+        known: HashMap::new(),
     };
-    let mut records = RecordStream::new(source.path, &mut *source.reader)?;
-    while let Some((location, line)) = records.next()? {
-        match line {
-            RecordLine::Record(json, fields) => emitter.record(json, fields, location.line)?,
-            RecordLine::Bad { reason, kept } => {
-                emitter.transcript.skip(location.line, reason);
-                if !kept.is_empty() {
-                    emitter.transcript.extension(unreadable(kept), kept)?;
-                }
-            }
+    for line in found {
+        let raw = emitter.records.bytes(line.location)?;
+        let json = String::from_utf8_lossy(&raw);
+        match Fields::parse(&json) {
+            Ok(fields) if line.is_record => emitter.record(&json, fields, line.location)?,
+            _ => emitter.transcript.extension(unreadable(&raw), &raw)?,
         }
     }
     emitter.transcript.finish()
 }
 
+/// A line that is kept.
+struct FoundLine {
+    location: SourceLocation,
+    is_record: bool,
+}
+
+/// Makes the first pass: where the records stand.
+fn find(
+    source: &mut Source<'_>,
+    transcript: &mut TranscriptBuilder<'_>,
+) -> Result<Vec<FoundLine>, ImportError> {
+    let mut found = Vec::new();
+    let mut records = RecordStream::new(source.path, &mut *source.reader)?;
+    while let Some((location, line)) = records.next()? {
+        let is_record = match line {
+            RecordLine::Record(..) => true,
+            RecordLine::Bad { reason, kept } => {
+                transcript.skip(location.line, reason);
+                if kept.is_empty() {
+                    continue;
+                }
+                false
+            }
+        };
+        found.push(FoundLine {
+            location,
+            is_record,
+        });
+    }
+    Ok(found)
+}
+
 struct QwenEmitter<'a> {
+    records: Records<'a>,
     transcript: TranscriptBuilder<'a>,
     tree: EntryTree,
-    /// Records that were read.
-    seen: HashSet<String>,
+    /// Where each entry of the tree stands, in all its fragments.
+    entries: Vec<Vec<SourceLocation>>,
+    /// The entries by their ids.
+    known: HashMap<String, usize>,
 }
 
 /// What a record says of itself.
@@ -71,23 +106,25 @@ impl RecordHead {
 }
 
 impl QwenEmitter<'_> {
-    fn record(&mut self, json: &str, fields: Fields<'_>, line: u64) -> Result<(), ImportError> {
+    fn record(
+        &mut self,
+        json: &str,
+        fields: Fields<'_>,
+        location: SourceLocation,
+    ) -> Result<(), ImportError> {
         let raw = json.as_bytes();
         let head = RecordHead {
             id: text_of(fields.get("uuid")),
             parent: fields.get("parentUuid").map(|parent| text_of(Some(parent))),
-            line,
+            line: location.line,
         };
         self.transcript
             .at(fields.text("timestamp").map(Time::from_text));
         let kind = fields.text("subtype").or_else(|| fields.text("type"));
         let state = fields.object("systemPayload").text("state");
-        let is_more = head
-            .id
-            .as_ref()
-            .is_some_and(|id| !self.seen.insert(id.clone()));
+        let known = head.id.as_ref().and_then(|id| self.known.get(id)).copied();
         let record = read(fields).unwrap_or_else(|reason| {
-            self.transcript.skip(line, reason);
+            self.transcript.skip(location.line, reason);
             QwenRecord::Extension
         });
         let at = match record {
@@ -103,42 +140,78 @@ impl QwenEmitter<'_> {
                 self.compaction(messages, json)?;
                 None
             }
-            QwenRecord::Prompt(message) => {
-                let is_begun = self.branch(&head, true)? || is_more;
-                match is_begun {
-                    true => self.transcript.input(message, raw, true)?,
-                    false => self.transcript.prompt(head.name(), message, raw)?,
-                }
+            record => {
+                let is_prompt = matches!(record, QwenRecord::Prompt(_));
+                let is_more = known.is_some();
+                let is_fragment = is_more && matches!(record, QwenRecord::Answer(_));
+                let is_begun = !is_fragment && self.branch(&head, is_prompt)?;
+                self.message(&head, record, is_begun, is_more, raw)?;
                 self.transcript.last_turn()
             }
-            QwenRecord::Added(message) => {
-                self.branch(&head, false)?;
-                self.transcript.input(message, raw, true)?;
-                self.transcript.last_turn()
+        };
+        match known {
+            Some(entry) => self.entries[entry].push(location),
+            None => {
+                self.tree.add(head.id.clone(), head.parent(), at);
+                self.known
+                    .extend(head.id.map(|id| (id, self.entries.len())));
+                self.entries.push(vec![location]);
             }
+        }
+        Ok(())
+    }
+
+    /// Emits a message. `is_begun`: the loop of a prompt is there; `is_more`: it is a further fragment of a record.
+    fn message(
+        &mut self,
+        head: &RecordHead,
+        record: QwenRecord,
+        is_begun: bool,
+        is_more: bool,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        match record {
+            QwenRecord::Prompt(message) if is_begun || is_more => {
+                self.transcript.input(message, raw, true)
+            }
+            QwenRecord::Prompt(message) => self.transcript.prompt(head.name(), message, raw),
+            QwenRecord::Added(message) => self.transcript.input(message, raw, true),
             QwenRecord::Answer(mut message) if is_more => {
                 // Each fragment tells the tokens of the whole.
                 if let Some(Message::Assistant(more)) = message.message_mut() {
                     more.usage = None;
                 }
-                self.transcript.more_of_answer(message, raw)?;
-                self.transcript.last_turn()
+                self.transcript.more_of_answer(message, raw)
             }
-            QwenRecord::Answer(message) => {
-                self.branch(&head, false)?;
-                self.transcript.answer(|| head.name(), message, raw)?;
-                self.transcript.last_turn()
-            }
+            QwenRecord::Answer(message) => self.transcript.answer(|| head.name(), message, raw),
             QwenRecord::Results(messages) => {
-                self.branch(&head, false)?;
                 for message in messages {
                     self.transcript.result(|| head.name(), message, raw)?;
                 }
-                self.transcript.last_turn()
+                Ok(())
             }
-        };
-        if !is_more {
-            self.tree.add(head.id.clone(), head.parent(), at);
+            QwenRecord::Compaction(_) | QwenRecord::Extension => Ok(()),
+        }
+    }
+
+    /// Emits a record once more: a path left its turn in the middle, and a loop goes on only from a whole turn.
+    fn repeat(&mut self, emitted: Emitted) -> Result<(), ImportError> {
+        let places = self.entries.get(emitted.entry).cloned();
+        for (nth, location) in places.unwrap_or_default().into_iter().enumerate() {
+            let raw = self.records.bytes(location)?;
+            let json = String::from_utf8_lossy(&raw);
+            let Ok(Ok(record)) = Fields::parse(&json).map(read) else {
+                continue;
+            };
+            let head = RecordHead {
+                id: None,
+                parent: None,
+                line: location.line,
+            };
+            self.message(&head, record, true, nth > 0, &raw)?;
+        }
+        if let Some(at) = self.transcript.last_turn() {
+            self.tree.emit(at, emitted.entry);
         }
         Ok(())
     }
@@ -148,8 +221,11 @@ impl QwenEmitter<'_> {
         let begun = self
             .transcript
             .branch(&self.tree, head.parent(), head.name(), is_prompt)?;
-        // What stood in the middle of the turn that was left belongs to the other path.
-        Ok(begun.is_some())
+        let is_begun = begun.is_some();
+        for emitted in begun.unwrap_or_default() {
+            self.repeat(emitted)?;
+        }
+        Ok(is_begun)
     }
 
     /// Notes how a prompt's work ended.

@@ -170,3 +170,63 @@ fn what_a_rewind_dropped_is_another_path() {
         0 assistant "right" stop=stop
     "#);
 }
+
+/// A chat in which an answer, and then a result, was made anew.
+fn made_anew() -> Vec<String> {
+    let record = |id: &str, parent: &str, kind: &str, parts: Value| {
+        let role = if kind == "assistant" { "model" } else { "user" };
+        serde_json::json!({"uuid": id, "parentUuid": (!parent.is_empty()).then_some(parent), "sessionId": "s",
+            "timestamp": "2026-07-01T10:00:00.000Z", "type": kind, "provenance": "real_user",
+            "message": {"role": role, "parts": parts}}).to_string()
+    };
+    let text = |text: &str| serde_json::json!([{"text": text}]);
+    let call = serde_json::json!([{"functionCall": {"id": "c1", "name": "ls", "args": {}}}]);
+    let result = |output: &str| serde_json::json!([{"functionResponse": {"id": "c1", "name": "ls", "response": {"output": output}}}]);
+    vec![
+        record("u1", "", "user", text("one")),
+        record("a1", "u1", "assistant", text("wrong")),
+        record("a2", "u1", "assistant", text("right,")),
+        record("a2", "u1", "assistant", call),
+        record("r1", "a2", "tool_result", result("nothing")),
+        record("r2", "a2", "tool_result", result("a file")),
+        record("a3", "r2", "assistant", text("there")),
+        record("u2", "r2", "user", text("two")),
+    ]
+}
+
+#[test]
+fn a_path_that_leaves_a_turn_in_the_middle_has_what_it_shares_of_it() {
+    assert_snapshot!(outline(&import(&QwenCode, &made_anew().join("\n"))), @r##"
+    session Own(SessionId("s"))
+      loop u1 after - Completed
+        0 user "one"
+        0 assistant "wrong" stop=stop
+      loop a2 after - Completed
+        0 user "one"
+        0 assistant "right," stop=stop
+        0 assistant call c1 ls {} stop=toolUse
+        0 toolResult "nothing" of ls c1
+      loop r2 after - Completed
+        0 user "one"
+        0 assistant "right," stop=stop
+        0 assistant call c1 ls {} stop=toolUse
+        0 toolResult "a file" of ls c1
+        1 assistant "there" stop=stop
+      loop u2 after r2 Running
+        0 user "two"
+    "##);
+}
+
+#[test]
+fn a_chat_with_such_paths_ends_line_by_line_as_the_whole_does() {
+    let lines = made_anew();
+    let store = SqliteStore::in_memory().unwrap();
+    for count in 1..=lines.len() {
+        let text = lines[..count].join("\n") + "\n";
+        let report = import_bytes(&store, "a.jsonl", text.as_bytes()).unwrap();
+        check_store(&store, &report.sessions);
+        let whole = SqliteStore::in_memory().unwrap();
+        import_bytes(&whole, "a.jsonl", text.as_bytes()).unwrap();
+        assert_same(&state(&store), &state(&whole), &text);
+    }
+}
