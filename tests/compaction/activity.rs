@@ -166,7 +166,12 @@ fn sane(work: &Work) {
     }
     for attempt in &work.attempts {
         assert!(!attempt.what.contains('\n') && attempt.what.len() < 500 && attempt.times > 0);
-        assert!(attempt.is_command || attempt.runs || attempt.failure.is_some());
+        assert!(
+            attempt.is_command
+                || attempt.runs
+                || attempt.failure.is_some()
+                || attempt.result.is_some()
+        );
         let failed = attempt.failure.as_ref();
         assert!(
             failed.is_none_or(|(at, line)| !line.is_empty()

@@ -1,5 +1,6 @@
 //! What a search found: the files that its output names, told by the form of the lines.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Lines of an output that are looked at.
@@ -7,14 +8,17 @@ const MOST_LINES: usize = 2_000;
 /// Files that are named at most, and the bytes of their names.
 const MOST_NAMED: usize = 8;
 const LONGEST: usize = 320;
+/// A word of so many characters or fewer is in many names.
+const SHORT_WORD: usize = 3;
 /// A longer folder is named once for all files in it.
 const SHORT_FOLDER: usize = 24;
 /// A longer name of a file is none.
 const LONGEST_PATH: usize = 200;
 
-/// Returns which files an output names line by line, those first that it names most often; `None` if it is
-/// something else: the text of a file, a listing of names without folders.
-pub(super) fn files_found(output: &str) -> Option<String> {
+/// Returns which files the output of a search names line by line: those first that are called as what was searched
+/// for, then those that it names most often. `None` if it is something else: the text of a file, a listing of names
+/// without folders.
+pub(super) fn files_found(search: &str, output: &str) -> Option<String> {
     let mut order: Vec<&str> = Vec::new();
     let mut times: HashMap<&str, usize> = HashMap::new();
     let (mut hits, mut placed, mut others) = (0_usize, 0_usize, 0_usize);
@@ -35,7 +39,12 @@ pub(super) fn files_found(output: &str) -> Option<String> {
     if placed == 0 || others > hits || placed * 2 < hits {
         return None;
     }
-    order.sort_by_key(|path| std::cmp::Reverse(times[path]));
+    let words = words_of(search);
+    let is_called_so = |path: &str| {
+        let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
+        words.iter().any(|word| name.contains(word))
+    };
+    order.sort_by_cached_key(|path| (!is_called_so(path), Reverse(times[path])));
     let folder = folder_of(&order[..order.len().min(MOST_NAMED)]);
     let files = if order.len() == 1 { "file" } else { "files" };
     let mut named = match folder {
@@ -54,6 +63,14 @@ pub(super) fn files_found(output: &str) -> Option<String> {
         named.push_str(name);
     }
     Some(named)
+}
+
+/// Returns the words of a search that may be a name. What it says of folders and kinds of files is in no name, or in
+/// all.
+fn words_of(search: &str) -> Vec<String> {
+    let words = search.split(|c: char| !c.is_alphanumeric());
+    let words = words.filter(|word| word.chars().nth(SHORT_WORD).is_some());
+    words.map(str::to_lowercase).collect()
 }
 
 /// Returns the folder that all of several paths are in, with its `/`; nothing if there is none or it is short.
@@ -103,22 +120,30 @@ mod tests {
     fn a_search_names_files_by_how_often_they_were_hit() {
         let output = "src/a.rs:3:fn a\nsrc/b.rs:1:use a\nsrc/b.rs:9:a()\n--\nsrc/b.rs-10-}\n";
         assert_eq!(
-            files_found(output).as_deref(),
+            files_found("rg a", output).as_deref(),
             Some("2 files: src/b.rs, src/a.rs")
+        );
+        let output = "src/b.rs:1:Kite\nsrc/b.rs:2:Kite\nsrc/kites.rs:3:Kite\n";
+        assert_eq!(
+            files_found("rg -n 'Kite|Wind' src", output).as_deref(),
+            Some("2 files: src/kites.rs, src/b.rs")
         );
         let listed = "./docs/x.md\nsrc/y\nFound 2 files\n";
         assert_eq!(
-            files_found(listed).as_deref(),
+            files_found("ls", listed).as_deref(),
             Some("2 files: ./docs/x.md, src/y")
         );
         let deep = "/home/ada/kite/packages/core/a.rs\n/home/ada/kite/packages/core/b/c.rs\n";
         assert_eq!(
-            files_found(deep).as_deref(),
+            files_found("ls", deep).as_deref(),
             Some("2 files in /home/ada/kite/packages/core/: a.rs, b/c.rs")
         );
-        assert_eq!(files_found("a.rs:12:x").as_deref(), Some("1 file: a.rs"));
+        assert_eq!(
+            files_found("rg x", "a.rs:12:x").as_deref(),
+            Some("1 file: a.rs")
+        );
         let many: String = (0..40).map(|n| format!("src/f{n}.rs\n")).collect();
-        let named = files_found(&many).unwrap();
+        let named = files_found("ls", &many).unwrap();
         assert!(
             named.starts_with("40 files: src/f0.rs, ") && named.ends_with("src/f7.rs, …"),
             "{named}"
@@ -138,9 +163,9 @@ mod tests {
             "{\"path\": \"src/a.rs\"}",
             "src/\ndocs/",
         ] {
-            assert_eq!(files_found(other), None, "{other}");
+            assert_eq!(files_found("ls", other), None, "{other}");
         }
         let long = format!("src/{}.rs\n", "a".repeat(300));
-        assert_eq!(files_found(&long), None);
+        assert_eq!(files_found("ls", &long), None);
     }
 }

@@ -339,7 +339,7 @@ impl Activity {
         let answered = || answer(text).filter(|_| action.runs && !action.is_command && !failed);
         let found = || {
             looks
-                .then(|| files_found(outcome::output_of(text)))
+                .then(|| files_found(&action.what, outcome::output_of(text)))
                 .flatten()
         };
         let result = outcome.result.clone().or_else(answered).or_else(found);

@@ -188,7 +188,7 @@ impl AdkReader<'_> {
 
     /// Notes where an invocation begins.
     fn invoked(&mut self, id: Option<String>) {
-        let known = |id: &String| self.invocations.iter().any(|known| known.id == *id);
+        let known = |id: &String| self.invocations.iter().rev().any(|known| known.id == *id);
         if let Some(id) = id.filter(|id| !known(id)) {
             self.invocations.push(Invocation {
                 id,
