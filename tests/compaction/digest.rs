@@ -317,6 +317,36 @@ fn the_line_that_explains_the_names_of_loops_is_read_as_nothing_else() {
 }
 
 #[test]
+fn loops_whose_ids_count_are_explained_by_one_pair() {
+    let part = |of: &str| DigestInput::Messages {
+        of: Some(of.into()),
+        messages: placed(vec![(0, user(&format!("Mend roof {of}.")))]),
+    };
+    let text_of = |ids: &[&str]| {
+        let mut parts = ids.iter().map(|id| part(id));
+        digest_of(&mut parts, 400, &HeuristicTokenCounter)
+    };
+    let first = text_of(&["barn-8", "barn-9", "barn-10", "barn-11"]);
+    let pair = "\nLoops: L1..L4 barn-8..barn-11";
+    assert!(first.text.ends_with(pair), "{}", first.text);
+    let second = again(&first.text, 400);
+    assert_eq!(second.places, first.places);
+    assert!(second.text.ends_with(pair), "{}", second.text);
+    let others = text_of(&["barn-8", "barn-9", "the-shed-1", "barn-010"]).text;
+    let pairs = "\nLoops: L1..L2 barn-8..barn-9, L3 the-shed-1, L4 barn-010";
+    assert!(others.ends_with(pairs), "{others}");
+    // A pair says nothing where the two sides do not count alike, or too far.
+    for odd in [
+        "L1..L3 barn-8..barn-11",
+        "L1..L4 barn-11..barn-8",
+        "L0..L18446744073709551615 a-0..a-18446744073709551615",
+    ] {
+        let text = format!("[Working state]\n## Task\n- L2 t0: Mend it.\nLoops: {odd}");
+        assert!(again(&text, 200).text.contains("L2 t0: Mend it."), "{odd}");
+    }
+}
+
+#[test]
 fn a_summary_that_another_wrote_is_kept_as_it_is() {
     let summary = "# Goal\nAgree on a port.\n\n## Done\n- Port 8443 it is.\n- The key lies in /etc/app/key.pem.\n\n\
         ## Next\nTell Ms Ito.";
@@ -601,6 +631,103 @@ fn a_talk_says_who_said_what_and_when() {
             .any(|line| line.starts_with("- t") && line.contains(" 2030-03-")),
         "{text}"
     );
+}
+
+#[test]
+fn where_only_one_side_talks_it_is_named_once() {
+    let line = |turn: u32| {
+        let name = if turn.is_multiple_of(2) { "Ana" } else { "Bo" };
+        let text = format!(
+            "{name}: Harbour {turn} has {} boats for hire.",
+            turn * 7 + 100
+        );
+        (turn, user(&text))
+    };
+    let mut messages: Vec<_> = (0..60).map(line).collect();
+    let first = digest(placed(messages.clone()), 400).text;
+    assert_eq!(first.matches(" user: ").count(), 1, "{first}");
+    let said = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.contains(" boats"));
+        lines
+            .map(|line| line.split_once(": ").unwrap().1.to_owned())
+            .collect()
+    };
+    assert!(said(&first).len() > 20, "{first}");
+    let second = again(&first, 800).text;
+    for words in said(&first) {
+        assert!(second.contains(&words), "{words}\n{second}");
+    }
+    // Read back, they are still a person's words: beside the agent's they all say so.
+    messages.push((60, Message::assistant("Boat 4711 it is.").into()));
+    for text in [
+        digest(placed(messages), 400).text,
+        digest_of(
+            &mut [
+                DigestInput::Summary {
+                    of: None,
+                    turn: 0,
+                    text: first,
+                },
+                DigestInput::Messages {
+                    of: None,
+                    messages: placed(vec![(60, Message::assistant("Boat 4711 it is.").into())]),
+                },
+            ]
+            .into_iter(),
+            800,
+            &HeuristicTokenCounter,
+        )
+        .text,
+    ] {
+        let (_, rest) = text.split_once("## Done, decided and found\n").unwrap();
+        let lines = rest.lines().take_while(|line| line.starts_with("- "));
+        for line in lines {
+            let speaker = if line.contains("4711") {
+                " agent: "
+            } else {
+                " user: "
+            };
+            assert!(line.contains(speaker), "{text}");
+        }
+    }
+}
+
+#[test]
+fn where_people_only_talk_what_they_always_do_leaves_room_for_the_rest() {
+    let habits = (0..40).map(|turn| {
+        let text = format!(
+            "Our cook must always tell tales of trip {turn}. Room {turn}77 faces the lake."
+        );
+        (turn, user(&text))
+    });
+    let mut messages: Vec<_> = habits.collect();
+    let many = digest(placed(messages.clone()), 400).text;
+    let section = |text: &str| -> usize {
+        let lines = text
+            .lines()
+            .skip_while(|line| *line != "## Standing instructions");
+        lines
+            .take_while(|line| !line.is_empty())
+            .map(str::len)
+            .sum()
+    };
+    assert!((1..many.len() / 8).contains(&section(&many)), "{many}");
+    assert!(many.matches("faces the lake").count() > 10, "{many}");
+    // A few that a person gave all stand.
+    messages.truncate(1);
+    messages[0] = (
+        0,
+        user("Never book the night train. Always ask for a window."),
+    );
+    for turn in 1..40 {
+        messages.push((
+            turn,
+            user(&format!("Room {turn}77 faces the lake in spring.")),
+        ));
+    }
+    let few = digest(placed(messages), 400).text;
+    assert!(few.contains("Never book the night train."), "{few}");
+    assert!(few.contains("Always ask for a window."), "{few}");
 }
 
 /// A counter by words, to which bytes say little.

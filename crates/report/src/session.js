@@ -113,7 +113,17 @@ function loopNames(content, loop) {
     known.set(name, known.has(name) ? undefined : at);
   }
   if (!isExplained) return known;
-  return new Map(last.slice(7).split(', ').map(pair => pair.split(' ')).map(([short, name]) => [short, known.get(name)]));
+  const pairs = last.slice(7).split(', ').map(pair => pair.split(' ')).flatMap(([short, name]) => counted(short, name));
+  return new Map(pairs.map(([short, name]) => [short, known.get(name)]));
+}
+
+// The names that `L1..L3 run-0..run-2` stands for; any other pair stands for itself.
+function counted(short, name) {
+  const ends = [short, name || ''].map(range => /^(.*?)(\d+)\.\.\1(\d+)$/su.exec(range));
+  if (ends.some(hit => !hit)) return [[short, name]];
+  const [shorts, names] = ends.map(([, before, first, last]) => ({before, first: Number(first), count: last - first}));
+  if (shorts.count !== names.count || shorts.count < 0 || shorts.count > index.loops.length) return [[short, name]];
+  return Array.from({length: shorts.count + 1}, (_, at) => [shorts, names].map(span => span.before + (span.first + at)));
 }
 
 // A line of values: their name, then each as code.

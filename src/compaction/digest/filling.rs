@@ -13,7 +13,7 @@ use super::lines::{
 };
 use super::page::UnitRef;
 use super::read::carried_line;
-use super::record::{Instruction, Record, Statement};
+use super::record::{Instruction, Record, Speaker, Statement};
 use super::values::shortened;
 use crate::compaction::activity::{Place, PlanState, Work};
 pub(super) use told::Told;
@@ -45,6 +45,8 @@ pub(super) struct Filling<'a> {
     record: &'a Record,
     is_talk: bool,
     shows_days: bool,
+    /// Who is named only once, as nobody else talks.
+    only_voice: Option<Speaker>,
     most: usize,
     room: usize,
     header: Option<String>,
@@ -79,12 +81,15 @@ impl<'a> Filling<'a> {
             .map(|s| &s.day)
             .filter(|day| !day.is_empty());
         let first = days.next();
+        let only_voice = record.only_voice().filter(|_| is_talk);
+        let name_bytes = only_voice.map_or(0, |voice| voice.name().len() + 1);
         Self {
             record,
             is_talk,
             shows_days: first.is_some_and(|first| days.any(|day| day != first)),
+            only_voice,
             most,
-            room: most,
+            room: most.saturating_sub(name_bytes),
             header: None,
             headings: BTreeSet::new(),
             task: BTreeMap::new(),
@@ -193,7 +198,8 @@ impl<'a> Filling<'a> {
     // Prompts and statements.
 
     fn head(&self, statement: &Statement, heading: Heading) -> String {
-        let names = names_speaker(statement.speaker, heading, self.is_talk);
+        let names = names_speaker(statement.speaker, heading, self.is_talk)
+            && self.only_voice != Some(statement.speaker);
         said_head(
             statement,
             self.shows_days && !statement.day.is_empty(),

@@ -349,8 +349,12 @@ impl Gatherer {
         for place in &places {
             self.record.values.position(place);
         }
+        let is_talk = sections
+            .iter()
+            .any(|section| matches!(section, Section::Talk));
         for section in sections {
             match section {
+                Section::Talk => {}
                 Section::Said(statement) => {
                     match statement.speaker {
                         Speaker::Human => self.prompt_values(&statement.text, &statement.place),
@@ -375,7 +379,7 @@ impl Gatherer {
                     let before = std::mem::take(&mut self.record.activity);
                     self.record.activity = Activity::restore(before.into_work().joined(*work));
                 }
-                Section::Values(line) => self.kept(line),
+                Section::Values(line) => self.kept(line, is_talk),
             }
         }
         // A prompt stands in the task, what was said later in another section.
@@ -433,15 +437,16 @@ impl Gatherer {
         }
     }
 
-    fn kept(&mut self, line: super::values::line::ValueLine) {
+    /// Takes a line of values; in a talk people told what stands there as used.
+    fn kept(&mut self, line: super::values::line::ValueLine, is_talk: bool) {
         let values = &mut self.record.values;
         let tool = line.tool.map(|tool| values.label(&tool));
         let label = values.label(&line.label);
         for entry in line.entries {
-            let source = if entry.used {
-                FactSource::KeptUsed
-            } else {
-                FactSource::KeptSeen
+            let source = match (entry.used, is_talk) {
+                (true, true) => FactSource::Told,
+                (true, false) => FactSource::KeptUsed,
+                (false, _) => FactSource::KeptSeen,
             };
             if let Some(at) = values.add(&entry.value, label, source, &entry.place) {
                 let fact = &mut values.facts[at];

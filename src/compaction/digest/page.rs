@@ -7,9 +7,9 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::filling::{Filling, tool_bytes};
 use super::instructions::is_instruction;
-use super::lines::Heading;
+use super::lines::{Heading, instruction_line, said_head};
 use super::record::{Instruction, Record, Speaker};
-use super::select::Selector;
+use super::select::{Costs, Selector};
 use super::values::by_worth;
 use crate::compaction::activity::{Attempt, FileAct, Place};
 
@@ -23,9 +23,12 @@ mod share {
     /// Prompts that do not fit it, on a small page: there values are worth more than words.
     pub(super) const TASK_OF_SMALL: usize = 8;
     /// Prompts where people only talk: most of what is said are prompts then.
-    pub(super) const TASK_OF_TALK: usize = 6;
+    pub(super) const TASK_OF_TALK: usize = 12;
     pub(super) const CARRIED: usize = 2;
     pub(super) const INSTRUCTIONS: usize = 5;
+    /// What the newest instructions get where people only talk and that is too little for all: most are then what
+    /// people say of themselves.
+    pub(super) const TOO_MANY_INSTRUCTIONS: usize = 16;
     pub(super) const PLAN: usize = 6;
     pub(super) const FILES: usize = 4;
     pub(super) const ATTEMPTS: usize = 8;
@@ -38,6 +41,7 @@ mod share {
     pub(super) const USED_ONCE: usize = 5;
     /// The last report of the agent.
     pub(super) const LAST: usize = 8;
+    pub(super) const LAST_OF_TALK: usize = 16;
     /// The plan and the open errors beside another's summary.
     pub(super) const PLAN_BESIDE: usize = 2;
     pub(super) const ERRORS_BESIDE: usize = 2;
@@ -49,6 +53,8 @@ const SMALL: usize = 2_400;
 /// bytes it takes until it is that: the smaller the page, the more they get.
 const VALUES: usize = 30;
 const MOST_VALUES: usize = 90;
+/// Where people only talk, what somebody may ask for is in sentences.
+const VALUES_OF_TALK: usize = 8;
 const LARGE: usize = 4_500;
 /// What a unit is worth that only says what comes next.
 const ANNOUNCED: f64 = 0.25;
@@ -74,6 +80,16 @@ const WORKED_ON: f64 = 2.0;
 const ASKED_FOR: f64 = 1.4;
 /// How much less the next unit of one statement is worth where work was done.
 const SPREAD: f64 = 0.1;
+/// What units cost where work was done.
+const OF_PROMPTS: Costs = Costs {
+    line_bytes: LINE_BYTES,
+    per_byte: 0.8,
+    spread: 0.0,
+};
+const OF_REPORTS: Costs = Costs {
+    spread: SPREAD,
+    ..OF_PROMPTS
+};
 /// What begins a line of statements, about, in bytes.
 const LINE_BYTES: usize = 8;
 /// Names of places in a file that a line tells.
@@ -224,12 +240,17 @@ impl<'a> PageWriter<'a> {
             filling.carried(at, most / share::CARRIED);
         }
         self.task(&mut filling, most);
-        self.standing(&mut filling, most / share::INSTRUCTIONS);
+        let instructed = self.instructions_share(&filling, most);
+        self.standing(&mut filling, instructed);
         self.files(&mut filling, most / share::FILES);
         self.attempts(&mut filling, most / share::ATTEMPTS);
-        self.last_report(&mut filling, most / share::LAST);
+        let (last, values) = match self.is_talk {
+            true => (share::LAST_OF_TALK, VALUES_OF_TALK),
+            false => (share::LAST, values_share(most)),
+        };
+        self.last_report(&mut filling, most / last);
         self.ranked(&mut filling, FOUND, most / share::FOUND);
-        let stated = filling.room() * (100 - values_share(most)) / 100;
+        let stated = filling.room() * (100 - values) / 100;
         self.said(&mut filling, stated);
         filling.values(&self.sought, usize::MAX);
         filling.values(&self.used_once, most / share::USED_ONCE);
@@ -339,6 +360,21 @@ impl<'a> PageWriter<'a> {
             if !self.is_talk || filling.shows_prompt(*at) {
                 filling.prompt_whole(*at, &mut left);
             }
+        }
+    }
+
+    /// Returns the bytes that instructions may take before the others have had their turn.
+    fn instructions_share(&self, filling: &Filling<'a>, most: usize) -> usize {
+        let enough = most / share::INSTRUCTIONS;
+        if !self.is_talk {
+            return enough;
+        }
+        let all = self.instructions.iter().map(|(_, instruction)| instruction);
+        let untold = all.filter(|instruction| !filling.tells(instruction));
+        let bytes: usize = untold.map(|told| instruction_line(told).len()).sum();
+        match bytes <= enough {
+            true => enough,
+            false => most / share::TOO_MANY_INSTRUCTIONS,
         }
     }
 
@@ -473,7 +509,7 @@ fn prompt_order(record: &Record, prompts: &[usize], most: usize) -> Vec<UnitRef>
             });
         }
     }
-    let order = selector.order(LINE_BYTES, most, 0.0);
+    let order = selector.order(OF_PROMPTS, most);
     order.into_iter().map(|at| refs[at]).collect()
 }
 
@@ -528,8 +564,28 @@ fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<UnitRef> {
             selector.boost(spot, WORKED_ON);
         }
     }
-    let order = selector.order(LINE_BYTES, most, if is_talk { 0.0 } else { SPREAD });
+    let costs = if is_talk {
+        costs_of_talk(record)
+    } else {
+        OF_REPORTS
+    };
+    let order = selector.order(costs, most);
     order.into_iter().map(|at| refs[at]).collect()
+}
+
+/// Returns what units cost where people only talk: lines are many and short, so their beginnings count, and so
+/// does each byte.
+fn costs_of_talk(record: &Record) -> Costs {
+    let is_named = record.only_voice().is_none();
+    let statements = &record.statements;
+    let heads = statements
+        .iter()
+        .map(|statement| said_head(statement, false, is_named).len() + 1);
+    Costs {
+        line_bytes: heads.sum::<usize>() / statements.len().max(1),
+        per_byte: 1.0,
+        spread: 0.0,
+    }
 }
 
 fn instructions(record: &Record, prompts: &[usize]) -> Vec<(Option<usize>, Instruction)> {

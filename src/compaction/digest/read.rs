@@ -14,6 +14,8 @@ use crate::compaction::activity::{
 
 /// A part of a document.
 pub(super) enum Section {
+    /// Where people only talk their words stand beside the agent's, and nothing was used by a call.
+    Talk,
     Said(Statement),
     Instruction(Instruction),
     Carried(Carried),
@@ -28,6 +30,7 @@ impl Section {
     /// Calls `each` with every place in it.
     pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
         match self {
+            Self::Talk => {}
             Self::Said(statement) => each(&mut statement.place),
             Self::Instruction(instruction) => each(&mut instruction.place),
             Self::Carried(carried) => each(&mut carried.place),
@@ -54,6 +57,8 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
     let mut work = Work::default();
     let mut carried: Option<Carried> = None;
     let (mut heading, mut used, mut day) = (None, true, String::new());
+    // Of a conversation with one voice only the first line names it.
+    let (mut voice, mut is_talk) = (Speaker::Agent, false);
     for line in text.lines().skip(1) {
         if let Some(found) = Heading::ALL
             .into_iter()
@@ -82,7 +87,12 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
                 sections.extend(said(line, Speaker::Human, &mut day).map(Section::Said));
             }
             Some(Heading::Said) => {
-                sections.extend(said(line, Speaker::Agent, &mut day).map(Section::Said));
+                let statement = said(line, voice, &mut day);
+                if let Some(statement) = statement.as_ref().filter(|s| s.speaker.is_voice()) {
+                    voice = statement.speaker;
+                    is_talk |= voice == Speaker::Human;
+                }
+                sections.extend(statement.map(Section::Said));
             }
             Some(Heading::Instructions) => {
                 sections.extend(instruction(line).map(Section::Instruction));
@@ -109,6 +119,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
             None => {}
         }
     }
+    sections.extend(is_talk.then_some(Section::Talk));
     sections.extend(carried.map(Section::Carried));
     sections.extend(given.into_iter().map(Section::Given));
     sections.push(Section::Work(Box::new(work)));

@@ -39,6 +39,11 @@ impl Speaker {
         Self::NAMED[self as usize].1
     }
 
+    /// Whether it is one of the two that a conversation is of.
+    pub(super) fn is_voice(self) -> bool {
+        matches!(self, Self::Human | Self::Agent)
+    }
+
     /// Returns the speaker with that name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::NAMED
@@ -140,6 +145,14 @@ impl Record {
         };
         let mut given = self.given.iter().filter(|given| given.heading == heading);
         given.any(has_read)
+    }
+
+    /// Returns who says everything that a person or the agent says, if it is only one of them.
+    pub(super) fn only_voice(&self) -> Option<Speaker> {
+        let voices = self.statements.iter().map(|statement| statement.speaker);
+        let mut voices = voices.filter(|speaker| speaker.is_voice());
+        let first = voices.next()?;
+        voices.all(|speaker| speaker == first).then_some(first)
     }
 
     /// Whether nobody used a tool: two people, or a person and a model, who talk.

@@ -17,12 +17,22 @@ use crate::words::stems::{Stems, is_stop_word};
 const AGAIN: f64 = 0.2;
 /// How much more a word counts that holds a digit or a capital within a sentence: a name.
 const NAME: f64 = 1.6;
-/// The power of the bytes that the gain is divided by: below 1, longer units are not shunned.
-const PER_BYTE: f64 = 0.8;
 /// A unit of fewer terms than this says little by itself.
 const ENOUGH_TERMS: f64 = 5.0;
 /// What a unit costs beside its bytes.
 const OVERHEAD: f64 = 4.0;
+
+/// What units cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    /// What the beginning of a line takes, in bytes.
+    pub(super) line_bytes: usize,
+    /// The power of the bytes that the gain is divided by: below 1, longer units are not shunned.
+    pub(super) per_byte: f64,
+    /// Above 0, the next unit of a line is worth less the more of it were taken: one long text does not crowd
+    /// out the others.
+    pub(super) spread: f64,
+}
 
 /// A unit that may be chosen.
 struct Candidate {
@@ -137,9 +147,12 @@ impl Selector {
     }
 
     /// Returns the units in the order in which they are worth their bytes, until those are `most` bytes.
-    /// `line_bytes` is what the beginning of a line costs. With `spread` above 0, the next unit of a line is
-    /// worth less the more of it were taken: one long text does not crowd out the others.
-    pub(super) fn order(self, line_bytes: usize, most: usize, spread: f64) -> Vec<usize> {
+    pub(super) fn order(self, costs: Costs, most: usize) -> Vec<usize> {
+        let Costs {
+            line_bytes,
+            per_byte,
+            spread,
+        } = costs;
         let weights: Vec<f64> = (0..self.lines.len())
             .map(|term| self.weight(term))
             .collect();
@@ -155,7 +168,7 @@ impl Selector {
         let spreads: Vec<f64> = (0..=longest)
             .map(|taken| (taken as f64 + 1.0).powf(-spread))
             .collect();
-        let cost = |bytes: f64| bytes.powf(PER_BYTE);
+        let cost = |bytes: f64| bytes.powf(per_byte);
         let costs: Vec<[f64; 2]> = self
             .candidates
             .iter()

@@ -60,10 +60,13 @@ impl Filling<'_> {
         heading: Heading,
         page: &mut DocumentPage,
     ) {
-        let mut day = "";
+        let (mut day, mut is_voice_named) = ("", false);
         for (at, shown) in shown {
             let statement = &self.record.statements[*at];
-            let names = names_speaker(statement.speaker, heading, self.is_talk);
+            let is_only_voice = self.only_voice == Some(statement.speaker);
+            let names = names_speaker(statement.speaker, heading, self.is_talk)
+                && !(is_only_voice && is_voice_named);
+            is_voice_named |= is_only_voice;
             let is_new = self.shows_days && !statement.day.is_empty() && statement.day != day;
             day = &statement.day;
             page.text.push_str(&said_head(statement, is_new, names));

@@ -106,6 +106,8 @@ fn shows_the_figures_and_a_turn_with_what_stands_for_it(browser: &mut Browser) {
     let links = format!("[...documentOf('{text}', {own}).querySelectorAll('a')].map(a => a.title)");
     let named = ["Show loop build, turn 1", "Show loop ask, turn 0"];
     assert_eq!(browser.value(&links), serde_json::json!(named));
+    let counted = "counted('L1..L2', 'run-0..run-1').join(' ')";
+    assert_eq!(browser.value(counted), "L1,run-0 L2,run-1");
     // A click near the end of the ribbon shows a turn near the end of the session.
     browser.click_at("#ribbon", (0.93, 0.3));
     browser.wait("document.querySelector('#recorded').textContent.includes('of: test it')");
