@@ -354,7 +354,8 @@ impl Export<'_> {
         messages: &[&RawValue],
         after: Option<LoopTurn>,
     ) -> Result<(), ImportError> {
-        let name = format!("revert-{}", revert.message);
+        let part = revert.part.as_ref().map(|part| format!("-{part}"));
+        let name = format!("revert-{}{}", revert.message, part.unwrap_or_default());
         let message = messages.last().map(|raw| MessageParts::read(raw));
         let Some(Ok(mut message)) = message else {
             return Ok(());

@@ -96,9 +96,28 @@ impl Summaries {
         ends.fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Whether one stands for what was said in a second.
-    pub(super) fn cover(&self, seconds: f64) -> bool {
-        let mut all = self.0.iter();
-        all.any(|summary| summary.start <= seconds && seconds <= summary.end)
+    /// The seconds that they stand for.
+    pub(super) fn covered(&self) -> Covered {
+        let mut ranges: Vec<(f64, f64)> = self.0.iter().map(|one| (one.start, one.end)).collect();
+        ranges.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let mut merged: Vec<(f64, f64)> = Vec::new();
+        for (start, end) in ranges {
+            match merged.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => merged.push((start, end)),
+            }
+        }
+        Covered(merged)
+    }
+}
+
+/// Ranges of seconds, in order and apart.
+pub(super) struct Covered(Vec<(f64, f64)>);
+
+impl Covered {
+    pub(super) fn holds(&self, seconds: f64) -> bool {
+        let behind = self.0.partition_point(|range| range.0 <= seconds);
+        let range = behind.checked_sub(1).and_then(|at| self.0.get(at));
+        range.is_some_and(|range| seconds <= range.1)
     }
 }

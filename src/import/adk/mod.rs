@@ -6,6 +6,7 @@
 mod compaction;
 mod messages;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use self::compaction::{Summaries, Summary};
@@ -24,6 +25,8 @@ use crate::model::{Json, SessionId};
 
 /// The name of the tool, for agents.
 const TOOL: &str = "adk";
+/// Each run tells all summaries that count, so many at most.
+const MOST_SUMMARIES: usize = 1_000;
 
 /// Reads the sessions of ADK.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,6 +69,7 @@ fn one(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportEr
     let mut reader = AdkReader {
         transcript: TranscriptBuilder::new(sink, head(&fields, &events, nth), Style::Log),
         invocations: Vec::new(),
+        places: HashMap::new(),
         shown: Vec::new(),
         summaries: Summaries::default(),
     };
@@ -129,8 +133,9 @@ struct ShownMessage {
 /// Reads the events of one session.
 struct AdkReader<'a> {
     transcript: TranscriptBuilder<'a>,
-    /// Those that were not taken back.
+    /// Those that were not taken back, and which of them has an id.
     invocations: Vec<Invocation>,
+    places: HashMap<String, usize>,
     shown: Vec<ShownMessage>,
     summaries: Summaries,
 }
@@ -188,8 +193,8 @@ impl AdkReader<'_> {
 
     /// Notes where an invocation begins.
     fn invoked(&mut self, id: Option<String>) {
-        let known = |id: &String| self.invocations.iter().rev().any(|known| known.id == *id);
-        if let Some(id) = id.filter(|id| !known(id)) {
+        if let Some(id) = id.filter(|id| !self.places.contains_key(id)) {
+            self.places.insert(id.clone(), self.invocations.len());
             self.invocations.push(Invocation {
                 id,
                 after: self.transcript.last_turn(),
@@ -201,12 +206,14 @@ impl AdkReader<'_> {
 
     /// Goes back to before an invocation. One that is not there takes nothing back.
     fn rewind(&mut self, target: &str, id: &str) -> Result<(), ImportError> {
-        let mut known = self.invocations.iter();
-        let Some(first) = known.position(|known| known.id == target) else {
+        let Some(first) = self.places.get(target).copied() else {
             return Ok(());
         };
-        let taken = self.invocations.swap_remove(first);
-        self.invocations.truncate(first);
+        let mut gone = self.invocations.split_off(first);
+        for invocation in &gone {
+            self.places.remove(&invocation.id);
+        }
+        let taken = gone.swap_remove(0);
         if taken.shown == self.shown.len() {
             return Ok(());
         }
@@ -229,13 +236,18 @@ impl AdkReader<'_> {
                 return self.note(json);
             }
         };
+        if self.summaries.len() >= MOST_SUMMARIES {
+            let reason = format!("a session has at most {MOST_SUMMARIES} summaries");
+            self.transcript.skip(line, reason);
+            return self.note(json);
+        }
         let is_new = self.summaries.add(summary);
         if !is_new || self.shown.is_empty() {
             return self.note(json);
         }
-        let end = self.summaries.end();
+        let (end, covered) = (self.summaries.end(), self.summaries.covered());
         let mut before = self.shown.iter().filter(|shown| shown.seconds <= end);
-        if before.any(|shown| !self.summaries.cover(shown.seconds)) {
+        if before.any(|shown| !covered.holds(shown.seconds)) {
             let reason = "a summary that does not stand for all that was said before its end";
             self.transcript.skip(line, reason);
             return self.note(json);

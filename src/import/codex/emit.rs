@@ -230,6 +230,9 @@ impl CodexEmitter<'_> {
                 continue;
             };
             let raw = self.records.bytes(*place)?;
+            if !self.transcript.may_repeat(raw.len(), place.line) {
+                break;
+            }
             if let Ok(message) = message_of(step, &String::from_utf8_lossy(&raw)) {
                 self.transcript.input(message, &raw, false)?;
             }

@@ -195,12 +195,13 @@ impl<'a> GeminiReader<'a> {
                     .answer(|| id.clone(), answer.message, of_answer)?;
                 self.results(answer.results)?;
             }
-            GeminiRecord::Responses(results) => {
+            GeminiRecord::Responses(mut results) => {
                 // Each stands with its call too, as a rule.
-                return match self.results(results)? {
-                    true => Ok(()),
-                    false => self.extension(Some("response"), record),
-                };
+                results.retain(|(message, _)| !self.is_answered(message));
+                if results.is_empty() {
+                    return self.extension(Some("response"), record);
+                }
+                return self.results(results);
             }
             GeminiRecord::Extension => return self.extension(kind.as_deref(), record),
         }
@@ -213,20 +214,25 @@ impl<'a> GeminiReader<'a> {
         self.transcript.extension(message, record.as_bytes())
     }
 
-    /// Takes the results of calls that have none yet. Returns whether there was one.
-    fn results(&mut self, results: Vec<(AgentMessage, String)>) -> Result<bool, ImportError> {
-        let mut any = false;
-        for (message, raw) in results {
-            let Some(Message::ToolResult(result)) = message.message() else {
-                continue;
-            };
-            if self.answered.insert(result.tool_call_id.clone()) {
-                self.transcript
-                    .result(String::new, message, raw.as_bytes())?;
-                any = true;
-            }
+    /// Whether a call has its result. One without an id is known by nothing.
+    fn is_answered(&self, message: &AgentMessage) -> bool {
+        match message.message() {
+            Some(Message::ToolResult(result)) => self.answered.contains(&result.tool_call_id),
+            _ => false,
         }
-        Ok(any)
+    }
+
+    fn results(&mut self, results: Vec<(AgentMessage, String)>) -> Result<(), ImportError> {
+        for (message, raw) in results {
+            if let Some(Message::ToolResult(result)) = message.message()
+                && !result.tool_call_id.is_empty()
+            {
+                self.answered.insert(result.tool_call_id.clone());
+            }
+            self.transcript
+                .result(String::new, message, raw.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// Leaves the first messages of the list: what comes next goes on from there.
@@ -234,6 +240,11 @@ impl<'a> GeminiReader<'a> {
         let Some(first) = self.list.get(kept) else {
             return Ok(());
         };
+        if self.transcript.here().is_none() {
+            let reason = "it goes back where nothing was asked yet; what was put in stays";
+            self.transcript.skip(line, reason);
+            return Ok(());
+        }
         if !first.begins_turn() && kept > 0 {
             let reason = "it goes back to the middle of a turn, or of a summary, which stays whole";
             self.transcript.skip(line, reason);
@@ -243,8 +254,10 @@ impl<'a> GeminiReader<'a> {
         self.list.truncate(kept);
         if kept > 0 && after.is_none() {
             for (message, raw) in &self.lead {
-                self.transcript
-                    .input(message.clone(), raw.as_bytes(), false)?;
+                if self.transcript.may_repeat(raw.len(), line) {
+                    self.transcript
+                        .input(message.clone(), raw.as_bytes(), false)?;
+                }
             }
         }
         Ok(())
@@ -258,7 +271,12 @@ impl<'a> GeminiReader<'a> {
         record: &str,
         line: u64,
     ) -> Result<(), ImportError> {
-        let messages = messages_of(messages);
+        let count = messages.len();
+        let Some(messages) = messages_of(messages) else {
+            let reason = format!("a list of {count} messages, of which some cannot be read");
+            self.transcript.skip(line, reason);
+            return self.extension(Some("set"), record);
+        };
         let same = self.list.begins_as(&messages);
         if same == messages.len() {
             self.cut_back(same, line)?;

@@ -33,20 +33,22 @@ pub(super) struct ListedMessage {
     pub(super) raw: String,
 }
 
-/// Reads the messages of a list that the model sees. Responses stand with their calls.
-pub(super) fn messages_of(list: &[&RawValue]) -> Vec<ListedMessage> {
-    let read = |raw: &&RawValue| {
+/// Reads the messages of a list that the model sees; `None` if one cannot be read. Responses stand with their calls.
+pub(super) fn messages_of(list: &[&RawValue]) -> Option<Vec<ListedMessage>> {
+    let mut read = Vec::new();
+    for raw in list {
         let fields = Fields::parse(raw.get()).ok()?;
-        let id = fields.text("id")?;
+        let id = fields.text("id");
         let record = messages::read(fields).ok()?;
-        let is_shown = matches!(record, GeminiRecord::Prompt(_) | GeminiRecord::Answer(_));
-        is_shown.then(|| ListedMessage {
-            id,
-            record,
-            raw: raw.get().to_owned(),
-        })
-    };
-    list.iter().filter_map(read).collect()
+        if matches!(record, GeminiRecord::Prompt(_) | GeminiRecord::Answer(_)) {
+            read.push(ListedMessage {
+                id: id?,
+                record,
+                raw: raw.get().to_owned(),
+            });
+        }
+    }
+    Some(read)
 }
 
 /// The messages that the model sees.

@@ -69,15 +69,18 @@ fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentM
         let (mut content, _) = response(raw).ok()?;
         content.extend(contents(function.get("parts"), part).ok()?);
         let given = function.object("response");
+        let id = function.text("id").unwrap_or_default();
+        // As where it stands with its call.
+        let made_from = format!("{id}\n[{}]", Json::parse(raw.get()).ok()?.as_str());
         let message = Message::ToolResult(ToolResultMessage {
-            tool_call_id: function.text("id").unwrap_or_default(),
+            tool_call_id: id,
             tool_name: function.text("name").unwrap_or_default(),
             content,
             is_error: given.get("error").is_some() && given.iter().count() == 1,
             timestamp: timestamp.clone(),
             ..ToolResultMessage::default()
         });
-        Some((message.into(), raw.get().to_owned()))
+        Some((message.into(), made_from))
     };
     let read: Option<Vec<_>> = parts.into_iter().map(read).collect();
     read.filter(|responses| !responses.is_empty())

@@ -23,6 +23,8 @@ use crate::model::{
 
 /// What stands before the first prompt waits for it, up to this many bytes.
 const MAX_LEAD_BYTES: usize = 4 << 20;
+/// Bytes that stand on several branches, and are written once more for each, at most.
+const MAX_REPEATED_BYTES: usize = 64 << 20;
 
 /// The sessions of a file on their way to the sink.
 pub(super) struct TranscriptBuilder<'a> {
@@ -49,6 +51,7 @@ struct SessionBuilder {
     last: Option<LoopTurn>,
     /// Whether the last loop is a branch that the next prompt belongs to.
     is_back: bool,
+    repeated_bytes: usize,
 }
 
 impl SessionBuilder {
@@ -64,6 +67,7 @@ impl SessionBuilder {
             now: None,
             last: None,
             is_back: false,
+            repeated_bytes: 0,
         }
     }
 
@@ -165,6 +169,20 @@ impl<'a> TranscriptBuilder<'a> {
     pub(super) fn here(&self) -> Option<LoopTurn> {
         let loop_no = self.session().loops.len().checked_sub(1)?;
         Some((loop_no, self.session().loops[loop_no].turn))
+    }
+
+    /// Whether so many bytes may be written once more, for a branch: a small file must not become a huge database.
+    pub(super) fn may_repeat(&mut self, bytes: usize, line: u64) -> bool {
+        let session = self.session_mut();
+        session.repeated_bytes = session.repeated_bytes.saturating_add(bytes);
+        let may = session.repeated_bytes <= MAX_REPEATED_BYTES;
+        if !may {
+            self.skip(
+                line,
+                "what stands before the first prompt is repeated on too many branches",
+            );
+        }
+        may
     }
 
     /// Where the path ends: a branch on which nothing was said yet ends where it begins.

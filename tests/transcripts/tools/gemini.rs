@@ -186,6 +186,39 @@ fn a_list_that_ends_earlier_goes_back_and_one_in_the_middle_of_a_turn_is_told() 
 }
 
 #[test]
+fn a_list_that_cannot_be_read_takes_nothing_back() {
+    let mut lines = rewound();
+    lines.truncate(9);
+    let before = context_of(&lines).1;
+    for odd in [
+        r#"{"$set":{"messages":[{"type":"user","content":[{"text":"Without an id"}]}]}}"#,
+        r#"{"$set":{"messages":["none"]}}"#,
+    ] {
+        let lines = [&lines[..], &[odd.to_owned()]].concat();
+        let (recorded, context) = context_of(&lines);
+        assert_eq!((recorded.skips().len(), &context), (1, &before), "{odd}");
+    }
+}
+
+#[test]
+fn responses_without_ids_are_all_kept() {
+    let mut lines = rewound();
+    lines.truncate(2);
+    let response = |said: &str| {
+        format!(r#"{{"functionResponse":{{"name":"ls","response":{{"output":"{said}"}}}}}}"#)
+    };
+    let parts = [response("Gull"), response("Tern")].join(",");
+    lines.push(format!(
+        r#"{{"id":"r1","timestamp":"2026-06-02T06:00:00.000Z","type":"user","content":[{parts}]}}"#
+    ));
+    let context = context_of(&lines).1;
+    assert!(
+        context.ends_with(&["Gull".into(), "Tern".into()]),
+        "{context:?}"
+    );
+}
+
+#[test]
 fn a_response_in_the_users_name_is_a_result_once() {
     let mut lines = rewound();
     lines.truncate(7);
