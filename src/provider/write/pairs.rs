@@ -44,6 +44,7 @@ pub(crate) fn pair(
     let mut pairs = Pairs {
         messages,
         pairing: Pairing::of(messages),
+        calls: HashSet::new(),
         naming,
         ids: HashSet::new(),
         numbers: HashMap::new(),
@@ -69,6 +70,8 @@ pub(crate) fn pair(
 struct Pairs<'a> {
     messages: &'a [AgentMessage],
     pairing: Pairing,
+    /// The recorded ids of the calls so far.
+    calls: HashSet<String>,
     naming: &'a Naming,
     ids: HashSet<String>,
     /// How often each id was numbered.
@@ -85,7 +88,7 @@ impl Pairs<'_> {
             return;
         }
         let id = &result.tool_call_id;
-        if calls_of(self.messages).any(|call| call.id == *id) {
+        if self.calls.contains(id) {
             return self.mend(MendingKind::ResultDropped, at, id);
         }
         self.mend(MendingKind::ResultTold, at, id);
@@ -115,6 +118,7 @@ impl Pairs<'_> {
                 continue;
             }
             let recorded = call.id.clone();
+            self.calls.insert(recorded.clone());
             call.id = self.id_for(at, &recorded);
             self.name(at, call, &recorded);
             results.push(self.result((at, of_answer), call, &recorded));
@@ -192,16 +196,6 @@ fn plain(text: &str, is_plain: fn(char) -> bool, most: usize, other: &str) -> St
     }
     let plain = |c| if is_plain(c) { c } else { '_' };
     text.chars().take(most).map(plain).collect()
-}
-
-fn calls_of(messages: &[AgentMessage]) -> impl Iterator<Item = &ToolCall> {
-    let blocks = messages.iter().filter_map(AgentMessage::message);
-    blocks
-        .flat_map(Message::content)
-        .filter_map(|block| match block {
-            Content::ToolCall(call) => Some(call),
-            _ => None,
-        })
 }
 
 /// Returns a result as a message that says whose it is: nobody may take it for the words of a person.

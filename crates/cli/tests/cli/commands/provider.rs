@@ -71,6 +71,19 @@ fn openai_gets_text_calls_and_results() {
           ]
         },
         {
+          "role": "user",
+          "content": [
+            {
+              "type": "text",
+              "text": "Result of tool call c.9 (read_file), which is not shown here:"
+            },
+            {
+              "type": "text",
+              "text": "lost"
+            }
+          ]
+        },
+        {
           "role": "assistant",
           "content": "done"
         },
@@ -82,7 +95,7 @@ fn openai_gets_text_calls_and_results() {
     }
     --- stderr
     note: a call has no result; `[no result recorded]` stands in for it (message 2)
-    note: a tool result without its call was left out (message 4)
+    note: a tool result without its call is told as text (message 4)
     note: the name of a tool was changed, as the provider refuses it (message 2)
     note: an empty message was left out (message 5)
     note: thinking that the provider does not accept was left out (2 times, messages 2, 2)
@@ -166,6 +179,14 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
                 }
               ],
               "is_error": true
+            },
+            {
+              "type": "text",
+              "text": "Result of tool call c.9 (read_file), which is not shown here:"
+            },
+            {
+              "type": "text",
+              "text": "lost"
             }
           ]
         },
@@ -191,7 +212,7 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
     }
     --- stderr
     note: a call has no result; `[no result recorded]` stands in for it (message 2)
-    note: a tool result without its call was left out (message 4)
+    note: a tool result without its call is told as text (message 4)
     note: the id of a call was changed, as the provider refuses it (2 times, messages 2, 2)
     note: the name of a tool was changed, as the provider refuses it (message 2)
     note: an empty message was left out (message 5)
@@ -215,6 +236,10 @@ fn responses_gets_items() {
             {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGVsbG8="},
         ]},
         {"type": "function_call_output", "call_id": "c.2", "output": "[no result recorded]"},
+        {"role": "user", "content": [
+            {"type": "input_text", "text": "Result of tool call c.9 (read_file), which is not shown here:"},
+            {"type": "input_text", "text": "lost"},
+        ]},
         {"role": "assistant", "content": "done"},
         {"role": "user", "content": "thanks"},
     ]);
@@ -228,7 +253,7 @@ fn responses_gets_items() {
         "result_added",
         "thinking_dropped",
         "thinking_dropped",
-        "result_dropped",
+        "result_told",
         "empty_dropped",
     ];
     assert_eq!(kinds, expected);
@@ -239,7 +264,7 @@ fn mendings_are_in_the_json() {
     let stage = Stage::new();
     let told = stage.json("context mess --format anthropic");
     assert_snapshot!(told["mended"], @r#"
-    [{"kind":"merged","message":1},{"kind":"call_renamed","message":2,"tool_call_id":"c.1"},{"kind":"tool_renamed","message":2,"tool_call_id":"c.1"},{"kind":"call_renamed","message":2,"tool_call_id":"c.2"},{"kind":"result_added","message":2,"tool_call_id":"c.2"},{"kind":"thinking_dropped","message":2},{"kind":"result_dropped","message":4,"tool_call_id":"c.9"},{"kind":"empty_dropped","message":5}]
+    [{"kind":"merged","message":1},{"kind":"call_renamed","message":2,"tool_call_id":"c.1"},{"kind":"tool_renamed","message":2,"tool_call_id":"c.1"},{"kind":"call_renamed","message":2,"tool_call_id":"c.2"},{"kind":"result_added","message":2,"tool_call_id":"c.2"},{"kind":"thinking_dropped","message":2},{"kind":"result_told","message":4,"tool_call_id":"c.9"},{"kind":"empty_dropped","message":5}]
     "#);
     let clean = stage.json("context work --loop try --format openai");
     assert_eq!(clean["mended"], serde_json::json!([]));
@@ -263,6 +288,23 @@ mod lists {
         let told = serde_json::to_string_pretty(&request.with_mended()).unwrap();
         let lines = told.lines().map(str::trim);
         lines.collect::<Vec<_>>().join(" ").replace("}, {", "},\n{")
+    }
+
+    #[test]
+    fn a_result_without_its_call_is_told_though_a_later_call_has_its_id() {
+        let messages = vec![
+            result("a", "of the call before"),
+            Message::user("go"),
+            call("a"),
+            result("a", "of this call"),
+        ];
+        assert_snapshot!(told(messages, Form::OpenAiChat), @r#"
+        { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "Result of tool call a (read_file), which is not shown here:" },
+        { "type": "text", "text": "of the call before" } ] },
+        { "role": "user", "content": "go" },
+        { "role": "assistant", "content": null, "tool_calls": [ { "id": "a", "type": "function", "function": { "name": "ls", "arguments": "{\"z\":1.0,\"a\":12345678901234567890123}" } } ] },
+        { "role": "tool", "tool_call_id": "a", "content": "of this call" } ], "mended": [ { "kind": "result_told", "message": 0, "tool_call_id": "a" } ] }
+        "#);
     }
 
     #[test]
