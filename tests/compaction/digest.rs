@@ -576,6 +576,25 @@ fn instructions_of_people_outlive_the_words_around_them() {
 }
 
 #[test]
+fn a_talk_whose_prompts_stand_whole_is_read_back_as_a_talk() {
+    let talk = placed(vec![
+        (0, user("Where does the ferry KX-2041 leave?")),
+        (
+            0,
+            Message::assistant("The ferry KX-2041 leaves from pier 17 at noon.").into(),
+        ),
+        (1, user("And what does it cost?")),
+        (
+            1,
+            Message::assistant("A crossing costs 23 euros for two.").into(),
+        ),
+    ]);
+    let first = digest(talk, 400).text;
+    assert!(first.contains("- t1 agent: A crossing"), "{first}");
+    assert_eq!(again(&first, 400).text, first);
+}
+
+#[test]
 fn a_talk_says_who_said_what_and_when() {
     let day = 86_400_000;
     let at = |turn: u32, text: &str, mine: bool| {

@@ -303,13 +303,19 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ac
         && files.is_empty()
         && !replaces
         && acts(words);
+    let sought = text_of(fields, &["pattern", "query", "regex"]);
+    let subject = match (path, sought.filter(|_| files.is_empty() && !replaces)) {
+        (Some(path), Some(sought)) => Cow::Owned(format!("{sought} {path}")),
+        (Some(path), None) => Cow::Borrowed(path),
+        (None, _) => Cow::Borrowed(main_argument(fields).unwrap_or("")),
+    };
     let what = match task {
         Some(task) => one_line(task),
         None if runs => with_arguments(name, fields),
-        None => labelled(name, path.or_else(|| main_argument(fields)).unwrap_or("")),
+        None => labelled(name, &subject),
     };
     Action {
-        key: labelled(name, path.or_else(|| main_argument(fields)).unwrap_or("")),
+        key: labelled(name, &subject),
         what,
         delegates,
         edits_open_file: files.is_empty()

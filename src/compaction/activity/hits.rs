@@ -23,8 +23,8 @@ pub(super) fn files_found(search: &str, output: &str) -> Option<String> {
     let mut times: HashMap<&str, usize> = HashMap::new();
     let (mut hits, mut placed, mut others) = (0_usize, 0_usize, 0_usize);
     let lines = output.lines().map(str::trim_end);
-    let lines = lines.filter(|line| !line.is_empty() && *line != "--");
-    for line in lines.take(MOST_LINES) {
+    let mut lines = lines.filter(|line| !line.is_empty() && *line != "--");
+    for line in lines.by_ref().take(MOST_LINES) {
         let Some((path, is_numbered)) = file_of(line) else {
             others += 1;
             continue;
@@ -46,7 +46,11 @@ pub(super) fn files_found(search: &str, output: &str) -> Option<String> {
     };
     order.sort_by_cached_key(|path| (!is_called_so(path), Reverse(times[path])));
     let folder = folder_of(&order[..order.len().min(MOST_NAMED)]);
-    let files = if order.len() == 1 { "file" } else { "files" };
+    let files = match (lines.next(), order.len()) {
+        (Some(_), _) => "or more files",
+        (None, 1) => "file",
+        (None, _) => "files",
+    };
     let mut named = match folder {
         "" => format!("{} {files}: ", order.len()),
         folder => format!("{} {files} in {folder}: ", order.len()),
@@ -141,6 +145,11 @@ mod tests {
         assert_eq!(
             files_found("rg x", "a.rs:12:x").as_deref(),
             Some("1 file: a.rs")
+        );
+        let long = "src/a.rs:1:x\n".repeat(2_001);
+        assert_eq!(
+            files_found("rg x", &long).as_deref(),
+            Some("1 or more files: src/a.rs")
         );
         let many: String = (0..40).map(|n| format!("src/f{n}.rs\n")).collect();
         let named = files_found("ls", &many).unwrap();

@@ -12,8 +12,9 @@ use crate::compaction::activity::Place;
 /// Names longer than this are worth a line that explains shorter ones.
 const LONG: usize = 6;
 
-/// Names that one pair may stand for.
-const MOST_COUNTED: usize = 1 << 16;
+/// Names that one pair may stand for, and all pairs of a line.
+const MOST_COUNTED: u64 = 1 << 16;
+const MOST_NAMES: usize = 1 << 18;
 
 /// Stands between the first and the last of several.
 const TO: &str = "..";
@@ -82,6 +83,9 @@ impl LoopNames {
         let [Some((short, first_number)), Some((_, from)), Some((_, to))] = numbers else {
             return false;
         };
+        if to.saturating_sub(first_number) >= MOST_COUNTED {
+            return false;
+        }
         let Some((name, begin)) = self.0.get(first).and_then(|name| counted(name)) else {
             return false;
         };
@@ -99,9 +103,10 @@ impl LoopNames {
         let Some(line) = last.strip_prefix(LOOPS) else {
             return (Self::default(), text);
         };
-        let mut names = HashMap::new();
+        let mut names: HashMap<Arc<str>, Arc<str>> = HashMap::new();
         for (short, name) in line.split(", ").filter_map(|pair| pair.split_once(' ')) {
-            match counted_pairs(short, name) {
+            match counted_pairs(short, name).filter(|pairs| names.len() + pairs.len() <= MOST_NAMES)
+            {
                 Some(pairs) => names.extend(pairs),
                 None => {
                     names.insert(Arc::from(short), Arc::from(name));
@@ -137,9 +142,9 @@ fn counted_pairs(short: &str, name: &str) -> Option<Vec<(Arc<str>, Arc<str>)>> {
     let at = name.match_indices(TO).map(|(at, _)| at);
     let mut spans = at.filter_map(|at| span((&name[..at], &name[at + TO.len()..])));
     let (name, first_name, _) = spans.find(|span| span.2 == count)?;
-    let count = usize::try_from(count)
-        .ok()
-        .filter(|count| *count < MOST_COUNTED)?;
+    if count >= MOST_COUNTED {
+        return None;
+    }
     let pair = |at: u64| {
         let short = format!("{short}{}", first_short + at);
         (
@@ -147,7 +152,7 @@ fn counted_pairs(short: &str, name: &str) -> Option<Vec<(Arc<str>, Arc<str>)>> {
             Arc::from(format!("{name}{}", first_name + at)),
         )
     };
-    Some((0..=count as u64).map(pair).collect())
+    Some((0..=count).map(pair).collect())
 }
 
 fn rename(place: &mut Place, names: &HashMap<Arc<str>, Arc<str>>) {

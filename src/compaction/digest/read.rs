@@ -90,7 +90,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
                 let statement = said(line, voice, &mut day);
                 if let Some(statement) = statement.as_ref().filter(|s| s.speaker.is_voice()) {
                     voice = statement.speaker;
-                    is_talk |= voice == Speaker::Human;
+                    is_talk |= names_voice(line);
                 }
                 sections.extend(statement.map(Section::Said));
             }
@@ -166,6 +166,15 @@ fn said(line: &str, usual: Speaker, day: &mut String) -> Option<Statement> {
         name => Speaker::from_name(name)?,
     };
     Some(Statement::kept(speaker, place, day.clone(), text))
+}
+
+/// Whether a line names a person or the agent: where work was done it names neither.
+fn names_voice(line: &str) -> bool {
+    let head = line.split_once(": ").map_or("", |(head, _)| head);
+    let mut words = head.rsplit(' ');
+    let (name, before) = (words.next().unwrap_or(""), words.next());
+    let of = Speaker::from_name(name).filter(|speaker| speaker.is_voice());
+    of.is_some() && before != Some("parent")
 }
 
 /// Reads the place that a text begins with; returns also what follows it.

@@ -406,6 +406,38 @@ fn memory_is_bounded_and_hostile_calls_are_taken() {
 }
 
 #[test]
+fn a_search_is_told_with_what_was_sought_and_the_files_it_found() {
+    let mut agent = Agent::default();
+    let sought = |pattern: &str| json!({"pattern": pattern, "path": "src"});
+    agent.does(
+        "Grep",
+        sought("kite"),
+        "src/a.rs:1:kite\nsrc/b.rs:2:kite",
+        false,
+    );
+    agent.does("Grep", sought("wing"), "No matches found", false);
+    agent.does(
+        "Read",
+        json!({"file_path": "files.txt"}),
+        "src/a.rs\nsrc/b.rs",
+        false,
+    );
+    agent.run("rg -l wing", "src/c.rs\n");
+    let found: Vec<_> = agent
+        .activity
+        .work()
+        .attempts
+        .iter()
+        .map(|attempt| (attempt.what.as_str(), attempt.result.as_deref()))
+        .collect();
+    let expected = [
+        ("Grep kite src", Some("2 files: src/a.rs, src/b.rs")),
+        ("rg -l wing", Some("1 file: src/c.rs")),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn what_a_document_says_is_open_is_closed_by_what_comes_after() {
     let mut agent = Agent::default();
     let edit = json!({"file_path": "Money.java", "old_string": "a", "new_string": "b"});

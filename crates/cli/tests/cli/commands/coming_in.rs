@@ -85,17 +85,17 @@ fn the_demo_tells_the_whole_story() {
        … and 76 messages
 
     3. A compaction makes room (loopstore compact demo --max-tokens 64000):
-    62,060 -> 7,762 tokens, 80 -> 28 messages.
+    62,060 -> 7,844 tokens, 80 -> 28 messages.
     It lays a block over each loop: which turns are read as they are (first), with long outputs
     cut (recent), or as a short document in their place (compacted). No model was asked.
     LOOP    SECTION    TURNS  MESSAGES  TOKENS
-    loop-1  compacted  0-7           1     420
-    loop-2  compacted  0-8           1     432
-    loop-3  compacted  0-8           1     404
+    loop-1  compacted  0-7           1     453
+    loop-2  compacted  0-8           1     445
+    loop-3  compacted  0-8           1     440
     loop-4  first      0-1           5   4,088
     loop-4  compacted  2-3           1     151
     loop-4  recent     4-13         19   2,267
-    all                             28   7,762
+    all                             28   7,844
 
     4. What the model reads in place of loop-2 now; t3 is turn 3 of it:
        | [Working state of turns 0..8, made from the record; tN names the turn that a line comes
@@ -121,6 +121,8 @@ fn the_demo_tells_the_whole_story() {
        | ## Files
        | - `src/money.rs`: edited t2, t5 (fn minor_unit)
        | ## Commands and errors
+       | - found t4: `grep parse_amount src`: 4 files: src/money.rs, src/order/cart.rs,
+       | src/gateway/client.rs, src/export/rows.rs
        | - failed t3, passed t6, 2 times: `cargo test money`: error:
        | money::too_precise_is_refused: expected Err(TooPrecise), got Ok(4200)
        | ## Exact values
@@ -131,12 +133,11 @@ fn the_demo_tells_the_whole_story() {
        | Seen:
        | result: FAILED (t3)
        | test_amount: :row ... ok, :batch ... ok (t6)
-       | grep: src/order/cart.rs, src/export/rows.rs, src/gateway/client.rs (t4)
        | test_result: FAILED. 11 passed; 1 failed (t3), ok. 12 passed; 0 failed (t6)
 
     5. Undo takes a compaction back, redo lays it on again (loopstore undo demo; loopstore redo demo):
-    Run RUN is undone: 7,762 -> 62,060 tokens
-    Run RUN is redone: 62,060 -> 7,762 tokens
+    Run RUN is undone: 7,844 -> 62,060 tokens
+    Run RUN is redone: 62,060 -> 7,844 tokens
 
     6. All originals are still there, whatever the model reads; any SQL can ask for them:
        SELECT tool_name, count(*) AS calls, sum(is_error) AS failed,
