@@ -170,7 +170,7 @@ fn a_session_in_40_columns() {
     let stage = Stage::demo((40, 12));
     insta::assert_snapshot!(stage.shown(""), @"
     agent.db › demo
-    context of loop-4: 7,762 of 62,060 toke…
+    context of loop-4: 7,844 of 62,060 toke…
     ▸ LOOPS
     ○ loop-1  8 turns, block 1  Checkout fa…
     ○ loop-2  9 turns, block 1  Fix it in s…
@@ -184,7 +184,7 @@ fn a_session_in_40_columns() {
     ");
     insta::assert_snapshot!(stage.shown("<enter>"), @"
     agent.db › demo
-    context of loop-4: 7,762 of 62,060 toke…
+    context of loop-4: 7,844 of 62,060 toke…
     ▸ TURNS of loop-4, 13,908 tokens
         0 =     105  › Make the export stre…
         1 =   3,983  I read the writer of r…
@@ -203,7 +203,7 @@ fn a_session_in_80_columns() {
     let stage = Stage::demo((80, 12));
     insta::assert_snapshot!(stage.shown("<tab>"), @"
     agent.db › demo
-    context of loop-4: 7,762 of 62,060 tokens  Yen orders and the nightly export
+    context of loop-4: 7,844 of 62,060 tokens  Yen orders and the nightly export
       LOOPS                          ▸ TURNS of loop-4, 13,908 tokens
     ○ loop-1  8 turns, block 1  Che…     0 = kept           105  › Make the export …
     ○ loop-2  9 turns, block 1  Fix…     1 = kept         3,983  I read the writer …
@@ -265,7 +265,7 @@ fn originals_and_context_are_compared() {
     insta::assert_snapshot!(stage.shown("d"), @"
     agent.db › demo › originals and context
     from  raw: 62,060 tokens, 80 messages (turns: 40 raw)
-    to    now: 7,762 tokens, 28 messages (turns: 8 kept, 28 summarised, 4 truncated)
+    to    now: 7,844 tokens, 28 messages (turns: 8 kept, 28 summarised, 4 truncated)
 
     loop-1
       0-7        raw -> summarised
