@@ -45,7 +45,7 @@ pub(super) fn files_found(search: &str, output: &str) -> Option<String> {
         words.iter().any(|word| name.contains(word))
     };
     order.sort_by_cached_key(|path| (!is_called_so(path), Reverse(times[path])));
-    let folder = folder_of(&order[..order.len().min(MOST_NAMED)]);
+    let folder = folder_of(&order);
     let files = match (lines.next(), order.len()) {
         (Some(_), _) => "or more files",
         (None, 1) => "file",
@@ -141,6 +141,15 @@ mod tests {
         assert_eq!(
             files_found("ls", deep).as_deref(),
             Some("2 files in /home/ada/kite/packages/core/: a.rs, b/c.rs")
+        );
+        // What is said of all of them has to be so.
+        let elsewhere: String = (0..8)
+            .map(|n| format!("/home/ada/kite/packages/core/{n}.rs\n"))
+            .collect();
+        let named = files_found("ls", &(elsewhere + "/tmp/x.rs\n")).unwrap();
+        assert!(
+            named.starts_with("9 files: /home/ada/kite/packages/core/0.rs, "),
+            "{named}"
         );
         assert_eq!(
             files_found("rg x", "a.rs:12:x").as_deref(),

@@ -1,15 +1,15 @@
 //! Fills a budget: what is worth most of each section first, then whatever still fits.
 
 mod beside;
+mod order;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
+use self::order::{instructions, prompt_order, said_order};
 use super::filling::{Filling, tool_bytes};
-use super::instructions::is_instruction;
-use super::lines::{Heading, instruction_line, said_head};
+use super::lines::{Heading, instruction_line};
 use super::record::{Instruction, Record, Speaker};
-use super::select::{Costs, Selector};
 use super::values::by_worth;
 use crate::compaction::activity::{Attempt, FileAct, Place};
 
@@ -56,42 +56,6 @@ const MOST_VALUES: usize = 90;
 /// Where people only talk, what somebody may ask for is in sentences.
 const VALUES_OF_TALK: usize = 8;
 const LARGE: usize = 4_500;
-/// What a unit is worth that only says what comes next.
-const ANNOUNCED: f64 = 0.25;
-/// What a unit is worth that a harness put in.
-const PUT_IN: f64 = 0.2;
-/// What it is worth where nobody else says what is to be done.
-const INSTEAD_OF_A_PROMPT: f64 = 2.0;
-/// How much more it is worth if it constrains: the rules of a project, say.
-const CONSTRAINS: f64 = 2.0;
-/// What a sentence of a sub-agent's report is worth.
-const REPORTED: f64 = 0.6;
-/// What a row or a line of code is worth among sentences.
-const RAW: f64 = 0.5;
-/// What a question of the agent is worth among sentences: what it found out tells more.
-const ASKED: f64 = 0.5;
-/// What the oldest unit is worth against the newest, where work was done, and the oldest prompt.
-const OLDEST: f64 = 0.5;
-const OLDEST_PROMPT: f64 = 0.8;
-/// How much more the first and the last unit of a prompt are worth.
-const ENDS: f64 = 2.0;
-/// How much more the name of a file or of a place in it counts, and a word of a prompt.
-const WORKED_ON: f64 = 2.0;
-const ASKED_FOR: f64 = 1.4;
-/// How much less the next unit of one statement is worth where work was done.
-const SPREAD: f64 = 0.1;
-/// What units cost where work was done.
-const OF_PROMPTS: Costs = Costs {
-    line_bytes: LINE_BYTES,
-    per_byte: 0.8,
-    spread: 0.0,
-};
-const OF_REPORTS: Costs = Costs {
-    spread: SPREAD,
-    ..OF_PROMPTS
-};
-/// What begins a line of statements, about, in bytes.
-const LINE_BYTES: usize = 8;
 /// Names of places in a file that a line tells.
 const SPOTS: usize = 4;
 /// How often a page gets back what was paid for more than it has, and the part of it that is too little for that.
@@ -485,134 +449,4 @@ fn attempt_rank(attempt: &Attempt) -> Option<u8> {
         (None, _) if attempt.result.is_some() => FOUND,
         (None, _) => None,
     }
-}
-
-fn prompt_order(record: &Record, prompts: &[usize], most: usize) -> Vec<UnitRef> {
-    let mut selector = Selector::default();
-    let mut refs = Vec::new();
-    for (line, at) in prompts.iter().enumerate() {
-        let age = (prompts.len() - line) as f64 / prompts.len() as f64;
-        let units = &record.statements[*at].units.units;
-        for (unit, text) in units.iter().enumerate() {
-            let raw = if text.is_raw { RAW } else { 1.0 };
-            // What a person asks for stands before or behind what they paste.
-            let is_end = unit == 0 || unit + 1 == units.len();
-            let place = if is_end { ENDS } else { 1.0 };
-            selector.add(
-                line,
-                &text.text,
-                raw * place * (1.0 - (1.0 - OLDEST_PROMPT) * age),
-            );
-            refs.push(UnitRef {
-                statement: *at,
-                unit,
-            });
-        }
-    }
-    let order = selector.order(OF_PROMPTS, most);
-    order.into_iter().map(|at| refs[at]).collect()
-}
-
-fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<UnitRef> {
-    let mut selector = Selector::default();
-    let mut refs = Vec::new();
-    let mut seen: HashSet<&str> = HashSet::new();
-    let count = record.statements.len().max(1) as f64;
-    for (at, statement) in record.statements.iter().enumerate() {
-        if statement.is_prompt() && !is_talk {
-            selector.boost(&statement.text, ASKED_FOR);
-            continue;
-        }
-        let age = (count - at as f64) / count;
-        let weight = match statement.speaker {
-            Speaker::Harness if statement.is_task => INSTEAD_OF_A_PROMPT,
-            Speaker::Harness => PUT_IN,
-            Speaker::SubAgent => REPORTED,
-            Speaker::Agent if statement.has_calls => ANNOUNCED,
-            _ => 1.0,
-        };
-        let weight = weight
-            * if is_talk {
-                1.0
-            } else {
-                1.0 - (1.0 - OLDEST) * age
-            };
-        for (unit, text) in statement.units.units.iter().enumerate() {
-            if seen.insert(&text.text) {
-                let raw = if text.is_raw { RAW } else { 1.0 };
-                let asked = if !is_talk && text.text.ends_with('?') {
-                    ASKED
-                } else {
-                    1.0
-                };
-                let constrains =
-                    statement.speaker == Speaker::Harness && is_instruction(&text.text);
-                let constrains = if constrains { CONSTRAINS } else { 1.0 };
-                selector.add(at, &text.text, weight * raw * asked * constrains);
-                refs.push(UnitRef {
-                    statement: at,
-                    unit,
-                });
-            }
-        }
-    }
-    let work = record.activity.work();
-    for file in &work.files {
-        let name = file.path.rsplit(['/', '\\']).next();
-        selector.boost(name.unwrap_or_default(), WORKED_ON);
-        for spot in file.events.iter().flat_map(|event| &event.spots) {
-            selector.boost(spot, WORKED_ON);
-        }
-    }
-    let costs = if is_talk {
-        costs_of_talk(record)
-    } else {
-        OF_REPORTS
-    };
-    let order = selector.order(costs, most);
-    order.into_iter().map(|at| refs[at]).collect()
-}
-
-/// Returns what units cost where people only talk: lines are many and short, so their beginnings count, and so
-/// does each byte.
-fn costs_of_talk(record: &Record) -> Costs {
-    let is_named = record.only_voice().is_none();
-    let statements = &record.statements;
-    let heads = statements
-        .iter()
-        .map(|statement| said_head(statement, false, is_named).len() + 1);
-    Costs {
-        line_bytes: heads.sum::<usize>() / statements.len().max(1),
-        per_byte: 1.0,
-        spread: 0.0,
-    }
-}
-
-fn instructions(record: &Record, prompts: &[usize]) -> Vec<(Option<usize>, Instruction)> {
-    let mut seen: HashSet<String> = HashSet::new();
-    let mut all: Vec<(Option<usize>, Instruction)> = Vec::new();
-    for kept in &record.instructions {
-        if seen.insert(kept.text.clone()) {
-            all.push((None, kept.clone()));
-        }
-    }
-    for at in prompts {
-        let statement = &record.statements[*at];
-        if statement.speaker != Speaker::Human {
-            continue;
-        }
-        for unit in statement
-            .units
-            .units
-            .iter()
-            .filter(|unit| !unit.is_raw && is_instruction(&unit.text))
-        {
-            if seen.insert(unit.text.clone()) {
-                let (place, text) = (statement.place.clone(), unit.text.clone());
-                all.push((Some(*at), Instruction { place, text }));
-            }
-        }
-    }
-    all.sort_by_key(|(_, instruction)| record.values.position_of(&instruction.place));
-    all
 }
