@@ -277,7 +277,7 @@ impl<'a> StoreSink<'a> {
             None => None,
         };
         self.check_cut(parent.as_ref(), record);
-        let key = session::add_loop(self.write, session, record, parent)?;
+        let key = session::add_loop(self.write, session, record, parent.as_deref())?;
         self.sessions[at].is_changed = true;
         Ok(LoopState::new(key, Described::of(record)?))
     }

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use super::error::{StoreError, StoreResult};
-use super::rows::{HideRow, LoopCore, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionRow};
+use super::rows::{
+    HideRow, LoopCore, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionActivity, SessionRow,
+};
 use super::{LoopKey, SessionKey, StoreRead, StoreWrite, Tick};
 use crate::model::{
     ContinuationKind, LoopId, LoopRecord, LoopStatus, MAX_ID_BYTES, Session, SessionId, Time,
@@ -287,7 +289,7 @@ pub fn create_loop(
         Some(id) => write.loop_by_id(session, id)?,
         None => None,
     };
-    add_loop(write, session, record, parent)
+    add_loop(write, session, record, parent.as_deref())
 }
 
 /// Refuses a record with content: it would be kept as metadata, where nothing reads it.
@@ -316,17 +318,33 @@ pub(crate) fn add_loop(
     write: &mut dyn StoreWrite,
     session: SessionKey,
     record: &LoopRecord,
-    parent: Option<LoopRow>,
+    parent: Option<&LoopCore>,
 ) -> StoreResult<LoopKey> {
-    let mut owner = write.session_by_key(session)?;
+    let mut owner = (&write.session_by_key(session)?).into();
+    let row = add_loop_to(write, &mut owner, record, parent)?;
+    write.touch_session(&owner)?;
+    Ok(row.core.key)
+}
+
+/// The same for who has read what changes of its session, and writes that afterwards: `owner`, where the clock
+/// is raised and the loop becomes the current one.
+///
+/// # Errors
+/// As [`add_loop`].
+pub(crate) fn add_loop_to(
+    write: &mut dyn StoreWrite,
+    owner: &mut SessionActivity,
+    record: &LoopRecord,
+    parent: Option<&LoopCore>,
+) -> StoreResult<LoopRow> {
     owner.tick += 1;
-    let cut = cut_of(write.as_read(), parent.as_ref(), record)?;
+    let cut = cut_of(write.as_read(), parent, record)?;
     let mut row = LoopRow {
         core: LoopCore {
             key: LoopKey(0),
-            session,
+            session: owner.key,
             loop_id: record.loop_id.clone(),
-            parent: parent.as_ref().map(|parent| parent.key),
+            parent: parent.map(|parent| parent.key),
             parent_turn: cut.0,
             parent_seq: cut.1,
             status: record.status.clone(),
@@ -340,10 +358,9 @@ pub(crate) fn add_loop(
         progress: LoopProgress::default(),
     };
     let meta = describe_loop(&mut row, record)?;
-    let key = write.insert_loop(&row, &meta)?;
-    owner.current_loop = Some(key);
-    write.touch_session(&(&owner).into())?;
-    Ok(key)
+    row.key = write.insert_loop(&row, &meta)?;
+    owner.current_loop = Some(row.key);
+    Ok(row)
 }
 
 /// A loop from the middle of another one.
@@ -439,7 +456,7 @@ pub fn fork(write: &mut dyn StoreWrite, parent: LoopKey, fork: &Fork) -> StoreRe
 /// if not all of it does.
 fn cut_of(
     read: &dyn StoreRead,
-    parent: Option<&LoopRow>,
+    parent: Option<&LoopCore>,
     record: &LoopRecord,
 ) -> StoreResult<(Option<u32>, Option<u32>)> {
     let Some(parent) = parent else {
@@ -481,7 +498,7 @@ pub(crate) fn forget_parent_seq(record: &mut LoopRecord) {
 /// Returns the cut after a message of a turn; `None` if that is the end of the turn.
 pub(crate) fn part_of(
     read: &dyn StoreRead,
-    parent: &LoopRow,
+    parent: &LoopCore,
     turn: u32,
     seq: i64,
 ) -> StoreResult<Option<u32>> {

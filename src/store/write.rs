@@ -53,6 +53,14 @@ pub trait StoreWrite: StoreRead {
     /// goes on from. Refused as [`StoreWrite::update_loop`].
     fn update_totals(&mut self, row: &LoopCore, progress: &LoopProgress) -> StoreResult<()>;
 
+    /// Does the same for a loop that ends, at `ended_at`.
+    fn end_loop(
+        &mut self,
+        row: &LoopCore,
+        progress: &LoopProgress,
+        ended_at: &str,
+    ) -> StoreResult<()>;
+
     /// Writes what the loop's source says of it.
     fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()>;
 

@@ -1091,6 +1091,15 @@ fn what_an_append_changes_is_written_and_nothing_else(store: &dyn SessionStore) 
         })
         .unwrap();
     }
+    row.status = LoopStatus::Completed;
+    row.totals.next_seq += 1;
+    row.ended_at = Some("2027-01-01T00:00:00Z".into());
+    write(store, |write| {
+        write.end_loop(&row, &row.progress, "2027-01-01T00:00:00Z")
+    })
+    .unwrap();
+    let stored = read(store, |read| read.loop_by_key(row.key)).unwrap();
+    assert_eq!(stored, row);
 }
 
 fn a_seal_is_never_lifted(store: &dyn SessionStore) {
@@ -1100,6 +1109,9 @@ fn a_seal_is_never_lifted(store: &dyn SessionStore) {
     is_refused(store, |write| write.update_totals(&row, &row.progress));
     row.status = LoopStatus::Aborted;
     is_refused(store, |write| write.update_totals(&row, &row.progress));
+    is_refused(store, |write| {
+        write.end_loop(&row, &row.progress, "2027-01-01T00:00:00Z")
+    });
 }
 
 fn a_message_is_added_once(store: &dyn SessionStore) {

@@ -160,6 +160,26 @@ fn stored(store: &Store, session: &str) -> Vec<Vec<Vec<String>>> {
     loops
 }
 
+/// Returns where each loop stands and what it holds, and which of them is the current one.
+fn loops(store: &Store) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
+    store::read(store.database(), |read| {
+        let Some(owner) = read.session(&SessionId::new("s").unwrap())? else {
+            return Ok(Vec::new());
+        };
+        let rows = read.loops(owner.key)?.into_iter().map(|row| {
+            let progress = store::LoopProgress {
+                // It holds digests of random salts.
+                chain: [0; 32],
+                ..row.progress.clone()
+            };
+            let is_current = owner.current_loop == Some(row.key);
+            (row.core, row.ended_at.is_some(), progress, is_current)
+        });
+        Ok(rows.collect())
+    })
+    .unwrap()
+}
+
 fn play(steps: &[Step], batch: usize) -> (Store, Reference) {
     let store = Store::in_memory().unwrap();
     let session = store.session("s").unwrap();
@@ -206,6 +226,18 @@ proptest! {
                 prop_assert_eq!(turn.answers, 1, "one model call a turn");
             }
         }
+    }
+
+    #[test]
+    fn what_loops_say_of_themselves_does_not_depend_on_how_they_are_appended(
+        steps in prop::collection::vec(step(), 0..40),
+        batch in 2usize..9,
+    ) {
+        let (one_by_one, _) = play(&steps, 1);
+        let (together, _) = play(&steps, batch);
+        prop_assert_eq!(loops(&together), loops(&one_by_one));
+        let report = admin::inspect::verify(together.database()).unwrap();
+        prop_assert!(report.ok, "{:?}", report.problems);
     }
 
     #[test]

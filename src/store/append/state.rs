@@ -2,14 +2,14 @@
 
 use super::calls::call_above;
 use super::{Appended, LastTurn, SealedMessage, missing_turn, seal_with};
-use crate::model::{AgentMessage, GroupCursor, Role, Time};
-use crate::store::codec;
+use crate::model::{AgentMessage, GroupCursor, LoopRecord, LoopStatus, Role, Time};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::ready::Ready;
 use crate::store::{
-    AppendState, CallSite, LoopCore, LoopProgress, LoopTotals, MessageRow, ReportedTokens,
+    AppendState, CallSite, LoopCore, LoopKey, LoopProgress, LoopTotals, MessageRow, ReportedTokens,
     SessionActivity, StoreWrite, StoredMessage, TurnRow,
 };
+use crate::store::{codec, session};
 
 /// The state of an append in progress.
 pub(super) struct Append {
@@ -200,8 +200,7 @@ impl Append {
         if self.row.totals.next_seq > from {
             seal_with(&mut self.row, &self.progress, self.turn.as_ref(), last_turn);
             write.update_totals(&self.row, &self.progress)?;
-            self.session.current_loop = Some(self.row.key);
-            self.session.last_active_at = Some(self.last_active());
+            self.note_activity();
             write.touch_session(&self.session)?;
         }
         let totals = &self.row.totals;
@@ -212,6 +211,55 @@ impl Append {
             tick: self.session.tick,
             compactions: std::mem::take(&mut self.compactions),
         })
+    }
+
+    /// Writes what is appended, ends the loop if it runs, and begins the loop `record` below it.
+    ///
+    /// The session's own row is written with what is appended to that: it must not stay empty.
+    pub(super) fn go_on(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        from: u32,
+        record: &LoopRecord,
+    ) -> StoreResult<Self> {
+        self.flush(write)?;
+        let (runs, grew) = (!self.row.status.is_ended(), self.row.totals.next_seq > from);
+        if runs {
+            self.row.status = LoopStatus::Completed;
+        }
+        if runs || grew {
+            let last = self.turn.as_ref();
+            seal_with(&mut self.row, &self.progress, last, LastTurn::Sealed);
+        }
+        if runs {
+            write.end_loop(&self.row, &self.progress, Time::now().as_str())?;
+        } else if grew {
+            write.update_totals(&self.row, &self.progress)?;
+        }
+        if grew {
+            self.note_activity();
+        }
+        let mut session = self.session.clone();
+        let next = session::add_loop_to(write, &mut session, record, Some(&self.row))?;
+        let mut next = Self::begin(AppendState {
+            row: next.core,
+            progress: next.progress,
+            session,
+            lease: None,
+            last: None,
+        })?;
+        next.compactions = std::mem::take(&mut self.compactions);
+        Ok(next)
+    }
+
+    /// Returns the loop that the session stands in, before what is appended here.
+    pub(super) fn current_loop(&self) -> Option<LoopKey> {
+        self.session.current_loop
+    }
+
+    fn note_activity(&mut self) {
+        self.session.current_loop = Some(self.row.key);
+        self.session.last_active_at = Some(self.last_active());
     }
 
     /// The time of the last message if it has one: an import must not look like activity today.

@@ -7,10 +7,10 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{Append, LastTurn, Ready, SealedMessage, set_status_leased};
+use super::{Append, LastTurn, Ready, SealedMessage};
 use crate::model::{AgentMessage, LlmMessage, LoopId, LoopRecord, LoopStatus, Role, TurnId};
 use crate::store::error::StoreResult;
-use crate::store::{LoopKey, LoopRow, SessionKey, StoreRead, StoreWrite, lease, session};
+use crate::store::{LoopKey, SessionKey, StoreRead, StoreWrite, lease, session};
 use crate::tokens::TokenCounter;
 
 /// Where the messages of one append went.
@@ -67,7 +67,6 @@ pub struct TurnsAppend {
     open: OpenLoop,
     tokens: u64,
     begun: Vec<LoopId>,
-    compactions: Vec<SealedMessage>,
 }
 
 impl TurnsAppend {
@@ -83,14 +82,17 @@ impl TurnsAppend {
         let mut begun = Vec::new();
         let leaf = match leaf {
             Some(leaf) => leaf,
-            None => begin_loop(write, owner, None, &mut begun)?,
+            None => {
+                let id = free_loop_id(write.as_read(), owner)?;
+                begun.push(id.clone());
+                session::add_loop(write, owner, &LoopRecord::new(id, None), None)?
+            }
         };
         Ok(Self {
             owner,
             open: OpenLoop::of(write, leaf)?,
             tokens: 0,
             begun,
-            compactions: Vec::new(),
         })
     }
 
@@ -123,12 +125,9 @@ impl TurnsAppend {
             AgentMessage::Llm(message) => {
                 let mut place = self.open.place(write, &message)?;
                 if place == MessagePlacement::NewLoop {
-                    let before = self.open.end(write, &mut self.compactions)?;
-                    let next = begin_loop(write, self.owner, Some(before), &mut self.begun)?;
-                    self.open = OpenLoop {
-                        response: self.open.response.take(),
-                        ..OpenLoop::of(write, next)?
-                    };
+                    let id = self.open.next_id(write.as_read(), self.owner)?;
+                    self.begun.push(id.clone());
+                    self.open.go_on(write, id)?;
                     place = MessagePlacement::NewTurn;
                 }
                 AgentMessage::Llm(self.open.numbered(message, place))
@@ -149,13 +148,11 @@ impl TurnsAppend {
             open,
             tokens,
             begun,
-            mut compactions,
             ..
         } = self;
         let (loop_key, loop_id) = (open.append.row.key, open.append.row.loop_id.clone());
         let turns_before = open.turns_before;
         let appended = open.append.finish(write, open.from, LastTurn::Sealed)?;
-        compactions.extend(appended.compactions);
         // A message that joined a turn which was there changed that one too.
         let first = turns_before.saturating_sub(u32::from(open.joined));
         Ok(TurnsAppended {
@@ -165,7 +162,7 @@ impl TurnsAppend {
             turns: first..appended.turns,
             tokens,
             begun,
-            compactions,
+            compactions: appended.compactions,
         })
     }
 }
@@ -200,19 +197,21 @@ impl OpenLoop {
         })
     }
 
-    /// Writes what was appended, and ends the loop if it runs: the next one begins.
-    fn end(
-        &mut self,
-        write: &mut dyn StoreWrite,
-        compactions: &mut Vec<SealedMessage>,
-    ) -> StoreResult<LoopRow> {
-        let (key, has_ended) = (self.append.row.key, self.append.row.status.is_ended());
-        let appended = self.append.write(write, self.from, LastTurn::Sealed)?;
-        compactions.extend(appended.compactions);
-        if !has_ended {
-            set_status_leased(write, key, LoopStatus::Completed, None)?;
+    /// Returns an id for the loop that goes on from this one.
+    fn next_id(&self, read: &dyn StoreRead, owner: SessionKey) -> StoreResult<LoopId> {
+        let row = &self.append.row;
+        match self.append.current_loop() {
+            Some(current) if current == row.key => free_after(read, owner, Some(&row.loop_id)),
+            _ => free_loop_id(read, owner),
         }
-        write.loop_by_key(key)
+    }
+
+    /// Writes what was appended, ends the loop if it runs, and begins the one that goes on from it.
+    fn go_on(&mut self, write: &mut dyn StoreWrite, id: LoopId) -> StoreResult<()> {
+        let record = LoopRecord::new(id, Some(self.append.row.loop_id.clone()));
+        self.append = self.append.go_on(write, self.from, &record)?;
+        (self.from, self.turns_before, self.joined) = (0, 0, false);
+        Ok(())
     }
 
     /// Says where a message belongs.
@@ -315,20 +314,6 @@ impl OpenLoop {
     }
 }
 
-/// Begins a loop that goes on from `before`, or a session's first.
-fn begin_loop(
-    write: &mut dyn StoreWrite,
-    owner: SessionKey,
-    before: Option<LoopRow>,
-    begun: &mut Vec<LoopId>,
-) -> StoreResult<LoopKey> {
-    let id = free_loop_id(write.as_read(), owner)?;
-    let parent = before.as_ref().map(|row| row.loop_id.clone());
-    let record = LoopRecord::new(id.clone(), parent);
-    begun.push(id);
-    session::add_loop(write, owner, &record, before)
-}
-
 /// Returns an id that no loop of the session has: `loop-1`, `loop-2` and so on.
 ///
 /// # Errors
@@ -338,9 +323,16 @@ pub fn free_loop_id(read: &dyn StoreRead, owner: SessionKey) -> StoreResult<Loop
         Some(key) => Some(read.loop_by_key(key)?),
         None => None,
     };
-    let current = current
-        .as_ref()
-        .and_then(|row| row.loop_id.as_str().strip_prefix("loop-"));
+    free_after(read, owner, current.as_ref().map(|row| &row.loop_id))
+}
+
+/// Returns the next such id after that of the session's current loop.
+fn free_after(
+    read: &dyn StoreRead,
+    owner: SessionKey,
+    current: Option<&LoopId>,
+) -> StoreResult<LoopId> {
+    let current = current.and_then(|id| id.as_str().strip_prefix("loop-"));
     let mut number: u64 = current.and_then(|number| number.parse().ok()).unwrap_or(0);
     // The next one is nearly always free. Where branches have taken many, the steps grow, so that
     // their number costs few looks.

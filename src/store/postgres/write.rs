@@ -127,6 +127,46 @@ impl PostgresTransaction<'_> {
         end.ok_or_else(|| missing("the audit chain of session", session.0))
     }
 
+    /// Writes where a loop stands and what it holds; with the time when it ended, if it ends.
+    fn write_totals(
+        &self,
+        row: &LoopCore,
+        progress: &LoopProgress,
+        ended_at: Option<&str>,
+    ) -> StoreResult<()> {
+        let totals = &row.totals;
+        let changed = self.run(
+            row.session.0,
+            "UPDATE loops SET status = $3, next_seq = $4, sealed_seq = $5, turns = $6,
+                 complete = $7, messages = $8, tokens = $9, bytes = $10, generation = $11,
+                 system_tokens = $12, last_turn_index = $13, open_calls = $14, chain = $15,
+                 reported_seq = $16, reported_tokens = $17, ended_at = coalesce($18, ended_at),
+                 unindexed = unindexed OR next_seq < $4
+             WHERE session = $1 AND key = $2",
+            &[
+                &row.session.0,
+                &row.key.0,
+                &LoopStatus::as_str(&row.status),
+                &i64::from(totals.next_seq),
+                &i64::from(totals.sealed_seq),
+                &i64::from(totals.turns),
+                &i64::from(totals.complete),
+                &signed(totals.messages)?,
+                &signed(totals.tokens)?,
+                &signed(totals.bytes)?,
+                &i64::from(totals.generation),
+                &signed(progress.system_tokens)?,
+                &progress.last_turn_index,
+                &open_calls_json(progress)?,
+                &&progress.chain[..],
+                &totals.reported.map(|reported| i64::from(reported.seq)),
+                &reported_tokens(totals)?,
+                &ended_at,
+            ],
+        );
+        changed.map(drop)
+    }
+
     /// Writes the next row of an audit chain.
     pub(super) fn write_audit(&self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()> {
         let end = self.audit_end(session)?.with(session, entry);
@@ -343,36 +383,16 @@ impl StoreWrite for PostgresTransaction<'_> {
     }
 
     fn update_totals(&mut self, row: &LoopCore, progress: &LoopProgress) -> StoreResult<()> {
-        let totals = &row.totals;
-        self.run(
-            row.session.0,
-            "UPDATE loops SET status = $3, next_seq = $4, sealed_seq = $5, turns = $6,
-                 complete = $7, messages = $8, tokens = $9, bytes = $10, generation = $11,
-                 system_tokens = $12, last_turn_index = $13, open_calls = $14, chain = $15,
-                 reported_seq = $16, reported_tokens = $17,
-                 unindexed = unindexed OR next_seq < $4
-             WHERE session = $1 AND key = $2",
-            &[
-                &row.session.0,
-                &row.key.0,
-                &LoopStatus::as_str(&row.status),
-                &i64::from(totals.next_seq),
-                &i64::from(totals.sealed_seq),
-                &i64::from(totals.turns),
-                &i64::from(totals.complete),
-                &signed(totals.messages)?,
-                &signed(totals.tokens)?,
-                &signed(totals.bytes)?,
-                &i64::from(totals.generation),
-                &signed(progress.system_tokens)?,
-                &progress.last_turn_index,
-                &open_calls_json(progress)?,
-                &&progress.chain[..],
-                &totals.reported.map(|reported| i64::from(reported.seq)),
-                &reported_tokens(totals)?,
-            ],
-        )?;
-        Ok(())
+        self.write_totals(row, progress, None)
+    }
+
+    fn end_loop(
+        &mut self,
+        row: &LoopCore,
+        progress: &LoopProgress,
+        ended_at: &str,
+    ) -> StoreResult<()> {
+        self.write_totals(row, progress, Some(ended_at))
     }
 
     fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()> {

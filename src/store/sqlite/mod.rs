@@ -31,6 +31,7 @@ mod scan;
 pub(crate) mod schema;
 mod source;
 mod statements;
+mod totals;
 mod write;
 
 use std::path::{Path, PathBuf};

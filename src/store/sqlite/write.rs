@@ -8,8 +8,6 @@ use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::from_sqlite;
 use super::read::{SqliteReader, packed};
-use crate::failpoints::{self, Failpoint};
-use crate::model::LoopStatus;
 use crate::store::audit::{AuditEntry, AuditKind};
 use crate::store::codec::{author_number, role_number};
 use crate::store::error::{StoreError, StoreResult};
@@ -246,55 +244,16 @@ impl StoreWrite for SqliteReader<'_> {
     }
 
     fn update_totals(&mut self, row: &LoopCore, progress: &LoopProgress) -> StoreResult<()> {
-        if failpoints::is_active(Failpoint::SplitTransaction) {
-            let split = self.connection.execute_batch("COMMIT; BEGIN IMMEDIATE");
-            split.map_err(from_sqlite)?;
-        }
-        let totals = &row.totals;
-        // Only once: an update that names it writes to its index, whatever was there before.
-        self.run(
-            "UPDATE loops SET unindexed = 1 WHERE key = ?1 AND NOT unindexed AND next_seq < ?2",
-            params![row.key.0, totals.next_seq],
-        )?;
-        let values = params![
-            row.key.0,
-            LoopStatus::as_str(&row.status),
-            totals.next_seq,
-            totals.sealed_seq,
-            totals.turns,
-            totals.complete,
-            signed(totals.messages)?,
-            signed(totals.tokens)?,
-            signed(totals.bytes)?,
-            totals.generation,
-            signed(progress.system_tokens)?,
-            progress.last_turn_index,
-            open_calls_json(progress)?,
-            progress.chain,
-            totals.reported.map(|reported| reported.seq),
-            reported_tokens(totals)?,
-        ];
-        // Writing the status again would take the loop out of an index and put it back.
-        let keeps_status = self.run(
-            "UPDATE OR FAIL loops SET next_seq = ?3, sealed_seq = ?4, turns = ?5, complete = ?6,
-                 messages = ?7, tokens = ?8, bytes = ?9, generation = ?10, system_tokens = ?11,
-                 last_turn_index = ?12, open_calls = ?13, chain = ?14, reported_seq = ?15,
-                 reported_tokens = ?16
-             WHERE key = ?1 AND status = ?2",
-            values,
-        )?;
-        if keeps_status == 1 {
-            return Ok(());
-        }
-        self.run(
-            "UPDATE loops SET status = ?2, next_seq = ?3, sealed_seq = ?4, turns = ?5,
-                 complete = ?6, messages = ?7, tokens = ?8, bytes = ?9, generation = ?10,
-                 system_tokens = ?11, last_turn_index = ?12, open_calls = ?13, chain = ?14,
-                 reported_seq = ?15, reported_tokens = ?16
-             WHERE key = ?1",
-            values,
-        )?;
-        Ok(())
+        self.write_totals(row, progress, None)
+    }
+
+    fn end_loop(
+        &mut self,
+        row: &LoopCore,
+        progress: &LoopProgress,
+        ended_at: &str,
+    ) -> StoreResult<()> {
+        self.write_totals(row, progress, Some(ended_at))
     }
 
     fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()> {
