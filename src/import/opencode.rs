@@ -14,7 +14,7 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use self::cleared::{Cleared, Uncleared};
+use self::cleared::{Cleared, ClearedResult, Uncleared};
 use self::parts::{Called, OpencodeAnswer, answer, steps, user};
 use super::authors::by_harness;
 use super::extension::extension;
@@ -103,17 +103,21 @@ fn export(document: JsonDocument<'_>, nth: u64, sink: &mut dyn Sink) -> Result<b
         let line = lines.of(raw.get());
         export.nth += 1;
         if revert.as_ref().is_some_and(|revert| revert.is_of(raw)) {
-            back = Some((at, export.transcript.last_turn()));
+            back = Some((export.nth, at, export.transcript.last_turn()));
         }
         if let Err(reason) = export.message(raw)? {
             let reason = format!("message {}: {reason}", export.nth);
             export.transcript.skip(line, reason);
         }
     }
-    export.clear(None)?;
-    if let (Some(revert), Some((at, after))) = (revert, back) {
+    let kept = back.map_or(u64::MAX, |(nth, ..)| nth);
+    let gone = export.cleared.behind(kept);
+    export.clear(gone)?;
+    if let (Some(revert), Some((_, at, after))) = (revert, back) {
         export.revert(&revert, &messages[..=at], after)?;
     }
+    let others = export.cleared.others(kept);
+    export.clear(others)?;
     export.transcript.finish()
 }
 
@@ -270,7 +274,7 @@ impl Export<'_> {
             "assistant" if is_summary(&info) => self.summary(info, &parts, record)?,
             "assistant" => {
                 self.assistant(info, &parts)?;
-                self.cleared.add(uncleared.results());
+                self.cleared.add(self.nth, uncleared.results());
             }
             role => self
                 .transcript
@@ -287,7 +291,8 @@ impl Export<'_> {
     ) -> Result<(), ImportError> {
         let raw = raw_of(&info, parts, false);
         let created = millis(&info.object("time"), "created");
-        self.clear(created)?;
+        let cleared = self.cleared.before(created, self.nth);
+        self.clear(cleared)?;
         let id = info.text("id");
         if let Some(request) = parts.iter().find(|part| is_kind(part, "compaction")) {
             let tail = Fields::parse(request.get()).unwrap_or_default();
@@ -331,9 +336,8 @@ impl Export<'_> {
         }
     }
 
-    /// Takes the results that were emptied before a time.
-    fn clear(&mut self, before: Option<i64>) -> Result<(), ImportError> {
-        let results = self.cleared.take(before);
+    /// Tells that results are empty.
+    fn clear(&mut self, results: Vec<ClearedResult>) -> Result<(), ImportError> {
         let Some(first) = results.first() else {
             return Ok(());
         };

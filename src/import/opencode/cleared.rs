@@ -78,19 +78,55 @@ fn without_mark(part: &RawValue) -> Option<(ClearedResult, Box<RawValue>)> {
     Some((ClearedResult { call, at }, part))
 }
 
-/// The results of a session that were emptied and whose turn did not come yet.
+/// The results of a session that were emptied, in the order of its messages.
 #[derive(Debug, Default)]
-pub(super) struct Cleared(Vec<ClearedResult>);
+pub(super) struct Cleared(Vec<OfMessage>);
+
+#[derive(Debug)]
+struct OfMessage {
+    result: ClearedResult,
+    /// The number of the message that it is in.
+    message: u64,
+    /// The number of the message before which it was told that it is empty; `None`: its turn did not come yet.
+    told: Option<u64>,
+}
 
 impl Cleared {
-    pub(super) fn add(&mut self, results: Vec<ClearedResult>) {
-        self.0.extend(results);
+    /// Adds those of message number `message`.
+    pub(super) fn add(&mut self, message: u64, results: Vec<ClearedResult>) {
+        self.0.extend(results.into_iter().map(|result| OfMessage {
+            result,
+            message,
+            told: None,
+        }));
     }
 
-    /// Takes those that were emptied before a time; `None`: all.
-    pub(super) fn take(&mut self, before: Option<i64>) -> Vec<ClearedResult> {
-        let is_due = |result: &mut ClearedResult| before.is_none_or(|before| result.at < before);
-        self.0.extract_if(.., is_due).collect()
+    /// Returns those that were emptied before a time, as told before message number `message`.
+    pub(super) fn before(&mut self, time: Option<i64>, message: u64) -> Vec<ClearedResult> {
+        self.tell(message, |of| time.is_none_or(|time| of.result.at < time))
+    }
+
+    /// Returns those that are behind message number `message`.
+    pub(super) fn behind(&mut self, message: u64) -> Vec<ClearedResult> {
+        self.tell(u64::MAX, |of| of.message > message)
+    }
+
+    /// Returns all others of a session that went back to message number `message`: what was told behind that
+    /// counts no more.
+    pub(super) fn others(&mut self, message: u64) -> Vec<ClearedResult> {
+        for of in self.0.iter_mut().filter(|of| of.message <= message) {
+            of.told = of.told.filter(|told| *told <= message);
+        }
+        self.tell(u64::MAX, |_| true)
+    }
+
+    fn tell(&mut self, at: u64, is_due: impl Fn(&OfMessage) -> bool) -> Vec<ClearedResult> {
+        let waiting = self.0.iter_mut().filter(|of| of.told.is_none());
+        let due = waiting.filter(|of| is_due(of)).map(|of| {
+            of.told = Some(at);
+            of.result.clone()
+        });
+        due.collect()
     }
 }
 

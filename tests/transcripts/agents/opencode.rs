@@ -392,6 +392,28 @@ fn results_that_were_emptied_are_a_compaction_and_stay_as_they_were() {
 }
 
 #[test]
+fn what_was_emptied_stays_empty_behind_a_revert() {
+    let cleared = "[Old tool result content cleared]";
+    let mut longer = document();
+    let messages = longer["messages"].as_array_mut().unwrap();
+    let mut next = messages[3].clone();
+    next["info"]["id"] = json!("msg_06");
+    next["info"]["time"]["created"] = json!(1770000060000_i64);
+    messages.push(next);
+    // Emptied before the prompt that is taken back, behind it, and before one that goes with it.
+    for (whole, at) in [
+        (document(), 1_770_000_049_000_i64),
+        (document(), 1_770_000_051_000),
+        (longer, 1_770_000_051_000),
+    ] {
+        let mut after = emptied(&whole, json!(at));
+        after["info"]["revert"] = json!({ "messageID": "msg_04" });
+        let context = context_of(&after);
+        assert_eq!(context, [RUN[0], RUN[1], cleared, RUN[3], RUN[4]], "{at}");
+    }
+}
+
+#[test]
 fn a_mark_may_stand_anywhere_in_the_time() {
     let whole = serde_json::to_string_pretty(&document()).unwrap();
     let mark = "\"compacted\": 1770000051000";
