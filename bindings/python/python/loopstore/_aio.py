@@ -8,58 +8,16 @@ there is its `key`.
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
-from loopstore import _loopstore
-from loopstore._errors import ClosedError, ForkedError
 from loopstore._json import Form, Messages
 from loopstore._policy import Policy, native
 from loopstore._store import Appended, CallState, Json, Path, Prepared, Recall, Session, Store
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from loopstore._workers import Workers
 
 _THREADS = 8
-
-
-class _Workers:
-    """Threads that wait for a store."""
-
-    def __init__(self, threads: int) -> None:
-        self._process = os.getpid()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="loopstore")
-
-    async def run(self, work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Run `work` on a thread."""
-        if self._process != os.getpid():
-            raise ForkedError(
-                "this store was opened before the process was forked; open it again in this process"
-            )
-        loop = asyncio.get_running_loop()
-        try:
-            future = loop.run_in_executor(self._pool, lambda: work(*args, **options))
-        except RuntimeError as error:
-            raise ClosedError("the store is closed; open it again") from error
-        return await future
-
-    async def cancellable(
-        self, work: Callable[[_loopstore.CancelFlag], T]
-    ) -> T:
-        """Run `work` on a thread; it is told if nobody waits for it any more."""
-        cancel = _loopstore.CancelFlag()
-        try:
-            return await self.run(work, cancel)
-        except asyncio.CancelledError:
-            cancel.cancel()
-            raise
-
-    def close(self) -> None:
-        """Let the threads go once they are done."""
-        self._pool.shutdown(wait=False)
 
 
 class AsyncStore:
@@ -77,7 +35,7 @@ class AsyncStore:
     def __init__(self, store: Store, *, threads: int = _THREADS) -> None:
         """Take an open store; at most so many of its calls are under way at once."""
         self._store = store
-        self._workers = _Workers(threads)
+        self._workers = Workers("store", threads)
 
     @classmethod
     async def open(
@@ -279,7 +237,7 @@ class AsyncStore:
 class AsyncSession:
     """One agent's history, for asyncio: `Session` with coroutines. Get one with `AsyncStore.session`."""
 
-    def __init__(self, session: Session, workers: _Workers) -> None:
+    def __init__(self, session: Session, workers: Workers) -> None:
         """Take a session and the threads of its store."""
         self._session = session
         self._workers = workers

@@ -13,15 +13,11 @@ compaction of loopstore changes what `context` and `prepare` show, never the eve
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import os
 import uuid
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import quote
 
 from google.adk.errors import StaleSessionError
@@ -45,11 +41,10 @@ from loopstore._adk_state import (
     loads,
     place_of,
 )
-from loopstore._errors import ClosedError, DamagedError, ForkedError, InvalidInputError
+from loopstore._errors import DamagedError, InvalidInputError
 from loopstore._json import encode
 from loopstore._store import Json, Path, Store
-
-T = TypeVar("T")
+from loopstore._workers import Workers
 
 _CREATED = "adkSession"
 _EVENT = "adkEvent"
@@ -91,21 +86,8 @@ class LoopstoreSessionService(BaseSessionService):
             self.store = Store.in_memory() if in_memory else Store.open(store)
         self.on_delete = on_delete
         self.on_stale = on_stale
-        self._workers = ThreadPoolExecutor(4, thread_name_prefix="loopstore-adk")
-        self._process = os.getpid()
+        self._workers = Workers("service")
         self._locks = [Lock() for _ in range(64)]
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        if self._process != os.getpid():
-            raise ForkedError(
-                "this service was opened before the process was forked; open it again in this process"
-            )
-        loop = asyncio.get_running_loop()
-        try:
-            future = loop.run_in_executor(self._workers, work)
-        except RuntimeError as error:
-            raise ClosedError("the service is closed; open it again") from error
-        return await future
 
     def session(self, *, app_name: str, user_id: str, session_id: str) -> _store.Session:
         """Return a session as loopstore has it: `search`, `compact`, `undo`, `report`."""
@@ -145,7 +127,7 @@ class LoopstoreSessionService(BaseSessionService):
                 raise SessionNotFoundError(f"Session {session_id} was deleted meanwhile.")
             return found
 
-        return await self._run(create)
+        return await self._workers.run(create)
 
     async def get_session(
         self,
@@ -157,7 +139,7 @@ class LoopstoreSessionService(BaseSessionService):
     ) -> Session | None:
         """Return a session with its events, or those that `config` asks for; `None` if there is none."""
         id = _id(app_name, user_id, _stripped(session_id))
-        return await self._run(lambda: self._get(id, config))
+        return await self._workers.run(lambda: self._get(id, config))
 
     def _created(self, log: _store.Session) -> tuple[Json, Place, Json] | None:
         """Return what is known of a session, where it begins, and its first state."""
@@ -248,7 +230,7 @@ class LoopstoreSessionService(BaseSessionService):
             sessions.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
             return ListSessionsResponse(sessions=sessions)
 
-        return await self._run(read)
+        return await self._workers.run(read)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session, if it is there: see `on_delete`. Its id may be used again."""
@@ -263,12 +245,12 @@ class LoopstoreSessionService(BaseSessionService):
             else:
                 log.hide()
 
-        await self._run(delete)
+        await self._workers.run(delete)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state that all sessions of a user share, its keys without `user:`."""
         id = _user_id(app_name, user_id)
-        return await self._run(lambda: StateLog(self.store, id).read({}))
+        return await self._workers.run(lambda: StateLog(self.store, id).read({}))
 
     # Events.
 
@@ -324,7 +306,7 @@ class LoopstoreSessionService(BaseSessionService):
                 session.last_update_time = event.timestamp
                 return is_new
 
-        is_new = await self._run(append)
+        is_new = await self._workers.run(append)
         # What the store has already may stand in the object already.
         if not is_new and any(one == event for one in session.events if one.id == event.id):
             return event
@@ -332,7 +314,7 @@ class LoopstoreSessionService(BaseSessionService):
 
     async def close(self) -> None:
         """Let the threads go, and close the store if this object opened it."""
-        self._workers.shutdown(wait=False)
+        self._workers.close()
         if self._owns_store:
             self.store.close()
 

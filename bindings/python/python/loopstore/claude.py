@@ -15,15 +15,11 @@ compacted and exported with `loopstore.Store`.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from threading import Lock
 from types import TracebackType
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 from urllib.parse import quote, unquote
 
 from claude_agent_sdk import fold_session_summary
@@ -36,11 +32,10 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
-from loopstore._errors import ClosedError, ForkedError, InvalidInputError, ReadOnlyError
+from loopstore._errors import InvalidInputError, ReadOnlyError
 from loopstore._json import encode
 from loopstore._store import Json, Path, Session, Store
-
-T = TypeVar("T")
+from loopstore._workers import Workers
 
 _ENTRY = "claudeEntry"
 _IMPORTED = "claudeImported"
@@ -78,28 +73,15 @@ class LoopstoreSessionStore(SessionStore):
             self.store = Store.in_memory() if in_memory else Store.open(store)
         self._on_delete = on_delete
         self._understands = understand
-        self._workers = ThreadPoolExecutor(4, thread_name_prefix="loopstore-claude")
-        self._process = os.getpid()
+        self._workers = Workers("store")
         # How large each transcript was when it was understood last, and is now.
         self._sizes: dict[str, tuple[int, int]] = {}
         self._lock = Lock()
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        if self._process != os.getpid():
-            raise ForkedError(
-                "this store was opened before the process was forked; open it again in this process"
-            )
-        loop = asyncio.get_running_loop()
-        try:
-            future = loop.run_in_executor(self._workers, work)
-        except RuntimeError as error:
-            raise ClosedError("the store is closed; open it again") from error
-        return await future
-
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Keep a batch of entries, each `uuid` once. When it returns they are durable."""
         if entries:
-            await self._run(lambda: self._append(key, entries))
+            await self._workers.run(lambda: self._append(key, entries))
 
     def _append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         mirror = self.store.session(_id(key))
@@ -124,7 +106,7 @@ class LoopstoreSessionStore(SessionStore):
         `append` does so by itself: with each batch while the transcript is small, later when it has grown by
         a sixteenth.
         """
-        return await self._run(lambda: self._understand(key, self.store.session(_id(key))))
+        return await self._workers.run(lambda: self._understand(key, self.store.session(_id(key))))
 
     def _understand(self, key: SessionKey, mirror: Session) -> list[str]:
         lines = b"\n".join(encode(entry) for entry in self._entries(mirror))
@@ -153,7 +135,7 @@ class LoopstoreSessionStore(SessionStore):
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries of a key as they came; `None` if there are none."""
-        return await self._run(lambda: self._entries(self.store.session(_id(key))) or None)
+        return await self._workers.run(lambda: self._entries(self.store.session(_id(key))) or None)
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project with the time when each was last written."""
@@ -165,7 +147,7 @@ class LoopstoreSessionStore(SessionStore):
                 if "/" not in rest
             ]
 
-        return await self._run(read)
+        return await self._workers.run(read)
 
     def _listed(self, prefix: str) -> list[tuple[str, int]]:
         """Return what follows the prefix in the ids of sessions, and when each was last written."""
@@ -179,7 +161,7 @@ class LoopstoreSessionStore(SessionStore):
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return the SDK's summary of each session of a project; only what is new is read for it."""
         listed = await self.list_sessions(project_key)
-        return await self._run(lambda: self._summaries(project_key, listed))
+        return await self._workers.run(lambda: self._summaries(project_key, listed))
 
     def _summaries(
         self, project_key: str, listed: list[SessionStoreListEntry]
@@ -223,7 +205,7 @@ class LoopstoreSessionStore(SessionStore):
 
         The record stays hidden, unless `on_delete` is `erase`; the id may be used again.
         """
-        await self._run(lambda: self._delete(key))
+        await self._workers.run(lambda: self._delete(key))
 
     def _delete(self, key: SessionKey) -> None:
         own = _id(key)
@@ -258,11 +240,11 @@ class LoopstoreSessionStore(SessionStore):
         def read() -> list[str]:
             return [unquote(rest) for rest, _ in self._listed(prefix)]
 
-        return await self._run(read)
+        return await self._workers.run(read)
 
     def close(self) -> None:
         """Let the threads go, and close the store if this object opened it."""
-        self._workers.shutdown(wait=False)
+        self._workers.close()
         if self._owns_store:
             self.store.close()
 

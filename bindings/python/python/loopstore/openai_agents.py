@@ -14,26 +14,23 @@ stays. The same session can be searched, shown and exported with `loopstore.Stor
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from agents.memory import SessionSettings
 from agents.memory.session import OpenAIResponsesCompactionArgs, SessionABC
 
 from loopstore import _loopstore
-from loopstore._errors import ClosedError, ForkedError, InvalidInputError
+from loopstore._errors import ClosedError, InvalidInputError
 from loopstore._json import decode, encode
 from loopstore._policy import Policy, native
 from loopstore._store import Json, Path, Session, Store
+from loopstore._workers import Workers
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
     from openai import AsyncOpenAI
-
-T = TypeVar("T")
 
 _CANDIDATES = 10
 
@@ -98,8 +95,7 @@ class LoopstoreSession(SessionABC):
             in_memory = str(store) == ":memory:"
             self.store = Store.in_memory() if in_memory else Store.open(store)
         self._native()  # An id that is none is told here.
-        self._workers = ThreadPoolExecutor(4, thread_name_prefix="loopstore-session")
-        self._process = os.getpid()
+        self._workers = Workers("session")
         self._response_id: str | None = None
         self._unstored_response_id: str | None = None
 
@@ -114,21 +110,6 @@ class LoopstoreSession(SessionABC):
         session = self.store._native.session(self.session_id, policy)
         # Its own compactions count for the provider; every other model reads the originals.
         return session.for_provider("openai") if self.compaction == "openai" else session
-
-    async def _run(
-        self, work: Callable[[], T], cancel: _loopstore.CancelFlag | None = None
-    ) -> T:
-        """Run `work` on a thread. What it writes is settled when this returns or raises, cancelled or not."""
-        if self._process != os.getpid():
-            raise ForkedError(
-                "this session was opened before the process was forked; open it again in this process"
-            )
-        loop = asyncio.get_running_loop()
-        try:
-            future = loop.run_in_executor(self._workers, work)
-        except RuntimeError as error:
-            raise ClosedError("the session is closed; open it again") from error
-        return await _settled(future, cancel)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items of the context, oldest first.
@@ -147,18 +128,18 @@ class LoopstoreSession(SessionABC):
             items: list[TResponseInputItem] = decode(self._native().items(most))
             return items
 
-        return await self._run(read)
+        return await self._workers.settled(read)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items: all of them or, with an exception, none. When it returns they are durable."""
         if self.store.closed:
             raise ClosedError("the store is closed; open it again")
         if items:
-            await self._run(lambda: self._native().append_items(encode(list(items))))
+            await self._workers.settled(lambda: self._native().append_items(encode(list(items))))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the last item back and return it; `None` if there is none. The record keeps it."""
-        item = await self._run(lambda: self._native().pop_item())
+        item = await self._workers.settled(lambda: self._native().pop_item())
         return None if item is None else cast("TResponseInputItem", decode(item))
 
     async def clear_session(self) -> None:
@@ -173,7 +154,7 @@ class LoopstoreSession(SessionABC):
             else:
                 session.begin_loop(None, True, None, None)
 
-        await self._run(clear)
+        await self._workers.settled(clear)
 
     async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
         """Compact the session, if that is due: as an overlay, which `session.undo()` takes back.
@@ -195,11 +176,11 @@ class LoopstoreSession(SessionABC):
             if session.leaf() is not None:
                 session.compact(force, False, None, cancel)
 
-        await self._run(compact, cancel)
+        await self._workers.settled(compact, cancel)
 
     async def _compact_by_provider(self, given: dict[str, Any], force: bool) -> None:
         mode = self._mode(given)
-        found = await self._run(lambda: self._native().items_to_seal())
+        found = await self._workers.settled(lambda: self._native().items_to_seal())
         if found is None:
             return
         items: list[Json] = decode(found[0])
@@ -224,7 +205,7 @@ class LoopstoreSession(SessionABC):
         if not output:
             raise InvalidInputError("the provider's compaction holds nothing; nothing was changed")
         _, loop_id, seq = found
-        await self._run(lambda: self._native().seal_items(encode(output), loop_id, seq))
+        await self._workers.settled(lambda: self._native().seal_items(encode(output), loop_id, seq))
 
     def _mode(self, given: dict[str, Any]) -> Literal["previous_response_id", "input"]:
         """Say how the provider gets the history."""
@@ -251,7 +232,7 @@ class LoopstoreSession(SessionABC):
 
     def close(self) -> None:
         """Let the threads go, and close the store if this object opened it."""
-        self._workers.shutdown(wait=False)
+        self._workers.close()
         if self._owns_store:
             self.store.close()
 
@@ -265,23 +246,6 @@ class LoopstoreSession(SessionABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-async def _settled(future: Awaitable[T], cancel: _loopstore.CancelFlag | None) -> T:
-    """Wait until a call is done, also if the caller is cancelled meanwhile; then that is told."""
-    task = asyncio.ensure_future(future)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-            if cancel is not None:
-                cancel.cancel()
-    if cancelled is not None:
-        task.exception()
-        raise cancelled
-    return task.result()
 
 
 def _candidates(items: list[Json]) -> list[Json]:

@@ -1,0 +1,203 @@
+"""Threads that wait for a store in place of an event loop.
+
+A call goes to a thread through a queue and comes back as one callback on its loop: the futures of an executor, and
+what ties them to those of asyncio, take longer than many a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import weakref
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from loopstore import _loopstore
+from loopstore._errors import ClosedError, ForkedError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Workers:
+    """Threads that begin when they are needed. They belong to the process that made them."""
+
+    def __init__(self, what: str, threads: int = 4) -> None:
+        """Let at most so many calls of `what` be under way at once."""
+        self._what = what
+        self._pool = _Pool(f"loopstore-{what}", threads)
+        weakref.finalize(self, self._pool.close)
+
+    def _begin(self, work: Callable[[], T]) -> _Call[T]:
+        if self._pool.is_forked():
+            raise ForkedError(
+                f"this {self._what} was opened before the process was forked; open it again in this process"
+            )
+        call = _Call(asyncio.get_running_loop(), work)
+        if not self._pool.take(call):
+            raise ClosedError(f"the {self._what} is closed; open it again")
+        return call
+
+    async def run(self, work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """Run `work` on a thread; never, if its caller is cancelled before it has begun."""
+        call = self._begin(lambda: work(*args, **options))
+        try:
+            await call.waiter
+        except asyncio.CancelledError:
+            call.is_wanted = False
+            raise
+        return call.result()
+
+    async def cancellable(self, work: Callable[[_loopstore.CancelFlag], T]) -> T:
+        """Run `work` on a thread; it is told if nobody waits for it any more."""
+        cancel = _loopstore.CancelFlag()
+        try:
+            return await self.run(work, cancel)
+        except asyncio.CancelledError:
+            cancel.cancel()
+            raise
+
+    async def settled(
+        self, work: Callable[[], T], cancel: _loopstore.CancelFlag | None = None
+    ) -> T:
+        """Run `work` on a thread. What it does is settled when this returns or raises, cancelled or not."""
+        call = self._begin(work)
+        cancelled: asyncio.CancelledError | None = None
+        while not call.is_done:
+            try:
+                await call.waiter
+            except asyncio.CancelledError as error:
+                call.waiter = call.loop.create_future()
+                cancelled = error
+                if cancel is not None:
+                    cancel.cancel()
+        if cancelled is not None:
+            raise cancelled
+        return call.result()
+
+    def close(self) -> None:
+        """Let the threads go once they have done what they were given."""
+        self._pool.close()
+
+
+class _Call(Generic[T]):
+    """A call on its way to a thread and back."""
+
+    __slots__ = ("_error", "_value", "_work", "is_done", "is_wanted", "loop", "waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], T]) -> None:
+        self.loop = loop
+        self.waiter: asyncio.Future[None] = loop.create_future()
+        self.is_wanted = True
+        self.is_done = False
+        self._work: Callable[[], T] | None = work
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Do the work, on a thread."""
+        work, self._work = self._work, None
+        if work is None or not self.is_wanted:
+            return
+        try:
+            self._value = work()
+        except BaseException as error:
+            self._error = error
+
+    def report(self) -> None:
+        """Tell the loop that the work is done, from a thread."""
+        try:
+            self.loop.call_soon_threadsafe(self._end)
+        except RuntimeError:
+            # The loop was closed meanwhile: nobody waits any more.
+            pass
+
+    def _end(self) -> None:
+        self.is_done = True
+        if not self.waiter.done():
+            self.waiter.set_result(None)
+
+    def result(self) -> T:
+        """Return what the work returned, or raise what it raised."""
+        error, self._error = self._error, None
+        if error is None:
+            return cast(T, self._value)
+        try:
+            raise error
+        finally:
+            # Its traceback holds this frame.
+            del error
+
+
+class _Pool:
+    """What the threads hold themselves, so that they do not keep the `Workers` alive."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._name = name
+        self._most = threads
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._threads: list[Thread] = []
+        self._open = 0
+        self._is_closed = False
+        _POOLS.add(self)
+
+    def is_forked(self) -> bool:
+        """Whether this came through a fork: its threads did not, and its lock may be held for good."""
+        return self._process != os.getpid()
+
+    def take(self, call: _Call[Any]) -> bool:
+        """Give a call to a thread, unless the pool is closed."""
+        with self._lock:
+            if self._is_closed:
+                return False
+            if len(self._threads) < min(self._open + 1, self._most):
+                name = f"{self._name}-{len(self._threads)}"
+                thread = Thread(target=self._work, name=name, daemon=True)
+                thread.start()
+                self._threads.append(thread)
+            self._open += 1
+            self._calls.put(call)
+        return True
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call.run()
+            # First, so that whoever is told and calls again finds this thread free.
+            with self._lock:
+                self._open -= 1
+            call.report()
+            del call
+
+    def close(self) -> None:
+        """Let each thread end after the calls that were given."""
+        if self.is_forked():
+            return
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                for _ in self._threads:
+                    self._calls.put(None)
+
+    def join(self) -> None:
+        """Wait until the threads of this process have ended."""
+        if not self.is_forked():
+            for thread in self._threads:
+                thread.join()
+
+
+_POOLS: weakref.WeakSet[_Pool] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """End all threads before the interpreter ends, to which none may come back from a call afterwards."""
+    pools = list(_POOLS)
+    for pool in pools:
+        pool.close()
+    for pool in pools:
+        pool.join()
