@@ -482,8 +482,12 @@ impl<'a> Backward<'a> {
     }
 
     fn finish(mut self) -> Vec<Entry> {
-        self.pages.reverse();
-        self.pages.into_iter().flatten().collect()
+        let count = self.pages.iter().map(Vec::len).sum();
+        let mut entries = Vec::with_capacity(count);
+        while let Some(mut page) = self.pages.pop() {
+            entries.append(&mut page);
+        }
+        entries
     }
 }
 

@@ -120,8 +120,8 @@ impl<'a> ActiveBlocks<'a> {
         visit: &mut dyn FnMut(ChainLink) -> StoreResult<ControlFlow<()>>,
     ) -> StoreResult<()> {
         let (read, leaf) = (self.read, self.leaf);
-        let mut cut = Cut::NONE;
-        read.loops_with_blocks(leaf, &mut |standing| {
+        let (raw, mut cut) = (self.view.raw, Cut::NONE);
+        let mut meet = |standing: LoopWithBlock| {
             let next = standing.row.parent_cut();
             let link = self.link(standing, cut)?;
             cut = next;
@@ -132,7 +132,17 @@ impl<'a> ActiveBlocks<'a> {
             } else {
                 flow
             })
-        })
+        };
+        match raw {
+            true => read.chain(leaf, &mut |row| {
+                meet(LoopWithBlock {
+                    row,
+                    newest: None,
+                    is_disputed: false,
+                })
+            }),
+            false => read.loops_with_blocks(leaf, &mut meet),
+        }
     }
 
     /// Notes how much of a loop belongs to the chain, and which loop comes next.

@@ -100,6 +100,11 @@ pub trait StoreRead {
         self.walk(leaf, &mut |row| visit(loop_with_block(self, row.core)?))
     }
 
+    /// Walks a chain as [`StoreRead::walk`] does, for whoever asks only where its loops begin and end.
+    fn chain(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopCore>) -> StoreResult<()> {
+        self.loops_with_blocks(leaf, &mut |found| visit(found.row))
+    }
+
     /// Returns what an append has to know of a loop; a key without a row is damage.
     fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
         let lease = self.lease(loop_key)?;

@@ -725,6 +725,13 @@ fn met(store: &dyn SessionStore, leaf: LoopKey) -> Vec<(LoopKey, Option<u32>, bo
             met.push((standing.row.key, newest, standing.is_disputed));
             GO
         })?;
+        let mut rows = met.iter();
+        read.chain(leaf, &mut |row| {
+            assert_eq!(Some(&row.key), rows.next().map(|(key, ..)| key));
+            assert_eq!(row, read.loop_by_key(row.key)?.core);
+            GO
+        })?;
+        assert!(rows.next().is_none());
         Ok(met)
     })
     .unwrap()

@@ -122,6 +122,39 @@ impl SqliteReader<'_> {
         Ok(found)
     }
 
+    /// Goes a chain up, loop by loop: most are short, and what a recursion needs for itself costs more than a
+    /// few steps.
+    fn step_up<T>(
+        &self,
+        sql: &str,
+        leaf: LoopKey,
+        from_row: fn(&SqliteRow<'_, '_>, LoopKey) -> StoreResult<T>,
+        core: fn(&T) -> &LoopCore,
+        visit: &mut Visit<'_, T>,
+    ) -> StoreResult<()> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
+        let mut next = Some(leaf);
+        let mut session = None;
+        while let Some(key) = next.take() {
+            let mut rows = statement.query([key.0]).map_err(from_sqlite)?;
+            let Some(row) = rows.next().map_err(from_sqlite)? else {
+                break;
+            };
+            let found = from_row(&SqliteRow::in_order(row), key)?;
+            drop(rows);
+            let row = core(&found);
+            if *session.get_or_insert(row.session) != row.session {
+                break;
+            }
+            // Keys that fall from child to parent cannot go round in a circle.
+            let parent = row.parent.filter(|parent| *parent < key);
+            if visit(found)?.is_continue() {
+                next = parent;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn all<T>(
         &self,
         sql: &str,
@@ -286,30 +319,23 @@ impl StoreRead for SqliteReader<'_> {
         leaf: LoopKey,
         visit: &mut Visit<'_, LoopWithBlock>,
     ) -> StoreResult<()> {
-        // Most chains are short, and what a recursion needs for itself costs more than a few steps.
-        let mut statement = self
-            .connection
-            .prepare_cached(&LOOP_WITH_BLOCK)
-            .map_err(from_sqlite)?;
-        let mut next = Some(leaf);
-        let mut session = None;
-        while let Some(key) = next.take() {
-            let mut rows = statement.query([key.0]).map_err(from_sqlite)?;
-            let Some(row) = rows.next().map_err(from_sqlite)? else {
-                break;
-            };
-            let found = loop_and_newest_block(&SqliteRow::in_order(row), key)?;
-            drop(rows);
-            if *session.get_or_insert(found.row.session) != found.row.session {
-                break;
-            }
-            // Keys that fall from child to parent cannot go round in a circle.
-            let parent = found.row.parent.filter(|parent| *parent < key);
-            if visit(found)?.is_continue() {
-                next = parent;
-            }
-        }
-        Ok(())
+        self.step_up(
+            &LOOP_WITH_BLOCK,
+            leaf,
+            loop_and_newest_block,
+            |found| &found.row,
+            visit,
+        )
+    }
+
+    fn chain(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopCore>) -> StoreResult<()> {
+        self.step_up(
+            &LOOP_OF_CHAIN,
+            leaf,
+            |row, key| loop_core(row, key),
+            |found| found,
+            visit,
+        )
     }
 
     fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {

@@ -94,6 +94,9 @@ pub(super) static WALK: Sql = Sql::new(|| {
     format!("{CHAIN} SELECT {columns} FROM chain c CROSS JOIN loops l ON l.key = c.loop")
 });
 
+pub(super) static LOOP_OF_CHAIN: Sql =
+    Sql::new(|| format!("SELECT {CORE_COLUMNS} FROM loops l WHERE l.key = ?1"));
+
 // The newest generation is looked up, not taken from the loop: a noted number is no promise.
 pub(super) static LOOP_WITH_BLOCK: Sql = Sql::new(|| {
     let columns = &*GENERATION_COLUMNS;
