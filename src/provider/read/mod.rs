@@ -38,6 +38,13 @@ pub(super) fn read(form: Form, items: &Value, text: Option<&str>) -> Result<Vec<
 
 /// Gives results the name of their call's tool: the forms tell it only with the call.
 fn name_results(messages: &mut [AgentMessage]) {
+    let is_unnamed = |message: &AgentMessage| match message.message() {
+        Some(Message::ToolResult(result)) => result.tool_name.is_empty(),
+        _ => false,
+    };
+    if !messages.iter().any(is_unnamed) {
+        return;
+    }
     let mut names: HashMap<String, String> = HashMap::new();
     for message in messages.iter_mut().filter_map(AgentMessage::message_mut) {
         for call in message.tool_calls() {

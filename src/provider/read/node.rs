@@ -1,5 +1,6 @@
 //! A JSON value that knows its place.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use serde::Deserialize;
@@ -101,7 +102,7 @@ impl<'a> JsonNode<'a> {
         Ok(NodeFields {
             node: self.clone(),
             map: map.ok_or_else(|| self.wrong_type("an object"))?,
-            texts: self.texts().unwrap_or_default(),
+            texts: OnceCell::new(),
             taken: Vec::new(),
         })
     }
@@ -194,7 +195,7 @@ impl<'a> JsonNode<'a> {
 pub(super) struct NodeFields<'a> {
     pub(super) node: JsonNode<'a>,
     map: &'a Map<String, Value>,
-    texts: HashMap<String, &'a RawValue>,
+    texts: OnceCell<HashMap<String, &'a RawValue>>,
     taken: Vec<&'static str>,
 }
 
@@ -211,8 +212,19 @@ impl<'a> NodeFields<'a> {
             form: self.node.form,
             at: self.place(key),
             value,
-            text: self.texts.get(key).map(|text| text.get()),
+            text: self.text_of(key, value),
         })
+    }
+
+    /// Returns the text of a field, if it says more than the value: most fields are strings.
+    fn text_of(&self, key: &str, value: &Value) -> Option<&'a str> {
+        if matches!(value, Value::String(_) | Value::Bool(_)) {
+            return None;
+        }
+        let texts = self
+            .texts
+            .get_or_init(|| self.node.texts().unwrap_or_default());
+        texts.get(key).map(|text| text.get())
     }
 
     /// Takes a field that must be there.
@@ -286,10 +298,10 @@ impl<'a> NodeFields<'a> {
     }
 
     fn place(&self, key: &str) -> String {
-        format!(
-            "{}/{}",
-            self.node.at,
-            key.replace('~', "~0").replace('/', "~1")
-        )
+        let at = &self.node.at;
+        match key.contains(['~', '/']) {
+            true => format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")),
+            false => [at, "/", key].concat(),
+        }
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
         }
         fields.refuse_rest()?;
     } else {
-        reader.item(root)?;
+        reader.item_of(root, fields)?;
     }
     Ok(reader.finish())
 }
@@ -162,7 +162,10 @@ impl AnswerReader {
 
     /// Reads an item.
     pub(super) fn item(&mut self, node: &JsonNode<'_>) -> Result<()> {
-        let mut fields = node.fields()?;
+        self.item_of(node, node.fields()?)
+    }
+
+    fn item_of(&mut self, node: &JsonNode<'_>, mut fields: NodeFields<'_>) -> Result<()> {
         let kind = fields.take("type");
         match kind.as_ref().map_or(Ok("message"), JsonNode::text)? {
             "message" => self.message(fields)?,
