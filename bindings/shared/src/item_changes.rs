@@ -92,8 +92,8 @@ fn says(form: ItemForm, entries: &[Entry], items: &[Value]) -> Result<bool, Fail
         return Ok(false);
     }
     for (entry, item) in entries.iter().zip(items) {
-        let own = Items::of(form, [&entry.message])?;
-        let [own] = own.as_slice() else {
+        let items = Items::of(form, [&entry.message])?;
+        let (1, Some(own)) = (items.len(), items.last()) else {
             return Ok(false);
         };
         if serde_json::from_str::<Value>(own)? != *item {

@@ -5,13 +5,12 @@
 //! its own beside it: the item's text, in which each long string that the message holds as well is replaced
 //! by a mark. So nothing is stored twice, and what a compaction shortened comes back short.
 
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loopstore::context::PartSection;
-use loopstore::extend::{self, LoopKey, Outcome, StoreRead, StoreWrite, session, session_of};
+use loopstore::extend::{self, LoopKey, StoreRead, StoreWrite, session, session_of};
 use loopstore::provider::{self, Form, ProviderRequest};
 use loopstore::{
     AgentMessage, Author, Content, Entry, EntryQuery, EntryRef, Json, LoopId, LoopRecord, Message,
@@ -22,6 +21,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::errors::Failure;
+use crate::item_texts;
 
 /// Whose items they are. An item of one is none of the other: there its message is written anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +42,6 @@ impl ItemForm {
         }
     }
 }
-
-/// The mark in place of a string; a number and `}` follow. As text it occurs in no string of JSON.
-const MARK: &str = r#"{"$loopstore":"#;
-/// Shorter strings stay where they are.
-const SHORT: usize = 32;
 
 /// Makes messages of items of the Responses API.
 pub fn read(json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
@@ -106,11 +101,7 @@ fn message_of(form: ItemForm, item: &str, shown: Option<&str>) -> Result<AgentMe
         message.extra_mut().insert(form.field(), Json::null());
         return Ok(message);
     }
-    let kept = match Json::parse(&template(&message, item)) {
-        Ok(template) => template,
-        // It nests too deep to stand within another.
-        Err(_) => Json::string(item),
-    };
+    let kept = item_texts::shortened(&message, item);
     message.extra_mut().insert(form.field(), kept);
     Ok(message)
 }
@@ -166,126 +157,55 @@ fn sealed_item(message: &AgentMessage) -> Option<&str> {
     }
 }
 
-/// Returns the strings of a message that an item may hold too.
-fn strings(message: &AgentMessage) -> Vec<Cow<'_, str>> {
-    let content = message.message().map(Message::content).unwrap_or_default();
-    let mut strings = Vec::with_capacity(content.len());
-    for block in content {
-        strings.push(match block {
-            Content::Text(text) => Cow::Borrowed(text.text.as_str()),
-            Content::Thinking(thinking) => Cow::Borrowed(thinking.thinking.as_str()),
-            Content::ToolCall(call) => Cow::Borrowed(call.arguments.as_str()),
-            Content::Image(image) => {
-                Cow::Owned(format!("data:{};base64,{}", image.mime_type, image.data))
-            }
-            Content::Sealed(sealed) => Cow::Owned(encrypted(sealed.item.as_str())),
-            _ => Cow::Borrowed(""),
-        });
-    }
-    strings
-}
-
-/// Returns what of an item of the provider's state is encrypted.
-fn encrypted(item: &str) -> String {
-    #[derive(Deserialize)]
-    struct Encrypted {
-        encrypted_content: String,
-    }
-    let found: Option<Encrypted> = serde_json::from_str(item).ok();
-    found
-        .map(|found| found.encrypted_content)
-        .unwrap_or_default()
-}
-
-/// Returns the text of an item with marks in place of what its message holds.
-fn template(message: &AgentMessage, item: &str) -> String {
-    let strings = strings(message);
-    if item.contains(MARK) || strings.iter().all(|string| string.len() < SHORT) {
-        return item.to_owned();
-    }
-    let (mut out, mut rest) = (String::with_capacity(item.len()), item);
-    while let Some(start) = rest.find('"') {
-        let length = literal(&rest[start..]);
-        let (before, literal, after) = (
-            &rest[..start],
-            &rest[start..start + length],
-            &rest[start + length..],
-        );
-        out.push_str(before);
-        let is_name = after.trim_start().starts_with(':');
-        let place = match literal.len() < SHORT || is_name {
-            true => None,
-            false => serde_json::from_str::<String>(literal)
-                .ok()
-                .and_then(|text| strings.iter().position(|string| *string == text)),
-        };
-        match place {
-            Some(place) => out.push_str(&format!("{MARK}{place}}}")),
-            None => out.push_str(literal),
-        }
-        rest = after;
-    }
-    out + rest
-}
-
-/// Returns how long the string of JSON is that a text begins with.
-fn literal(text: &str) -> usize {
-    let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate().skip(1) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return at + 1,
-            _ => {}
-        }
-    }
-    text.len()
-}
-
-/// Puts what a message holds in the places of the marks.
-fn filled(message: &AgentMessage, template: &str) -> Result<String, Failure> {
-    let strings = strings(message);
-    let (mut out, mut rest) = (String::with_capacity(template.len()), template);
-    while let Some((before, after)) = rest.split_once(MARK) {
-        out.push_str(before);
-        let Some((number, behind)) = after.split_once('}') else {
-            return Ok(template.to_owned());
-        };
-        let Ok(place) = number.parse::<usize>() else {
-            // The item itself had such a mark.
-            return Ok(template.to_owned());
-        };
-        let string = strings.get(place).map(AsRef::as_ref).unwrap_or_default();
-        out.push_str(&serde_json::to_string(string)?);
-        rest = behind;
-    }
-    Ok(out + rest)
-}
-
-/// Items, written one after the other.
+/// Items, written one after the other as a list of JSON that is not ended yet.
 pub(crate) struct Items {
     form: ItemForm,
-    out: Vec<String>,
+    list: String,
+    /// Where each begins.
+    begins: Vec<usize>,
     /// Messages in a row that were not made of items.
     others: Vec<AgentMessage>,
 }
 
 impl Items {
+    pub(crate) fn of<'a>(
+        form: ItemForm,
+        messages: impl IntoIterator<Item = &'a AgentMessage>,
+    ) -> Result<Self, Failure> {
+        let mut items = Self {
+            form,
+            list: "[".into(),
+            begins: Vec::new(),
+            others: Vec::new(),
+        };
+        for message in messages {
+            items.add(message)?;
+        }
+        items.flush()?;
+        Ok(items)
+    }
+
     fn add(&mut self, message: &AgentMessage) -> Result<(), Failure> {
-        let Some(item) = extra_of(message, self.form.field()) else {
+        let Some(kept) = extra_of(message, self.form.field()) else {
             if message.message().is_some() {
                 self.others.push(message.clone());
             }
             return Ok(());
         };
         self.flush()?;
-        let text = match (item.read::<String>(), sealed_item(message)) {
-            (Ok(text), _) => text,
-            (Err(_), Some(sealed)) if item.is_null() => sealed.to_owned(),
-            (Err(_), _) => filled(message, item.as_str())?,
-        };
-        self.out.push(text);
+        self.begin();
+        match sealed_item(message) {
+            Some(sealed) if kept.is_null() => self.list.push_str(sealed),
+            _ => item_texts::write_whole(&mut self.list, message, kept),
+        }
         Ok(())
+    }
+
+    fn begin(&mut self) {
+        if !self.begins.is_empty() {
+            self.list.push(',');
+        }
+        self.begins.push(self.list.len());
     }
 
     /// Writes the messages that were not made of items in the provider's form.
@@ -299,29 +219,40 @@ impl Items {
         }
         let request = ProviderRequest::new(Form::OpenAiResponses, &self.others);
         let request: Request = serde_json::from_str(&serde_json::to_string(&request)?)?;
-        let items = request.input.iter().map(|item| match self.form {
-            ItemForm::Responses => item.get().to_owned(),
-            ItemForm::Agents => format!(r#"{{"$responses":{}}}"#, item.get()),
-        });
-        self.out.extend(items);
         self.others.clear();
+        for item in &request.input {
+            self.begin();
+            match self.form {
+                ItemForm::Responses => self.list.push_str(item.get()),
+                ItemForm::Agents => {
+                    self.list.push_str(r#"{"$responses":"#);
+                    self.list.push_str(item.get());
+                    self.list.push('}');
+                }
+            }
+        }
         Ok(())
     }
 
-    pub(crate) fn of<'a>(
-        form: ItemForm,
-        messages: impl IntoIterator<Item = &'a AgentMessage>,
-    ) -> Result<Vec<String>, Failure> {
-        let mut items = Self {
-            form,
-            out: Vec::new(),
-            others: Vec::new(),
-        };
-        for message in messages {
-            items.add(message)?;
+    pub(crate) fn len(&self) -> usize {
+        self.begins.len()
+    }
+
+    pub(crate) fn last(&self) -> Option<&str> {
+        let begin = *self.begins.last()?;
+        self.list.get(begin..)
+    }
+
+    /// Returns the last `limit` of them, all if there is no limit.
+    fn into_list(mut self, limit: Option<usize>) -> Vec<u8> {
+        let surplus = self.len().saturating_sub(limit.unwrap_or(usize::MAX));
+        if surplus > 0 {
+            let begin = self.begins.get(surplus).copied();
+            let begin = begin.unwrap_or(self.list.len());
+            self.list.replace_range(1..begin, "");
         }
-        items.flush()?;
-        Ok(items.out)
+        self.list.push(']');
+        self.list.into_bytes()
     }
 }
 
@@ -338,7 +269,7 @@ pub fn write(
     form: ItemForm,
     limit: Option<usize>,
 ) -> Result<Vec<u8>, Failure> {
-    let mut items = match limit {
+    let items = match limit {
         // Nothing is hidden: the last ones are the last that were stored.
         Some(limit) if !is_compacted(session)? => {
             let entries = session.entries(&messages().last(limit))?;
@@ -346,9 +277,7 @@ pub fn write(
         }
         _ => of_context(session, form)?,
     };
-    let surplus = items.len().saturating_sub(limit.unwrap_or(usize::MAX));
-    items.drain(..surplus);
-    Ok(format!("[{}]", items.join(",")).into_bytes())
+    Ok(items.into_list(limit))
 }
 
 /// What a model sees: everything but extensions.
@@ -359,12 +288,12 @@ pub(crate) fn messages() -> EntryQuery {
 /// Whether a compaction was ever committed in the session, whatever became of it.
 fn is_compacted(session: &SessionHandle) -> Result<bool, Failure> {
     let found = extend::read(session.store().database(), |read| {
-        let Some(row) = read.session(session.id())? else {
+        let Some((key, _)) = read.current(session.id())? else {
             return Ok(false);
         };
         let mut found = false;
-        read.runs(row.key, &mut |run| {
-            found |= run.outcome == Outcome::Committed;
+        read.run_summaries(key, &mut |run| {
+            found |= run.is_committed;
             Ok(match found {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -376,7 +305,7 @@ fn is_compacted(session: &SessionHandle) -> Result<bool, Failure> {
 }
 
 /// Returns the items of the whole context.
-fn of_context(session: &SessionHandle, form: ItemForm) -> Result<Vec<String>, Failure> {
+fn of_context(session: &SessionHandle, form: ItemForm) -> Result<Items, Failure> {
     Items::of(form, &session.context()?.messages)
 }
 
@@ -401,7 +330,7 @@ pub fn snapshot(
     let Some(last) = session.entries(&messages().last(1))?.pop() else {
         return Ok(None);
     };
-    let items = format!("[{}]", of_context(session, form)?.join(",")).into_bytes();
+    let items = of_context(session, form)?.into_list(None);
     Ok(Some((items, last.loop_id.to_string(), last.seq)))
 }
 
@@ -433,8 +362,8 @@ pub fn pop(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, F
             Ok(is_same)
         })?;
         if done {
-            let item = Items::of(form, [&popped.message])?.pop();
-            return Ok(Some(item.unwrap_or_else(|| "null".into()).into_bytes()));
+            let items = Items::of(form, [&popped.message])?;
+            return Ok(Some(items.last().unwrap_or("null").as_bytes().to_vec()));
         }
     }
 }
@@ -450,8 +379,8 @@ fn undo_of_provider(session: &SessionHandle, form: ItemForm) -> Result<Option<Ve
         return Ok(None);
     }
     session.undo()?;
-    let item = Items::of(form, &context.messages)?.pop();
-    Ok(item.map(String::into_bytes))
+    let items = Items::of(form, &context.messages)?;
+    Ok(items.last().map(|item| item.as_bytes().to_vec()))
 }
 
 /// Returns where a session ends: its current loop, and the sequence that comes next there.
