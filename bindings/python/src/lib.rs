@@ -5,6 +5,7 @@
 //! fork, and turns a panic into an exception: `call` in `guard.rs`.
 
 mod checkpoints;
+mod decode;
 mod errors;
 mod guard;
 mod options;
@@ -19,6 +20,7 @@ mod _loopstore {
     use std::ffi::OsString;
 
     use pyo3::prelude::*;
+    use pyo3::types::PyBytes;
 
     use crate::guard;
     use crate::options::{self, GivenPolicy};
@@ -42,6 +44,16 @@ mod _loopstore {
     #[pyfunction]
     fn run_command(py: Python<'_>, args: Vec<OsString>) -> PyResult<u8> {
         guard::call(py, || Ok(loopstore_cli::run(args)))
+    }
+
+    /// Makes objects of JSON.
+    #[pyfunction]
+    fn decode<'py>(json: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
+        let py = json.py();
+        match crate::decode::decode(py, json.as_bytes()) {
+            Some(value) => Ok(value),
+            None => py.import("json")?.call_method1("loads", (json,)),
+        }
     }
 
     /// Refuses a policy that says nothing sensible.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from loopstore import _loopstore
 from loopstore._errors import InvalidInputError
 
 Form = Literal["loopstore", "openai", "responses", "anthropic"]
@@ -50,4 +51,5 @@ def messages(given: Messages) -> bytes:
     )
 
 
-decode = json.loads
+decode = _loopstore.decode
+"""Reads JSON, as `json.loads` does."""
