@@ -434,6 +434,24 @@ def test_wrong_arguments_are_told() -> None:
     assert list(saver.list(config("nobody"))) == []
 
 
+async def test_an_empty_checkpoint_id_names_the_newest() -> None:
+    saver, nothing = LoopstoreSaver(Store.in_memory()), config(checkpoint_id="")
+    first = saver.put(nothing, empty_checkpoint() | {"channel_values": {"a": "seed"}}, {}, {"a": 1})
+    saver.put_writes(first, [("a", "more")], "task")
+    newest = saver.put(first, empty_checkpoint(), {"step": 1}, {})
+    found = saver.get_tuple(nothing)
+    assert found is not None and found.config == newest and found.parent_config == first
+    root = saver.get_tuple(first)
+    assert root is not None and root.parent_config is None
+    assert saver.get_delta_channel_history(config=nothing, channels=["a"]) == {
+        "a": {"seed": "seed", "writes": [("task", "a", "more")]}
+    }
+    assert [one.config async for one in saver.alist(nothing)] == [newest, first]
+    assert len(list(saver.list(config(), before=nothing))) == 2
+    with pytest.raises(InvalidInputError, match="checkpoint_id"):
+        saver.put_writes(nothing, [("a", "more")], "task")
+
+
 def test_a_thread_of_the_other_language_is_refused() -> None:
     store = Store.in_memory()
     note = {"role": "extension", "kind": "langgraph.checkpoint", "data": {}}

@@ -193,7 +193,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint with what was written on it, the newest if the config names none."""
         thread, ns = _thread(config), _ns(config)
-        return self._get(thread, ns, get_checkpoint_id(config))
+        return self._get(thread, ns, _checkpoint_id(config))
 
     def _get(self, thread: str, ns: str, checkpoint_id: str | None) -> CheckpointTuple | None:
         found = self._native.get(
@@ -268,9 +268,9 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         if config is not None:
             query["thread"] = _thread(config)
             query["ns"] = config["configurable"].get("checkpoint_ns")
-            query["id"] = get_checkpoint_id(config)
+            query["id"] = _checkpoint_id(config)
         if before is not None:
-            query["before"] = get_checkpoint_id(before)
+            query["before"] = _checkpoint_id(before)
         if limit is not None:
             query["limit"] = max(limit, 0)
         if filter:
@@ -306,7 +306,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        thread, ns, parent = _thread(config), _ns(config), get_checkpoint_id(config)
+        thread, ns, parent = _thread(config), _ns(config), _checkpoint_id(config)
         values: Json = checkpoint["channel_values"]
         rest = {
             key: value
@@ -395,7 +395,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
 
     def _awaits(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
         """Whether a checkpoint is on its way behind whose messages those of the writes are to stand."""
-        checkpoint_id, known = get_checkpoint_id(config), self._memory.get(_thread(config))
+        checkpoint_id, known = _checkpoint_id(config), self._memory.get(_thread(config))
         if checkpoint_id is None or known is None or not known.awaits(_ns(config), checkpoint_id):
             return False
         return any(isinstance(value, BaseMessage) or _is_messages(value) for _, value in writes)
@@ -407,7 +407,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str,
     ) -> None:
-        checkpoint_id = get_checkpoint_id(config)
+        checkpoint_id = _checkpoint_id(config)
         if checkpoint_id is None:
             raise InvalidInputError("put_writes needs the checkpoint_id that the task goes on from")
         thread, ns = _thread(config), _ns(config)
@@ -460,7 +460,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         if not channels:
             return {}
         found = self._native.history(
-            _thread(config), _ns(config), get_checkpoint_id(config), encode(list(channels))
+            _thread(config), _ns(config), _checkpoint_id(config), encode(list(channels))
         )
         history: dict[str, DeltaChannelHistory] = {}
         for channel, told in decode(found).items():
@@ -569,6 +569,11 @@ def _thread(config: RunnableConfig) -> str:
 
 def _ns(config: RunnableConfig) -> str:
     return str(config["configurable"].get("checkpoint_ns") or "")
+
+
+def _checkpoint_id(config: RunnableConfig) -> str | None:
+    """Return which checkpoint is meant; an empty id names none, as for LangGraph's own savers."""
+    return get_checkpoint_id(config) or None
 
 
 def _config(thread: Any, ns: str, checkpoint_id: str) -> RunnableConfig:
