@@ -173,7 +173,10 @@ fn loops(store: &Store) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
                 ..row.progress.clone()
             };
             let is_current = owner.current_loop == Some(row.key);
-            (row.core, row.ended_at.is_some(), progress, is_current)
+            let mut core = row.core;
+            // What was sealed stays so when a loop that had ended goes on.
+            core.totals.sealed_seq = 0;
+            (core, row.ended_at.is_some(), progress, is_current)
         });
         Ok(rows.collect())
     })

@@ -62,6 +62,24 @@ async def test_the_suite_of_the_sdk_passes_where_delete_erases() -> None:
     await run_session_store_conformance(lambda: LoopstoreSessionStore(on_delete="erase"))
 
 
+def test_it_runs_under_trio(tmp_path: Path) -> None:
+    trio = pytest.importorskip("trio")
+
+    async def program() -> None:
+        await run_session_store_conformance(LoopstoreSessionStore)
+        with LoopstoreSessionStore(tmp_path / "agent.db") as sdk:
+            async with trio.open_nursery() as nursery:
+                for number in range(8):
+                    nursery.start_soon(sdk.append, KEY, [prompt(number, "Will it rain?")])
+            with trio.move_on_after(0):
+                await sdk.append(KEY, [prompt(8, "And now?")])
+            assert len(await sdk.load(KEY) or []) in (8, 9)
+        with pytest.raises(loopstore.ClosedError):
+            await sdk.load(KEY)
+
+    trio.run(program)
+
+
 async def test_what_is_mirrored_is_understood(store: Store) -> None:
     sdk = LoopstoreSessionStore(store)
     await sdk.append(KEY, [prompt(0, "Which port does the server use?")])

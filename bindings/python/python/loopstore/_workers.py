@@ -31,11 +31,17 @@ class Workers:
         self._pool = _Pool(f"loopstore-{what}", threads)
         weakref.finalize(self, self._pool.close)
 
-    def _begin(self, work: Callable[[], T]) -> _Call[T]:
+    def check(self) -> None:
+        """Raise an error if no call can begin any more."""
         if self._pool.is_forked():
             raise ForkedError(
                 f"this {self._what} was opened before the process was forked; open it again in this process"
             )
+        if self._pool.is_closed:
+            raise ClosedError(f"the {self._what} is closed; open it again")
+
+    def _begin(self, work: Callable[[], T]) -> _Call[T]:
+        self.check()
         call = _Call(asyncio.get_running_loop(), work)
         if not self._pool.take(call):
             raise ClosedError(f"the {self._what} is closed; open it again")
@@ -143,7 +149,7 @@ class _Pool:
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._threads: list[Thread] = []
         self._open = 0
-        self._is_closed = False
+        self.is_closed = False
         _POOLS.add(self)
 
     def is_forked(self) -> bool:
@@ -153,7 +159,7 @@ class _Pool:
     def take(self, call: _Call[Any]) -> bool:
         """Give a call to a thread, unless the pool is closed."""
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 return False
             if len(self._threads) < min(self._open + 1, self._most):
                 name = f"{self._name}-{len(self._threads)}"
@@ -178,8 +184,8 @@ class _Pool:
         if self.is_forked():
             return
         with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
+            if not self.is_closed:
+                self.is_closed = True
                 for _ in self._threads:
                     self._calls.put(None)
 

@@ -19,9 +19,10 @@ import hashlib
 from datetime import datetime
 from threading import Lock
 from types import TracebackType
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 from urllib.parse import quote, unquote
 
+from anyio import to_thread
 from claude_agent_sdk import fold_session_summary
 from claude_agent_sdk.types import (
     SessionKey,
@@ -31,11 +32,14 @@ from claude_agent_sdk.types import (
     SessionStoreListEntry,
     SessionSummaryEntry,
 )
+from sniffio import current_async_library
 
 from loopstore._errors import InvalidInputError, ReadOnlyError
 from loopstore._json import encode
 from loopstore._store import Json, Path, Session, Store
 from loopstore._workers import Workers
+
+T = TypeVar("T")
 
 _ENTRY = "claudeEntry"
 _IMPORTED = "claudeImported"
@@ -78,10 +82,17 @@ class LoopstoreSessionStore(SessionStore):
         self._sizes: dict[str, tuple[int, int]] = {}
         self._lock = Lock()
 
+    async def _run(self, work: Callable[[], T]) -> T:
+        if current_async_library() == "asyncio":
+            return await self._workers.run(work)
+        # The SDK also runs under trio, which has threads of its own.
+        self._workers.check()
+        return await to_thread.run_sync(work)
+
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Keep a batch of entries, each `uuid` once. When it returns they are durable."""
         if entries:
-            await self._workers.run(lambda: self._append(key, entries))
+            await self._run(lambda: self._append(key, entries))
 
     def _append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         mirror = self.store.session(_id(key))
@@ -106,7 +117,7 @@ class LoopstoreSessionStore(SessionStore):
         `append` does so by itself: with each batch while the transcript is small, later when it has grown by
         a sixteenth.
         """
-        return await self._workers.run(lambda: self._understand(key, self.store.session(_id(key))))
+        return await self._run(lambda: self._understand(key, self.store.session(_id(key))))
 
     def _understand(self, key: SessionKey, mirror: Session) -> list[str]:
         lines = b"\n".join(encode(entry) for entry in self._entries(mirror))
@@ -135,7 +146,7 @@ class LoopstoreSessionStore(SessionStore):
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries of a key as they came; `None` if there are none."""
-        return await self._workers.run(lambda: self._entries(self.store.session(_id(key))) or None)
+        return await self._run(lambda: self._entries(self.store.session(_id(key))) or None)
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project with the time when each was last written."""
@@ -161,7 +172,7 @@ class LoopstoreSessionStore(SessionStore):
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return the SDK's summary of each session of a project; only what is new is read for it."""
         listed = await self.list_sessions(project_key)
-        return await self._workers.run(lambda: self._summaries(project_key, listed))
+        return await self._run(lambda: self._summaries(project_key, listed))
 
     def _summaries(
         self, project_key: str, listed: list[SessionStoreListEntry]
@@ -205,7 +216,7 @@ class LoopstoreSessionStore(SessionStore):
 
         The record stays hidden, unless `on_delete` is `erase`; the id may be used again.
         """
-        await self._workers.run(lambda: self._delete(key))
+        await self._run(lambda: self._delete(key))
 
     def _delete(self, key: SessionKey) -> None:
         own = _id(key)
