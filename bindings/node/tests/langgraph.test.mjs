@@ -150,6 +150,20 @@ test("going back in time is a branch, and an interrupt is taken up again", async
   assert.equal((await asking.invoke(new Command({ resume: "yes" }), thread("ask"))).answer, "yes");
 });
 
+test("a copy of the first checkpoint has its input, which runs once more", async (t) => {
+  const graph = chat(await saver(t));
+  await say(graph, "one");
+  await say(graph, "two");
+  const history = [];
+  for await (const state of graph.getStateHistory(thread())) history.push(state);
+  const copy = await graph.updateState(history.at(-1).config, null, "__copy__");
+  const { next, parentConfig, tasks } = await graph.getState(copy);
+  assert.deepEqual([next, parentConfig], [["__start__"], undefined]);
+  assert.deepEqual(tasks.map(({ name }) => name), ["__start__"]);
+  assert.deepEqual(texts((await graph.invoke(null, copy)).messages), ["one", "I see 1 messages."]);
+  assert.equal((await graph.getState(history[0].config)).values.messages.length, 4);
+});
+
 test("a thread of LangGraph for Python is refused, and its messages and search are shared", async (t) => {
   const path = place(t);
   const store = await own(t, Store.open(path));

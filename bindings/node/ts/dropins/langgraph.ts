@@ -340,10 +340,10 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
       const answer: Answer = decode(await this.#calls.run(() => this.#native.put(thread, json)));
       if ("missing" in answer) {
         const { missing } = answer;
-        // LangGraph says that they did not change: since a checkpoint that is not the parent, or since none, and
-        // then there is nothing that they could be read from.
-        if (parent === undefined) present = present.filter((channel) => !missing.includes(channel));
-        else changed = [...changed, ...missing];
+        // LangGraph says that they did not change: since a checkpoint that is not the parent, or that has none and
+        // is forked; else since none at all, and then there is nothing that they could be read from.
+        if (parent !== undefined || metadata?.source === "fork") changed = [...changed, ...missing];
+        else present = present.filter((channel) => !missing.includes(channel));
       } else if ("stale" in answer) {
         this.#memory.forget(thread);
       } else {
