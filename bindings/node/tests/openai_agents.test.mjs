@@ -145,6 +145,27 @@ test("a transaction that is tried again is made once", async (t) => {
   assert.deepEqual(await it.getItems(), []);
 });
 
+test("a session that was cleared knows no operation of before", async (t) => {
+  const it = await session(t);
+  const append = { operationId: "op", transaction: { type: "append_items", items: [user("one")] } };
+  for (let round = 0; round < 3; round++) {
+    await it.applyHistoryTransaction(append);
+    await it.applyHistoryTransaction(append);
+    assert.deepEqual(await it.getItems(), [user("one")]);
+    const other = { operationId: "op", transaction: { type: "append_items", items: [user(`two ${round}`)] } };
+    await assert.rejects(it.applyHistoryTransaction(other), InvalidInputError);
+    await it.clearSession();
+    assert.deepEqual(await it.getItems(), []);
+    assert.equal(await it.popItem(), undefined);
+    await it.applyHistoryTransaction(other);
+    assert.deepEqual(await it.getItems(), [user(`two ${round}`)]);
+    await it.clearSession();
+  }
+  await it.clearSession();
+  assert.deepEqual(await it.getItems(), []);
+  assert.equal(await it.session.countEntries({ wholeSession: true, roles: ["user"] }), 6);
+});
+
 test("a transaction that cannot be made changes nothing", async (t) => {
   const it = await session(t);
   await it.addItems([user("one")]);
@@ -156,6 +177,8 @@ test("a transaction that cannot be made changes nothing", async (t) => {
     { operationId: " ", transaction: { type: "append_items", items: [] } },
     { operationId: 7, transaction: { type: "append_items", items: [] } },
     { operationId: "new", transaction: { type: "clear" } },
+    { operationId: "new", transaction: null },
+    { operationId: "new" },
     { operationId: "new", transaction: { type: "append_items", items: [7] } },
     { operationId: "new", transaction: { type: "append_items", items: "x" } },
   ];

@@ -125,8 +125,20 @@ export class LoopstoreSession
   async clearSession(): Promise<void> {
     const { session } = this;
     if (!(await session.exists())) return;
-    if (this.#erases) await session.erase({ reason: "clearSession" });
-    else await session.beginLoop({ fresh: true });
+    if (this.#erases) {
+      await session.erase({ reason: "clearSession" });
+      return;
+    }
+    const age = await this.#age(session);
+    const hasOperations = (await session.appendKeys(operations(age), { limit: 1 })).length > 0;
+    await session.beginLoop({ fresh: true });
+    if (hasOperations) await this.session.appendOnce(`${CLEARED}${String(age + 1).padStart(12, "0")}`, FORGOTTEN);
+  }
+
+  /** Returns how often the session was cleared since an operation: what was made before may be made again. */
+  async #age(session: Session): Promise<number> {
+    const [last] = await session.appendKeys(CLEARED, { descending: true, limit: 1 });
+    return last === undefined ? 0 : Number(last.key.slice(CLEARED.length));
   }
 
   /**
@@ -137,9 +149,13 @@ export class LoopstoreSession
     if (typeof operationId !== "string" || !operationId.trim()) {
       throw new InvalidInputError("a transaction has an operationId: a text that is not empty");
     }
+    if (typeof transaction !== "object" || transaction === null) {
+      throw new InvalidInputError(`a transaction is an object, not ${transaction === null ? "null" : typeof transaction}`);
+    }
     const [session, calls] = this.#native();
     const digest = sha256(canonical(JSON.parse(written(transaction))));
-    const key = `operation/${Buffer.byteLength(operationId) <= 400 ? operationId : sha256(operationId)}`;
+    const name = Buffer.byteLength(operationId) <= 400 ? operationId : sha256(operationId);
+    const key = `${operations(await this.#age(this.session))}${name}`;
     if (transaction.type === "append_items") {
       const given = pairs(transaction.items);
       await calls.run(() => session.changeItems(key, digest, undefined, given));
@@ -186,6 +202,12 @@ export class LoopstoreSession
     return null;
   }
 }
+
+const CLEARED = "cleared/";
+const FORGOTTEN = { role: "extension", kind: "items.cleared", data: null } as const;
+
+/** Returns what the keys of operations begin with, by how often the session was cleared. */
+const operations = (age: number) => (age === 0 ? "operation/" : `operation-${age}/`);
 
 /** Makes one change of a list; items that stay are the same objects. */
 function mutated(items: AgentInputItem[], mutation: SessionHistoryRewriteArgs["mutations"][number]): AgentInputItem[] {
