@@ -265,12 +265,20 @@ async def test_a_closed_session_says_so(tmp_path: Path) -> None:
     for work in (session.add_items([user("a")]), session.get_items(), session.pop_item()):
         with pytest.raises(loopstore.ClosedError):
             await work
+    # As the SDK's own session tells it.
+    assert issubclass(loopstore.ClosedError, RuntimeError)
     with pytest.raises(loopstore.ClosedError):
         await session.add_items([])
 
 
 async def test_options_that_are_none_are_refused(store: Store) -> None:
-    for options in ({"session_id": ""}, {"compaction": "magic"}, {"on_delete": "maybe"}):
+    for options in (
+        {"session_id": ""},
+        {"compaction": "magic"},
+        {"compaction_mode": "guess"},
+        {"on_delete": "maybe"},
+        {"session_settings": {"limits": 3}},
+    ):
         with pytest.raises(loopstore.InvalidInputError):
             LoopstoreSession(**{"session_id": "s", "store": store, **options})  # type: ignore[arg-type]
 
@@ -439,6 +447,124 @@ async def test_the_provider_is_asked_when_it_is_due(store: Store) -> None:
         await LoopstoreSession("t", store, compaction="openai", client=client).run_compaction(
             {"compaction_mode": "previous_response_id"}
         )
+
+
+async def test_a_response_is_not_asked_for_once_its_items_were_taken_back(store: Store) -> None:
+    client: Any = Provider()
+    session = LoopstoreSession("s", store, compaction="openai", client=client)
+    assert await session.pop_item() is None
+    stored: Any = {"response_id": "resp_1", "store": True}
+    forced: Any = {"force": True}
+    for take_back in (session.pop_item, session.clear_session):
+        await session.add_items(talk(2))
+        await session.run_compaction(stored)
+        await session.run_compaction(forced)
+        assert client.asked.pop() == {"model": "gpt-4.1", "previous_response_id": "resp_1"}
+        await session.add_items([user("Never mind.")])
+        await session.run_compaction(stored)
+        await take_back()
+        await session.add_items([user("Something else.")])
+        await session.run_compaction(forced)
+        assert client.asked.pop()["input"][-1] == user("Something else.")
+    # A response that was not stored is one as soon as the run says so.
+    await session.add_items(talk(2))
+    await session.run_compaction({"response_id": "resp_2", "store": False})
+    await session.run_compaction({"response_id": "resp_2", "store": True, "force": True})
+    assert client.asked.pop()["previous_response_id"] == "resp_2"
+
+
+async def test_how_the_provider_gets_the_history_can_be_chosen(store: Store) -> None:
+    client: Any = Provider()
+    asked: Any = {"response_id": "resp_1", "store": True, "force": True}
+    items = talk(2)
+    for name, options, way in (
+        ("input", {"compaction_mode": "input"}, "input"),
+        ("id", {"compaction_mode": "previous_response_id", "session_settings": {"limit": 1}}, "previous_response_id"),
+        ("auto", {"session_settings": {"limit": 4}}, "previous_response_id"),
+        # No response has seen what the limit hides.
+        ("limited", {"session_settings": {"limit": 3}}, "input"),
+    ):
+        session = LoopstoreSession(name, store, compaction="openai", client=client, **options)  # type: ignore[arg-type]
+        await session.add_items(items)
+        await session.run_compaction(asked)
+        assert client.asked.pop() == {"model": "gpt-4.1", way: items if way == "input" else "resp_1"}
+
+
+async def test_the_provider_gets_and_gives_only_what_can_be_sent_again(store: Store) -> None:
+    client: Any = Provider()
+    sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAA", "created_by": "server"}
+    image = {"type": "input_image", "image_url": "https://example.com/a.png", "file_id": None, "detail": "auto"}
+    client.output = [
+        {"type": "message", "role": "user", "content": [image, {"type": "input_text", "text": "What is this?"}]},
+        output("A tree."),
+        sealed,
+    ]
+    session = LoopstoreSession("s", store, compaction="openai", client=client, compaction_mode="input")
+    noted = {**call("c1"), "_agents_tool_title": "Forecast", "_agents_tool_description": "Tells it."}
+    await session.add_items([user("Weather?"), noted, result("c1", "Rain.")])
+    await session.run_compaction({"force": True})
+    assert client.asked.pop()["input"] == [user("Weather?"), call("c1"), result("c1", "Rain.")]
+    items: list[Any] = await session.get_items()
+    assert items[0]["content"][0] == {"type": "input_image", "image_url": image["image_url"], "detail": "auto"}
+    assert items[1] == {name: value for name, value in output("A tree.").items() if name != "id"}
+    assert items[2] == sealed
+    await session.add_items([user("Next.")])
+    await session.run_compaction({"force": True})
+    assert "created_by" not in client.asked.pop()["input"][2]
+    # An answer's id belongs to its reasoning; a picture of nothing could never be sent.
+    client.output = [{"type": "reasoning", "id": "rs_1", "summary": []}, output("A tree."), sealed]
+    await session.run_compaction({"force": True})
+    assert await session.get_items() == client.output
+    client.output = [{"role": "user", "content": [{"type": "input_image", "image_url": None}]}, sealed]
+    await session.add_items([user("Once more.")])
+    before = await session.get_items()
+    with pytest.raises(loopstore.InvalidInputError, match="nothing was changed"):
+        await session.run_compaction({"force": True})
+    assert await session.get_items() == before
+
+
+APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "look", "arguments": "{}", "server_label": "s"}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "answer"),
+    [
+        (call("c1"), result("c1", "Rain.")),
+        (
+            {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "a"},
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": "Done."},
+        ),
+        (APPROVAL, {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}),
+    ],
+    ids=["function", "custom", "approval"],
+)
+async def test_a_call_is_compacted_together_with_its_result(store: Store, waiting: Any, answer: Any) -> None:
+    client: Any = Provider()
+    session = LoopstoreSession("s", store, compaction="openai", client=client)
+    await session.add_items([*talk(12), user("Weather?"), waiting])
+    await session.run_compaction()
+    assert client.asked == []
+    await session.add_items([answer])
+    await session.run_compaction()
+    assert client.asked[0]["input"][-2:] == [waiting, answer]
+    assert await session.get_items() == client.output
+
+
+async def test_a_run_counts_what_the_providers_compaction_used(store: Store) -> None:
+    class Counting(Provider):
+        async def compact(self, **asked: Any) -> Any:
+            used = SimpleNamespace(
+                input_tokens=100, output_tokens=20, total_tokens=120, input_tokens_details=None, output_tokens_details=None
+            )
+            return SimpleNamespace(output=self.output, usage=used)
+
+    client: Any = Counting()
+    session = LoopstoreSession(
+        "s", store, compaction="openai", client=client, should_trigger_compaction=lambda context: True
+    )
+    done = await Runner.run(Agent(name="stand", model=Stand()), "Will it rain?", session=session)
+    assert done.context_wrapper.usage.total_tokens == 120
+    assert await session.get_items() == client.output
 
 
 async def test_a_provider_that_fails_changes_nothing(store: Store) -> None:

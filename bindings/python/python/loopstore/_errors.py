@@ -99,7 +99,7 @@ class UnreadableError(LoopstoreError):
     """A part of a thread's state is not there any more: it was redacted or is damaged; the text says which."""
 
 
-class ClosedError(LoopstoreError):
+class ClosedError(LoopstoreError, RuntimeError):
     """The store was closed; open it again."""
 
 

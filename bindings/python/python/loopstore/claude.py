@@ -16,6 +16,7 @@ compacted and exported with `loopstore.Store`.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from datetime import datetime
 from threading import Lock
 from types import TracebackType
@@ -158,7 +159,7 @@ class LoopstoreSessionStore(SessionStore):
                 if "/" not in rest
             ]
 
-        return await self._workers.run(read)
+        return await self._run(read)
 
     def _listed(self, prefix: str) -> list[tuple[str, int]]:
         """Return what follows the prefix in the ids of sessions, and when each was last written."""
@@ -251,7 +252,7 @@ class LoopstoreSessionStore(SessionStore):
         def read() -> list[str]:
             return [unquote(rest) for rest, _ in self._listed(prefix)]
 
-        return await self._workers.run(read)
+        return await self._run(read)
 
     def close(self) -> None:
         """Let the threads go, and close the store if this object opened it."""

@@ -14,6 +14,7 @@ stays. The same session can be searched, shown and exported with `loopstore.Stor
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from agents.memory import SessionSettings
 from agents.memory.session import OpenAIResponsesCompactionArgs, SessionABC
 
-from loopstore import _loopstore
+from loopstore import _loopstore, _responses
 from loopstore._errors import ClosedError, InvalidInputError
 from loopstore._json import decode, encode
 from loopstore._policy import Policy, native
@@ -29,10 +30,11 @@ from loopstore._store import Json, Path, Session, Store
 from loopstore._workers import Workers
 
 if TYPE_CHECKING:
+    from agents import RunContextWrapper
     from agents.items import TResponseInputItem
     from openai import AsyncOpenAI
 
-_CANDIDATES = 10
+Mode = Literal["previous_response_id", "input", "auto"]
 
 Decision = Callable[[dict[str, Any]], bool]
 
@@ -56,6 +58,7 @@ class LoopstoreSession(SessionABC):
         compaction: Literal["loopstore", "openai"] = "loopstore",
         client: AsyncOpenAI | None = None,
         model: str = "gpt-4.1",
+        compaction_mode: Mode = "auto",
         should_trigger_compaction: Decision | None = None,
         on_delete: Literal["keep", "erase"] = "keep",
     ) -> None:
@@ -70,6 +73,8 @@ class LoopstoreSession(SessionABC):
                 sealed item is kept as it came and stands for what was before it.
             client: The client that asks the provider.
             model: The model that the provider compacts with.
+            compaction_mode: How the provider gets the history: as the items, by the id of the last response, or
+                with `auto` by the id where the provider stored that response.
             should_trigger_compaction: Decides whether the provider is asked; by default once ten items are
                 neither prompts nor compactions.
             on_delete: What `clear_session` does: begin anew and keep the record, or erase it.
@@ -78,16 +83,25 @@ class LoopstoreSession(SessionABC):
             raise InvalidInputError(f"compaction is `loopstore` or `openai`, not {compaction!r}")
         if on_delete not in ("keep", "erase"):
             raise InvalidInputError(f"on_delete is `keep` or `erase`, not {on_delete!r}")
+        if compaction_mode not in ("auto", "previous_response_id", "input"):
+            raise InvalidInputError(
+                f"compaction_mode is `auto`, `previous_response_id` or `input`, not {compaction_mode!r}"
+            )
         if isinstance(session_settings, dict):
-            session_settings = SessionSettings(**session_settings)
+            session_settings = _settings(session_settings)
         self.session_id = session_id
         self.session_settings = session_settings or SessionSettings()
         self.policy = policy
         self.compaction = compaction
         self.model = model
+        self.compaction_mode = compaction_mode
         self.on_delete = on_delete
         self._client = client
-        self._decides = should_trigger_compaction or _has_many_candidates
+        self._decides = (
+            _responses.has_many_candidates
+            if should_trigger_compaction is None
+            else should_trigger_compaction
+        )
         self._owns_store = not isinstance(store, Store)
         if isinstance(store, Store):
             self.store = store
@@ -139,7 +153,13 @@ class LoopstoreSession(SessionABC):
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the last item back and return it; `None` if there is none. The record keeps it."""
-        item = await self._workers.settled(lambda: self._native().pop_item())
+        # Taken, for all that is known, if the call fails.
+        item: bytes | None = b""
+        try:
+            item = await self._workers.settled(lambda: self._native().pop_item())
+        finally:
+            if item is not None:
+                self._forget_responses()
         return None if item is None else cast("TResponseInputItem", decode(item))
 
     async def clear_session(self) -> None:
@@ -154,19 +174,34 @@ class LoopstoreSession(SessionABC):
             else:
                 session.begin_loop(None, True, None, None)
 
-        await self._workers.settled(clear)
+        try:
+            await self._workers.settled(clear)
+        finally:
+            self._forget_responses()
 
-    async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
+    def _forget_responses(self) -> None:
+        """Forget the last response: what the provider stored for it has items that are not there any more."""
+        self._response_id = self._unstored_response_id = None
+
+    async def run_compaction(
+        self,
+        args: OpenAIResponsesCompactionArgs | None = None,
+        *,
+        wrapper: RunContextWrapper[Any] | None = None,
+    ) -> None:
         """Compact the session, if that is due: as an overlay, which `session.undo()` takes back.
+
+        While a call waits for its result the provider is asked only by `force`.
 
         Args:
             args: Of the SDK: `force` compacts whatever the policy or the decision says; `response_id`,
                 `store` and `compaction_mode` say how the provider gets the history where it is asked.
+            wrapper: The context of the run, whose usage counts what the provider used.
         """
         given: dict[str, Any] = dict(args or {})
         force = bool(given.get("force"))
         if self.compaction == "openai":
-            await self._compact_by_provider(given, force)
+            await self._compact_by_provider(given, force, wrapper)
             return
         loop = asyncio.get_running_loop()
         cancel = _loopstore.CancelFlag()
@@ -178,19 +213,24 @@ class LoopstoreSession(SessionABC):
 
         await self._workers.settled(compact, cancel)
 
-    async def _compact_by_provider(self, given: dict[str, Any], force: bool) -> None:
+    async def _compact_by_provider(
+        self, given: dict[str, Any], force: bool, wrapper: RunContextWrapper[Any] | None
+    ) -> None:
         mode = self._mode(given)
         found = await self._workers.settled(lambda: self._native().items_to_seal())
         if found is None:
             return
-        items: list[Json] = decode(found[0])
+        items = _responses.given(decode(found[0]))
+        asks_auto = (given.get("compaction_mode") or self.compaction_mode) == "auto"
+        if asks_auto and self._is_hidden(len(items)):
+            mode = "input"
         context = {
             "response_id": self._response_id,
             "compaction_mode": mode,
-            "compaction_candidate_items": _candidates(items),
+            "compaction_candidate_items": _responses.candidates(items),
             "session_items": items,
         }
-        if not force and not self._decides(context):
+        if not force and (_responses.is_open(items) or not self._decides(context)):
             return
         asked: dict[str, Any] = {"model": self.model}
         if mode == "previous_response_id":
@@ -198,29 +238,32 @@ class LoopstoreSession(SessionABC):
         else:
             asked["input"] = items
         answer = await self._openai().responses.compact(**asked)
-        output = [
-            item if isinstance(item, dict) else item.model_dump(exclude_unset=True, warnings=False)
-            for item in answer.output or []
-        ]
-        if not output:
-            raise InvalidInputError("the provider's compaction holds nothing; nothing was changed")
+        if wrapper is not None and (told := getattr(answer, "usage", None)) is not None:
+            wrapper.usage.add(_responses.usage(told))
+        output = _responses.answered(answer.output or [])
         _, loop_id, seq = found
         await self._workers.settled(lambda: self._native().seal_items(encode(output), loop_id, seq))
 
     def _mode(self, given: dict[str, Any]) -> Literal["previous_response_id", "input"]:
         """Say how the provider gets the history."""
         self._response_id = given.get("response_id") or self._response_id
-        if given.get("store") is False:
+        is_stored = given.get("store")
+        if is_stored is False:
             self._unstored_response_id = self._response_id
-        mode = given.get("compaction_mode") or "auto"
-        is_stored = (
-            self._response_id is not None and self._response_id != self._unstored_response_id
-        )
+        elif is_stored and self._unstored_response_id == self._response_id:
+            self._unstored_response_id = None
+        mode = given.get("compaction_mode") or self.compaction_mode
         if mode == "previous_response_id" and self._response_id is None:
             raise ValueError("compaction by previous_response_id needs a response_id")
-        if mode == "previous_response_id" or (mode == "auto" and is_stored):
-            return "previous_response_id"
-        return "input"
+        if mode == "auto":
+            is_known = self._response_id not in (None, self._unstored_response_id)
+            return "previous_response_id" if is_known else "input"
+        return "input" if mode == "input" else "previous_response_id"
+
+    def _is_hidden(self, count: int) -> bool:
+        """Whether a limit keeps some of so many items from the model, so that no response has them all."""
+        limit = self.session_settings.limit if self.session_settings else None
+        return limit is not None and 0 <= limit < count
 
     def _openai(self) -> AsyncOpenAI:
         if self._client is None:
@@ -248,14 +291,10 @@ class LoopstoreSession(SessionABC):
         self.close()
 
 
-def _candidates(items: list[Json]) -> list[Json]:
-    """Return the items that a compaction makes shorter: neither prompts nor compactions."""
-    return [
-        item
-        for item in items
-        if item.get("role") != "user" and item.get("type") != "compaction"
-    ]
-
-
-def _has_many_candidates(context: dict[str, Any]) -> bool:
-    return len(context["compaction_candidate_items"]) >= _CANDIDATES
+def _settings(given: dict[str, Any]) -> SessionSettings:
+    known = [field.name for field in dataclasses.fields(SessionSettings)]
+    if unknown := sorted(set(given) - set(known)):
+        raise InvalidInputError(
+            f"unknown session settings: {', '.join(unknown)}; known are {', '.join(known)}"
+        )
+    return SessionSettings(**given)
