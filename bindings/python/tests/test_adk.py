@@ -219,6 +219,17 @@ async def test_recent_events_and_those_after_a_time(service: BaseSessionService)
         GetSessionConfig(num_recent_events=-1)
 
 
+async def test_events_after_a_time_need_not_stand_in_its_order(ours: LoopstoreSessionService) -> None:
+    made = await ours.create_session(**WHO, session_id="s")
+    for number, at in enumerate([5.0, *range(100, 400), 1.0, 4.0, 2.0, 350.0]):
+        await ours.append_event(made, says(f"{number}", timestamp=at))
+    assert texts(await get(ours, after_timestamp=398)) == ["299", "300"]
+    assert texts(await get(ours, after_timestamp=350))[-2:] == ["300", "304"]
+    found = texts(await get(ours, after_timestamp=4))
+    assert found == [f"{number}" for number in range(305) if number not in (301, 303)]
+    assert texts(await get(ours, after_timestamp=4, num_recent_events=3)) == ["300", "302", "304"]
+
+
 async def test_sessions_are_listed_by_user_and_app(service: BaseSessionService) -> None:
     for app, user, id in [("weather", "ada", "b"), ("weather", "ada", "a"), ("weather", "bob", "c"),
                           ("news", "ada", "d"), ("weather2", "ada", "e")]:  # fmt: skip
