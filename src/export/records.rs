@@ -169,7 +169,7 @@ impl<'a> SessionRecords<'a> {
 
     /// Returns what a loop says of itself, without messages, turns, events and block.
     pub(crate) fn outline(&self, row: &LoopRow) -> StoreResult<LoopRecord> {
-        let mut record: LoopRecord = noted(&self.read.loop_meta(row.key)?.meta)?;
+        let mut record = self.read.loop_meta(row.key)?.record()?;
         record.status = row.status.clone();
         for (noted, known) in [
             (&mut record.started_at, &row.started_at),

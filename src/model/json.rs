@@ -317,6 +317,16 @@ impl Extra {
     pub(crate) fn was_absent(&self, key: &str) -> bool {
         self.absent.contains(&key)
     }
+
+    /// Whether a known field was absent.
+    pub(crate) fn lacks_fields(&self) -> bool {
+        !self.absent.is_empty()
+    }
+
+    /// Says which known fields were absent.
+    pub(crate) fn set_absent(&mut self, keys: &[&'static str]) {
+        self.absent = keys.to_vec();
+    }
 }
 
 /// The key of a field, borrowed where the text allows it: `Cow` itself always makes a copy.

@@ -413,16 +413,16 @@ pub(crate) fn edit_loop(
     edit: impl FnOnce(&mut LoopRecord),
 ) -> StoreResult<()> {
     let before = write.loop_meta(key)?;
-    let mut record: LoopRecord = read_meta(&before.meta)?;
+    let mut record = before.record()?;
     edit(&mut record);
     let meta = LoopMeta {
-        meta: to_json(&record)?,
-        ..before
+        history: before.history,
+        ..LoopMeta::of(&record)?
     };
     write.update_loop_meta(key, &meta)
 }
 
 /// Reads what a loop says of itself.
 pub(super) fn loop_record(read: &dyn StoreRead, key: LoopKey) -> StoreResult<LoopRecord> {
-    read_meta(&read.loop_meta(key)?.meta)
+    read.loop_meta(key)?.record()
 }

@@ -1,6 +1,7 @@
 //! What the tables hold, as plain values. Keys are a backend's own integers.
 
 mod blocks;
+mod loop_meta;
 mod loops;
 mod messages;
 mod recording;
@@ -9,6 +10,7 @@ mod sessions;
 mod sources;
 
 pub use blocks::*;
+pub use loop_meta::*;
 pub use loops::*;
 pub use messages::*;
 pub use recording::*;

@@ -533,10 +533,7 @@ pub fn describe_loop(row: &mut LoopRow, record: &LoopRecord) -> StoreResult<Loop
     row.status = record.status.clone();
     row.started_at = text(&record.started_at);
     row.ended_at = text(&record.ended_at);
-    Ok(LoopMeta {
-        meta: super::codec::to_json(record)?,
-        history: None,
-    })
+    LoopMeta::of(record)
 }
 
 fn kind_of(record: &LoopRecord) -> ContinuationKind {

@@ -310,9 +310,7 @@ impl Copy<'_> {
 
 /// Returns a loop as it began, without what it holds.
 fn record_of(read: &dyn StoreRead, row: &LoopRow) -> Result<LoopRecord> {
-    let meta = read.loop_meta(row.key)?.meta;
-    let mut record: LoopRecord = serde_json::from_str(&meta)
-        .map_err(|error| StoreError::Damaged(format!("a loop cannot be read: {error}")))?;
+    let mut record = read.loop_meta(row.key)?.record()?;
     record.extra.remove(PARENT_SEQ);
     if let Some(seq) = row.parent_seq {
         let seq = Json::of(&seq).map_err(|error| Error::Invalid(error.to_string()))?;

@@ -153,15 +153,6 @@ impl Cut {
     }
 }
 
-/// What a loop's source said of it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LoopMeta {
-    /// The interchange form without messages, turns and events.
-    pub meta: String,
-    /// Recorded turns and events.
-    pub history: Option<String>,
-}
-
 /// A row of `turns`: one turn group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TurnRow {
