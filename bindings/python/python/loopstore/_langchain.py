@@ -93,6 +93,7 @@ _STOP_REASONS = {
     "tool_use": "toolUse",
     "function_call": "toolUse",
 }
+_HOLDERS = frozenset((dict, list))
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})\Z")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -108,13 +109,19 @@ def is_plain(value: Any, depth: int = 0) -> bool:
         return math.isfinite(value)
     if depth >= _MAX_DEPTH:
         return False
+    # Loops: a generator for each level takes twice as long.
     if kind is dict:
-        return all(
-            type(key) is str and is_plain(key) and is_plain(inner, depth + 1)
-            for key, inner in value.items()
-        )
+        for key, inner in value.items():
+            if type(key) is not str or not is_plain(key):
+                return False
+            if inner is not None and not is_plain(inner, depth + 1):
+                return False
+        return True
     if kind is list:
-        return all(is_plain(inner, depth + 1) for inner in value)
+        for inner in value:  # noqa: SIM110
+            if not is_plain(inner, depth + 1):
+                return False
+        return True
     return False
 
 
@@ -127,9 +134,12 @@ def snapshot(value: Any) -> Any:
     """Copy lists and dictionaries, so that a change of them is seen."""
     kind = type(value)
     if kind is dict:
-        return {key: snapshot(inner) for key, inner in value.items()}
+        return {
+            key: snapshot(inner) if type(inner) in _HOLDERS else inner
+            for key, inner in value.items()
+        }
     if kind is list:
-        return [snapshot(inner) for inner in value]
+        return [snapshot(inner) if type(inner) in _HOLDERS else inner for inner in value]
     return value
 
 
