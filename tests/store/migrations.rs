@@ -152,7 +152,7 @@ fn opens_empty(file: &Path, case: &str) {
 fn a_file_whose_creation_was_cut_off_opens_as_empty() {
     let stages: [(&str, &str); 5] = [
         ("no byte", ""),
-        ("page size", "PRAGMA page_size = 8192; VACUUM;"),
+        ("page size", "PRAGMA page_size = 4096; VACUUM;"),
         (
             "write-ahead log",
             "PRAGMA page_size = 8192; PRAGMA journal_mode = wal;",
@@ -176,6 +176,21 @@ fn a_file_whose_creation_was_cut_off_opens_as_empty() {
         drop(connection);
         opens_empty(&file, case);
     }
+}
+
+#[test]
+fn a_file_with_larger_pages_keeps_them() {
+    let (_folder, file) = folder();
+    let connection = keyed::raw(&file).unwrap();
+    connection
+        .execute_batch("PRAGMA page_size = 8192; VACUUM;")
+        .unwrap();
+    drop(connection);
+    opens_empty(&file, "larger pages");
+    drop(keyed::open(&file).unwrap());
+    let connection = keyed::raw(&file).unwrap();
+    let size = connection.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0));
+    assert_eq!(size.unwrap(), 8192);
 }
 
 #[test]
@@ -246,18 +261,18 @@ fn a_truncated_file_is_damaged_wherever_it_ends() {
     let (folder, file) = folder();
     tell(&file);
     let whole = std::fs::read(&file).unwrap();
-    let cut = folder.path().join("cut.db");
+    let (cut, page) = (folder.path().join("cut.db"), keyed::page_bytes());
     for length in [
         17,
         99,
         100,
         1000,
-        8191,
-        8192,
-        8193,
+        page - 1,
+        page,
+        page + 1,
         40_000,
         100_000,
-        whole.len() - 8192,
+        whole.len() - page,
     ] {
         let _ = std::fs::remove_file(folder.path().join("cut.db-wal"));
         let _ = std::fs::remove_file(folder.path().join("cut.db-shm"));

@@ -632,7 +632,8 @@ fn a_flipped_bit_in_a_text_is_always_found() {
     let whole = std::fs::read(&stage.file).unwrap();
     let needle = LONG.as_bytes();
     // An inner page of a tree (type 5) holds no text but may have been a leaf once.
-    let is_leaf = |at: usize| whole[at / 8192 * 8192] != 5;
+    let page = keyed::page_bytes();
+    let is_leaf = |at: usize| whole[at / page * page] != 5;
     let places: Vec<usize> = (0..whole.len() - needle.len())
         .filter(|at| whole[*at..].starts_with(needle) && is_leaf(*at))
         .collect();
@@ -732,9 +733,10 @@ fn a_page_of_garbage_is_a_problem_of_sqlite_and_ends_nothing() {
     let stage = Stage::new();
     let whole = std::fs::read(&stage.file).unwrap();
     let copy = stage.folder.path().join("garbage.db");
-    for page in 1..whole.len() / 8192 {
+    let size = keyed::page_bytes();
+    for page in 1..whole.len() / size {
         let mut bytes = whole.clone();
-        bytes[page * 8192..(page + 1) * 8192].fill(0xA7);
+        bytes[page * size..(page + 1) * size].fill(0xA7);
         std::fs::write(&copy, bytes).unwrap();
         let report = match keyed::open(&copy) {
             Ok(store) => verify(&store).unwrap(),

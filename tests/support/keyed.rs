@@ -89,6 +89,11 @@ pub fn attach_today(connection: &Connection, path: &Path) {
     .unwrap();
 }
 
+/// Returns the size of the pages of a database that the store makes.
+pub fn page_bytes() -> usize {
+    if key().is_some() { 8192 } else { 4096 }
+}
+
 /// Opens a database without the store.
 pub fn raw(path: impl AsRef<Path>) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;

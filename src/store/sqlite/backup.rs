@@ -13,10 +13,6 @@ use crate::store::error::{StoreError, StoreResult};
 /// How many pages are copied between two reports.
 const PAGES_PER_STEP: i32 = 1024;
 
-/// The pages of a copy that is to be small: a page is the least that a table or a pack takes. Such a copy
-/// works like any other and reads long texts a little slower.
-const COMPACT_PAGE_BYTES: u32 = 4 << 10;
-
 impl SqliteStore {
     /// Copies the database, as one snapshot shows it, into the empty file `to`. `progress` is told
     /// how many pages are copied, and of how many.
@@ -60,13 +56,12 @@ impl SqliteStore {
             let was: bool = connection
                 .pragma_query_value(None, "query_only", |row| row.get(0))
                 .map_err(from_sqlite)?;
-            let pages_of = |bytes: u32| connection.pragma_update(None, "page_size", bytes);
             may_write(true).map_err(from_sqlite)?;
-            let copied = pages_of(COMPACT_PAGE_BYTES)
+            // The file may have been made with larger pages.
+            let copied = connection
+                .pragma_update(None, "page_size", PAGE_BYTES)
                 .and_then(|()| connection.execute("VACUUM INTO ?1", [to]));
-            // Each is put back, also where the other could not be.
-            let put_back = pages_of(PAGE_BYTES);
-            may_write(!was).and(put_back).map_err(from_sqlite)?;
+            may_write(!was).map_err(from_sqlite)?;
             copied.map(|_| ()).map_err(from_sqlite)
         })
     }

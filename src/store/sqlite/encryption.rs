@@ -11,9 +11,12 @@ use rusqlite::{Connection, ErrorCode};
 use zeroize::Zeroizing;
 
 use super::options::SqliteOptions;
-use super::schema::{PAGE_BYTES, connect, opening};
+use super::schema::{connect, opening};
 use crate::store::error::OpenError;
 use crate::store::key::Key;
+
+/// The size of a page of an encrypted file, which does not say it: so it is the same for all of them.
+pub(super) const CIPHER_PAGE_BYTES: u32 = 8 << 10;
 
 /// What SQLCipher keeps of each page for itself: a vector of 16 bytes and a code of 64.
 const RESERVED_BYTES: u32 = 80;
@@ -66,10 +69,9 @@ fn without_statement(error: &rusqlite::Error) -> rusqlite::Error {
     }
 }
 
-/// Returns the statements that unlock a database. An encrypted file does not say how large its pages
-/// are.
+/// Returns the statements that unlock a database.
 fn unlocking(literal: &str) -> Zeroizing<String> {
-    let end = format!("; PRAGMA cipher_page_size = {PAGE_BYTES}");
+    let end = format!("; PRAGMA cipher_page_size = {CIPHER_PAGE_BYTES}");
     let mut sql = Zeroizing::new(String::with_capacity(literal.len() + 128));
     // It would tell of each wrong key on stderr.
     sql.push_str("PRAGMA cipher_log_level = NONE; PRAGMA key = ");
@@ -88,7 +90,7 @@ pub(super) fn bear_damage(connection: &Connection) -> rusqlite::Result<()> {
     // below would spoil: it says that all of that page is plain, which SQLCipher takes as a wish to
     // read what is left.
     connection.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0))?;
-    let content = PAGE_BYTES - RESERVED_BYTES;
+    let content = CIPHER_PAGE_BYTES - RESERVED_BYTES;
     connection.execute_batch(&format!("PRAGMA cipher_plaintext_header_size = {content}"))
 }
 
@@ -132,7 +134,7 @@ fn is_plain(path: &Path, options: &SqliteOptions) -> bool {
 /// Whether a file could be an encrypted database: nothing but its length tells.
 fn has_whole_pages(path: &Path) -> bool {
     let length = path.metadata().map_or(0, |found| found.len());
-    length > 0 && length.is_multiple_of(u64::from(PAGE_BYTES))
+    length > 0 && length.is_multiple_of(u64::from(CIPHER_PAGE_BYTES))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! What stands in the log has to be moved into the database one day, which costs as much as writing it
 //! did. SQLite lets a committing writer do that; here a thread of its own does, which is begun when the
-//! log has first grown by so many pages.
+//! log has first grown by so much.
 //!
 //! The log begins anew only where all of it is moved and nobody reads from it. A writer that never
 //! stops leaves no such moment: when the thread has moved all but a few pages, the writer moves those. To
@@ -23,16 +23,16 @@ use rusqlite::{Connection, ErrorCode};
 use super::from_sqlite;
 use crate::store::error::{StoreError, StoreResult};
 
-/// How many new pages are worth moving, as SQLite has it.
-const WORTH_MOVING: u32 = 1_000;
+/// How many new KiB are worth moving.
+const WORTH_MOVING: u32 = 8 << 10;
 /// From how many bytes on the log is long …
 pub(super) const LONG_BYTES: u32 = 32 << 20;
-/// … and of how many pages.
-const LONG: u32 = LONG_BYTES / super::schema::PAGE_BYTES;
-/// From how many pages on a writer leaves all moving to the mover: it would take seconds.
+/// … and of how many KiB.
+const LONG: u32 = LONG_BYTES >> 10;
+/// From how many KiB on a writer leaves all moving to the mover: it would take seconds.
 const MANY: u32 = 4 * LONG;
-/// How many pages a writer moves itself.
-const FEW: u32 = 200;
+/// How many KiB a writer moves itself.
+const FEW: u32 = 1600;
 /// How often the mover goes after a writer that never stops, until there are no more.
 const PASSES: usize = 8;
 /// How long a writer waits for readers.
@@ -48,13 +48,13 @@ const BEHIND: Duration = Duration::from_millis(200);
 pub(super) struct Log {
     /// Commits of this store to it.
     commits: Arc<AtomicU64>,
-    /// Pages in it after the last of them.
-    pages: Arc<AtomicU32>,
-    /// Pages that the mover moved since it was last woken.
+    /// KiB in it after the last of them.
+    length: Arc<AtomicU32>,
+    /// KiB that the mover moved since it was last woken.
     moved: Arc<AtomicU32>,
     /// Whether nobody has moved what the mover was last woken for.
     is_due: Arc<AtomicBool>,
-    /// Pages that the mover could not move when it last tried, as somebody reads what was there before.
+    /// KiB that the mover could not move when it last tried, as somebody reads what was there before.
     left: Arc<AtomicU32>,
     /// Held by whoever moves pages: SQLite refuses a second one at once.
     moving: Arc<Mutex<()>>,
@@ -62,7 +62,7 @@ pub(super) struct Log {
 }
 
 struct LogState {
-    /// Pages when the mover was last woken.
+    /// KiB when the mover was last woken.
     woken_at: u32,
     mover: Option<Mover>,
     next_try: Instant,
@@ -83,7 +83,7 @@ impl Log {
     pub(super) fn new() -> Self {
         Self {
             commits: Arc::default(),
-            pages: Arc::default(),
+            length: Arc::default(),
             moved: Arc::default(),
             is_due: Arc::default(),
             left: Arc::default(),
@@ -99,9 +99,11 @@ impl Log {
 
     /// Takes the log over from SQLite: counts what this writer puts into it.
     pub(super) fn count(&self, writer: &mut Connection) -> rusqlite::Result<()> {
-        let (commits, counted) = (Arc::clone(&self.commits), Arc::clone(&self.pages));
+        let (commits, length) = (Arc::clone(&self.commits), Arc::clone(&self.length));
+        let page = page_kib(writer)?;
         writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            counted.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            let pages = u32::try_from(pages).unwrap_or(0);
+            length.store(pages.saturating_mul(page), Ordering::Relaxed);
             // Whoever reads the number waits for what was written before it was raised.
             commits.fetch_add(1, Ordering::Release);
             Ok(())
@@ -121,20 +123,20 @@ impl Log {
         timeout: Duration,
         open: impl FnOnce() -> Result<Connection, E>,
     ) {
-        let pages = self.pages.load(Ordering::Relaxed);
+        let length = self.length.load(Ordering::Relaxed);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if pages >= LONG && Instant::now() >= state.next_try {
-            self.begin_anew(writer, timeout, pages, &mut state);
+        if length >= LONG && Instant::now() >= state.next_try {
+            self.begin_anew(writer, timeout, length, &mut state);
         }
         // It has begun anew since.
-        if pages < state.woken_at {
+        if length < state.woken_at {
             state.woken_at = 0;
         }
-        if pages < state.woken_at + WORTH_MOVING {
-            self.catch_up(writer, pages, &mut state);
+        if length < state.woken_at + WORTH_MOVING {
+            self.catch_up(writer, length, &mut state);
             return;
         }
-        state.woken_at = pages;
+        state.woken_at = length;
         if state.mover.is_none() {
             state.mover = open().ok().and_then(|own| self.mover(own));
         }
@@ -151,12 +153,18 @@ impl Log {
     }
 
     /// Lets the next commit begin the log anew, if its readers allow it.
-    fn begin_anew(&self, writer: &Connection, timeout: Duration, pages: u32, state: &mut LogState) {
+    fn begin_anew(
+        &self,
+        writer: &Connection,
+        timeout: Duration,
+        length: u32,
+        state: &mut LogState,
+    ) {
         let _moving = match self.moving.try_lock() {
             Ok(alone) => alone,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // It is being moved; but a mover that falls behind is waited for.
-            Err(TryLockError::WouldBlock) if pages < LONG + LONG / 2 => return,
+            Err(TryLockError::WouldBlock) if length < LONG + LONG / 2 => return,
             Err(TryLockError::WouldBlock) => match self.alone_within(BEHIND) {
                 Some(alone) => alone,
                 None => return,
@@ -184,9 +192,9 @@ impl Log {
     }
 
     /// Moves the few pages that came while the mover moved all others.
-    fn catch_up(&self, writer: &Connection, pages: u32, state: &mut LogState) {
+    fn catch_up(&self, writer: &Connection, length: u32, state: &mut LogState) {
         let moved = self.moved.load(Ordering::Relaxed);
-        if moved == 0 || pages - pages.min(moved) > FEW {
+        if moved == 0 || length - length.min(moved) > FEW {
             return;
         }
         if let Ok(_moving) = self.moving.try_lock() {
@@ -194,7 +202,7 @@ impl Log {
             let _ = writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             self.moved.store(0, Ordering::Relaxed);
             self.is_due.store(false, Ordering::Relaxed);
-            state.woken_at = pages;
+            state.woken_at = length;
         }
     }
 
@@ -219,7 +227,7 @@ impl Log {
     fn mover(&self, connection: Connection) -> Option<Mover> {
         let (wake, woken) = sync_channel(1);
         let moving = Arc::clone(&self.moving);
-        let shared = [&self.pages, &self.moved, &self.left].map(Arc::clone);
+        let shared = [&self.length, &self.moved, &self.left].map(Arc::clone);
         let is_due = Arc::clone(&self.is_due);
         let thread = std::thread::Builder::new().name("loopstore-log".into());
         let thread = thread.spawn(move || {
@@ -230,6 +238,12 @@ impl Log {
             thread: Some(thread.ok()?),
         })
     }
+}
+
+/// Returns the KiB of a page, at least one: a file keeps the size that it was made with.
+fn page_kib(connection: &Connection) -> rusqlite::Result<u32> {
+    let bytes: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    Ok((bytes >> 10).max(1))
 }
 
 /// Moves the whole log into the database and waits for the disk.
@@ -253,8 +267,11 @@ fn move_pages(
     woken: &Receiver<()>,
     moving: &Mutex<()>,
     is_due: &AtomicBool,
-    [pages, moved, left]: &[Arc<AtomicU32>; 3],
+    [length, moved, left]: &[Arc<AtomicU32>; 3],
 ) {
+    let Ok(page) = page_kib(connection) else {
+        return;
+    };
     for () in woken {
         for _ in 0..PASSES {
             let _alone = moving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -264,11 +281,11 @@ fn move_pages(
             }
             // What fails here fails again where the writer moves pages, or at its next commit.
             let pass = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-                let number = |at| {
+                let kib = |at| {
                     row.get(at)
-                        .map(|pages: i64| u32::try_from(pages).unwrap_or(0))
+                        .map(|pages: i64| u32::try_from(pages).unwrap_or(0).saturating_mul(page))
                 };
-                Ok((row.get(0)?, number(1)?, number(2)?))
+                Ok((row.get(0)?, kib(1)?, kib(2)?))
             });
             let (all, now) = match pass {
                 Ok((false, all, now)) => (all, now),
@@ -280,7 +297,7 @@ fn move_pages(
             };
             left.store(all - all.min(now), Ordering::Relaxed);
             moved.store(now, Ordering::Relaxed);
-            let new = pages.load(Ordering::Relaxed);
+            let new = length.load(Ordering::Relaxed);
             if now < all || new - new.min(now) <= FEW {
                 break;
             }
@@ -336,9 +353,7 @@ mod tests {
             let file = folder.path().join("loopstore.db");
             let mut writer = Connection::open(&file).unwrap();
             writer
-                .execute_batch(
-                    "PRAGMA page_size = 8192; PRAGMA journal_mode = wal; CREATE TABLE t (x);",
-                )
+                .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (x);")
                 .unwrap();
             let log = Log::new();
             log.count(&mut writer).unwrap();
@@ -383,7 +398,7 @@ mod tests {
         drop(stage.log.alone());
         // All of it is moved, so the next commit stands at its beginning.
         stage.commit(1 << 10);
-        assert!(stage.log.pages.load(Ordering::Relaxed) < 100);
+        assert!(stage.log.length.load(Ordering::Relaxed) < 800);
     }
 
     #[test]
@@ -411,7 +426,7 @@ mod tests {
         std::thread::sleep(PAUSE);
         stage.commit(1 << 10);
         stage.commit(1 << 10);
-        assert!(stage.log.pages.load(Ordering::Relaxed) < 100);
+        assert!(stage.log.length.load(Ordering::Relaxed) < 800);
     }
 
     #[test]
@@ -441,11 +456,11 @@ mod tests {
     fn what_a_reader_left_is_moved_by_the_mover_if_it_is_much() {
         let stage = Stage::new();
         (0..40).for_each(|_| stage.commit(1 << 20));
-        let pages = stage.log.pages.load(Ordering::Relaxed);
+        let length = stage.log.length.load(Ordering::Relaxed);
         stage.log.left.store(u32::MAX, Ordering::Relaxed);
         std::thread::sleep(PAUSE);
         stage.log.state.lock().unwrap().next_try = Instant::now();
-        stage.log.pages.store(pages.max(LONG), Ordering::Relaxed);
+        stage.log.length.store(length.max(LONG), Ordering::Relaxed);
         let writer = &stage.writer;
         let none = || Err::<Connection, ()>(());
         stage.log.committed(writer, Duration::from_secs(5), none);
@@ -457,6 +472,6 @@ mod tests {
         std::thread::sleep(PAUSE);
         stage.commit(1 << 10);
         stage.commit(1 << 10);
-        assert!(stage.log.pages.load(Ordering::Relaxed) < LONG);
+        assert!(stage.log.length.load(Ordering::Relaxed) < LONG);
     }
 }

@@ -112,8 +112,9 @@ impl Formats {
         connection: &mut Connection,
         path: &Path,
         patience: Duration,
+        page_bytes: u32,
     ) -> PreparedFile {
-        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+        connection.pragma_update(None, "page_size", page_bytes)?;
         // Readers do not stop the writer, nor the writer readers.
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -195,7 +196,8 @@ impl Formats {
             return read(empty);
         }
         let mut made = Connection::open_in_memory()?;
-        let migrated = self.migrate(&mut made, Path::new(":memory:"), Duration::ZERO)?;
+        let migrated =
+            self.migrate(&mut made, Path::new(":memory:"), Duration::ZERO, PAGE_BYTES)?;
         migrated.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
         read(empty.insert(made))
     }

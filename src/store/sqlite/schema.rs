@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::encryption::{can_encrypt, opening_with, unlock};
+use super::encryption::{CIPHER_PAGE_BYTES, can_encrypt, opening_with, unlock};
 use super::log;
 use super::migration::{self, FIRST_FORMAT, Formats};
 use super::old_format;
@@ -25,9 +25,9 @@ pub(crate) fn is_store(head: &[u8]) -> bool {
         && id.is_some_and(|id| i64::from(u32::from_be_bytes(id)) == APPLICATION_ID)
 }
 
-/// The size of a page: builds and imports read and write fewer of this size than of SQLite's own. Only
-/// an empty file takes it.
-pub(super) const PAGE_BYTES: u32 = 8 << 10;
+/// The size of a page: a small append writes few pages whole, and each table or index takes one at least.
+/// Only an empty file takes it.
+pub(super) const PAGE_BYTES: u32 = 4 << 10;
 
 /// Opens the database at `path`, as [`real_path`] gave it, for writing (or reading, if the options say
 /// so). A file that is no database SQLite itself refuses.
@@ -294,7 +294,11 @@ pub(super) fn prepare_with(
         if let Err(error) = old_format::keep(connection, &path, options, found, formats) {
             return Ok(Err(error));
         }
-        if let Err(error) = formats.migrate(connection, &path, options.busy_timeout)? {
+        let page_bytes = match options.key {
+            None => PAGE_BYTES,
+            Some(_) => CIPHER_PAGE_BYTES,
+        };
+        if let Err(error) = formats.migrate(connection, &path, options.busy_timeout, page_bytes)? {
             return Ok(Err(error));
         }
     }

@@ -57,8 +57,9 @@ fn spoil(file: &Path, needle: &[u8]) {
         .windows(needle.len())
         .position(|part| part == needle)
         .unwrap();
-    let page = at / 8192 * 8192;
-    bytes[page..page + 8192].fill(0);
+    let size = crate::support::keyed::page_bytes();
+    let page = at / size * size;
+    bytes[page..page + size].fill(0);
     std::fs::write(file, bytes).unwrap();
 }
 
