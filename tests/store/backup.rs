@@ -205,9 +205,8 @@ fn a_compact_copy_holds_the_same_and_less_room() {
     assert_eq!(checked(&compact), checked(&path));
     assert!(checked(&compact).ok);
     // An encrypted copy keeps the pages of its original.
-    let pages = keyed::raw(&compact).unwrap();
-    let size = pages.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0));
-    assert_eq!(size.unwrap() as usize, keyed::page_bytes());
+    let pages = keyed::pages_of(&keyed::raw(&compact).unwrap());
+    assert_eq!(pages, keyed::page_bytes());
     assert_eq!(said(&compact), said(&path));
     let mode = std::fs::metadata(&compact).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

@@ -188,9 +188,7 @@ fn a_file_with_larger_pages_keeps_them() {
     drop(connection);
     opens_empty(&file, "larger pages");
     drop(keyed::open(&file).unwrap());
-    let connection = keyed::raw(&file).unwrap();
-    let size = connection.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0));
-    assert_eq!(size.unwrap(), 8192);
+    assert_eq!(keyed::pages_of(&keyed::raw(&file).unwrap()), 8192);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use loopstore::{Key, OpenError, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
+use rusqlite::types::Value;
 
 /// The tests that check nothing where databases are encrypted, and why.
 const LEFT_OUT: [(&str, &str); 12] = [
@@ -92,6 +93,17 @@ pub fn attach_today(connection: &Connection, path: &Path) {
 /// Returns the size of the pages of a database that the store makes.
 pub fn page_bytes() -> usize {
     if key().is_some() { 8192 } else { 4096 }
+}
+
+/// Returns the size of the pages of a database that is open.
+pub fn pages_of(connection: &Connection) -> usize {
+    let size = connection.pragma_query_value(None, "page_size", |row| row.get(0));
+    match size.unwrap() {
+        Value::Integer(size) => usize::try_from(size).unwrap(),
+        // SQLCipher's.
+        Value::Text(size) => size.parse().unwrap(),
+        size => panic!("{size:?}"),
+    }
 }
 
 /// Opens a database without the store.

@@ -18,9 +18,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode};
 
 use super::from_sqlite;
+use super::schema::PAGE_BYTES;
 use crate::store::error::{StoreError, StoreResult};
 
 /// How many new KiB are worth moving.
@@ -242,8 +244,15 @@ impl Log {
 
 /// Returns the KiB of a page, at least one: a file keeps the size that it was made with.
 fn page_kib(connection: &Connection) -> rusqlite::Result<u32> {
-    let bytes: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-    Ok((bytes >> 10).max(1))
+    // SQLCipher answers with a text.
+    let bytes = connection.pragma_query_value(None, "page_size", |row| {
+        Ok(match row.get(0)? {
+            Value::Integer(bytes) => u32::try_from(bytes).ok(),
+            Value::Text(bytes) => bytes.parse().ok(),
+            _ => None,
+        })
+    })?;
+    Ok((bytes.unwrap_or(PAGE_BYTES) >> 10).max(1))
 }
 
 /// Moves the whole log into the database and waits for the disk.
