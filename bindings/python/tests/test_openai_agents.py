@@ -490,6 +490,26 @@ async def test_how_the_provider_gets_the_history_can_be_chosen(store: Store) -> 
         assert client.asked.pop() == {"model": "gpt-4.1", way: items if way == "input" else "resp_1"}
 
 
+async def test_what_somebody_else_added_is_no_part_of_a_response(store: Store) -> None:
+    client = Provider()
+    session = LoopstoreSession("s", store, compaction="openai", client=client)  # type: ignore[arg-type]
+    await session.get_items()
+    await session.add_items(talk(6))
+    other = LoopstoreSession("s", store)
+    await other.add_items([user("Mine.")])
+    by_id: Any = {"force": True, "response_id": "resp_1", "compaction_mode": "previous_response_id"}
+    await session.run_compaction(by_id)
+    assert client.asked == []
+    assert len(await other.get_items()) == 13
+    await session.run_compaction({"force": True, "response_id": "resp_1"})
+    assert client.asked.pop()["input"][-1]["content"] == "Mine."
+    # What it has read since is known to its next response.
+    await session.get_items()
+    await session.add_items(talk(1))
+    await session.run_compaction({**by_id, "response_id": "resp_2"})
+    assert client.asked.pop()["previous_response_id"] == "resp_2"
+
+
 async def test_the_provider_gets_and_gives_only_what_can_be_sent_again(store: Store) -> None:
     client: Any = Provider()
     sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAA", "created_by": "server"}

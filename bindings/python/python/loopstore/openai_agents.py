@@ -112,6 +112,8 @@ class LoopstoreSession(SessionABC):
         self._workers = Workers("session")
         self._response_id: str | None = None
         self._unstored_response_id: str | None = None
+        # How many items the session had when this object last read or wrote it; None: not known.
+        self._known: int | None = None
 
     @property
     def session(self) -> Session:
@@ -142,14 +144,18 @@ class LoopstoreSession(SessionABC):
             items: list[TResponseInputItem] = decode(self._native().items(most))
             return items
 
-        return await self._workers.settled(read)
+        items = await self._workers.settled(read)
+        self._known = len(items) if most is None or len(items) < most else None
+        return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items: all of them or, with an exception, none. When it returns they are durable."""
         if self.store.closed:
             raise ClosedError("the store is closed; open it again")
         if items:
+            known, self._known = self._known, None
             await self._workers.settled(lambda: self._native().append_items(encode(list(items))))
+            self._known = None if known is None else known + len(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the last item back and return it; `None` if there is none. The record keeps it."""
@@ -182,6 +188,7 @@ class LoopstoreSession(SessionABC):
     def _forget_responses(self) -> None:
         """Forget the last response: what the provider stored for it has items that are not there any more."""
         self._response_id = self._unstored_response_id = None
+        self._known = None
 
     async def run_compaction(
         self,
@@ -191,7 +198,8 @@ class LoopstoreSession(SessionABC):
     ) -> None:
         """Compact the session, if that is due: as an overlay, which `session.undo()` takes back.
 
-        While a call waits for its result the provider is asked only by `force`.
+        While a call waits for its result the provider is asked only by `force`. It is asked with the items, or
+        by `previous_response_id` not at all, where somebody else added some that its last response does not know.
 
         Args:
             args: Of the SDK: `force` compacts whatever the policy or the decision says; `response_id`,
@@ -221,9 +229,12 @@ class LoopstoreSession(SessionABC):
         if found is None:
             return
         items = _responses.given(decode(found[0]))
-        asks_auto = (given.get("compaction_mode") or self.compaction_mode) == "auto"
-        if asks_auto and self._is_hidden(len(items)):
-            mode = "input"
+        is_foreign = self._known not in (None, len(items))
+        if mode == "previous_response_id" and (is_foreign or self._is_hidden(len(items))):
+            if (given.get("compaction_mode") or self.compaction_mode) == "auto":
+                mode = "input"
+            elif is_foreign:
+                return
         context = {
             "response_id": self._response_id,
             "compaction_mode": mode,
@@ -242,6 +253,7 @@ class LoopstoreSession(SessionABC):
             wrapper.usage.add(_responses.usage(told))
         output = _responses.answered(answer.output or [])
         _, loop_id, seq = found
+        self._known = None
         await self._workers.settled(lambda: self._native().seal_items(encode(output), loop_id, seq))
 
     def _mode(self, given: dict[str, Any]) -> Literal["previous_response_id", "input"]:
