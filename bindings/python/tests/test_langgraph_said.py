@@ -77,7 +77,7 @@ def test_each_message_is_stored_once_and_everything_comes_back(
     durability: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Writes that waited too long for their checkpoint are stored whole: on a busy machine it takes longer.
-    monkeypatch.setattr(langgraph, "_AWAIT", 10)
+    monkeypatch.setattr(langgraph, "_AWAIT", 600)
     store = Store.in_memory()
     ours, theirs = LoopstoreSaver(store), InMemorySaver()
     for saver in (ours, theirs):
@@ -108,7 +108,9 @@ def test_a_reducer_that_gives_no_ids_leaves_messages_without() -> None:
     assert len(shown(store)) == 10
 
 
-def test_tasks_that_end_in_another_order_than_they_stand_change_no_state() -> None:
+def test_tasks_that_end_in_another_order_than_they_stand_change_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(langgraph, "_AWAIT", 600)
+
     def slow(name: str, seconds: float) -> Any:
         def node(state: MessagesState) -> Any:
             time.sleep(seconds)

@@ -187,6 +187,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.default_child(k.busy)),
         said(read.loop_meta(k.loop_key)),
         visited(|visit| read.walk(k.loop_key, visit)),
+        visited(|visit| read.chain(k.loop_key, visit)),
         visited(|visit| read.loops_with_blocks(k.loop_key, visit)),
         said(read.loop_lengths(k.session)),
         said(read.turn(k.loop_key, 0)),

@@ -113,6 +113,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, _k, r| w.update_loop(&with(r, |core| core.status = model::LoopStatus::Aborted));
         |w, _k, r| w.touch_session(&SessionActivity { tick: r.session.tick + 1, ..(&r.session).into() });
         |w, _k, r| w.update_totals(&with(r, |core| core.status = model::LoopStatus::Aborted), &LoopProgress::default());
+        |w, _k, r| w.end_loop(&with(r, |core| core.status = model::LoopStatus::Aborted), &LoopProgress::default(), new_name);
         |w, k, _r| w.update_loop_meta(k.loop_key, &LoopMeta { meta: "{}".into(), history: None });
         |w, k, r| w.insert_message(k.loop_key, &MessageRow { seq: 900, ..r.message.clone() }, &[]);
         |w, k, r| w.insert_message(k.loop_key, &r.message, &[Blob { sha256: k.sha256, data: vec![1] }]);
