@@ -10,6 +10,7 @@ use std::path::Path;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 
+use super::schema::open_locked;
 use crate::store::StoreError;
 
 /// One conversation.
@@ -57,7 +58,7 @@ impl AgentFile {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_URI;
-        let connection = Connection::open_with_flags(uri(path), flags).map_err(reason)?;
+        let connection = open_locked(uri(path), flags).map_err(reason)?;
         let limit = std::time::Duration::from_secs(5);
         connection.busy_timeout(limit).map_err(reason)?;
         let messages = table_with(&connection, &["id", "session_id", "message_data"])?;

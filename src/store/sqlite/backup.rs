@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OpenFlags};
 
 use super::encryption::unlock;
-use super::schema::{PAGE_BYTES, connect};
+use super::schema::{PAGE_BYTES, connect, open_locked};
 use super::{SqliteStore, from_open, from_sqlite};
 use crate::store::error::{StoreError, StoreResult};
 
@@ -28,7 +28,7 @@ impl SqliteStore {
             connection
                 .query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
                 .map_err(from_sqlite)?;
-            let mut copy = Connection::open(to).map_err(from_sqlite)?;
+            let mut copy = open_locked(to, OpenFlags::default()).map_err(from_sqlite)?;
             unlock(&copy, self.options.key.as_ref()).map_err(from_open)?;
             copy_pages(connection, &mut copy, progress)?;
             copy.close().map_err(|(_, error)| from_sqlite(error))

@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, Row};
 
 use super::agents::{Unusable, has_columns, reason, text, uri};
+use super::schema::open_locked;
 
 /// One session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl GooseFile {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_URI;
-        let connection = Connection::open_with_flags(uri(path), flags).map_err(reason)?;
+        let connection = open_locked(uri(path), flags).map_err(reason)?;
         let limit = std::time::Duration::from_secs(5);
         connection.busy_timeout(limit).map_err(reason)?;
         let of_messages = [

@@ -10,9 +10,11 @@
 //! Where there are no such locks (a database in memory, a network file system, a system other than Linux),
 //! nothing is known of a holder, and the time of its lease decides.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use loopstore_locks::{HAS_LOCKS, OwnFile, is_byte_free, lock_byte, unlock_byte};
 
 use super::queue::{open, queue_file};
 use crate::store::error::{StoreError, StoreResult};
@@ -24,7 +26,7 @@ pub(super) struct Holders {
     /// `None`: there are none.
     path: Option<PathBuf>,
     /// Opened with the first lock; all locks of this store are on it.
-    file: Mutex<Option<Arc<File>>>,
+    file: Mutex<Option<Arc<OwnFile>>>,
 }
 
 impl Holders {
@@ -53,7 +55,7 @@ impl Holders {
             }
         };
         let at = place_of(loop_key, token);
-        Ok(system::lock(&file, at).then(|| Arc::new(HolderLock { file, at }) as LeaseGuard))
+        Ok(lock_byte(&file, at).then(|| Arc::new(HolderLock { file, at }) as LeaseGuard))
     }
 
     /// Whether the holder of a lease is known to be gone.
@@ -63,22 +65,22 @@ impl Holders {
         };
         // A lock does not stand in the way of its own file.
         match OpenOptions::new().read(true).open(path) {
-            Ok(file) => system::is_free(&file, place_of(lease.loop_key, lease.token)),
+            Ok(file) => is_byte_free(&file, place_of(lease.loop_key, lease.token)),
             // Every holder has made the file.
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound && system::HAS_LOCKS,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound && HAS_LOCKS,
         }
     }
 }
 
 /// A lock on a byte; it ends with this value.
 struct HolderLock {
-    file: Arc<File>,
+    file: Arc<OwnFile>,
     at: i64,
 }
 
 impl Drop for HolderLock {
     fn drop(&mut self) {
-        system::unlock(&self.file, self.at);
+        unlock_byte(&self.file, self.at);
     }
 }
 
@@ -86,60 +88,6 @@ impl Drop for HolderLock {
 fn place_of(loop_key: LoopKey, token: i64) -> i64 {
     let low = |number: i64| number & 0x7FFF_FFFF;
     (low(loop_key.0) << 31) | low(token)
-}
-
-#[cfg(target_os = "linux")]
-mod system {
-    use std::fs::File;
-
-    use nix::fcntl::{FcntlArg, fcntl};
-    use nix::libc;
-
-    pub(super) const HAS_LOCKS: bool = true;
-
-    fn byte(kind: i32, at: i64) -> libc::flock {
-        libc::flock {
-            l_type: kind as i16,
-            l_whence: libc::SEEK_SET as i16,
-            l_start: at,
-            l_len: 1,
-            l_pid: 0,
-        }
-    }
-
-    /// Returns whether the byte is locked now; not where the file system knows no such locks.
-    pub(super) fn lock(file: &File, at: i64) -> bool {
-        fcntl(file, FcntlArg::F_OFD_SETLK(&byte(libc::F_WRLCK, at))).is_ok()
-    }
-
-    pub(super) fn unlock(file: &File, at: i64) {
-        // Where it fails the lock ends when the file is closed.
-        let _ = fcntl(file, FcntlArg::F_OFD_SETLK(&byte(libc::F_UNLCK, at)));
-    }
-
-    /// Whether nobody has the byte locked.
-    pub(super) fn is_free(file: &File, at: i64) -> bool {
-        let mut found = byte(libc::F_WRLCK, at);
-        let asked = fcntl(file, FcntlArg::F_OFD_GETLK(&mut found));
-        asked.is_ok() && i32::from(found.l_type) == libc::F_UNLCK
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use std::fs::File;
-
-    pub(super) const HAS_LOCKS: bool = false;
-
-    pub(super) fn lock(_: &File, _: i64) -> bool {
-        false
-    }
-
-    pub(super) fn unlock(_: &File, _: i64) {}
-
-    pub(super) fn is_free(_: &File, _: i64) -> bool {
-        false
-    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode};
 
 use super::from_sqlite;
+use super::place::OpenFiles;
 use super::schema::PAGE_BYTES;
 use crate::store::error::{StoreError, StoreResult};
 
@@ -48,6 +49,8 @@ const BEHIND: Duration = Duration::from_millis(200);
 
 /// The log of one database.
 pub(super) struct Log {
+    /// The files; `None` in memory.
+    place: Option<Arc<OpenFiles>>,
     /// Commits of this store to it.
     commits: Arc<AtomicU64>,
     /// KiB in it after the last of them.
@@ -82,8 +85,9 @@ impl LogState {
 
 impl Log {
     /// A log that nobody has written to yet.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(place: Option<Arc<OpenFiles>>) -> Self {
         Self {
+            place,
             commits: Arc::default(),
             length: Arc::default(),
             moved: Arc::default(),
@@ -110,6 +114,23 @@ impl Log {
             commits.fetch_add(1, Ordering::Release);
             Ok(())
         }))
+    }
+
+    /// Checks that the log is the one beside the file. One that is not must never be moved into it.
+    ///
+    /// # Errors
+    /// [`StoreError::FileReplaced`] if it is not.
+    pub(super) fn check(&self) -> StoreResult<()> {
+        self.place.as_ref().map_or(Ok(()), |place| place.check())
+    }
+
+    /// Ends the mover, which closes its connection.
+    pub(super) fn stop(&self) {
+        let mover = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.mover.take()
+        };
+        drop(mover);
     }
 
     /// Returns how many commits this store has made.
@@ -231,9 +252,18 @@ impl Log {
         let moving = Arc::clone(&self.moving);
         let shared = [&self.length, &self.moved, &self.left].map(Arc::clone);
         let is_due = Arc::clone(&self.is_due);
+        let place = self.place.clone();
         let thread = std::thread::Builder::new().name("loopstore-log".into());
         let thread = thread.spawn(move || {
-            move_pages(&connection, &woken, &moving, &is_due, &shared);
+            let is_still_there = || place.as_ref().is_none_or(|place| place.check().is_ok());
+            move_pages(
+                &connection,
+                &woken,
+                &moving,
+                &is_due,
+                &shared,
+                is_still_there,
+            );
         });
         Some(Mover {
             wake: Some(wake),
@@ -277,6 +307,7 @@ fn move_pages(
     moving: &Mutex<()>,
     is_due: &AtomicBool,
     [length, moved, left]: &[Arc<AtomicU32>; 3],
+    is_still_there: impl Fn() -> bool,
 ) {
     let Ok(page) = page_kib(connection) else {
         return;
@@ -287,6 +318,9 @@ fn move_pages(
             if !is_due.load(Ordering::Relaxed) {
                 // The writer did it while this thread waited.
                 break;
+            }
+            if !is_still_there() {
+                return;
             }
             // What fails here fails again where the writer moves pages, or at its next commit.
             let pass = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
@@ -364,7 +398,7 @@ mod tests {
             writer
                 .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (x);")
                 .unwrap();
-            let log = Log::new();
+            let log = Log::new(None);
             log.count(&mut writer).unwrap();
             Self {
                 _folder: folder,

@@ -7,6 +7,7 @@
 
 pub(crate) mod agents;
 mod backup;
+mod connections;
 mod disk;
 mod encryption;
 pub(crate) mod goose;
@@ -36,7 +37,7 @@ mod write;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, MAIN_DB};
 
@@ -57,11 +58,9 @@ use super::scan::StoreScan;
 use super::{Key, SessionStore, StoreRead, StoreWrite};
 use crate::failpoints::{self, Failpoint};
 use crate::tokens::TokenCounter;
+use connections::Connections;
 use disk::Disk;
 use place::OpenFiles;
-
-/// How many idle reading connections are kept.
-const MAX_IDLE_READERS: usize = 8;
 
 /// The connection that writes, and the log that it writes to.
 struct Writer {
@@ -71,15 +70,24 @@ struct Writer {
     connection: Mutex<Connection>,
     /// The connection is to be opened anew.
     is_spoiled: AtomicBool,
+    /// The connection is not to the file any more: the store is stale.
+    is_closed: AtomicBool,
 }
 
 impl Writer {
-    fn of(connection: Connection, disk: Option<Disk>) -> rusqlite::Result<Self> {
+    /// Makes a connection the one that writes; `place` are its files, `None` in memory.
+    fn of(
+        connection: Connection,
+        place: Option<&Arc<OpenFiles>>,
+        durability: Durability,
+    ) -> rusqlite::Result<Self> {
+        let waits = place.filter(|_| durability == Durability::Full);
         let writer = Self {
-            log: log::Log::new(),
-            disk,
+            log: log::Log::new(place.cloned()),
+            disk: waits.map(|place| Disk::below(place.log().to_owned())),
             connection: Mutex::new(connection),
             is_spoiled: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
         };
         writer.prepare(&mut locked(&writer.connection))?;
         Ok(writer)
@@ -104,28 +112,29 @@ impl Writer {
             || self.log.commits(),
             || {
                 let (connection, _alone) = (locked(&self.connection), self.log.alone());
+                self.log.check()?;
                 log::move_all(&connection)
             },
         )
+    }
+
+    /// Returns the connection; nobody moves pages any more.
+    fn into_connection(self) -> Connection {
+        self.log.stop();
+        let connection = self.connection.into_inner();
+        connection.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A store in one SQLite database.
 pub struct SqliteStore {
     path: Option<PathBuf>,
-    /// `None`: in memory.
-    place: Option<OpenFiles>,
     options: SqliteOptions,
     /// Whoever writes stands in line before it locks the writer.
     queue: queue::Queue,
     /// Which holders of leases live.
     holders: holders::Holders,
-    /// The first write opens it.
-    writer: OnceLock<Writer>,
-    readers: Mutex<Vec<Connection>>,
-    /// The connection that the file was opened with: for whoever comes first. Most of what opening
-    /// costs is to parse the schema, and who only reads or only writes so pays for it once.
-    first: Mutex<Option<Connection>>,
+    connections: Arc<Connections>,
 }
 
 impl SqliteStore {
@@ -153,6 +162,7 @@ impl SqliteStore {
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
         let mut options = options;
         let path = &*schema::real_path(path.as_ref(), &options)?;
+        connections::retire_stale(path, options.busy_timeout).map_err(|_| OpenError::Busy)?;
         let first = schema::open_file(path, &mut options)?;
         let place = OpenFiles::of(path, options.immutable).map_err(|cause| OpenError::Other {
             path: path.to_owned(),
@@ -163,10 +173,7 @@ impl SqliteStore {
             options,
             queue: queue::Queue::new(Some(path)),
             holders: holders::Holders::new(schema::network_of(path).is_none().then_some(path)),
-            place: Some(place),
-            writer: OnceLock::new(),
-            readers: Mutex::default(),
-            first: Mutex::new(Some(first)),
+            connections: Connections::to_file(place, first),
         })
     }
 
@@ -192,17 +199,14 @@ impl SqliteStore {
     pub fn in_memory_with(options: SqliteOptions) -> Result<Self, OpenError> {
         let mut options = options;
         let writer = schema::open_memory(&mut options)?;
-        let writer = Writer::of(writer, None)
+        let writer = Writer::of(writer, None, options.durability)
             .map_err(|error| schema::opening(Path::new(":memory:"), error))?;
         Ok(Self {
             path: None,
-            place: None,
             options,
             queue: queue::Queue::new(None),
             holders: holders::Holders::new(None),
-            writer: OnceLock::from(writer),
-            readers: Mutex::default(),
-            first: Mutex::default(),
+            connections: Connections::of_memory(writer),
         })
     }
 
@@ -221,28 +225,20 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&mut Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let Some(place) = &self.place else {
+        let Some(place) = self.connections.place() else {
             return work(&mut self.lock_writer()?.1);
         };
-        place.check()?;
-        let idle = locked(&self.readers).pop();
-        let mut connection = match idle {
-            Some(connection) => connection,
-            None => {
-                let connection = self.one_more()?;
-                schema::only_read(&connection).map_err(from_sqlite)?;
-                connection
-            }
-        };
-        let result = work(&mut connection);
+        let mut lent = self.connections.lend(|| {
+            let connection = self.one_more()?;
+            schema::only_read(&connection).map_err(from_sqlite)?;
+            Ok(connection)
+        })?;
+        let result = work(lent.connection()?);
         if result.as_ref().is_err_and(|error| self.spoils(error)) {
+            lent.spoiled();
             return result;
         }
-        let mut readers = locked(&self.readers);
-        if readers.len() < MAX_IDLE_READERS {
-            readers.push(connection);
-        }
-        drop(readers);
+        drop(lent);
         place.check_still()?;
         result
     }
@@ -271,16 +267,28 @@ impl SqliteStore {
 
     /// Runs `work` in a write transaction on the bare connection.
     fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
+        self.transaction_then(work, || self.connections.check())
+    }
+
+    /// Runs `work` in a write transaction, and `confirm` after its commit: without that nothing is acknowledged,
+    /// and the log is left alone.
+    fn transaction_then<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> StoreResult<T>,
+        confirm: impl FnOnce() -> StoreResult<()>,
+    ) -> StoreResult<T> {
         let ticket = self.queue.enter(self.options.busy_timeout)?;
         let (writer, mut connection) = self.lock_writer()?;
         let mut begun = begin_writing(&connection);
         // Where a file cannot be opened for writing, be it only that the disk failed once, SQLite opens it
         // for reading, and the connection stays so.
-        if matches!(begun, Err(StoreError::ReadOnly)) && self.place.is_some() {
+        if matches!(begun, Err(StoreError::ReadOnly)) && self.connections.place().is_some() {
             self.open_writer_anew(writer, &mut connection)?;
             begun = begin_writing(&connection);
         }
-        let done = begun.and_then(|()| self.transaction_on(&connection, work));
+        let done = begun
+            .and_then(|()| self.transaction_on(&connection, work))
+            .and_then(|done| confirm().map(|()| done));
         match &done {
             Ok(_) => self.keep_log_short(writer, &connection),
             Err(error) if self.spoils(error) => writer.is_spoiled.store(true, Ordering::Relaxed),
@@ -289,6 +297,10 @@ impl SqliteStore {
         let commits = writer.log.commits();
         // Whoever comes next may write while this one waits.
         drop((connection, ticket));
+        if matches!(done, Err(StoreError::FileReplaced)) {
+            // Closes the writer too, now that nobody has it.
+            self.connections.check()?;
+        }
         let done = done?;
         writer.wait_for_disk(commits)?;
         Ok(done)
@@ -301,7 +313,6 @@ impl SqliteStore {
         work: impl FnOnce(&Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let transaction = SqliteTransaction(connection);
-        self.check_place()?;
         let done = work(connection)?;
         if failpoints::is_active(Failpoint::LostWrite)
             && connection.total_changes().is_multiple_of(5)
@@ -313,7 +324,7 @@ impl SqliteStore {
     }
 
     fn keep_log_short(&self, writer: &Writer, connection: &Connection) {
-        if let Some(place) = &self.place {
+        if let Some(place) = self.connections.place() {
             let open = || schema::open_reader(place.file(), &self.options);
             let timeout = self.options.busy_timeout;
             writer.log.committed(connection, timeout, open);
@@ -326,11 +337,6 @@ impl SqliteStore {
         use StoreError as E;
         let is_of_reading = matches!(error, E::Damaged(_) | E::Io(_) | E::Other(_));
         is_of_reading && self.options.key.is_some()
-    }
-
-    /// Checks that what is written would be found again.
-    fn check_place(&self) -> StoreResult<()> {
-        self.place.as_ref().map_or(Ok(()), OpenFiles::check)
     }
 
     /// Removes the files of a database without sessions and receipts, as one that was just made for
@@ -351,11 +357,11 @@ impl SqliteStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove_if_empty(self) -> StoreResult<bool> {
-        let Some(place) = &self.place else {
+        let Some(place) = self.connections.place() else {
             return Ok(false);
         };
-        // Nobody can begin a session between the look and the removal.
-        self.transaction(|connection| {
+        // Nobody can begin a session between the look and the removal, after which the files are gone.
+        let work = |connection: &Connection| {
             let sql =
                 "SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM maintenance)";
             let is_used: bool = connection
@@ -367,13 +373,18 @@ impl SqliteStore {
                     .map_err(|error| StoreError::Io(Box::new(error)))?;
             }
             Ok(!is_used)
-        })
+        };
+        self.connections.check()?;
+        self.transaction_then(work, || Ok(()))
     }
 
     /// Returns the connection that writes, once nobody else has it.
     fn lock_writer(&self) -> StoreResult<(&Writer, MutexGuard<'_, Connection>)> {
         let writer = self.writer()?;
         let mut connection = locked(&writer.connection);
+        if writer.is_closed.load(Ordering::Acquire) {
+            return Err(StoreError::FileReplaced);
+        }
         if writer.is_spoiled.load(Ordering::Relaxed) {
             self.open_writer_anew(writer, &mut connection)?;
         }
@@ -383,10 +394,11 @@ impl SqliteStore {
     /// Opens the writing connection anew. The old one is closed after that: with the last connection SQLite
     /// removes the log, and what was opened would be another file.
     fn open_writer_anew(&self, writer: &Writer, connection: &mut Connection) -> StoreResult<()> {
-        let Some(place) = &self.place else {
+        let Some(place) = self.connections.place() else {
             return Ok(());
         };
         let mut new = schema::open_more(place.file(), &self.options).map_err(from_open)?;
+        self.connections.check()?;
         writer.prepare(&mut new).map_err(from_sqlite)?;
         *connection = new;
         writer.is_spoiled.store(false, Ordering::Relaxed);
@@ -394,24 +406,25 @@ impl SqliteStore {
     }
 
     fn writer(&self) -> StoreResult<&Writer> {
-        match self.writer.get() {
-            Some(writer) => Ok(writer),
-            None => {
-                let waits = self.options.durability == Durability::Full;
-                let place = self.place.as_ref().filter(|_| waits);
-                let disk = place.map(|place| Disk::below(place.log().to_owned()));
-                let opened = Writer::of(self.one_more()?, disk).map_err(from_sqlite)?;
-                Ok(self.writer.get_or_init(|| opened))
-            }
+        let writer = &self.connections.writer;
+        if let Some(writer) = writer.get() {
+            return Ok(writer);
         }
+        let place = self.connections.place();
+        let opened = Writer::of(self.one_more()?, place, self.options.durability);
+        let opened = opened.map_err(from_sqlite)?;
+        Ok(writer.get_or_init(|| opened))
     }
 
     /// Returns a connection that nobody has: the first, or a new one.
     fn one_more(&self) -> StoreResult<Connection> {
-        match (locked(&self.first).take(), &self.place) {
+        match (self.connections.take_first(), self.connections.place()) {
             (Some(first), _) => Ok(first),
             (None, Some(place)) => {
-                schema::open_more(place.file(), &self.options).map_err(from_open)
+                let opened = schema::open_more(place.file(), &self.options).map_err(from_open)?;
+                // At this path another file may lie by now.
+                self.connections.check()?;
+                Ok(opened)
             }
             (None, None) => Err(StoreError::Invalid("the database is in memory".into())),
         }
@@ -484,7 +497,7 @@ impl SessionStore for SqliteStore {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let Some(place) = &self.place else {
+        let Some(place) = self.connections.place() else {
             return Vec::new();
         };
         let ends = ["", "-wal", "-shm", "-journal", "-queue"];
@@ -557,8 +570,7 @@ mod tests {
     }
 
     fn connections(store: &SqliteStore) -> (bool, bool, usize) {
-        let (first, writer) = (locked(&store.first).is_some(), store.writer.get().is_some());
-        (first, writer, locked(&store.readers).len())
+        store.connections.counted()
     }
 
     #[test]

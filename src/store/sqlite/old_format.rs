@@ -8,13 +8,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::Connection;
 use rusqlite::backup::Backup;
+use rusqlite::{Connection, OpenFlags};
 
 use super::encryption::unlock;
 use super::migration::Formats;
 use super::options::SqliteOptions;
 use super::place::with_end;
+use super::schema::open_locked;
 use crate::store::error::{Cause, OpenError};
 
 /// How many pages are copied at once.
@@ -53,7 +54,7 @@ fn write(connection: &Connection, part: &PathBuf, options: &SqliteOptions) -> Re
     let mut file = OpenOptions::new();
     let file = file.write(true).create(true).truncate(true);
     file.mode(0o600).open(part)?;
-    let mut copy = Connection::open(part)?;
+    let mut copy = open_locked(part, OpenFlags::default())?;
     unlock(&copy, options.key.as_ref())?;
     Backup::new(connection, &mut copy)?.run_to_completion(PAGES_PER_STEP, Duration::ZERO, None)?;
     copy.close().map_err(|(_, error)| error)?;

@@ -1,8 +1,8 @@
 //! Whether the files are still those that were opened.
 //!
 //! SQLite goes on writing to a file that was deleted or replaced, and to its log: every commit would
-//! be acknowledged and none found again. So device and inode of both are compared at each
-//! transaction, which costs about three microseconds.
+//! be acknowledged and none found again. So device and inode of both are compared after each commit and
+//! before each read, which costs about three microseconds.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -50,6 +50,11 @@ impl OpenFiles {
     /// Returns the log beside it.
     pub(super) fn log(&self) -> &Path {
         &self.log
+    }
+
+    /// Returns `true` if the file at `path` is the one that was opened.
+    pub(super) fn is_of(&self, path: &Path) -> bool {
+        is_same(path, &self.opened)
     }
 
     /// Checks that both files are where they were.

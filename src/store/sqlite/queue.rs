@@ -17,6 +17,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use loopstore_locks::OwnFile;
+
 use super::place::with_end;
 use crate::failpoints::{self, Failpoint};
 use crate::store::error::{StoreError, StoreResult};
@@ -120,7 +122,7 @@ fn left(deadline: Instant) -> Option<Duration> {
 struct ProcessLock {
     /// `None`: there is no such lock.
     path: Option<PathBuf>,
-    file: Option<File>,
+    file: Option<OwnFile>,
     turn_ends: Instant,
     wishes: u64,
 }
@@ -156,7 +158,7 @@ impl ProcessLock {
         Ok(())
     }
 
-    fn open(&mut self) -> Option<File> {
+    fn open(&mut self) -> Option<OwnFile> {
         let opened = match (self.file.take(), &self.path) {
             (None, Some(path)) => open(path).ok(),
             (file, _) => file,
@@ -194,10 +196,11 @@ pub(super) fn queue_file(database: &Path) -> PathBuf {
     with_end(real.as_deref().unwrap_or(database), "-queue")
 }
 
-pub(super) fn open(path: &Path) -> std::io::Result<File> {
+/// Opens the file of a queue. A forked child has no part in its locks.
+pub(super) fn open(path: &Path) -> std::io::Result<OwnFile> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    options.mode(0o600).open(path)
+    options.mode(0o600).open(path).map(OwnFile::new)
 }
 
 /// Looks for the lock again and again for a moment: most transactions are over before a thread that
@@ -213,7 +216,7 @@ fn lock_soon(file: &File) -> Result<(), TryLockError> {
 }
 
 /// Waits for the lock on a thread of its own, since such a wait cannot be ended.
-fn wait_for(path: &Path, mut known: File, deadline: Instant) -> StoreResult<File> {
+fn wait_for(path: &Path, known: OwnFile, deadline: Instant) -> StoreResult<OwnFile> {
     let failed = |error: std::io::Error| StoreError::Other(Box::new(error));
     let file = open(path).map_err(failed)?;
     let (sender, receiver) = mpsc::channel();
@@ -226,7 +229,7 @@ fn wait_for(path: &Path, mut known: File, deadline: Instant) -> StoreResult<File
     waiting.spawn(wait).map_err(failed)?;
     loop {
         // Said again and again: who gets the lock next may not have seen it.
-        wish(&mut known);
+        wish(&known);
         let Some(left) = left(deadline) else {
             return Err(StoreError::Busy);
         };
@@ -247,7 +250,7 @@ fn wishes(file: &File) -> u64 {
 }
 
 /// Two that wish at once may write the same number; it has changed all the same.
-fn wish(file: &mut File) {
+fn wish(file: &File) {
     let next = wishes(file).wrapping_add(1);
     // A wish that is not heard costs time, nothing else.
     let _ = file.write_all_at(&next.to_le_bytes(), 0);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::connections::keep_log_at_close;
 use super::encryption::{CIPHER_PAGE_BYTES, can_encrypt, opening_with, unlock};
 use super::log;
 use super::migration::{self, FIRST_FORMAT, Formats};
@@ -110,22 +111,32 @@ pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection
     };
     let opened = if options.immutable {
         let uri = immutable_uri(path).map_err(unreached)?;
-        Connection::open_with_flags(uri, access | OpenFlags::SQLITE_OPEN_URI)
+        open_locked(uri, access | OpenFlags::SQLITE_OPEN_URI)
     } else {
         // In full, a path is never taken as a URI or as a database in memory, whatever it is called.
         let path = std::path::absolute(path).map_err(unreached)?;
-        Connection::open_with_flags(path, access)
+        open_locked(path, access)
     };
     let connection = opened.map_err(|error| opening(path, error))?;
+    keep_log_at_close(&connection).map_err(|error| opening(path, error))?;
     unlock(&connection, options.key.as_ref())?;
     Ok(connection)
+}
+
+/// Opens a connection whose locks no other part of the process takes away: every file is opened so.
+pub(super) fn open_locked(
+    path: impl AsRef<Path>,
+    flags: OpenFlags,
+) -> rusqlite::Result<Connection> {
+    loopstore_locks::install();
+    Connection::open_with_flags(path, flags)
 }
 
 /// Looks at the place before SQLite does, and returns the real path of the file; creates it with mode
 /// 0600.
 ///
-/// The file is never opened here. A process loses its locks on a file when it closes any descriptor of
-/// it, also those of its other connections; another process could then delete the log under them.
+/// The file is never opened here. A process loses its POSIX locks on a file when it closes any descriptor of
+/// it, and another copy of SQLite in this process may have some.
 pub(super) fn real_path(path: &Path, options: &SqliteOptions) -> Result<PathBuf, OpenError> {
     let other = |cause: std::io::Error| OpenError::Other {
         path: path.to_owned(),

@@ -46,6 +46,7 @@ impl SqliteStore {
         let (writer, connection) = self.lock_writer()?;
         let alone = writer.log.alone();
         rewrite(&connection)?;
+        self.connections.check()?;
         if !empty_log(&connection)? {
             return Ok(Scrubbed::InLog);
         }

@@ -15,6 +15,7 @@ pub(crate) use mend::{Mender, Removable};
 
 use super::encryption::{bear_damage, unlock};
 use super::read::SqliteReader;
+use super::schema::open_locked;
 use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, migration, schema};
 use crate::store::Key;
 use crate::store::error::{OpenError, StoreError, StoreResult};
@@ -65,7 +66,7 @@ pub(crate) fn counter_of(file: &Path, key: Option<&Key>) -> StoreResult<Option<S
 /// Opens a damaged file for reading only, and begins a snapshot.
 fn open(file: &Path, key: Option<&Key>) -> StoreResult<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(file, flags).map_err(from_sqlite)?;
+    let connection = open_locked(file, flags).map_err(from_sqlite)?;
     unlock(&connection, key).map_err(from_open)?;
     // With a schema that may be written, what of it cannot be read does not keep the rest from being read.
     let begin =

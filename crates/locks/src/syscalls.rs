@@ -1,0 +1,233 @@
+//! The system calls that SQLite makes through this crate.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use rusqlite::ffi;
+
+use crate::fork;
+use crate::table::{self, Mapping, Opened, Refusal};
+
+type Open = unsafe extern "C" fn(*const c_char, c_int, c_int) -> c_int;
+type Close = unsafe extern "C" fn(c_int) -> c_int;
+type Fcntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
+type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;
+type Munmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
+/// A function of any type, as SQLite keeps it.
+type Any = unsafe extern "C" fn();
+
+/// The calls that are replaced, in the order of `install`.
+const NAMES: [&CStr; 5] = [c"open", c"close", c"fcntl", c"mmap", c"munmap"];
+
+/// What SQLite called before.
+struct Replaced {
+    open: Open,
+    close: Close,
+    fcntl: Fcntl,
+    mmap: Mmap,
+    munmap: Munmap,
+}
+
+static REPLACED: OnceLock<Replaced> = OnceLock::new();
+
+/// Replaces the calls. Returns `false` where open file description locks cannot be had.
+pub(crate) fn install() -> bool {
+    // The lock structure of 32-bit systems depends on how SQLite was compiled.
+    if cfg!(not(target_pointer_width = "64")) || !system_has_locks() {
+        return false;
+    }
+    // SAFETY: the name ends in a zero byte. The VFS lives as long as the program; the pointers that it returns
+    // for these names have these types in every version since 3.7.6 (`aSyscall` in `os_unix.c`).
+    unsafe {
+        let vfs = ffi::sqlite3_vfs_find(c"unix".as_ptr());
+        if vfs.is_null() {
+            return false;
+        }
+        let (Some(get), Some(set)) = ((*vfs).xGetSystemCall, (*vfs).xSetSystemCall) else {
+            return false;
+        };
+        let found = NAMES.map(|name| get(vfs, name.as_ptr()));
+        let [
+            Some(old_open),
+            Some(old_close),
+            Some(old_fcntl),
+            Some(old_mmap),
+            Some(old_munmap),
+        ] = found
+        else {
+            return false;
+        };
+        let replaced = Replaced {
+            open: std::mem::transmute::<Any, Open>(old_open),
+            close: std::mem::transmute::<Any, Close>(old_close),
+            fcntl: std::mem::transmute::<Any, Fcntl>(old_fcntl),
+            mmap: std::mem::transmute::<Any, Mmap>(old_mmap),
+            munmap: std::mem::transmute::<Any, Munmap>(old_munmap),
+        };
+        if REPLACED.set(replaced).is_err() {
+            return true;
+        }
+        fork::watch();
+        // SQLite passes `fcntl` one argument more than the two that it names: 64-bit Linux passes it in the
+        // same register whether a function is variadic or not.
+        let ours = [
+            std::mem::transmute::<Open, Any>(open),
+            std::mem::transmute::<Close, Any>(close),
+            std::mem::transmute::<unsafe extern "C" fn(c_int, c_int, *mut c_void) -> c_int, Any>(
+                fcntl,
+            ),
+            std::mem::transmute::<Mmap, Any>(mmap),
+            std::mem::transmute::<Munmap, Any>(munmap),
+        ];
+        let mut calls = NAMES.iter().zip(ours);
+        calls.all(|(name, call)| set(vfs, name.as_ptr(), Some(call)) == ffi::SQLITE_OK)
+    }
+}
+
+/// Returns `true` if the kernel has open file description locks.
+fn system_has_locks() -> bool {
+    // A query on a descriptor that does not exist fails with EBADF where the command is known, else with EINVAL;
+    // some sandboxes look at the descriptor first, so an open file is asked.
+    let Ok(file) = std::fs::File::open("/dev/null") else {
+        return false;
+    };
+    let mut range = libc::flock {
+        l_type: libc::F_RDLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 1,
+        l_pid: 0,
+    };
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+    // SAFETY: the descriptor is open, and the structure lives through the call.
+    unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &mut range) == 0 }
+}
+
+/// The functions that were replaced. Nobody calls one of ours before they are known.
+fn replaced() -> &'static Replaced {
+    REPLACED
+        .get()
+        .expect("calls are replaced after this is set")
+}
+
+pub(crate) fn close_descriptor(fd: c_int) -> c_int {
+    // SAFETY: the caller owns the descriptor.
+    unsafe { (replaced().close)(fd) }
+}
+
+pub(crate) fn lock_descriptor(fd: c_int, command: c_int, range: &mut libc::flock) -> c_int {
+    // SAFETY: the structure lives through the call, which keeps no pointer to it.
+    unsafe { (replaced().fcntl)(fd, command, std::ptr::from_mut(range)) }
+}
+
+/// Opens a file for SQLite, with a descriptor that could not be closed before if there is one.
+unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_int {
+    // SAFETY: SQLite passes a path that ends in a zero byte.
+    let name = unsafe { CStr::from_ptr(path) };
+    let mut table = table::locked();
+    table.close_parked();
+    if let Some(fd) = table.unpark(name, flags) {
+        return fd;
+    }
+    // SAFETY: the arguments are passed on as they came.
+    let fd = unsafe { (replaced().open)(path, flags, mode) };
+    let failure = errno();
+    if fd >= 0 {
+        table
+            .files
+            .extend(Opened::of(fd, name, flags).map(|opened| (fd, opened)));
+    }
+    drop(table);
+    set_errno(failure);
+    fd
+}
+
+/// Closes a descriptor of SQLite, or keeps it for later.
+unsafe extern "C" fn close(fd: c_int) -> c_int {
+    let mut table = table::locked();
+    let is_kept = table.forget(fd);
+    // Not after the table was unlocked: the number may be given to another file at once.
+    let closed = if is_kept { 0 } else { close_descriptor(fd) };
+    let failure = errno();
+    drop(table);
+    set_errno(failure);
+    closed
+}
+
+/// Locks, unlocks or looks for a lock.
+unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    // SQLite waits for a lock by asking again; the one build that asks the system to wait (F_SETLKW with
+    // SQLITE_ENABLE_SETLK_TIMEOUT) takes "not now" for an answer too.
+    let is_query = command == libc::F_GETLK;
+    if is_query || command == libc::F_SETLK || command == libc::F_SETLKW {
+        // SAFETY: the argument of these commands is a pointer to this structure, which nobody else uses.
+        let range = unsafe { &mut *argument.cast::<libc::flock>() };
+        let mut table = table::locked();
+        let done = match is_query {
+            true => table.query(fd, range),
+            false => table.set_lock(fd, range),
+        };
+        drop(table);
+        match done {
+            Ok(()) => return 0,
+            Err(Refusal::Failed(code)) => {
+                set_errno(code);
+                return -1;
+            }
+            Err(Refusal::Unknown) => {}
+        }
+    }
+    // SAFETY: the arguments are passed on as they came.
+    unsafe { (replaced().fcntl)(fd, command, argument) }
+}
+
+/// Maps a part of a file, and notes where.
+unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let mut table = table::locked();
+    // SAFETY: the arguments are passed on as they came.
+    let mapped = unsafe { (replaced().mmap)(address, length, access, flags, fd, offset) };
+    let failure = errno();
+    if mapped != libc::MAP_FAILED && table.files.contains_key(&fd) {
+        table.mappings.push(Mapping {
+            address: mapped as usize,
+            length,
+            access,
+            fd,
+            offset,
+        });
+    }
+    drop(table);
+    set_errno(failure);
+    mapped
+}
+
+/// Unmaps what [`mmap`] mapped.
+unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
+    let mut table = table::locked();
+    table
+        .mappings
+        .retain(|part| part.address != address as usize);
+    // SAFETY: the arguments are passed on as they came.
+    let done = unsafe { (replaced().munmap)(address, length) };
+    let failure = errno();
+    drop(table);
+    set_errno(failure);
+    done
+}
+
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the address is that of this thread's own number.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(code: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = code }
+}
