@@ -19,6 +19,12 @@ use crate::work::thrown;
 #[napi]
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Returns `true` if another copy of SQLite in this process may have the same database open.
+#[napi]
+pub fn allows_other_copies() -> bool {
+    loopstore::SqliteStore::allows_other_copies()
+}
+
 /// The names of the token counters of this build.
 #[napi]
 pub fn counters() -> Vec<&'static str> {

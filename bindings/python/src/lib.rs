@@ -62,6 +62,12 @@ mod _loopstore {
         guard::call(py, || options::policy(given).map(drop))
     }
 
+    /// Returns `True` if another copy of SQLite in this process may have the same database open.
+    #[pyfunction]
+    fn allows_other_copies() -> bool {
+        loopstore::SqliteStore::allows_other_copies()
+    }
+
     /// Waits until no call is under way.
     #[pyfunction]
     fn before_fork(py: Python<'_>) {

@@ -36,6 +36,9 @@ fn can_write(connection: &SystemConnection) -> bool {
 
 #[test]
 fn two_copies_in_one_process_exclude_each_other() {
+    if SystemSqlite::needed().is_none() {
+        return;
+    }
     let (_folder, path) = database();
     let (ours, theirs) = (Connection::open(&path).unwrap(), other(&path));
     ours.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -52,6 +55,9 @@ fn two_copies_in_one_process_exclude_each_other() {
 
 #[test]
 fn locks_outlast_the_closing_of_other_descriptors() {
+    if SystemSqlite::needed().is_none() {
+        return;
+    }
     let (_folder, path) = database();
     let ours = Connection::open(&path).unwrap();
     ours.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -66,6 +72,9 @@ fn locks_outlast_the_closing_of_other_descriptors() {
 
 #[test]
 fn closing_ours_leaves_the_locks_of_the_other_copy() {
+    if SystemSqlite::needed().is_none() {
+        return;
+    }
     let (_folder, path) = database();
     let theirs = other(&path);
     theirs
@@ -107,6 +116,9 @@ fn closing_ours_leaves_the_locks_of_the_other_copy() {
 /// SQLite shares one lock between all connections of a process, whichever of them took it.
 #[test]
 fn a_connection_that_only_reads_hands_its_lock_to_one_that_writes() {
+    if SystemSqlite::needed().is_none() {
+        return;
+    }
     let (_folder, path) = database();
     let only_reads = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let reader = Connection::open_with_flags(&path, only_reads).unwrap();
@@ -162,6 +174,9 @@ fn run_child(what: &str, path: &Path) -> (std::process::Child, Vec<String>) {
 
 #[test]
 fn a_forked_child_does_not_keep_the_locks_of_a_parent_that_was_killed() {
+    if SystemSqlite::needed().is_none() {
+        return;
+    }
     let (_folder, path) = database();
     let theirs = other(&path);
     let (mut parent, lines) = run_child("killed", &path);
@@ -185,6 +200,9 @@ fn a_forked_child_does_not_keep_the_locks_of_a_parent_that_was_killed() {
 
 #[test]
 fn a_forked_child_cannot_release_the_locks_of_its_parent() {
+    if SystemSqlite::needed().is_none() {
+        return;
+    }
     let (_folder, path) = database();
     let theirs = other(&path);
     let (mut parent, lines) = run_child("lives", &path);

@@ -47,6 +47,20 @@ impl SystemSqlite {
         LOADED.get_or_init(Self::open_library).as_ref()
     }
 
+    /// Returns the library; `None`, with a line that says so, if the system has none.
+    ///
+    /// # Panics
+    /// If the system has none and `LOOPSTORE_NEEDS_ALL` says that nothing may be left out.
+    pub fn needed() -> Option<&'static Self> {
+        let found = Self::load();
+        if found.is_none() {
+            let line = "SKIPPED: the system has no libsqlite3.so.0 (Debian: libsqlite3-0)";
+            assert!(std::env::var_os("LOOPSTORE_NEEDS_ALL").is_none(), "{line}");
+            eprintln!("{line}");
+        }
+        found
+    }
+
     fn open_library() -> Option<Self> {
         // With RTLD_DEEPBIND the library calls its own functions and not those that the program has.
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;

@@ -296,6 +296,9 @@ fn amounts(random: &mut Random) -> [usize; 2] {
 
 #[test]
 fn nothing_is_lost_where_one_thread_uses_both_copies() {
+    if SystemSqlite::needed().is_none() {
+        return;
+    }
     let (_folder, template) = template();
     for seed in seeds() {
         let (_folder, path) = begin(&template);
@@ -320,6 +323,9 @@ fn nothing_is_lost_where_one_thread_uses_both_copies() {
 
 #[test]
 fn nothing_is_lost_where_threads_use_both_copies() {
+    if SystemSqlite::needed().is_none() {
+        return;
+    }
     let (_folder, template) = template();
     for seed in seeds() {
         let (_folder, path) = begin(&template);
@@ -368,6 +374,9 @@ fn another_process() {
 /// Without the locks of `loopstore-locks` these histories lose what was acknowledged: what the test can see.
 #[test]
 fn a_log_that_the_other_copy_deletes_is_found_out() {
+    if SystemSqlite::needed().is_none() {
+        return;
+    }
     let (_folder, template) = template();
     let (_folder, path) = begin(&template);
     let store = Store::open(&path).unwrap();

@@ -120,6 +120,9 @@ mod tests {
             assert!(!asks.is_gone(&lease(2, 1)));
             assert!(asks.is_gone(&lease(1, 2)));
         }
+        // Unlike POSIX locks, this one outlasts the closing of other descriptors of the file.
+        drop(std::fs::File::open(queue_file(&database)).unwrap());
+        assert!(!theirs.is_gone(&lease(1, 1)));
         drop(one);
         for asks in [&ours, &theirs] {
             assert!(asks.is_gone(&lease(1, 1)));

@@ -177,6 +177,21 @@ impl SqliteStore {
         })
     }
 
+    /// Returns `true` if another copy of SQLite in this process (Python's `sqlite3`, a plugin) may have the same
+    /// database open: the locks of this store then belong to its open files and not to the process.
+    ///
+    /// Where it returns `false` (any other system than Linux), no other copy of SQLite in this process may open
+    /// the database while a store has it open: when it closes the file, it would take the locks of the store away,
+    /// and with them what others must not do meanwhile. Other processes may, everywhere.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(loopstore::SqliteStore::allows_other_copies(), cfg!(target_os = "linux"));
+    /// ```
+    pub fn allows_other_copies() -> bool {
+        loopstore_locks::install()
+    }
+
     /// Makes an empty database in memory.
     ///
     /// # Errors

@@ -229,6 +229,9 @@ export declare class NativeStore {
 /** The version of the package. */
 export declare const VERSION: string
 
+/** Returns `true` if another copy of SQLite in this process may have the same database open. */
+export declare function allowsOtherCopies(): boolean
+
 /** Answers a request with JSON, or with what went wrong. One that nobody waits for any more is let go. */
 export declare function answerSummary(request: number, answer?: string | undefined | null, error?: string | undefined | null): void
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { type Abortable, Calls } from "./calls.js";
 import { InvalidInputError, guarded } from "./errors.js";
 import { type Json, checked, decode, encode, encodeOptions } from "./json.js";
-import { type NativeOpenOptions, NativeStore } from "./native.js";
+import { type NativeOpenOptions, NativeStore, allowsOtherCopies } from "./native.js";
 import { type Policy, native } from "./policy.js";
 import { type SearchOptions, searched } from "./search.js";
 import { type Recall, Session, recalled } from "./session.js";
@@ -101,6 +101,10 @@ export function pathOf(path: Path): string {
 
 const STORE = ["policy", "counter"] as const;
 
+const ONE_COPY =
+  "do not open the database with another copy of SQLite in this process while the store is open: on this system " +
+  "that would take the locks of the store away and destroy the database; use `Store.sql`";
+
 /**
  * A database of sessions.
  *
@@ -119,8 +123,15 @@ export class Store implements AsyncDisposable, Disposable {
     this.#native = nativeStore;
   }
 
-  /** Opens a SQLite database, which is created if it is not there. */
+  /**
+   * Opens a SQLite database, which is created if it is not there.
+   *
+   * On Linux, another copy of SQLite in this process (better-sqlite3, for example) may have the same file open. On
+   * other systems it must not while the store is open (a warning of the process says so): the locks of a file
+   * belong to the process there, and whoever closes it first takes them away. Other processes may on every system.
+   */
   static async open(path: Path, options?: OpenOptions): Promise<Store> {
+    if (!allowsOtherCopies()) process.emitWarning(ONE_COPY);
     const { policy, ...given } = checked(options, [...STORE, "durability", "key", "readOnly"], "Store.open");
     return Store.#opened(() => NativeStore.open(pathOf(path), native(policy), set(given)));
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -121,6 +122,10 @@ class Store:
     ) -> Store:
         """Open a SQLite database, which is created if it is not there.
 
+        On Linux, Python's own `sqlite3` may have the same file open. On other systems it must not while the store
+        is open (a `RuntimeWarning` says so): the locks of a file belong to the process there, whoever closes it
+        first takes them away. Other processes may on every system; `Store.sql` reads everywhere.
+
         Args:
             path: The file.
             policy: When and how the sessions are compacted that are given no policy of their own.
@@ -135,6 +140,13 @@ class Store:
             BusyError: Another program holds it.
         """
         secret = key.encode() if isinstance(key, str) else key
+        if not _loopstore.allows_other_copies():
+            warnings.warn(
+                f"do not open {path} with `sqlite3` in this process while the store is open: on this system that"
+                " would take the locks of the store away and destroy the database; use `Store.sql`",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return cls(
             _loopstore.Store.open(
                 path, native(policy or Policy()), counter, durability, secret, read_only
