@@ -1,7 +1,9 @@
 //! Systems without open file description locks: nothing is locked, and nothing is known of a byte.
 
 use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Deref;
+use std::path::Path;
 
 /// True if this system has open file description locks.
 pub const HAS_LOCKS: bool = false;
@@ -35,5 +37,39 @@ impl Deref for OwnFile {
 
     fn deref(&self) -> &File {
         &self.0
+    }
+}
+
+/// A file that is read; closing it removes the locks of the process here.
+#[derive(Debug)]
+pub struct SharedFile(File);
+
+impl SharedFile {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// As [`File::open`].
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        File::open(path).map(Self)
+    }
+}
+
+impl Deref for SharedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Read for SharedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Seek for SharedFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
     }
 }

@@ -19,8 +19,8 @@
 //! It is not a VFS: names, files and file formats stay those of SQLite's `unix` VFS, and a program without
 //! this crate can use the same database at the same time.
 //!
-//! [`DescriptionLock`] offers the same kind of lock for other files, [`OwnFile`] a file whose locks no
-//! forked child shares.
+//! [`lock_byte`] takes the same kind of lock on other files, [`OwnFile`] is a file whose locks no forked child
+//! shares, and [`SharedFile`] reads a file without removing the locks of another copy of SQLite on it.
 
 #[cfg(target_os = "linux")]
 mod byte;
@@ -28,6 +28,8 @@ mod byte;
 mod fork;
 #[cfg(target_os = "linux")]
 mod ranges;
+#[cfg(target_os = "linux")]
+mod shared;
 #[cfg(target_os = "linux")]
 mod syscalls;
 #[cfg(target_os = "linux")]
@@ -37,7 +39,11 @@ mod table;
 #[path = "elsewhere.rs"]
 mod byte;
 
+#[cfg(not(target_os = "linux"))]
+pub use byte::SharedFile;
 pub use byte::{HAS_LOCKS, OwnFile, is_byte_free, lock_byte, unlock_byte};
+#[cfg(target_os = "linux")]
+pub use shared::SharedFile;
 
 /// Makes SQLite's locks belong to the open file; only the first call has an effect.
 ///

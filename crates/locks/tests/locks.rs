@@ -1,11 +1,11 @@
 //! Locks of real databases, seen by a connection of another process and of another copy of SQLite.
 #![cfg(target_os = "linux")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use loopstore_locks::{OwnFile, install, is_byte_free, lock_byte};
+use loopstore_locks::{OwnFile, SharedFile, install, is_byte_free, lock_byte};
 use loopstore_testing::{SystemConnection, SystemSqlite};
 use rusqlite::{Connection, OpenFlags};
 
@@ -113,6 +113,29 @@ fn closing_ours_leaves_the_locks_of_the_other_copy() {
     );
 }
 
+#[test]
+fn reading_a_file_leaves_the_locks_of_the_other_copy() {
+    if SystemSqlite::needed().is_none() {
+        return;
+    }
+    let (_folder, path) = database();
+    let theirs = other(&path);
+    // A rollback journal has its locks on the file itself.
+    theirs
+        .run("PRAGMA journal_mode = delete; BEGIN IMMEDIATE; INSERT INTO t VALUES (2)")
+        .unwrap();
+    let mut head = [0; 16];
+    let mut file = SharedFile::open(&path).unwrap();
+    file.read_exact(&mut head).unwrap();
+    drop(file);
+    assert_eq!(&head, b"SQLite format 3\0");
+    let ours = Connection::open(&path).unwrap();
+    ours.busy_timeout(std::time::Duration::ZERO).unwrap();
+    assert!(ours.execute_batch("BEGIN IMMEDIATE").is_err());
+    drop(ours);
+    theirs.run("COMMIT").unwrap();
+}
+
 /// SQLite shares one lock between all connections of a process, whichever of them took it.
 #[test]
 fn a_connection_that_only_reads_hands_its_lock_to_one_that_writes() {
@@ -145,6 +168,15 @@ fn a_connection_that_only_reads_hands_its_lock_to_one_that_writes() {
         .unwrap();
     assert_eq!(count, 3);
     leaves_wal.execute_batch(rollback).unwrap();
+}
+
+/// Waits until something is so; the limit ends a test that hangs.
+fn eventually(is_so: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed().as_secs() < 100, "it never came about");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
 }
 
 fn run_child(what: &str, path: &Path) -> (std::process::Child, Vec<String>) {
@@ -193,8 +225,9 @@ fn a_forked_child_does_not_keep_the_locks_of_a_parent_that_was_killed() {
     // Its child sleeps on.
     let pid = lines.last().unwrap().rsplit(' ').next().unwrap().to_owned();
     assert!(Path::new(&format!("/proc/{pid}")).exists());
-    assert!(can_write(&theirs));
-    assert!(is_byte_free(&queue, 7));
+    // It may not have run yet since the fork.
+    eventually(|| can_write(&theirs));
+    eventually(|| is_byte_free(&queue, 7));
     Command::new("kill").args(["-9", &pid]).status().unwrap();
 }
 
