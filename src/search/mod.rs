@@ -301,7 +301,8 @@ fn prepared<T>(
             | StoreError::SerializationFailure
             | StoreError::Full
             | StoreError::Io(_)
-            | StoreError::Unconfirmed(_),
+            | StoreError::Unconfirmed(_)
+            | StoreError::ForeignSchema(_),
         ) => {}
         done => {
             done?;

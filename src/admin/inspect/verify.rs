@@ -80,6 +80,14 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
             found.add(ProblemKind::Sqlite, "database", detail);
             Ok(found.into_report())
         }
+        // Something stands in place of a table, and does not end.
+        Err(error @ StoreError::ForeignSchema(_)) => {
+            let mut found = Findings::default();
+            own_checks(&mut found, ProblemKind::Schema, store.schema_problems())?;
+            let detail = format!("the record could not be read in time: {error}");
+            found.add(ProblemKind::Schema, "database", detail);
+            Ok(found.into_report())
+        }
         Err(error) => Err(error),
     }
 }

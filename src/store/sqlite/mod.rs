@@ -9,6 +9,7 @@ pub(crate) mod agents;
 mod backup;
 mod disk;
 mod encryption;
+mod foreign;
 pub(crate) mod goose;
 mod holders;
 mod index;
@@ -250,10 +251,12 @@ impl SqliteStore {
     /// Runs `work` on one snapshot of the bare connection.
     fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
         self.with_reader(|connection| {
-            let transaction = SqliteTransaction::begin(connection, "BEGIN DEFERRED")?;
-            let done = work(connection)?;
-            transaction.commit()?;
-            Ok(done)
+            foreign::read_within(connection, foreign::MOST_READING, |connection| {
+                let transaction = SqliteTransaction::begin(connection, "BEGIN DEFERRED")?;
+                let done = work(connection)?;
+                transaction.commit()?;
+                Ok(done)
+            })
         })
     }
 
@@ -302,6 +305,7 @@ impl SqliteStore {
     ) -> StoreResult<T> {
         let transaction = SqliteTransaction(connection);
         self.check_place()?;
+        foreign::refuse(connection)?;
         let done = work(connection)?;
         if failpoints::is_active(Failpoint::LostWrite)
             && connection.total_changes().is_multiple_of(5)
