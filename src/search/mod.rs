@@ -22,8 +22,10 @@ mod run;
 mod snippet;
 mod stop_words;
 mod text;
+pub(crate) mod trust;
 mod visibility;
 
+pub use excerpt::quote_lines;
 pub use query::QueryError;
 pub(crate) use query::{parse_query, question};
 pub use recall::{LeftOut, Recall, RecallPart, recall};
@@ -309,6 +311,7 @@ fn prepared<T>(
         }
     }
     Ok(store::read(store, |read| {
+        trust::check_some(read)?;
         run(SearchRun::new(read, query, &words)?)
     })?)
 }

@@ -5,6 +5,7 @@
 
 use super::report::{Findings, Problem, ProblemKind, Subject, VerifyReport};
 use super::{blobs, receipts, sessions, sources};
+use crate::search;
 use crate::store::scan::StoreScan;
 use crate::store::{Database, ReceiptRow, SessionKey, StoreError, StoreResult, database};
 use crate::tokens::TokenCounter;
@@ -54,6 +55,15 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
         Err(StoreError::Damaged(detail)) => vec![detail],
         lines => lines?,
     };
+    if found.index.is_empty() {
+        found.index = match search::trust::missing(store) {
+            // Named below, if it is damage of the record.
+            Err(StoreError::Damaged(_)) => Vec::new(),
+            Err(StoreError::IndexDamaged(detail)) => vec![detail],
+            Err(StoreError::ForeignSchema(_)) => Vec::new(),
+            lines => lines?,
+        };
+    }
     let mut kept = Some(found);
     let scanned = database::scan(store, |scan| {
         let mut verify = Verify {

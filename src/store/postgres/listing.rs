@@ -384,7 +384,10 @@ impl PostgresStore {
                 continue;
             };
             let is_on_ours = known.contains(table) || known.contains(view);
-            if is_on_ours && !(known.contains(name) && known.contains(function)) {
+            // Those against TRUNCATE are made in a loop over the tables.
+            let against_truncate = format!("{}_no_truncate", table.replace("TABLE", "TRIGGER"));
+            let is_named = known.contains(name) || *name == against_truncate;
+            if is_on_ours && !(is_named && known.contains(function)) {
                 added.push(what.clone());
             }
         }

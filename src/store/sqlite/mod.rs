@@ -13,6 +13,7 @@ mod foreign;
 pub(crate) mod goose;
 mod holders;
 mod index;
+mod length;
 mod listing;
 mod log;
 mod migration;
@@ -59,6 +60,7 @@ use super::{Key, SessionStore, StoreRead, StoreWrite};
 use crate::failpoints::{self, Failpoint};
 use crate::tokens::TokenCounter;
 use disk::Disk;
+use length::FileLength;
 use place::OpenFiles;
 
 /// How many idle reading connections are kept.
@@ -121,6 +123,7 @@ pub struct SqliteStore {
     queue: queue::Queue,
     /// Which holders of leases live.
     holders: holders::Holders,
+    length: FileLength,
     /// The first write opens it.
     writer: OnceLock<Writer>,
     readers: Mutex<Vec<Connection>>,
@@ -165,6 +168,7 @@ impl SqliteStore {
             queue: queue::Queue::new(Some(path)),
             holders: holders::Holders::new(schema::network_of(path).is_none().then_some(path)),
             place: Some(place),
+            length: FileLength::of(path),
             writer: OnceLock::new(),
             readers: Mutex::default(),
             first: Mutex::new(Some(first)),
@@ -201,6 +205,7 @@ impl SqliteStore {
             options,
             queue: queue::Queue::new(None),
             holders: holders::Holders::new(None),
+            length: FileLength::default(),
             writer: OnceLock::from(writer),
             readers: Mutex::default(),
             first: Mutex::default(),
@@ -305,6 +310,9 @@ impl SqliteStore {
     ) -> StoreResult<T> {
         let transaction = SqliteTransaction(connection);
         self.check_place()?;
+        if let Some(place) = &self.place {
+            self.length.check(connection, place.file())?;
+        }
         foreign::refuse(connection)?;
         let done = work(connection)?;
         if failpoints::is_active(Failpoint::LostWrite)

@@ -52,21 +52,21 @@ fn an_answer_says_where_it_stands() {
 
     ── loop build, turn 1, message 3, assistant; not in the context
     prompt: build it
-    Turn 1 of: build it
-    (call build-1) read_file path: src/1.rs
+    > Turn 1 of: build it
+    > (call build-1) read_file path: src/1.rs
     ");
     assert_snapshot!(stage.say("recall kite"), @"Nothing found.");
     let (stage, _) = huge();
     let said = stage.say("recall 2040 --max-tokens 110");
     let beginning = "Session it's huge\n\n\
                      ── loop a loop, turn 0, message 2, result of read_file (call c1)\n\
-                     call: read_file path: t\n…\n203";
+                     call: read_file path: t\n> …\n> 203";
     assert!(
-        said.out.starts_with(beginning) && said.out.ends_with("\n…\n"),
+        said.out.starts_with(beginning) && said.out.ends_with("\n> …\n"),
         "{said}"
     );
     assert!(
-        said.out.contains("\n2040: row of a table \n2041: row"),
+        said.out.contains("\n> 2040: row of a table \n> 2041: row"),
         "{said}"
     );
 }
