@@ -160,16 +160,17 @@ enum Verdict {
 
 /// Returns what a foreign object does to the store, if it does anything.
 fn judge(connection: &Connection, sql: &str) -> rusqlite::Result<Option<Verdict>> {
-    let Some(Statement { kind, name, on }) = Statement::read(sql) else {
+    let Some(made) = Statement::read(sql) else {
         let line = sql.lines().next().unwrap_or_default();
         let beginning: String = line.chars().take(60).collect();
         let what = format!("an object that SQLite has as `{beginning}`");
         return Ok(Some(Verdict::Added(what)));
     };
-    let word = kind.word();
+    let (kind, word, shown) = (made.kind, made.kind.word(), &made.name);
+    let name = made.name.to_ascii_lowercase();
     let is_trigger = kind == Kind::Trigger;
     if OWN.names(is_trigger).contains(&name) {
-        let what = format!("{word} `{name}`, which is not the one of this format");
+        let what = format!("{word} `{shown}`, which is not the one of this format");
         return Ok(Some(Verdict::Replaced(what)));
     }
     // The tables of the search index are SQLite's own, and it is checked apart. So are those of SQLite.
@@ -190,7 +191,7 @@ fn judge(connection: &Connection, sql: &str) -> rusqlite::Result<Option<Verdict>
     }
     let parent = parents(connection, &name)?.into_iter().find(is_own);
     Ok(parent.map(|parent| {
-        let what = format!("{word} `{name}`, which references `{parent}`");
+        let what = format!("{word} `{shown}`, which references `{parent}`");
         Verdict::Added(what)
     }))
 }
@@ -223,8 +224,10 @@ static OWN: LazyLock<Own> = LazyLock::new(|| {
             let first = rest.lines().next().unwrap_or_default();
             own.statements.insert(first, rest);
             match Statement::read(rest) {
-                Some(made) if made.kind == Kind::Trigger => own.triggers.insert(made.name),
-                Some(made) => own.others.insert(made.name),
+                Some(made) if made.kind == Kind::Trigger => {
+                    own.triggers.insert(made.name.to_ascii_lowercase())
+                }
+                Some(made) => own.others.insert(made.name.to_ascii_lowercase()),
                 None => false,
             };
         }
@@ -271,11 +274,11 @@ impl Kind {
     }
 }
 
-/// What a statement makes: names in lower case, as SQLite compares them.
+/// What a statement makes.
 struct Statement {
     kind: Kind,
     name: String,
-    /// The table or view of a trigger or index.
+    /// The table or view of a trigger or index, in lower case, as SQLite compares names.
     on: Option<String>,
 }
 
@@ -309,7 +312,7 @@ impl Statement {
             Kind::Index | Kind::Trigger => {
                 tokens.find(|token| token.is("on"))?;
                 let token = tokens.next()?;
-                Some(tokens.qualified(token)?)
+                Some(tokens.qualified(token)?.to_ascii_lowercase())
             }
             _ => None,
         };
@@ -331,8 +334,8 @@ impl Token<'_> {
 
     fn name(self) -> Option<String> {
         match self {
-            Self::Word(word) => Some(word.to_ascii_lowercase()),
-            Self::Quoted(name) => Some(name.to_ascii_lowercase()),
+            Self::Word(word) => Some(word.to_owned()),
+            Self::Quoted(name) => Some(name),
             Self::Sign(_) => None,
         }
     }

@@ -76,7 +76,7 @@ fn what_stands_in_place_of_an_object_of_the_store_is_named() {
     for (sql, line) in [
         (
             "DROP TABLE notes; CREATE VIEW Notes AS SELECT 1 AS id",
-            "view `notes`, which is not the one of this format",
+            "view `Notes`, which is not the one of this format",
         ),
         (
             "DROP TRIGGER pins_no_update; CREATE TRIGGER pins_no_update BEFORE UPDATE ON pins
@@ -223,7 +223,7 @@ fn any_text_is_read_without_a_panic() {
     let read = |sql| Statement::read(sql).map(|made| (made.kind, made.name, made.on));
     assert_eq!(
         read("create temp trigger if not exists main.\"A b\" after insert on 'X''y' begin"),
-        Some((Kind::Trigger, "a b".into(), Some("x'y".into())))
+        Some((Kind::Trigger, "A b".into(), Some("x'y".into())))
     );
     assert_eq!(
         read("CREATE VIRTUAL TABLE `f``t` USING x"),

@@ -75,7 +75,7 @@ fn faults_and_steering_characters_are_shown() {
     > lost
 
     [5] assistant, a:b\u{1b}[2J:5
-
+    >
 
     [6] assistant, a:b\u{1b}[2J:6
     > done

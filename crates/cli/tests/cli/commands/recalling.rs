@@ -155,7 +155,7 @@ fn a_question_that_cannot_be_answered_is_refused() {
     ");
     assert_snapshot!(stage.run(&["recall", "\"turn 1 of build\"", "--max-tokens", "20"]), @"
     --- stderr
-    error: an answer needs at least 49 tokens here, and 20 are allowed
+    error: an answer needs at least 50 tokens here, and 20 are allowed
     --- exit 1
     ");
     for (most, code) in [

@@ -267,14 +267,15 @@ fn a_folder_with_taken_apart_letters_or_a_long_path_has_the_name_that_claude_cod
         let bin = stage.path("bin");
         std::fs::create_dir_all(&bin).unwrap();
         std::fs::write(bin.join("claude"), start).unwrap();
+        let _ = std::fs::remove_dir_all(stage.path("home/.claude/projects"));
         resumed(&long, bin.to_str().unwrap()).0
     };
     let (native, script) = (by_program("\x7fELF"), by_program("#!/usr/bin/env node\n"));
     assert_eq!(native[..201], script[..201]);
     assert_ne!(native, script);
     // What is there already counts, whatever is installed.
-    std::fs::remove_dir_all(stage.path(&format!("home/.claude/projects/{script}"))).unwrap();
-    assert_eq!(by_program("#!/usr/bin/env node\n"), native);
+    assert_eq!(resumed(&long, "").0, script);
+    std::fs::remove_dir_all(stage.path("home/.claude/projects")).unwrap();
     assert_eq!(resumed(&long, "").0, native);
 }
 
