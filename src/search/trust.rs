@@ -43,7 +43,7 @@ pub(super) fn check_some(read: &dyn StoreRead) -> StoreResult<()> {
         // Where the system has no random numbers the first message is looked for.
         let _ = getrandom::fill(&mut random);
         for seq in [last, u32::from_ne_bytes(random) % end] {
-            if !is_held(read, loop_key, seq, MOST_BYTES)? {
+            if !is_held_or_damaged(read, loop_key, seq, MOST_BYTES)? {
                 return Err(StoreError::IndexDamaged(format!(
                     "{} is not in it, and is recorded",
                     name(read, loop_key, seq)?
@@ -75,7 +75,7 @@ pub(crate) fn missing(store: &dyn Database) -> StoreResult<Vec<String>> {
             for (loop_key, _) in read.loop_lengths(session.key)? {
                 for seq in 0..end_of_indexed(read, &open, loop_key)? {
                     at += 1;
-                    if at % step != 0 || is_held_or_damaged(read, loop_key, seq)? {
+                    if at % step != 0 || is_held_or_damaged(read, loop_key, seq, u64::MAX)? {
                         continue;
                     }
                     match lines.len() < NAMED {
@@ -106,8 +106,13 @@ fn end_of_indexed(
 }
 
 /// True also for a message that cannot be read: it is damage of the record, and named as such.
-fn is_held_or_damaged(read: &dyn StoreRead, loop_key: LoopKey, seq: u32) -> StoreResult<bool> {
-    match is_held(read, loop_key, seq, u64::MAX) {
+fn is_held_or_damaged(
+    read: &dyn StoreRead,
+    loop_key: LoopKey,
+    seq: u32,
+    most: u64,
+) -> StoreResult<bool> {
+    match is_held(read, loop_key, seq, most) {
         Err(StoreError::Damaged(_)) => Ok(true),
         found => found,
     }
