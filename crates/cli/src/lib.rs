@@ -265,18 +265,17 @@ impl App {
             }),
             Access::Write => open(options.create(false)),
             Access::Read => match open(options.clone().read_only(true)) {
-                // Only opening for writing upgrades an older file, or finishes one whose creation was cut off.
-                Err(unfinished @ (OpenError::Older { .. } | OpenError::Missing { .. }))
-                    if self.db.is_file() =>
-                {
-                    match self.open_file(Access::Write) {
-                        Err(OpenError::Other { .. } | OpenError::ReadOnly { .. }) => {
-                            Err(unfinished)
-                        }
-                        Err(error) => Err(error),
-                        Ok(_) => open(options.read_only(true)),
-                    }
-                }
+                // Only opening for writing upgrades an older file, takes back what a killed process left in its
+                // journal, or finishes a creation that was cut off.
+                Err(
+                    unfinished @ (OpenError::Older { .. }
+                    | OpenError::LogUnread { .. }
+                    | OpenError::Missing { .. }),
+                ) if self.db.is_file() => match self.open_file(Access::Write) {
+                    Err(OpenError::Other { .. } | OpenError::ReadOnly { .. }) => Err(unfinished),
+                    Err(error) => Err(error),
+                    Ok(_) => open(options.read_only(true)),
+                },
                 opened => opened,
             },
         }

@@ -346,6 +346,15 @@ fn a_database_whose_creation_was_killed_reads_as_empty() {
         assert!(said.out.starts_with("No sessions yet"), "{at}: {said}");
         assert_eq!(stage.say("verify").code, 0, "{at}");
     }
+    // A journal whose transaction was never finished.
+    let stage = Stage::empty();
+    std::fs::write(stage.path("loopstore.db"), [0; 4096]).unwrap();
+    let journal =
+        b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7\0\0\0\0\x12\x34\x56\x78\0\0\0\0\0\0\x02\0\0\0\x10\0";
+    let journal = [&journal[..], &[0; 512 - 28]].concat();
+    std::fs::write(stage.path("loopstore.db-journal"), journal).unwrap();
+    let said = stage.say("sessions");
+    assert_eq!((said.code, &*said.err), (0, ""), "{said}");
     // What a killed creation had made, but for what the file is written with and its mark.
     let stage = Stage::empty();
     drop(stage.store());
