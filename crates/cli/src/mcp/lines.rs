@@ -22,29 +22,14 @@ const PARSE_ERROR: i64 = -32_700;
 /// JSON-RPC: the JSON is no request, notification or answer.
 const INVALID_REQUEST: i64 = -32_600;
 
-/// The two ends that the server reads from and writes to.
-pub struct Lines {
-    pub server: DuplexStream,
-    output: JoinHandle<io::Result<()>>,
-}
-
-impl Lines {
-    /// Begins to pass on what comes on stdin, and what the server writes to stdout.
-    pub fn start() -> Self {
-        let (server, client) = tokio::io::duplex(BUFFER);
-        let (from_server, to_server) = tokio::io::split(client);
-        let stdout = Arc::new(Mutex::new(tokio::io::stdout()));
-        tokio::spawn(pass_in(tokio::io::stdin(), to_server, Arc::clone(&stdout)));
-        Self {
-            server,
-            output: tokio::spawn(pass_out(from_server, stdout)),
-        }
-    }
-
-    /// Returns what the server reads and writes, and what waits until all of it is written.
-    pub fn into_parts(self) -> (DuplexStream, JoinHandle<io::Result<()>>) {
-        (self.server, self.output)
-    }
+/// Begins to pass on what comes on stdin, and what the server writes to stdout. Returns the end that the server reads
+/// from and writes to, and what ends once all that it wrote is passed on.
+pub fn start() -> (DuplexStream, JoinHandle<io::Result<()>>) {
+    let (server, client) = tokio::io::duplex(BUFFER);
+    let (from_server, to_server) = tokio::io::split(client);
+    let stdout = Arc::new(Mutex::new(tokio::io::stdout()));
+    tokio::spawn(pass_in(tokio::io::stdin(), to_server, Arc::clone(&stdout)));
+    (server, tokio::spawn(pass_out(from_server, stdout)))
 }
 
 /// Passes lines on to the server; those that are none of the protocol are answered here.

@@ -17,7 +17,6 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 
-use self::lines::Lines;
 use self::scope::Scope;
 use self::tools::{Answer, LIST_SESSIONS, Lookup, TOOLS, ToolSpec};
 use self::writing::WritingTool;
@@ -92,7 +91,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 }
 
 async fn serve(server: Server) -> Result<(), CliError> {
-    let (end, output) = Lines::start().into_parts();
+    let (end, output) = lines::start();
     let running = server.serve(end).await;
     let ended = running.map_err(failed)?.waiting().await;
     ended.map_err(failed)?;
