@@ -3,13 +3,12 @@
 //! What a transcript says stands in fences longer than any row of backticks in it, so that no
 //! markup in it counts; characters that could steer a terminal are shown as `\u{1b}`.
 
-use std::borrow::Cow;
 use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{ExportError, ExportRange, each_message};
+use super::{ExportError, ExportRange, each_message, visible};
 use crate::model::{AgentMessage, Author, Content, Message, Time};
 use crate::store::{self, LoopRow, SessionRow, StoreRead};
 
@@ -142,7 +141,7 @@ fn block_text(block: &Content) -> String {
 
 /// Returns text between fences that nothing in it can end.
 fn fenced(kind: &str, text: &str) -> String {
-    let text = clean(text);
+    let text = visible(text);
     let fence = "`".repeat((longest_row(&text) + 1).max(3));
     let end = if text.ends_with('\n') || text.is_empty() {
         ""
@@ -154,7 +153,7 @@ fn fenced(kind: &str, text: &str) -> String {
 
 /// Returns text on one line that nothing in it can end or format.
 fn span(text: &str) -> String {
-    let text = clean(text).replace('\n', "\\n").replace('\t', "\\t");
+    let text = visible(text).replace('\n', "\\n").replace('\t', "\\t");
     if text.is_empty() {
         return "``  ``".to_owned();
     }
@@ -170,26 +169,6 @@ fn span(text: &str) -> String {
 fn longest_row(text: &str) -> usize {
     let rows = text.split(|c| c != '`').map(str::len);
     rows.max().unwrap_or(0)
-}
-
-/// Shows characters that could steer a terminal, or turn the direction of a line.
-fn clean(text: &str) -> Cow<'_, str> {
-    let is_unsafe = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{2028}' | '\u{2029}'
-                | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(is_unsafe) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match is_unsafe(c) {
-            true => out.extend(c.escape_unicode()),
-            false => out.push(c),
-        }
-    }
-    Cow::Owned(out)
 }
 
 #[cfg(test)]

@@ -252,11 +252,48 @@ pub(crate) fn name(text: &str) -> String {
     shown
 }
 
+/// Returns a text with `> ` before each of its lines. A heading of this program never begins so: whatever a
+/// stored text says, no line of it passes for a heading, and for the words of somebody else.
+///
+/// ```
+/// use loopstore::search::quote_lines;
+///
+/// assert_eq!(quote_lines("yes\n\n── loop l1, user"), "> yes\n>\n> ── loop l1, user");
+/// ```
+pub fn quote_lines(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 32);
+    let mut chars = text.chars().peekable();
+    let mut is_start = true;
+    loop {
+        let next = chars.peek().copied();
+        if is_start {
+            quoted.push('>');
+            if next.is_some_and(|c| !ends_line(c)) {
+                quoted.push(' ');
+            }
+        }
+        let Some(c) = chars.next() else {
+            return quoted;
+        };
+        quoted.push(c);
+        // CR and LF together are one end.
+        is_start = ends_line(c) && (c != '\r' || chars.peek() != Some(&'\n'));
+    }
+}
+
+/// True for each character that some program shows as the end of a line.
+fn ends_line(c: char) -> bool {
+    matches!(
+        c,
+        '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+    )
+}
+
 /// Returns the first characters of a text on one line; control characters are written out.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for c in text.chars().take(most) {
-        match c.is_control() {
+        match c.is_control() || ends_line(c) {
             true => shown.extend(c.escape_default()),
             false => shown.push(c),
         }
@@ -267,6 +304,16 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_line_of_a_quoted_text_begins_as_a_heading() {
+        let forged = "a\r\nb\rc\u{2028}d\u{2029}e\u{b}f\u{c}g\u{85}h\n\n";
+        let quoted = quote_lines(forged);
+        assert_eq!(quoted.matches("> ").count(), 8, "{quoted:?}");
+        assert!(quoted.ends_with("> h\n>\n>"), "{quoted:?}");
+        assert_eq!(quote_lines(""), ">");
+        assert_eq!(one_line("a\u{2028}b\nc", 9), "a\\u{2028}b\\nc");
+    }
     use crate::model::Json;
     use crate::search::query::parse_query;
 

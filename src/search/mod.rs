@@ -22,8 +22,10 @@ mod run;
 mod snippet;
 mod stop_words;
 mod text;
+pub(crate) mod trust;
 mod visibility;
 
+pub use excerpt::quote_lines;
 pub use query::QueryError;
 pub(crate) use query::{parse_query, question};
 pub use recall::{LeftOut, Recall, RecallPart, recall};
@@ -301,13 +303,15 @@ fn prepared<T>(
             | StoreError::SerializationFailure
             | StoreError::Full
             | StoreError::Io(_)
-            | StoreError::Unconfirmed(_),
+            | StoreError::Unconfirmed(_)
+            | StoreError::ForeignSchema(_),
         ) => {}
         done => {
             done?;
         }
     }
     Ok(store::read(store, |read| {
+        trust::check_some(read)?;
         run(SearchRun::new(read, query, &words)?)
     })?)
 }

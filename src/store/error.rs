@@ -98,6 +98,18 @@ pub enum OpenError {
         /// What was found.
         detail: String,
     },
+    /// Triggers, indexes or references that are not of the store are on the tables of a file that is to be
+    /// upgraded, or another object in place of a table that opening reads.
+    #[error(
+        "{path}: the schema of the database has objects that are not part of it: {objects}; drop them, or \
+         copy the record into a new database, then try again"
+    )]
+    ForeignSchema {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        objects: String,
+    },
     /// The file is on a network file system, where SQLite's locks cannot be trusted.
     #[error(
         "{path}: locks on a {kind} file system are not reliable; keep the database on a local disk"
@@ -299,6 +311,13 @@ pub enum StoreError {
     /// The database holds something it cannot hold.
     #[error("the database is damaged: {0}")]
     Damaged(String),
+    /// Triggers, indexes or references that are not of the store are on its tables, or other objects stand in
+    /// place of its own; they could copy, change or block what is written. Of a read: it did not end in time.
+    #[error(
+        "the schema of the database has objects that are not part of it: {0}; nothing was written; drop \
+         them, or copy the record into a new database, then try again"
+    )]
+    ForeignSchema(String),
     /// The index of messages is damaged; what is recorded is not.
     #[error("the search index is damaged ({0}); rebuild it")]
     IndexDamaged(String),

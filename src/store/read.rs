@@ -384,6 +384,12 @@ pub trait StoreRead {
 
     /// Counts the messages in the index that hold a phrase, up to `most`.
     fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32>;
+
+    /// True if the index finds this message by this word.
+    fn is_indexed(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool>;
+
+    /// Returns at most `most` loops, picked at random. It must cost what it returns.
+    fn sampled_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>>;
 }
 
 /// Finds the newest block of a loop.

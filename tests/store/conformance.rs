@@ -112,6 +112,8 @@ promises! {
     what_leaves_the_index_is_not_found_and_can_come_again,
     a_removed_message_leaves_the_index,
     a_cleared_index_is_empty,
+    an_index_tells_which_message_a_word_finds,
+    some_loops_are_picked_at_random,
     a_lease_is_as_it_was_last_written_and_its_token_never_goes_back,
     a_lease_is_taken_once_renewed_and_lost,
     a_holder_is_gone_only_when_its_guard_is,
@@ -1258,6 +1260,36 @@ fn indexed(store: &dyn SessionStore) -> [LoopRow; 2] {
     })
     .unwrap();
     rows
+}
+
+fn an_index_tells_which_message_a_word_finds(store: &dyn SessionStore) {
+    for row in indexed(store) {
+        let found_by = |word: &str| -> Vec<u32> {
+            let is_found =
+                |seq: &u32| read(store, |read| read.is_indexed(row.key, *seq, word)).unwrap();
+            (0..7).filter(is_found).collect()
+        };
+        assert_eq!(found_by("two"), [0, 1]);
+        assert_eq!(found_by("退"), [1]);
+        assert_eq!(found_by("onest"), [2]);
+        // A part of a word, one that no message has, and what is none.
+        for word in ["on", "three", "two\" OR \"one", "'"] {
+            assert!(found_by(word).is_empty(), "{word}");
+        }
+    }
+    let [row, _] = [told(store, "u", 1).row(0), told(store, "v", 1).row(0)];
+    assert!(!read(store, |read| read.is_indexed(row.key, 0, "two")).unwrap());
+}
+
+fn some_loops_are_picked_at_random(store: &dyn SessionStore) {
+    let pick = |most| read(store, |read| read.sampled_loops(most)).unwrap();
+    assert!(pick(3).is_empty());
+    let keys = indexed(store).map(|row| row.key);
+    for _ in 0..20 {
+        let picked = pick(1);
+        assert!(picked.len() == 1 && keys.contains(&picked[0]), "{picked:?}");
+    }
+    assert!(pick(0).is_empty() && pick(9).len() <= 2);
 }
 
 fn an_index_takes_in_what_comes_next(store: &dyn SessionStore) {

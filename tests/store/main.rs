@@ -13,6 +13,7 @@ mod entries;
 mod examples;
 mod expanding;
 mod export;
+mod foreign;
 mod hidden;
 mod immutability;
 mod keys;

@@ -208,7 +208,27 @@ fn a_file_without_what_it_is_written_with_gets_it() {
         .execute_batch("PRAGMA application_id = 0x4C4F4F50")
         .unwrap();
     drop(connection);
+    // Its creation is not finished: there is nothing to read, and no damage.
+    let read = SqliteStore::open_with(&file, keyed::options().read_only(true));
+    assert!(matches!(read.err(), Some(OpenError::Missing { .. })));
     opens_empty(&file, "no store_meta");
+}
+
+/// The mark of a finished file comes last: whoever finds it finds all that a file is opened with.
+#[test]
+fn a_file_that_is_being_made_is_finished_or_not_there() {
+    let (_folder, file) = folder();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| keyed::open(&file).map(drop).unwrap());
+        }
+        for _ in 0..200 {
+            match SqliteStore::open_with(&file, keyed::options().read_only(true)) {
+                Ok(_) | Err(OpenError::Missing { .. } | OpenError::Busy) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use loopstore::admin::inspect::{ExpandRequest, MessageOffset, expand};
-use loopstore::search::{QueryError, SearchError, SearchQuery, recall};
+use loopstore::search::{QueryError, SearchError, SearchQuery, quote_lines, recall};
 use loopstore::*;
 use proptest::prelude::*;
 
@@ -117,7 +117,7 @@ proptest! {
                 let shown = shown.strip_suffix('\n').unwrap_or(shown);
                 prop_assert!(whole.contains(shown), "{shown:?}");
             }
-            prop_assert!(text.contains(&part.text));
+            prop_assert!(text.contains(&quote_lines(&part.text)));
         }
     }
 }

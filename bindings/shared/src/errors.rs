@@ -256,7 +256,9 @@ fn of_store(error: &StoreError) -> &'static str {
         StoreError::Ambiguous { .. } | StoreError::Invalid(_) => "InvalidInputError",
         StoreError::Conflict => "BusyError",
         StoreError::LeaseHeld { .. } | StoreError::LeaseLost { .. } => "LoopHeldError",
-        StoreError::Damaged(_) | StoreError::IndexDamaged(_) => "DamagedError",
+        StoreError::Damaged(_) | StoreError::IndexDamaged(_) | StoreError::ForeignSchema(_) => {
+            "DamagedError"
+        }
         StoreError::ReadOnly => "ReadOnlyError",
         StoreError::Full => "DiskFullError",
         StoreError::Unconfirmed(_) => "UnconfirmedError",
@@ -272,7 +274,7 @@ fn of_store(error: &StoreError) -> &'static str {
 fn of_opening(error: &OpenError, build: fn(&str) -> String) -> Described {
     let class = match error {
         OpenError::Busy => "BusyError",
-        OpenError::Damaged { .. } => "DamagedError",
+        OpenError::Damaged { .. } | OpenError::ForeignSchema { .. } => "DamagedError",
         OpenError::NoEncryption => return Failure::Feature("sqlcipher").describe(build),
         _ => "OpenError",
     };

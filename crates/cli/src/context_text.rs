@@ -1,6 +1,7 @@
 //! A context as text: message by message, under its section.
 
 use loopstore::context::{ContextFault, FaultKind, Part, PartSection};
+use loopstore::search::quote_lines;
 use loopstore::{AgentMessage, Content, Context, Message, TurnMap};
 
 use super::error::CliError;
@@ -34,7 +35,7 @@ pub fn lines(
         for (message, turn) in messages.iter().zip(turns_of(part, messages)) {
             put(&format!("\n[{number}] {}", head(message, part, turn)))?;
             for block in message.message().map_or(&[][..], Message::content) {
-                put(&render(block))?;
+                put(&quote_lines(&render(block)))?;
             }
             number += 1;
         }
@@ -49,11 +50,20 @@ pub fn lines(
     Ok(())
 }
 
-/// Returns a message with its role.
+/// Returns a message under its role, with `> ` before each line of what it says.
 pub fn message(message: &AgentMessage) -> String {
+    drawn(message, |block| quote_lines(&render(block)))
+}
+
+/// Returns a message under its role, for a place in which nothing else stands.
+pub fn alone(message: &AgentMessage) -> String {
+    drawn(message, render)
+}
+
+fn drawn(message: &AgentMessage, draw: impl Fn(&Content) -> String) -> String {
     let blocks = message.message().map_or(&[][..], Message::content);
     let mut lines = vec![role(message)];
-    lines.extend(blocks.iter().map(render));
+    lines.extend(blocks.iter().map(draw));
     lines.push(String::new());
     lines.join("\n")
 }

@@ -245,7 +245,7 @@ fn first_lines(context: &Context) -> Vec<String> {
     let mut lines: Vec<String> = first
         .map(|message| {
             text::fit(
-                &text::line(&context_text::message(message).replace('\n', " ")),
+                &text::line(&context_text::alone(message).replace('\n', " ")),
                 LINE_CHARS,
             )
             .into_owned()

@@ -153,6 +153,10 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
     }
 }
 
+/// What to do about objects that are not part of the schema.
+const FOREIGN: &str = "drop each with `sqlite3 FILE 'DROP TRIGGER NAME'` (or INDEX, VIEW, TABLE) if nobody needs it, or copy \
+    the record into a clean database with `loopstore verify --salvage DEST`";
+
 fn hint_of_open(error: &OpenError) -> Option<&'static str> {
     Some(match error {
         OpenError::Missing { .. } => "check --db, or create a database with `loopstore import`",
@@ -174,6 +178,7 @@ fn hint_of_open(error: &OpenError) -> Option<&'static str> {
              and `loopstore schema --engine citus --check` says what is missing"
         }
         OpenError::Recounting { .. } => "run `loopstore recount` to finish it",
+        OpenError::ForeignSchema { .. } => FOREIGN,
         OpenError::Damaged { .. } => {
             "restore a backup, or save what is intact with `loopstore verify --salvage DEST`"
         }
@@ -194,6 +199,7 @@ fn hint_of_store(error: &StoreError) -> Option<&'static str> {
             "wait until it is done; `loopstore recover` helps if its agent is gone"
         }
         StoreError::Damaged(_) => "`loopstore verify` lists the damage",
+        StoreError::ForeignSchema(_) => FOREIGN,
         StoreError::IndexDamaged(_) => "`loopstore index --rebuild` rebuilds it",
         StoreError::ReadOnly => "make the file and its folder writable, or work on a copy",
         StoreError::Full => "free some space and run the command again",

@@ -1,9 +1,12 @@
 //! Where coding agents keep their sessions, as each of them finds it.
 
 use std::env::var_os;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use loopstore::export::{NativeAgent, NativeSession};
+use unicode_normalization::UnicodeNormalization;
 
 use super::error::CliError;
 
@@ -36,9 +39,48 @@ pub fn file_of(session: &NativeSession) -> Result<PathBuf, CliError> {
     })?;
     let root = match agent {
         NativeAgent::OpenCode => root.join("opencode"),
+        NativeAgent::ClaudeCode => composed(root),
         _ => root,
     };
-    Ok(std::path::absolute(root.join(session.place()))?)
+    Ok(std::path::absolute(root.join(place_in(&root, session)))?)
+}
+
+/// Returns where below its folder the agent looks. A long path of a project has one name for each kind of program:
+/// the one that is there counts, else that of the program which is installed.
+fn place_in(root: &Path, session: &NativeSession) -> PathBuf {
+    let places = session.places();
+    let is_there = |place: &&PathBuf| {
+        place
+            .parent()
+            .is_some_and(|folder| root.join(folder).is_dir())
+    };
+    let known = places.iter().find(is_there);
+    let usual = if is_script("claude") {
+        places.last()
+    } else {
+        places.first()
+    };
+    known.or(usual).cloned().unwrap_or_else(|| session.place())
+}
+
+/// True if the program of this name is a script, and not a file that the system runs itself.
+fn is_script(program: &str) -> bool {
+    let path = var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program));
+    let Some(program) = found.into_iter().find(|file| file.is_file()) else {
+        return false;
+    };
+    let mut start = [0; 2];
+    let read = File::open(program).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && &start == b"#!"
+}
+
+/// Returns a path as Claude Code reads it: it composes letters and accents.
+fn composed(path: PathBuf) -> PathBuf {
+    match path.to_str() {
+        Some(text) => text.nfc().collect::<String>().into(),
+        None => path,
+    }
 }
 
 /// Returns the folder that a variable names, else the usual one in the home folder.

@@ -82,6 +82,7 @@ mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
@@ -264,9 +265,14 @@ impl App {
             }),
             Access::Write => open(options.create(false)),
             Access::Read => match open(options.clone().read_only(true)) {
-                // Only opening for writing upgrades an older file.
-                Err(older @ OpenError::Older { .. }) => match self.open_file(Access::Write) {
-                    Err(OpenError::Other { .. } | OpenError::ReadOnly { .. }) => Err(older),
+                // Only opening for writing upgrades an older file, takes back what a killed process left in its
+                // journal, or finishes a creation that was cut off.
+                Err(
+                    unfinished @ (OpenError::Older { .. }
+                    | OpenError::LogUnread { .. }
+                    | OpenError::Missing { .. }),
+                ) if self.db.is_file() => match self.open_file(Access::Write) {
+                    Err(OpenError::Other { .. } | OpenError::ReadOnly { .. }) => Err(unfinished),
                     Err(error) => Err(error),
                     Ok(_) => open(options.read_only(true)),
                 },
@@ -382,8 +388,16 @@ fn activate_failpoints() {
     }
 }
 
+/// Lets a write beyond the size that files may have (`ulimit -f`) fail with an error. By default the system
+/// ends the process with a signal, and nothing says why.
+fn fail_at_the_file_limit() {
+    // Without it a write ends the process as before.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+}
+
 /// Runs the command that the arguments name, of which the first is the program, and returns the exit code.
 pub fn run(args: Vec<OsString>) -> u8 {
+    fail_at_the_file_limit();
     if complete::answer_shell(&args) {
         return 0;
     }

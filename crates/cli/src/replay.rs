@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use loopstore::admin::replay::{ChangeKind, Replay, ReplayChange, ReplayStep, ReplayedTurn};
 use loopstore::provider::{Form, Mending, ProviderRequest};
+use loopstore::search::quote_lines;
 use loopstore::{AgentMessage, Json, LoopId};
 use serde::Serialize;
 
@@ -248,7 +249,8 @@ struct RecordedRequest<'a, R: Serialize> {
 fn render(message: &AgentMessage) -> String {
     match message {
         AgentMessage::Extension(note) => {
-            format!("note {}\n{}\n", text::line(&note.kind), note.data.as_str())
+            let data = quote_lines(note.data.as_str());
+            format!("note {}\n{data}\n", text::line(&note.kind))
         }
         AgentMessage::Llm(_) => context_text::message(message),
     }

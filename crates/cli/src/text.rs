@@ -3,31 +3,16 @@
 use std::borrow::Cow;
 
 use loopstore::Time;
+use loopstore::export::visible;
 use loopstore::failpoints::{self, Failpoint};
 use unicode_width::UnicodeWidthChar;
 
-/// Whether a character could steer a terminal or make a line read otherwise than it is stored.
-fn is_unsafe(c: char) -> bool {
-    let is_direction = matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}');
-    let is_line_end = matches!(c, '\u{2028}' | '\u{2029}');
-    (c.is_control() && c != '\n' && c != '\t') || is_direction || is_line_end
-}
-
-/// Returns the text with control characters shown as `\u{1b}`; lines and tabs stay.
+/// Returns the text with what could steer a terminal or hide in it shown as `\u{1b}`; lines and tabs stay.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unsafe) || failpoints::is_active(Failpoint::RawEscape) {
-        return Cow::Borrowed(text);
+    match failpoints::is_active(Failpoint::RawEscape) {
+        true => Cow::Borrowed(text),
+        false => visible(text),
     }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_unsafe(c) {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    Cow::Owned(out)
 }
 
 /// Returns the text on one line: line ends and tabs are shown as `\n` and `\t`.

@@ -84,6 +84,22 @@ pub struct Expanded {
     /// The messages that are not shown whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<CutMessage>,
+    /// The places of the messages in the loop.
+    #[serde(skip)]
+    seqs: Vec<u32>,
+}
+
+/// A message of an answer as it is read.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ShownMessage {
+    /// Its place in the loop.
+    pub message: u32,
+    /// Its role, for a result with its tool and call.
+    pub author: String,
+    /// Its blocks, each on a line of its own, or what is shown of them.
+    pub text: String,
+    /// True if there is more of it.
+    pub cut: bool,
 }
 
 /// What is shown of a message that is not shown whole.
@@ -114,7 +130,16 @@ pub struct ShownPart {
 }
 
 impl Expanded {
-    /// Returns the messages as text. `…` stands where some of it is left out, with its lines and
+    /// Returns the messages as they are read, each with its author beside what it says.
+    pub fn shown(&self) -> Vec<ShownMessage> {
+        let is_cut = |at| self.cut.iter().any(|cut| cut.message == at);
+        let messages = self.messages.iter().zip(&self.seqs).enumerate();
+        messages
+            .map(|(at, (message, seq))| page::shown_message(message, *seq, is_cut(at)))
+            .collect()
+    }
+
+    /// Returns the messages as text, with `> ` before each line of what was said. `…` stands where some of it is left out, with its lines and
     /// characters.
     pub fn text(&self) -> String {
         let cut = |at| self.cut.iter().find(|cut| cut.message == at);

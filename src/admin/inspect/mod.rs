@@ -28,7 +28,8 @@ mod verify;
 
 pub use diff::{ContextDiff, DiffRequest, DiffSide, Rewritten, TurnChange, diff, diff_contexts};
 pub use expand::{
-    BlobBytes, CutMessage, ExpandRequest, Expanded, MessageOffset, ShownPart, blob, expand,
+    BlobBytes, CutMessage, ExpandRequest, Expanded, MessageOffset, ShownMessage, ShownPart, blob,
+    expand,
 };
 pub use heads::{Head, NoHead, take_head, verify_against};
 pub use replaced::{BlockName, BlockSection, Covered, Replaced, replaced};

@@ -5,6 +5,7 @@
 
 use super::report::{Findings, Problem, ProblemKind, Subject, VerifyReport};
 use super::{blobs, receipts, sessions, sources};
+use crate::search;
 use crate::store::scan::StoreScan;
 use crate::store::{Database, ReceiptRow, SessionKey, StoreError, StoreResult, database};
 use crate::tokens::TokenCounter;
@@ -54,6 +55,15 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
         Err(StoreError::Damaged(detail)) => vec![detail],
         lines => lines?,
     };
+    if found.index.is_empty() {
+        found.index = match search::trust::missing(store) {
+            // Named below, if it is damage of the record.
+            Err(StoreError::Damaged(_)) => Vec::new(),
+            Err(StoreError::IndexDamaged(detail)) => vec![detail],
+            Err(StoreError::ForeignSchema(_)) => Vec::new(),
+            lines => lines?,
+        };
+    }
     let mut kept = Some(found);
     let scanned = database::scan(store, |scan| {
         let mut verify = Verify {
@@ -78,6 +88,14 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
         Err(StoreError::Damaged(detail)) => {
             let mut found = kept.unwrap_or_default();
             found.add(ProblemKind::Sqlite, "database", detail);
+            Ok(found.into_report())
+        }
+        // Something stands in place of a table, and does not end.
+        Err(error @ StoreError::ForeignSchema(_)) => {
+            let mut found = Findings::default();
+            own_checks(&mut found, ProblemKind::Schema, store.schema_problems())?;
+            let detail = format!("the record could not be read in time: {error}");
+            found.add(ProblemKind::Schema, "database", detail);
             Ok(found.into_report())
         }
         Err(error) => Err(error),

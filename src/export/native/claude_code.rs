@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::conversation::{Answered, Conversation, Returned, Said, Step};
+use super::folders::composed;
 use super::{Form, NativeSession, is_of_anthropic, line};
 use crate::model::{Content, Image, Int, Json, SessionId, Time, Usage};
 use crate::provider::{arguments_object, media_type};
@@ -33,8 +34,10 @@ impl Form for ClaudeCode {
         conversation: &Conversation<'_>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
+        let folder = composed(session.folder());
         let mut records = Records {
             session,
+            folder: &folder,
             parent: None,
             out,
         };
@@ -171,6 +174,8 @@ impl Tokens {
 
 struct Records<'a> {
     session: &'a NativeSession,
+    /// The folder as Claude Code writes it.
+    folder: &'a str,
     parent: Option<String>,
     out: &'a mut dyn Write,
 }
@@ -235,7 +240,7 @@ impl Records<'_> {
             parent_uuid: self.parent.replace(uuid.clone()),
             is_sidechain: false,
             user_type: "external",
-            cwd: self.session.folder(),
+            cwd: self.folder,
             session_id: self.session.id(),
             version: VERSION,
             git_branch: "",

@@ -27,6 +27,7 @@ use crate::provider::{Mending, MendingKind, media_type};
 use crate::store::active_blocks::{self, View};
 use crate::store::{self, SessionStore, StoreResult};
 use conversation::Conversation;
+use folders::FolderHash;
 
 /// A coding agent whose transcripts can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,10 +127,32 @@ impl NativeSession {
     /// assert_eq!(session.place().to_str(), Some(file.as_str()));
     /// ```
     pub fn place(&self) -> PathBuf {
+        self.place_with(FolderHash::Bun)
+    }
+
+    /// Returns the places in which a program of the agent may look, the usual one first: a long path of a folder
+    /// is hashed into its name, by the program of Claude Code in one file and by the script that Node runs in
+    /// two ways.
+    ///
+    /// ```
+    /// use loopstore::export::{NativeAgent, NativeSession};
+    ///
+    /// let short = NativeSession::new(NativeAgent::ClaudeCode, "/home/me/my.app");
+    /// assert_eq!(short.places(), [short.place()]);
+    /// let long = NativeSession::new(NativeAgent::ClaudeCode, format!("/{}", "x/".repeat(120)));
+    /// assert_eq!(long.places().len(), 2);
+    /// ```
+    pub fn places(&self) -> Vec<PathBuf> {
+        let is_hashed = self.agent == NativeAgent::ClaudeCode && folders::is_long(&self.folder);
+        let hashes = FolderHash::ALL.iter().take(if is_hashed { 2 } else { 1 });
+        hashes.map(|hash| self.place_with(*hash)).collect()
+    }
+
+    fn place_with(&self, hash: FolderHash) -> PathBuf {
         let (id, now) = (&self.id, self.now);
         let place = match self.agent {
             NativeAgent::ClaudeCode => {
-                let folder = folders::claude_code(&self.folder);
+                let folder = folders::claude_code(&self.folder, hash);
                 format!("projects/{folder}/{id}.jsonl")
             }
             NativeAgent::Codex => {

@@ -9,7 +9,7 @@ mod selection;
 use std::fmt;
 
 use self::selection::Selection;
-use super::excerpt::one_line;
+use super::excerpt::{one_line, quote_lines};
 use super::query::without_phrases;
 use super::{SearchError, SearchQuery, parse_query, question, search};
 use crate::model::{LoopId, Role, SessionId, Time};
@@ -105,7 +105,7 @@ impl fmt::Display for LeftOut {
 }
 
 impl RecallPart {
-    /// Returns the part as text: where it stands, the lead and the excerpt.
+    /// Returns the part as text: where it stands, the lead, and the excerpt with `> ` before each line.
     fn render(&self) -> String {
         let turn = self
             .turn
@@ -123,7 +123,7 @@ impl RecallPart {
             },
             lead.unwrap_or_default(),
             if lead.is_some() { "\n" } else { "" },
-            self.text,
+            quote_lines(&self.text),
         )
     }
 }
@@ -137,7 +137,8 @@ impl Recall {
         }
     }
 
-    /// Returns the answer as text, each part under the place that it is from.
+    /// Returns the answer as text, each part under the place that it is from, with `> ` before each line of
+    /// what was said.
     pub fn text(&self) -> String {
         if self.parts.is_empty() && self.left_out.is_none() {
             return NOTHING.into();

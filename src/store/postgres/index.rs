@@ -261,6 +261,35 @@ impl PostgresTransaction<'_> {
         Ok(holders.unwrap_or_default())
     }
 
+    pub(super) fn is_found_by(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool> {
+        let session = session_of(loop_key.0);
+        let (seq, word) = (i64::from(seq), format!(" {word} "));
+        let found = self.first(
+            session,
+            "SELECT w.seq FROM message_words w
+                 JOIN indexed_loops i ON i.session = w.session AND i.loop = w.loop
+             WHERE w.session = $1 AND w.loop = $2 AND w.seq = $3 AND w.seq < i.indexed_seq
+                 AND position($4::TEXT IN w.words) > 0",
+            &[&session, &loop_key.0, &seq, &word],
+            |row| row.get::<i64>("seq"),
+        )?;
+        Ok(found.is_some())
+    }
+
+    pub(super) fn sample_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>> {
+        let most = i64::from(most);
+        self.all_of_any(
+            "SELECT l.key FROM loops l WHERE l.session = (
+                 SELECT s.session FROM sessions s
+                 WHERE s.session >= (SELECT floor(random() * max(n.session)) FROM sessions n)
+                 ORDER BY s.session LIMIT 1
+             )
+             ORDER BY l.key DESC LIMIT $1",
+            &[&most],
+            |row| row.get("key"),
+        )
+    }
+
     pub(super) fn write_index(
         &self,
         loop_key: LoopKey,

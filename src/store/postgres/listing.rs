@@ -10,7 +10,7 @@ use crate::model::{Json, SessionId};
 use crate::store;
 use crate::store::columns::Columns;
 use crate::store::database::Database;
-use crate::store::error::StoreResult;
+use crate::store::error::{StoreError, StoreResult};
 use crate::store::listing::{
     self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList,
 };
@@ -271,6 +271,10 @@ impl Database for PostgresStore {
         &self,
         work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
     ) -> StoreResult<()> {
+        let added = self.added_objects()?;
+        if !added.is_empty() {
+            return Err(StoreError::ForeignSchema(added.join(", ")));
+        }
         self.long_transaction(&self.begin_write(), |door| work(door))
     }
 
@@ -326,7 +330,13 @@ impl Database for PostgresStore {
             .iter()
             .filter(|name| name.starts_with("TABLE") || known.contains(name));
         let open = open.map(|name| format!("the {} does not keep tenants apart", lower(name)));
-        Ok(missing.chain(open).collect())
+        let added = self.added_objects()?;
+        let added = added.iter().map(|object| {
+            format!(
+                "the {object} is not part of the schema, and can copy, change or block what is written: drop it"
+            )
+        });
+        Ok(missing.chain(open).chain(added).collect())
     }
 
     fn index_problems(&self) -> StoreResult<Vec<String>> {
@@ -344,6 +354,47 @@ impl Database for PostgresStore {
 }
 
 /// Returns the values of rows of one text.
+/// The triggers and rules of the schema: what each is for people, its name, its function and its table, of a
+/// partition the table that it is a part of.
+const TRIGGERS_AND_RULES: &str = "
+    SELECT 'trigger `' || t.tgname || '` on `' || c.relname || '`', 'TRIGGER ' || t.tgname,
+        'FUNCTION ' || p.proname, 'TABLE ' || w.relname, 'VIEW ' || w.relname
+    FROM pg_trigger t
+        JOIN pg_proc p ON p.oid = t.tgfoid
+        JOIN pg_class c ON c.oid = t.tgrelid
+        JOIN pg_class w ON w.oid = coalesce(pg_partition_root(c.oid), c.oid)
+    WHERE NOT t.tgisinternal AND c.relnamespace = current_schema()::regnamespace
+    UNION ALL
+    SELECT 'rule `' || r.rulename || '` on `' || c.relname || '`', 'RULE', 'RULE',
+        'TABLE ' || w.relname, 'VIEW ' || w.relname
+    FROM pg_rewrite r
+        JOIN pg_class c ON c.oid = r.ev_class
+        JOIN pg_class w ON w.oid = coalesce(pg_partition_root(c.oid), c.oid)
+    WHERE r.rulename <> '_RETURN' AND c.relnamespace = current_schema()::regnamespace";
+
+impl PostgresStore {
+    /// Returns the triggers and rules on tables and views of the store that are not its own.
+    fn added_objects(&self) -> StoreResult<Vec<String>> {
+        let known = objects();
+        let found = self.rows(TRIGGERS_AND_RULES, &[])?;
+        let mut added = Vec::new();
+        for row in &found.rows {
+            let cells: Vec<String> = row.iter().filter_map(|cell| cell.read().ok()).collect();
+            let [what, name, function, table, view] = cells.as_slice() else {
+                continue;
+            };
+            let is_on_ours = known.contains(table) || known.contains(view);
+            // Those against TRUNCATE are made in a loop over the tables.
+            let against_truncate = format!("{}_no_truncate", table.replace("TABLE", "TRIGGER"));
+            let is_named = known.contains(name) || *name == against_truncate;
+            if is_on_ours && !(is_named && known.contains(function)) {
+                added.push(what.clone());
+            }
+        }
+        Ok(added)
+    }
+}
+
 fn names(found: &QueryRows) -> Vec<String> {
     let values = found.rows.iter().flatten();
     values.filter_map(|value| value.read().ok()).collect()

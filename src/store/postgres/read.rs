@@ -663,4 +663,12 @@ impl StoreRead for PostgresTransaction<'_> {
     fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
         self.count_holders(phrase, most)
     }
+
+    fn is_indexed(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool> {
+        self.is_found_by(loop_key, seq, word)
+    }
+
+    fn sampled_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>> {
+        self.sample_loops(most)
+    }
 }

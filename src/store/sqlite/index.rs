@@ -284,6 +284,35 @@ impl SqliteReader<'_> {
         Ok(in_index(holders)?.unwrap_or_default())
     }
 
+    pub(super) fn is_found_by(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool> {
+        let page = self.first(
+            "SELECT p.number FROM index_pages p JOIN indexed_loops i ON i.loop = p.loop
+             WHERE p.loop = ?1 AND p.part = ?2 AND i.indexed_seq > ?3",
+            params![loop_key.0, seq >> 6, seq],
+            |row| row.get::<i64>("number"),
+        )?;
+        let Some(page) = page else {
+            return Ok(false);
+        };
+        let word = phrase(&Phrase::of(vec![word.to_owned()]));
+        let found = self.first(
+            "SELECT rowid AS id FROM message_index WHERE message_index MATCH ?1 AND rowid = ?2",
+            params![format!("words : {word}"), place(page, seq)],
+            |row| row.get::<i64>("id"),
+        );
+        Ok(in_index(found)?.is_some())
+    }
+
+    pub(super) fn sample_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>> {
+        self.all(
+            "SELECT key FROM loops
+             WHERE key >= 1 + abs(random() % max(1, (SELECT max(key) FROM loops)))
+             ORDER BY key LIMIT ?1",
+            [most],
+            |row| row.get("key"),
+        )
+    }
+
     pub(super) fn write_index(
         &self,
         loop_key: LoopKey,

@@ -104,7 +104,8 @@ impl Formats {
         rewriting.any(|version| Self::made_by(*version) > found)
     }
 
-    /// Makes a database of an empty file, or one of the newest format of an older one. The migrations run with
+    /// Makes the tables of an empty file, or those of the newest format of older ones; the caller then marks the
+    /// file as finished with the number of its format. The migrations run with
     /// foreign keys off: rebuilding a parent table with them on would delete its children, and inside a
     /// migration's transaction the pragma does nothing.
     pub(super) fn migrate(
@@ -152,7 +153,6 @@ impl Formats {
                 detail,
             }));
         }
-        connection.pragma_update(None, "user_version", self.newest())?;
         connection.pragma_update(None, "foreign_keys", true)?;
         Ok(Ok(()))
     }
@@ -186,6 +186,16 @@ impl Formats {
         Ok(new)
     }
 
+    /// Returns the statements of the schema as the migrations make it.
+    pub(super) fn statements(&self) -> rusqlite::Result<BTreeSet<String>> {
+        self.with_empty(|empty| {
+            let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL";
+            let mut statement = empty.prepare(sql)?;
+            let rows = statement.query_map([], |row| row.get(0))?;
+            rows.collect()
+        })
+    }
+
     /// Reads an empty database as the migrations make it.
     fn with_empty<T>(
         &self,
@@ -199,6 +209,7 @@ impl Formats {
         let migrated =
             self.migrate(&mut made, Path::new(":memory:"), Duration::ZERO, PAGE_BYTES)?;
         migrated.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+        made.pragma_update(None, "user_version", self.newest())?;
         read(empty.insert(made))
     }
 }

@@ -10,9 +10,11 @@ mod backup;
 mod connections;
 mod disk;
 mod encryption;
+mod foreign;
 pub(crate) mod goose;
 mod holders;
 mod index;
+mod length;
 mod listing;
 mod log;
 mod migration;
@@ -60,6 +62,7 @@ use crate::failpoints::{self, Failpoint};
 use crate::tokens::TokenCounter;
 use connections::Connections;
 use disk::Disk;
+use length::FileLength;
 use place::OpenFiles;
 
 /// The connection that writes, and the log that it writes to.
@@ -134,6 +137,7 @@ pub struct SqliteStore {
     queue: queue::Queue,
     /// Which holders of leases live.
     holders: holders::Holders,
+    length: FileLength,
     connections: Arc<Connections>,
 }
 
@@ -173,6 +177,7 @@ impl SqliteStore {
             options,
             queue: queue::Queue::new(Some(path)),
             holders: holders::Holders::new(schema::network_of(path).is_none().then_some(path)),
+            length: FileLength::of(path),
             connections: Connections::to_file(place, first),
         })
     }
@@ -221,6 +226,7 @@ impl SqliteStore {
             options,
             queue: queue::Queue::new(None),
             holders: holders::Holders::new(None),
+            length: FileLength::default(),
             connections: Connections::of_memory(writer),
         })
     }
@@ -261,10 +267,12 @@ impl SqliteStore {
     /// Runs `work` on one snapshot of the bare connection.
     fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
         self.with_reader(|connection| {
-            let transaction = SqliteTransaction::begin(connection, "BEGIN DEFERRED")?;
-            let done = work(connection)?;
-            transaction.commit()?;
-            Ok(done)
+            foreign::read_within(connection, foreign::MOST_READING, |connection| {
+                let transaction = SqliteTransaction::begin(connection, "BEGIN DEFERRED")?;
+                let done = work(connection)?;
+                transaction.commit()?;
+                Ok(done)
+            })
         })
     }
 
@@ -328,6 +336,12 @@ impl SqliteStore {
         work: impl FnOnce(&Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let transaction = SqliteTransaction(connection);
+        if let Some(place) = self.connections.place() {
+            let checked = self.length.check(connection, place.file());
+            // A file that was replaced by a shorter one was not cut off.
+            checked.map_err(|error| self.connections.check().err().unwrap_or(error))?;
+        }
+        foreign::refuse(connection)?;
         let done = work(connection)?;
         if failpoints::is_active(Failpoint::LostWrite)
             && connection.total_changes().is_multiple_of(5)

@@ -277,7 +277,19 @@ impl SqliteStore {
     /// # Errors
     /// If the database cannot be read at all.
     pub fn schema_problems(&self) -> StoreResult<Vec<String>> {
-        self.snapshot(|connection| super::migration::differences(connection).map_err(from_sqlite))
+        self.snapshot(|connection| {
+            let mut problems = super::migration::differences(connection).map_err(from_sqlite)?;
+            let foreign = super::foreign::find(connection, super::migration::formats())
+                .map_err(from_sqlite)?;
+            let named = foreign.added.iter().map(|object| {
+                format!(
+                    "the {object} is not part of the schema, and can copy, change or block what is \
+                     written: drop it"
+                )
+            });
+            problems.extend(named);
+            Ok(problems)
+        })
     }
 
     /// Returns what is wrong with the search index. It is no damage of what is recorded, and the index
@@ -405,7 +417,7 @@ fn allow_reading(context: hooks::AuthContext<'_>) -> hooks::Authorization {
 }
 
 /// Runs `work` and stops it when its time is over.
-fn in_time<T>(
+pub(super) fn in_time<T>(
     connection: &mut Connection,
     time: Option<Duration>,
     work: impl FnOnce(&mut Connection) -> StoreResult<T>,

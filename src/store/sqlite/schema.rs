@@ -8,11 +8,13 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::connections::keep_log_at_close;
 use super::encryption::{CIPHER_PAGE_BYTES, can_encrypt, opening_with, unlock};
+use super::foreign::{self, ForeignObjects, MOST_READING};
 use super::log;
 use super::migration::{self, FIRST_FORMAT, Formats};
 use super::old_format;
 use super::options::{Durability, OtherCounter, SqliteOptions};
 use super::place::{has_log, immutable_uri};
+use super::query::in_time;
 use crate::store::error::{OpenError, StoreError, StoreResult};
 
 /// `LOOP` in ASCII: tells a loopstore database from any other SQLite file.
@@ -298,10 +300,14 @@ pub(super) fn prepare_with(
         }
         _ => {}
     }
+    let foreign = foreign::look(connection, formats)?;
     if options.read_only {
-        return check_counter(connection, options);
+        return read_counter(connection, options, &foreign);
     }
     if found < known {
+        if found > 0 && !foreign.added.is_empty() {
+            return Ok(Err(foreign.refusal(path)));
+        }
         if let Err(error) = old_format::keep(connection, &path, options, found, formats) {
             return Ok(Err(error));
         }
@@ -313,8 +319,36 @@ pub(super) fn prepare_with(
             return Ok(Err(error));
         }
     }
-    write_meta(connection, options)?;
-    check_counter(connection, options)
+    let foreign = foreign::look(connection, formats)?;
+    if foreign.is_empty() {
+        write_meta(connection, options)?;
+        // A file is finished with this mark, and not before: whoever reads it finds all of it.
+        if found < known {
+            connection.pragma_update(None, "user_version", known)?;
+        }
+    } else if found < known {
+        return Ok(Err(foreign.refusal(path)));
+    }
+    read_counter(connection, options, &foreign)
+}
+
+/// Compares the counters, which does not take long even where something stands in place of the table.
+fn read_counter(
+    connection: &mut Connection,
+    options: &mut SqliteOptions,
+    foreign: &ForeignObjects,
+) -> PreparedFile {
+    if foreign.replaced.is_empty() {
+        return check_counter(connection, options);
+    }
+    let path = PathBuf::from(connection.path().unwrap_or(":memory:"));
+    let checked = in_time(connection, Some(MOST_READING), |connection| {
+        Ok(check_counter(connection, options))
+    });
+    match checked {
+        Ok(Ok(checked)) => Ok(checked),
+        Ok(Err(_)) | Err(_) => Ok(Err(foreign.refusal(path))),
+    }
 }
 
 /// Notes once what the database is written with.

@@ -237,7 +237,7 @@ fn cut(read: &dyn StoreRead, block: &BlockCore, messages: &[MessageRow]) -> Stor
 fn pane<'a>(messages: impl Iterator<Item = &'a AgentMessage>) -> Pane {
     let mut parts = Vec::new();
     for message in messages {
-        let whole = context_text::message(message);
+        let whole = context_text::alone(message);
         let (role, body) = whole.split_once('\n').unwrap_or((&whole, ""));
         parts.push((role.to_owned(), Tone::Head));
         let shown = &body[..body.floor_char_boundary(MOST)];

@@ -7,10 +7,17 @@ use loopstore::extend::{self as store, Outcome, StoreResult, leaf_of, session_of
 use loopstore::{Database, SessionId};
 
 use crate::error::CliError;
+use crate::text;
 
-/// What stands before what is handed back.
-const INTRODUCTION: &str = "The conversation was just compacted. This is the working state from the record \
-    kept by loopstore, which the summary may lack:\n\n";
+/// Returns what stands before what is handed back: with the id by which the tools know the session.
+fn introduction(session: &SessionId) -> String {
+    let id = text::line(session.as_str());
+    format!(
+        "The conversation was just compacted. This is the working state from the record kept by loopstore \
+         (session_id `{id}`), which the summary may lack:\n\n"
+    )
+}
+
 /// A session of fewer messages fits its summary.
 const MIN_MESSAGES: usize = 10;
 
@@ -21,14 +28,15 @@ pub fn after_compaction(
     session: &SessionId,
     max_tokens: u64,
 ) -> Result<Option<String>, CliError> {
-    let spent = store.counter().text_tokens(INTRODUCTION);
+    let introduction = introduction(session);
+    let spent = store.counter().text_tokens(&introduction);
     let left = max_tokens.saturating_sub(spent);
     // Claude Code writes its summary into the transcript only behind this hook: then nothing is known of it.
     let state = match is_recorded(store, session)? {
         true => handback(store, session, None, left)?.map(|back| back.text),
         false => worth_telling(working_state(store, session, Stands::Beside, left)?),
     };
-    Ok(state.map(|state| format!("{INTRODUCTION}{state}")))
+    Ok(state.map(|state| format!("{introduction}{state}")))
 }
 
 /// Returns the working state of a session in at most so many tokens, in place of a summary.

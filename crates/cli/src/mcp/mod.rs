@@ -1,5 +1,7 @@
 //! `loopstore mcp`
 
+mod lines;
+mod scope;
 mod tools;
 mod writing;
 
@@ -15,7 +17,8 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 
-use self::tools::{Lookup, TOOLS, ToolSpec};
+use self::scope::Scope;
+use self::tools::{Answer, LIST_SESSIONS, Lookup, TOOLS, ToolSpec};
 use self::writing::WritingTool;
 use super::error::CliError;
 use super::{App, Done, select};
@@ -24,7 +27,9 @@ use super::{App, Done, select};
 ///
 /// An MCP client starts this command and talks to it over stdin and stdout. The tools only read:
 /// `recall`, `search_history`, `expand`, `context_overview` and `compaction_history`. They see one
-/// session, or all with --all. What writes is off unless --allow names it.
+/// session, or all with --all: then `list_sessions` lists and searches them, and a call that names no session
+/// is about the one that was last active in the folder that the server was started in. What writes is off
+/// unless --allow names it.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("scope").required(true)))]
 pub struct Args {
@@ -50,8 +55,10 @@ impl Args {
         let writing = WritingTool::value_variants()
             .iter()
             .filter(|tool| is_allowed(tool));
+        let listing = self.all.then_some(&LIST_SESSIONS);
         TOOLS
             .iter()
+            .chain(listing)
             .chain(writing.map(|tool| tool.spec()))
             .collect()
     }
@@ -61,8 +68,14 @@ impl Args {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_for(!args.allow.is_empty())?;
     let session = select::session_id(&*store, args.session.as_deref())?;
+    let folder = std::env::current_dir().ok();
     let lookup = Lookup {
-        session,
+        scope: match session {
+            Some(session) => Scope::One(session),
+            None => Scope::Every {
+                folder: folder.and_then(|folder| folder.into_os_string().into_string().ok()),
+            },
+        },
         most: usize::try_from(args.max_tokens.saturating_mul(4)).unwrap_or(usize::MAX),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -78,14 +91,23 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 }
 
 async fn serve(server: Server) -> Result<(), CliError> {
-    let running = server.serve(rmcp::transport::stdio()).await;
+    let (end, output) = lines::start();
+    let running = server.serve(end).await;
     let ended = running.map_err(failed)?.waiting().await;
     ended.map_err(failed)?;
+    output.await.map_err(failed)??;
     Ok(())
 }
 
 fn failed(error: impl std::error::Error + 'static) -> CliError {
     CliError::Failed(Box::new(error))
+}
+
+/// Returns the format of the transcripts of an agent, by the name that its client gives.
+fn agent_of(client: &str) -> Option<&'static str> {
+    let client = client.to_ascii_lowercase();
+    let known = ["claude-code", "codex", "opencode", "gemini"];
+    known.into_iter().find(|agent| client.contains(agent))
 }
 
 /// What is read, what of it, and with which tools.
@@ -100,11 +122,16 @@ struct Server(Arc<Served>);
 
 impl Server {
     /// Answers a call on a thread on which a store may wait for its server.
-    async fn answer(&self, tool: &'static ToolSpec, given: JsonObject) -> Result<String, String> {
+    async fn answer(
+        &self,
+        tool: &'static ToolSpec,
+        agent: Option<&'static str>,
+        given: JsonObject,
+    ) -> Result<Answer, String> {
         let server = self.clone();
         let answer = tokio::task::spawn_blocking(move || {
             let Served { store, lookup, .. } = &*server.0;
-            lookup.call(&**store, tool, given)
+            lookup.call(&**store, tool, agent, given)
         });
         answer.await.map_err(|error| error.to_string())?
     }
@@ -119,7 +146,8 @@ impl ServerHandler for Server {
                 "Messages that a compaction replaced with a summary are still stored verbatim. recall \
                  answers a question from them: ask it before asking the user again or doing work twice. \
                  search_history lists the messages that fit best, expand reads whole turns, and \
-                 context_overview shows what the current context consists of.",
+                 context_overview shows what the current context consists of. Lines that begin with `> ` are what \
+                 was said then, by the author in the heading above.",
             )
     }
 
@@ -128,13 +156,14 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let all = self.0.lookup.session.is_none();
+        let all = self.0.lookup.scope.is_every();
         let tools = self.0.tools.iter().map(|tool| {
             let schema = match tool.schema(all) {
                 serde_json::Value::Object(schema) => schema,
                 _ => JsonObject::new(),
             };
-            let reads = TOOLS.iter().any(|known| known.name == tool.name);
+            let mut reading = TOOLS.iter().chain([&LIST_SESSIONS]);
+            let reads = reading.any(|known| known.name == tool.name);
             let hints = ToolAnnotations::new().read_only(reads).open_world(false);
             let hints = if reads {
                 hints
@@ -149,7 +178,7 @@ impl ServerHandler for Server {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let mut tools = self.0.tools.iter();
         let Some(tool) = tools.find(|tool| tool.name == request.name).copied() else {
@@ -159,8 +188,14 @@ impl ServerHandler for Server {
         };
         let given = request.arguments.unwrap_or_default();
         // An error of the model goes back to it, so that it can try again.
-        let result = match self.answer(tool, given).await {
-            Ok(answer) => CallToolResult::success(vec![ContentBlock::text(answer)]),
+        let client = context.peer.peer_info();
+        let agent = client.and_then(|client| agent_of(&client.client_info.name));
+        let result = match self.answer(tool, agent, given).await {
+            Ok(Answer { text, parts }) => {
+                let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+                result.structured_content = Some(parts);
+                result
+            }
             Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
         };
         Ok(result.into())

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::compact;
-use super::tools::{Given, Lookup, ToolSpec, cut, loop_of, message, read};
+use super::scope::Asked;
+use super::tools::{Answer, Given, Lookup, ToolSpec, cut, loop_of, message, read};
 
 /// The most bytes of a text that an agent gives as a reason, and of an error that it gets.
 const MAX_TEXT: usize = 300;
@@ -106,9 +107,10 @@ struct UndoArgs {
 fn remember(
     _: &Lookup,
     store: &dyn Database,
-    session: &SessionId,
+    asked: &Asked,
     given: Given,
-) -> Result<String, String> {
+) -> Result<Answer, String> {
+    let session = asked.one()?;
     let args: RememberArgs = read(given)?;
     let loop_id = match loop_of(store, session, args.loop_id.as_deref())? {
         Some(given) => given,
@@ -129,7 +131,11 @@ fn remember(
                 "was_pinned": !pinned.changed})
         })
         .collect();
-    Ok(json!({"pinned": report.messages.len(), "messages": messages}).to_string())
+    Ok(Answer::json(json!({
+        "session_id": session,
+        "pinned": report.messages.len(),
+        "messages": messages,
+    })))
 }
 
 fn current_loop(store: &dyn Database, session: &SessionId) -> Result<loopstore::LoopId, String> {
@@ -145,9 +151,10 @@ fn current_loop(store: &dyn Database, session: &SessionId) -> Result<loopstore::
 fn compacted(
     _: &Lookup,
     store: &dyn Database,
-    session: &SessionId,
+    asked: &Asked,
     given: Given,
-) -> Result<String, String> {
+) -> Result<Answer, String> {
+    let session = asked.one()?;
     let args: CompactArgs = read(given)?;
     let leaf = loop_of(store, session, args.loop_id.as_deref())?;
     let system = system_tokens(store, session, leaf.as_ref()).map_err(message)?;
@@ -160,22 +167,18 @@ fn compacted(
         return Err(format!("nothing was compacted: {}", cut(&why, MAX_TEXT)));
     }
     let error = report.error.as_deref().map(|error| cut(error, MAX_TEXT));
-    Ok(json!({
+    Ok(Answer::json(json!({
+        "session_id": session,
         "run_id": report.run,
         "outcome": report.outcome,
         "tokens_before": report.before.tokens,
         "tokens_after": report.after.tokens,
         "error": error,
-    })
-    .to_string())
+    })))
 }
 
-fn undone(
-    _: &Lookup,
-    store: &dyn Database,
-    session: &SessionId,
-    given: Given,
-) -> Result<String, String> {
+fn undone(_: &Lookup, store: &dyn Database, asked: &Asked, given: Given) -> Result<Answer, String> {
+    let session = asked.one()?;
     let args: UndoArgs = read(given)?;
     let reason = args.reason.map(|reason| cut(&reason, MAX_TEXT).to_owned());
     let request = FlipRequest {
@@ -184,5 +187,7 @@ fn undone(
         reason,
     };
     let report = undo(store, session, &request).map_err(message)?;
-    serde_json::to_string(&report).map_err(message)
+    let mut parts = serde_json::to_value(&report).map_err(message)?;
+    parts["session_id"] = json!(session);
+    Ok(Answer::json(parts))
 }

@@ -2,12 +2,12 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{CutMessage, Expanded, MessageOffset, ShownPart};
+use super::{CutMessage, Expanded, MessageOffset, ShownMessage, ShownPart};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Message, ToolResultMessage, UserMessage,
 };
 use crate::search::SearchError;
-use crate::search::excerpt::{Reach, ReadableText, fitting, windows};
+use crate::search::excerpt::{Reach, ReadableText, fitting, quote_lines, windows};
 use crate::search::query::Query;
 use crate::tokens::TokenCounter;
 
@@ -73,7 +73,7 @@ impl<'a> Page<'a> {
         let from = self.from.filter(|from| from.seq == seq);
         let from = from.map_or(0, |from| from.offset);
         if self.query.is_none() && self.most.is_none() && from == 0 {
-            self.push(message, None, Cost::of(tokens));
+            self.push(seq, message, None, Cost::of(tokens));
             return ControlFlow::Continue(());
         }
         let readable = ReadableText::new(&message);
@@ -94,7 +94,7 @@ impl<'a> Page<'a> {
             };
             let cost = self.cost(&shown, cut.as_ref());
             if self.fits(cost) {
-                self.push(shown, cut, cost);
+                self.push(seq, shown, cut, cost);
                 return ControlFlow::Continue(());
             }
             let is_short = self.most.is_some_and(|most| cost.most <= most);
@@ -161,7 +161,7 @@ impl<'a> Page<'a> {
         let end = last.end;
         let (message, cut) = long.cut(at, &shown);
         let cost = self.cost(&message, cut.as_ref());
-        self.push(message, cut, cost);
+        self.push(long.seq, message, cut, cost);
         match shown == parts {
             // An image is more than the line that stands for it.
             true => ControlFlow::Continue(()),
@@ -194,10 +194,11 @@ impl<'a> Page<'a> {
             .is_none_or(|most| self.spent.saturating_add(cost.most) <= most)
     }
 
-    fn push(&mut self, message: AgentMessage, cut: Option<CutMessage>, cost: Cost) {
+    fn push(&mut self, seq: u32, message: AgentMessage, cut: Option<CutMessage>, cost: Cost) {
         self.spent = self.spent.saturating_add(cost.most);
         self.done.tokens += cost.tokens;
         self.done.cut.extend(cut);
+        self.done.seqs.push(seq);
         self.done.messages.push(message);
     }
 
@@ -295,11 +296,22 @@ fn with_content(message: &AgentMessage, content: Vec<Content>) -> AgentMessage {
     }
 }
 
+/// Returns a message of an answer in parts that can be told apart whatever it says.
+pub(super) fn shown_message(message: &AgentMessage, seq: u32, is_cut: bool) -> ShownMessage {
+    let ReadableText { heading, text, .. } = ReadableText::new(message);
+    ShownMessage {
+        message: seq,
+        author: heading,
+        text,
+        cut: is_cut,
+    }
+}
+
 /// Returns a message as text, with an empty line behind it.
 pub(super) fn text(message: &AgentMessage, cut: Option<&CutMessage>) -> String {
     let readable = ReadableText::new(message);
     let Some(cut) = cut else {
-        return format!("{}\n{}\n\n", readable.heading, readable.text);
+        return format!("{}\n{}\n\n", readable.heading, quote_lines(&readable.text));
     };
     let mut text = format!("{}, message {}\n", readable.heading, cut.seq);
     let (mut line, mut char) = (1, 0);
@@ -308,10 +320,9 @@ pub(super) fn text(message: &AgentMessage, cut: Option<&CutMessage>) -> String {
         let last = part.lines.0 - u64::from(part.edges.0);
         text.push_str(&gap((line, last), (char, part.chars.0)));
         if let Content::Text(block) = block {
-            text.push_str(&block.text);
-            if !block.text.ends_with('\n') {
-                text.push('\n');
-            }
+            let shown = block.text.strip_suffix('\n').unwrap_or(&block.text);
+            text.push_str(&quote_lines(shown));
+            text.push('\n');
         }
         line = part.lines.1 + u64::from(part.edges.1);
         char = part.chars.1 + 1;

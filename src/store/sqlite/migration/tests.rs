@@ -105,12 +105,12 @@ fn a_migration_that_fails_leaves_the_file_as_it_was() {
     let file = old_file(folder.path());
     // Its last statement cannot be done.
     raw(&file)
-        .execute_batch("CREATE INDEX made_up ON loops (status)")
+        .execute_batch("CREATE TABLE made_up (x)")
         .unwrap();
     let refused = open(&file, &later(false)).unwrap_err();
     assert!(matches!(refused, OpenError::Damaged { .. }), "{refused}");
     assert_eq!(format_of(&file), FIRST_FORMAT);
-    raw(&file).execute_batch("DROP INDEX made_up").unwrap();
+    raw(&file).execute_batch("DROP TABLE made_up").unwrap();
     open(&file, &Formats::embedded()).unwrap();
     open(&file, &later(false)).unwrap();
     assert_eq!(leases(&file), ["before later"]);

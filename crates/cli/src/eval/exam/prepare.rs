@@ -326,7 +326,7 @@ fn imported(store: SqliteStore, part: &Path, path: &Path, bytes: &[u8]) -> Resul
 
 /// Returns a context as a reader sees it.
 fn shown(candidate: &Candidate) -> String {
-    let messages = candidate.messages.iter().map(context_text::message);
+    let messages = candidate.messages.iter().map(context_text::alone);
     text::clean(&messages.collect::<Vec<_>>().join("\n")).into_owned()
 }
 

@@ -11,7 +11,7 @@ fn the_text_names_section_loop_and_turn_of_each_message() {
     let said = stage.say("context work --loop try").out;
     let short: Vec<&str> = said
         .lines()
-        .filter(|line| !line.starts_with("line "))
+        .filter(|line| !line.starts_with("> line "))
         .collect();
     assert_snapshot!(short.join("\n"), @r#"
     Context of session work, loop try: 8 messages, 572 tokens, 3.3 KiB
@@ -19,28 +19,28 @@ fn the_text_names_section_loop_and_turn_of_each_message() {
     ── loop ask, turn 0: verbatim (3 messages, 446 tokens)
 
     [0] user, ask:0
-    ask what is broken
+    > ask what is broken
 
     [1] assistant, ask:0
-    Turn 0 of: ask what is broken
-    (call ask-0) read_file {"path":"src/0.rs"}
+    > Turn 0 of: ask what is broken
+    > (call ask-0) read_file {"path":"src/0.rs"}
 
     [2] result of read_file (call ask-0), ask:0
 
     ── loop try, turns 0-1: verbatim (5 messages, 126 tokens)
 
     [3] user, try:0
-    try it
+    > try it
 
     [4] assistant, try:0
-    Turn 0 of: try it
-    (call try-0) read_file {"path":"src/0.rs"}
+    > Turn 0 of: try it
+    > (call try-0) read_file {"path":"src/0.rs"}
 
     [5] result of read_file (call try-0), try:0
 
     [6] assistant, try:1
-    Turn 1 of: try it
-    (call try-1) read_file {"path":"src/1.rs"}
+    > Turn 1 of: try it
+    > (call try-1) read_file {"path":"src/1.rs"}
 
     [7] result of read_file (call try-1), try:1
     "#);
@@ -55,33 +55,33 @@ fn faults_and_steering_characters_are_shown() {
     ── loop a:b\u{1b}[2J, turns 0-7: verbatim (8 messages, 169 tokens)
 
     [0] user, a:b\u{1b}[2J:0
-    one\u{d}\u{202e}two
+    > one\u{d}> \u{202e}two
 
     [1] user, a:b\u{1b}[2J:1
-    three
+    > three
 
     [2] assistant, a:b\u{1b}[2J:2
-    (thinking) hm
-    (thinking) unsigned
-    I look.
-    (call c.1) ls\u{1b}]0;x\u{7} null
-    (call c.2) ls [1.50]
+    > (thinking) hm
+    > (thinking) unsigned
+    > I look.
+    > (call c.1) ls\u{1b}]0;x\u{7} null
+    > (call c.2) ls [1.50]
 
     [3] result of read_file (call c.1), a:b\u{1b}[2J:3
-    see\u{1b}[1m
-    (image image/png, 6 bytes)
+    > see\u{1b}[1m
+    > (image image/png, 6 bytes)
 
     [4] result of read_file (call c.9), a:b\u{1b}[2J:4
-    lost
+    > lost
 
     [5] assistant, a:b\u{1b}[2J:5
-
+    >
 
     [6] assistant, a:b\u{1b}[2J:6
-    done
+    > done
 
     [7] user, a:b\u{1b}[2J:7
-    thanks
+    > thanks
 
     ── faults in the recorded messages
     [2] a tool call without its result (c.2)

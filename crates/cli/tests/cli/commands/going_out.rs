@@ -47,17 +47,17 @@ fn head(said: &Said, lines: usize) -> String {
 fn a_replay_goes_from_the_root_to_the_leaf() {
     let stage = Stage::new();
     let said = stage.say("replay work --loop try").to_string();
-    let lines: Vec<&str> = said.lines().filter(|l| !l.starts_with("line ")).collect();
+    let lines: Vec<&str> = said.lines().filter(|l| !l.starts_with("> line ")).collect();
     assert_snapshot!(lines.join("\n"), @r#"
     ── loop ask
 
     ── turn 0
     user
-    ask what is broken
+    > ask what is broken
 
     assistant
-    Turn 0 of: ask what is broken
-    (call ask-0) read_file {"path":"src/0.rs"}
+    > Turn 0 of: ask what is broken
+    > (call ask-0) read_file {"path":"src/0.rs"}
 
     result of read_file (call ask-0)
 
@@ -65,18 +65,18 @@ fn a_replay_goes_from_the_root_to_the_leaf() {
 
     ── turn 0
     user
-    try it
+    > try it
 
     assistant
-    Turn 0 of: try it
-    (call try-0) read_file {"path":"src/0.rs"}
+    > Turn 0 of: try it
+    > (call try-0) read_file {"path":"src/0.rs"}
 
     result of read_file (call try-0)
 
     ── turn 1
     assistant
-    Turn 1 of: try it
-    (call try-1) read_file {"path":"src/1.rs"}
+    > Turn 1 of: try it
+    > (call try-1) read_file {"path":"src/1.rs"}
 
     result of read_file (call try-1)
     "#);

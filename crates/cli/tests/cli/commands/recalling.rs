@@ -52,21 +52,21 @@ fn an_answer_says_where_it_stands() {
 
     ── loop build, turn 1, message 3, assistant; not in the context
     prompt: build it
-    Turn 1 of: build it
-    (call build-1) read_file path: src/1.rs
+    > Turn 1 of: build it
+    > (call build-1) read_file path: src/1.rs
     ");
     assert_snapshot!(stage.say("recall kite"), @"Nothing found.");
     let (stage, _) = huge();
     let said = stage.say("recall 2040 --max-tokens 110");
     let beginning = "Session it's huge\n\n\
                      ── loop a loop, turn 0, message 2, result of read_file (call c1)\n\
-                     call: read_file path: t\n…\n203";
+                     call: read_file path: t\n> …\n> 203";
     assert!(
-        said.out.starts_with(beginning) && said.out.ends_with("\n…\n"),
+        said.out.starts_with(beginning) && said.out.ends_with("\n> …\n"),
         "{said}"
     );
     assert!(
-        said.out.contains("\n2040: row of a table \n2041: row"),
+        said.out.contains("\n> 2040: row of a table \n> 2041: row"),
         "{said}"
     );
 }
@@ -155,7 +155,7 @@ fn a_question_that_cannot_be_answered_is_refused() {
     ");
     assert_snapshot!(stage.run(&["recall", "\"turn 1 of build\"", "--max-tokens", "20"]), @"
     --- stderr
-    error: an answer needs at least 49 tokens here, and 20 are allowed
+    error: an answer needs at least 50 tokens here, and 20 are allowed
     --- exit 1
     ");
     for (most, code) in [
@@ -184,7 +184,7 @@ fn what_is_recalled_cannot_steer_the_terminal() {
             .contains("loop a:b\\u{1b}[2J, turn 0, message 1, user"),
         "{said}"
     );
-    assert!(said.out.contains("\none\\u{d}\\u{202e}two\n"), "{said}");
+    assert!(said.out.contains("\n> one\\u{d}> \\u{202e}two\n"), "{said}");
 }
 
 #[test]
@@ -195,11 +195,14 @@ fn a_turn_of_100_kilobytes_is_read_by_the_commands_that_are_told() {
     for _ in 0..99 {
         assert!(tokens(&said) <= 2000, "{} tokens", tokens(&said));
         let rows = said.out.lines().filter(|line| line.contains(": row of"));
-        read.extend(rows.map(str::to_owned));
+        read.extend(rows.map(|row| row.strip_prefix("> ").unwrap().to_owned()));
         let last = said.out.lines().last().unwrap();
         let Some(command) = last.strip_prefix("Continue with `") else {
             assert_eq!(read, lines);
-            assert!(said.out.ends_with("assistant\nIt is a table.\n"), "{said}");
+            assert!(
+                said.out.ends_with("assistant\n> It is a table.\n"),
+                "{said}"
+            );
             return;
         };
         said = stage.paste(command.strip_suffix("`.").unwrap());
@@ -249,13 +252,13 @@ fn of_a_turn_only_what_fits_is_shown() {
     assert_snapshot!(stage.run(&["expand", "it's", "--turns", "0", "--match", "2040"]), @"
     result of read_file (call c1), message 2
     … left out: lines 1-2037, characters 0-83369 …
-    2037: row of a table xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
-    2038: row of a table xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
-    2039: row of a table xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
-    2040: row of a table 
-    2041: row of a table x
-    2042: row of a table xx
-    2043: row of a table xxx
+    > 2037: row of a table xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+    > 2038: row of a table xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+    > 2039: row of a table xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+    > 2040: row of a table 
+    > 2041: row of a table x
+    > 2042: row of a table xx
+    > 2043: row of a table xxx
     … left out: lines 2045-2500, characters 83643-102438 …
     ");
     assert_snapshot!(stage.run(&["expand", "it's", "--turns", "0", "--match", "kite"]), @"Nothing found.");

@@ -324,3 +324,98 @@ fn a_command_that_the_build_lacks_is_told() {
     --- exit 2
     "#);
 }
+
+/// A command that reads, beside a creation that was killed: there is nothing yet, and nothing is damaged.
+#[test]
+fn a_database_whose_creation_was_killed_reads_as_empty() {
+    let stages = [
+        "",
+        "PRAGMA journal_mode = wal;",
+        "PRAGMA journal_mode = wal; PRAGMA application_id = 0x4C4F4F50;",
+    ];
+    for (at, sql) in stages.into_iter().enumerate() {
+        let stage = Stage::empty();
+        let file = stage.path("loopstore.db");
+        std::fs::write(&file, []).unwrap();
+        crate::support::keyed::raw(&file)
+            .unwrap()
+            .execute_batch(sql)
+            .unwrap();
+        let said = stage.say("sessions");
+        assert_eq!((said.code, &*said.err), (0, ""), "{at}: {said}");
+        assert!(said.out.starts_with("No sessions yet"), "{at}: {said}");
+        assert_eq!(stage.say("verify").code, 0, "{at}");
+    }
+    // A journal whose transaction was never finished.
+    let stage = Stage::empty();
+    std::fs::write(stage.path("loopstore.db"), [0; 4096]).unwrap();
+    let journal =
+        b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7\0\0\0\0\x12\x34\x56\x78\0\0\0\0\0\0\x02\0\0\0\x10\0";
+    let journal = [&journal[..], &[0; 512 - 28]].concat();
+    std::fs::write(stage.path("loopstore.db-journal"), journal).unwrap();
+    let said = stage.say("sessions");
+    assert_eq!((said.code, &*said.err), (0, ""), "{said}");
+    // What a killed creation had made, but for what the file is written with and its mark.
+    let stage = Stage::empty();
+    drop(stage.store());
+    let raw = crate::support::keyed::raw(stage.path("loopstore.db")).unwrap();
+    raw.execute_batch(
+        "DROP TRIGGER store_meta_no_delete; DELETE FROM store_meta; PRAGMA user_version = 0",
+    )
+    .unwrap();
+    let trigger = include_str!("../../../../../migrations/sqlite/V1__store.sql");
+    let trigger = &trigger[trigger.find("CREATE TRIGGER store_meta_no_delete").unwrap()..];
+    let trigger = &trigger[..trigger.find("END;").unwrap() + 4];
+    raw.execute_batch(trigger).unwrap();
+    drop(raw);
+    let said = stage.say("sessions");
+    assert_eq!((said.code, &*said.err), (0, ""), "{said}");
+}
+
+#[test]
+fn objects_that_are_not_of_the_store_are_named_with_what_to_do() {
+    let stage = Stage::new();
+    let raw = crate::support::keyed::raw(stage.path("loopstore.db")).unwrap();
+    raw.execute_batch(
+        "CREATE TABLE loot (text);
+         CREATE TRIGGER \"spy\u{1b}[2J\" AFTER UPDATE ON messages BEGIN INSERT INTO loot VALUES (OLD.head); END",
+    )
+    .unwrap();
+    let said = stage.say("redact work --yes");
+    let named = "trigger `spy\\u{1b}[2J` on `messages`";
+    assert!(said.code == 1 && said.err.contains(named), "{said}");
+    assert!(
+        said.err.contains("DROP TRIGGER") && said.err.contains("--salvage"),
+        "{said}"
+    );
+    let said = stage.say("verify");
+    assert!(said.code != 0 && said.out.contains(named), "{said}");
+    // What is recorded can be read, searched and taken over.
+    assert_eq!(stage.say("show work").code, 0);
+    assert_eq!(stage.say("search build").code, 0);
+    let said = stage.say("verify --salvage clean.db");
+    assert!(stage.path("clean.db").exists(), "{said}");
+    assert_eq!(stage.say("--db clean.db verify").code, 0);
+    assert_eq!(stage.say("--db clean.db protect work").code, 0);
+}
+
+/// The system would end the process with a signal, and nobody would say why.
+#[test]
+fn a_write_beyond_the_limit_of_a_file_is_an_error() {
+    let stage = Stage::empty();
+    let program = assert_cmd::cargo::cargo_bin("loopstore");
+    let output = std::process::Command::new("sh")
+        .current_dir(stage.path("").as_path())
+        .env_remove("LOOPSTORE_DB")
+        .args(["-c", "ulimit -f 64; \"$0\" --db small.db append s"])
+        .arg(program)
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.starts_with("error: ") && told.contains("hint: "),
+        "{told}"
+    );
+}

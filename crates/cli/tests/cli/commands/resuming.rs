@@ -235,6 +235,50 @@ fn no_name_that_a_transcript_chose_leads_the_file_elsewhere() {
     assert_eq!(files(&stage.path("home")).len(), 4);
 }
 
+/// Claude Code composes the path of its folder, and hashes a long one as its program does.
+#[test]
+fn a_folder_with_taken_apart_letters_or_a_long_path_has_the_name_that_claude_code_looks_for() {
+    let stage = Stage::new();
+    let resumed = |folder: &Path, path: &str| {
+        let line = format!("resume work --for claude-code --cwd {}", folder.display());
+        let told = json(&stage, &line, &[("PATH", path)]);
+        let file = PathBuf::from(told["file"].as_str().unwrap());
+        let name = file
+            .parent()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap();
+        (name.to_owned(), std::fs::read_to_string(&file).unwrap())
+    };
+    let apart = stage.path("cafe\u{301}");
+    std::fs::create_dir(&apart).unwrap();
+    let (name, text) = resumed(&apart, "");
+    assert!(name.ends_with("-caf-"), "{name}");
+    assert!(
+        text.contains("/caf\u{e9}\"") && !text.contains("cafe\u{301}"),
+        "{text}"
+    );
+
+    let long = stage.path(&format!("{0}/{0}", "x".repeat(150)));
+    std::fs::create_dir_all(&long).unwrap();
+    let by_program = |start: &str| {
+        let bin = stage.path("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::write(bin.join("claude"), start).unwrap();
+        let _ = std::fs::remove_dir_all(stage.path("home/.claude/projects"));
+        resumed(&long, bin.to_str().unwrap()).0
+    };
+    let (native, script) = (by_program("\x7fELF"), by_program("#!/usr/bin/env node\n"));
+    assert_eq!(native[..201], script[..201]);
+    assert_ne!(native, script);
+    // What is there already counts, whatever is installed.
+    assert_eq!(resumed(&long, "").0, script);
+    std::fs::remove_dir_all(stage.path("home/.claude/projects")).unwrap();
+    assert_eq!(resumed(&long, "").0, native);
+}
+
 #[test]
 fn the_agents_own_variables_say_where_its_sessions_are() {
     let stage = Stage::new();

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// Clears the screen, sets the title, rings, turns the direction, ends the line.
-const HOSTILE: &str = "kite \u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{2028}\r\u{8}\u{7f}";
+/// Clears the screen, sets the title, rings, turns the direction, ends the line, hides a letter.
+const HOSTILE: &str = "kite \u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{2028}\r\u{8}\u{7f}a\u{200b}b\u{feff}\u{e0041}\u{2066}";
 
 fn transcript() -> Value {
     let call = json!({"id": HOSTILE, "type": "function",
@@ -37,7 +37,11 @@ fn run(folder: &Path, args: &[&str]) -> String {
 /// Returns what of an output could steer a terminal.
 fn steering(told: &str) -> Vec<char> {
     let steers = |c: &char| {
-        (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202e}' | '\u{2028}')
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(
+                c,
+                '\u{202e}' | '\u{2028}' | '\u{200b}' | '\u{feff}' | '\u{e0041}' | '\u{2066}'
+            )
     };
     told.chars().filter(steers).collect()
 }

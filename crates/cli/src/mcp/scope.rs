@@ -1,0 +1,151 @@
+//! Which session a call is about: the one that the server was started for, the one that the call names, else
+//! the one that the calling agent is in, as far as that can be told.
+
+use loopstore::extend::{self as store, SessionFilter};
+use loopstore::{Database, SessionId};
+
+use super::super::select;
+use super::tools::{Given, message};
+use serde_json::Value;
+
+/// What a call names to look through every session.
+pub const EVERY: &str = "all";
+
+/// How many of the sessions of a folder are looked at for the one that the agent is in.
+const LOOKED_AT: usize = 20;
+
+/// How far the chain of sessions that started each other is followed.
+const DEEPEST: usize = 16;
+
+/// The sessions that the tools may read.
+pub enum Scope {
+    /// Only this one.
+    One(SessionId),
+    /// All of them; the agent works in this folder.
+    Every { folder: Option<String> },
+}
+
+/// The session of a call.
+pub struct Asked {
+    /// `None`: every session.
+    session: Option<SessionId>,
+    /// True if the call did not name it.
+    is_assumed: bool,
+}
+
+impl Asked {
+    /// Returns the session, `None` for every one.
+    pub fn session(&self) -> Option<&SessionId> {
+        self.session.as_ref()
+    }
+
+    /// Returns what an answer that found nothing says, where only one session was looked through and the call
+    /// did not ask for that.
+    pub fn note(&self) -> Option<String> {
+        let session = self.session.as_ref().filter(|_| self.is_assumed)?;
+        Some(format!(
+            "only your current session {session} was searched; with session_id \"{EVERY}\" every one is"
+        ))
+    }
+
+    /// Returns the session for a tool that reads one.
+    ///
+    /// # Errors
+    /// If the call is about no single one.
+    pub fn one(&self) -> Result<&SessionId, String> {
+        self.session.as_ref().ok_or_else(|| {
+            "which session is not known: give its id as `session_id`; `list_sessions` lists them"
+                .into()
+        })
+    }
+}
+
+impl Scope {
+    /// True if a call may name the session.
+    pub fn is_every(&self) -> bool {
+        matches!(self, Self::Every { .. })
+    }
+
+    /// Returns the session of a call, whose `session_id` it takes out; `agent` is the format of the
+    /// transcripts of the agent that calls, if that is known.
+    ///
+    /// # Errors
+    /// If no session, or more than one, has the id.
+    pub fn of_call(
+        &self,
+        store: &dyn Database,
+        agent: Option<&str>,
+        given: &mut Given,
+    ) -> Result<Asked, String> {
+        let folder = match self {
+            Self::One(session) => {
+                let session = Some(session.clone());
+                return Ok(Asked {
+                    session,
+                    is_assumed: false,
+                });
+            }
+            Self::Every { folder } => folder,
+        };
+        let (session, is_assumed) = match given.remove("session_id") {
+            None | Some(Value::Null) => (current(store, agent, folder.as_deref())?, true),
+            Some(Value::String(every)) if every == EVERY => (None, false),
+            Some(Value::String(id)) => {
+                let row = select::session(store, &id).map_err(message)?;
+                (Some(row.session_id), false)
+            }
+            Some(_) => {
+                return Err(format!(
+                    "`session_id` must be a text: an id, a unique prefix, or `{EVERY}`"
+                ));
+            }
+        };
+        Ok(Asked {
+            session,
+            is_assumed,
+        })
+    }
+}
+
+/// Returns the session that an agent in this folder is in: the one that was active last, or that which
+/// started it.
+fn current(
+    store: &dyn Database,
+    agent: Option<&str>,
+    folder: Option<&str>,
+) -> Result<Option<SessionId>, String> {
+    let Some(folder) = folder else {
+        return Ok(None);
+    };
+    let filter = SessionFilter {
+        source: agent.map(str::to_owned),
+        project: Some(folder.to_owned()),
+        limit: Some(LOOKED_AT),
+        ..SessionFilter::default()
+    };
+    let rows = store.session_rows(&filter).map_err(message)?;
+    // The filter takes folders below this one too.
+    let is_here = |project: Option<String>| project.as_deref() == Some(folder);
+    let newest = rows.iter().find(|row| is_here(row.text("project")));
+    let id = newest.and_then(|row| SessionId::new(row.text("session_id")?).ok());
+    id.map(|id| root_of(store, id)).transpose()
+}
+
+/// Returns the session that started this one, directly or not.
+fn root_of(store: &dyn Database, session: SessionId) -> Result<SessionId, String> {
+    let found = store::read(store, |read| {
+        let mut root = session.clone();
+        for _ in 0..DEEPEST {
+            let mut parent = None;
+            if let Some(row) = read.session(&root)? {
+                parent = row.started_by().and_then(|id| SessionId::new(id).ok());
+            }
+            match parent {
+                Some(id) if read.session(&id)?.is_some() => root = id,
+                _ => break,
+            }
+        }
+        Ok(root)
+    });
+    found.map_err(message)
+}
