@@ -75,7 +75,9 @@ pub(crate) fn missing(store: &dyn Database) -> StoreResult<Vec<String>> {
             for (loop_key, _) in read.loop_lengths(session.key)? {
                 for seq in 0..end_of_indexed(read, &open, loop_key)? {
                     at += 1;
-                    if at % step != 0 || is_held_or_damaged(read, loop_key, seq, u64::MAX)? {
+                    if !at.is_multiple_of(step)
+                        || is_held_or_damaged(read, loop_key, seq, u64::MAX)?
+                    {
                         continue;
                     }
                     match lines.len() < NAMED {
