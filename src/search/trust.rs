@@ -124,7 +124,8 @@ fn is_held_or_damaged(
 fn is_held(read: &dyn StoreRead, loop_key: LoopKey, seq: u32, most: u64) -> StoreResult<bool> {
     let mut word = None;
     read.messages(loop_key, seq..seq.saturating_add(1), &mut |row| {
-        if row.body.bytes <= most {
+        // Of a message whose content was removed there is nothing to find.
+        if row.body.bytes <= most && row.body.head.is_some() {
             let author = row.body.author;
             let message = store::codec::decode(row.body, &mut |_| Ok(None))?;
             word = longest_word(&message_text(message, author));
