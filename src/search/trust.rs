@@ -75,7 +75,9 @@ pub(crate) fn missing(store: &dyn Database) -> StoreResult<Vec<String>> {
             for (loop_key, _) in read.loop_lengths(session.key)? {
                 for seq in 0..end_of_indexed(read, &open, loop_key)? {
                     at += 1;
-                    if at % step != 0 || is_held_or_damaged(read, loop_key, seq, u64::MAX)? {
+                    if !at.is_multiple_of(step)
+                        || is_held_or_damaged(read, loop_key, seq, u64::MAX)?
+                    {
                         continue;
                     }
                     match lines.len() < NAMED {
@@ -122,7 +124,8 @@ fn is_held_or_damaged(
 fn is_held(read: &dyn StoreRead, loop_key: LoopKey, seq: u32, most: u64) -> StoreResult<bool> {
     let mut word = None;
     read.messages(loop_key, seq..seq.saturating_add(1), &mut |row| {
-        if row.body.bytes <= most {
+        // Of a message whose content was removed there is nothing to find.
+        if row.body.bytes <= most && row.body.head.is_some() {
             let author = row.body.author;
             let message = store::codec::decode(row.body, &mut |_| Ok(None))?;
             word = longest_word(&message_text(message, author));

@@ -182,9 +182,8 @@ fn judge(connection: &Connection, sql: &str) -> rusqlite::Result<Option<Verdict>
         OWN.names(false).contains(table) || index::is_index(table) || table == HISTORY
     };
     if let Some(table) = made.on.as_ref().filter(|table| is_own(table)) {
-        return Ok(Some(Verdict::Added(format!(
-            "{word} `{name}` on `{table}`"
-        ))));
+        let what = format!("{word} `{shown}` on `{table}`");
+        return Ok(Some(Verdict::Added(what)));
     }
     if kind != Kind::Table {
         return Ok(None);
