@@ -67,7 +67,8 @@ struct Pair {
     ours: usize,
     theirs: usize,
     is_equal: bool,
-    likeness: Likeness,
+    /// `None`: the message stands in the place of the other and says something else.
+    likeness: Option<Likeness>,
 }
 
 impl Comparison<'_> {
@@ -88,6 +89,7 @@ impl Comparison<'_> {
             incoming,
             entries,
             stored,
+            is_last_loop: number + 1 == incoming.loops.len(),
         };
         let pairs = of.pairs(&ours, &theirs)?;
         if pairs.is_empty() && !ours.is_empty() && !theirs.is_empty() {
@@ -149,6 +151,8 @@ struct LoopPair<'a, 'c> {
     incoming: &'a Incoming,
     entries: &'a [IncomingEntry],
     stored: &'a StoredLoop,
+    /// True if the transcript ends in the loop.
+    is_last_loop: bool,
 }
 
 impl LoopPair<'_, '_> {
@@ -160,28 +164,46 @@ impl LoopPair<'_, '_> {
         while let (Some((our, our_rest)), Some((their, their_rest))) =
             (ours.split_first(), theirs.split_first())
         {
-            let pair = match self.pair(*our, *their, pairs.is_empty())? {
-                Some(pair) => pair,
-                None if self.stored.entries[*their].digest.is_none() => {
+            let found = self.pair(*our, *their, pairs.is_empty())?;
+            let is_certain = found
+                .as_ref()
+                .is_some_and(|pair| self.is_certain(pair, our_rest));
+            if !is_certain {
+                if found.is_none() && self.stored.entries[*their].digest.is_none() {
                     // Recorded here and not in the transcript, which may be older.
                     theirs = their_rest;
                     continue;
                 }
-                None if may_differ && self.resumes(our_rest, their_rest, pairs.is_empty())? => {
-                    may_differ = false;
-                    Pair {
-                        ours: *our,
-                        theirs: *their,
-                        is_equal: false,
-                        likeness: Likeness::Conflicting,
-                    }
+                let may_be = found.is_some() || may_differ;
+                if !may_be || !self.resumes(our_rest, their_rest, pairs.is_empty())? {
+                    break;
                 }
-                None => break,
-            };
-            pairs.push(pair);
+            }
+            may_differ &= found.is_some();
+            pairs.push(found.unwrap_or(Pair {
+                ours: *our,
+                theirs: *their,
+                is_equal: false,
+                likeness: None,
+            }));
             (ours, theirs) = (our_rest, their_rest);
         }
         Ok(pairs)
+    }
+
+    /// True if a message is another state of its counterpart whatever follows: it can stand in its place or be
+    /// put behind it, or the transcript ends with it.
+    fn is_certain(&self, pair: &Pair, rest: &[usize]) -> bool {
+        let old = &self.stored.entries[pair.theirs];
+        let totals = &self.stored.row.totals;
+        let is_open = old.seq >= totals.sealed_seq;
+        match pair.likeness {
+            Some(Likeness::Same | Likeness::Alike) => true,
+            Some(Likeness::Longer) => is_open || old.turn == totals.turns.checked_sub(1),
+            Some(Likeness::Grown) => is_open,
+            Some(Likeness::Older) => rest.is_empty() && self.is_last_loop,
+            None => false,
+        }
     }
 
     fn pair(&self, ours: usize, theirs: usize, is_first: bool) -> StoreResult<Option<Pair>> {
@@ -202,14 +224,14 @@ impl LoopPair<'_, '_> {
             likeness,
         };
         if old.digest == Some(new.digest) || self.comparison.is_said(key, old.seq, &new.digest)? {
-            return Ok(Some(pair(true, Likeness::Same)));
+            return Ok(Some(pair(true, Some(Likeness::Same))));
         }
         if old.digest.is_none() {
             return Ok(None);
         }
         let found = match &new.message {
             Some(message) => self.comparison.likeness(key, old.seq, message)?,
-            None => match self.incoming.body_of(&new.digest) {
+            None => match self.incoming.body_of(new.digest, new.created_at) {
                 Some((key_of, seq)) => match message_at(self.comparison.read, key_of, seq)? {
                     Some(message) => self.comparison.likeness(key, old.seq, &message)?,
                     None => None,
@@ -217,7 +239,7 @@ impl LoopPair<'_, '_> {
                 None => None,
             },
         };
-        Ok(found.map(|likeness| pair(false, likeness)))
+        Ok(found.map(|likeness| pair(false, Some(likeness))))
     }
 
     /// True if all that follows a message that differs has its counterpart.
@@ -251,12 +273,12 @@ impl LoopPair<'_, '_> {
         for pair in pairs {
             let seq = stored[pair.theirs].seq;
             fates[pair.ours] = match pair.likeness {
-                Likeness::Same | Likeness::Older => Fate::Known(seq),
-                Likeness::Later => Fate::Later {
+                Some(Likeness::Same | Likeness::Older) => Fate::Known(seq),
+                Some(Likeness::Alike | Likeness::Longer | Likeness::Grown) => Fate::Later {
                     seq,
                     may_replace: rest == 0,
                 },
-                Likeness::Conflicting => Fate::Revised(seq),
+                None => Fate::Revised(seq),
             };
         }
         let end = match pairs.last() {

@@ -66,8 +66,8 @@ pub(in crate::import) struct Incoming {
     pub(in crate::import) namesake: Option<SessionKey>,
     /// The stored loops of the same ids.
     pub(super) known: HashMap<LoopKey, Rc<StoredLoop>>,
-    /// The place of a stored message for the digest of its record.
-    bodies: HashMap<Digest, (LoopKey, u32)>,
+    /// The place of a stored message for the digest of its record and its time, which not every record holds.
+    bodies: HashMap<(Digest, Option<i64>), (LoopKey, u32)>,
 }
 
 impl Incoming {
@@ -110,7 +110,8 @@ impl Incoming {
         let key = stored.row.key;
         for entry in &stored.entries {
             if let Some(digest) = entry.digest {
-                self.bodies.entry(digest).or_insert((key, entry.seq));
+                let made_from = (digest, entry.created_at);
+                self.bodies.entry(made_from).or_insert((key, entry.seq));
             }
         }
         self.known.insert(key, stored);
@@ -129,14 +130,16 @@ impl Incoming {
             return Err(ImportError::Refused(reason));
         };
         let message = message.into_message()?;
+        let created_at = message.message().and_then(|inner| inner.timestamp());
+        let is_stored = self.bodies.contains_key(&(digest, created_at));
         let entry = IncomingEntry {
             role: message.role(),
             is_voice: is_voice(message.role(), message.author()),
             digest,
             bytes,
-            created_at: message.message().and_then(|inner| inner.timestamp()),
+            created_at,
             turn_index: message.turn_index(),
-            message: (!self.bodies.contains_key(&digest)).then_some(message),
+            message: (!is_stored).then_some(message),
         };
         let entries = &mut self.loops[number].entries;
         self.calls
@@ -166,8 +169,12 @@ impl Incoming {
     }
 
     /// Returns the place of a stored message that was made from the same record.
-    pub(super) fn body_of(&self, digest: &Digest) -> Option<(LoopKey, u32)> {
-        self.bodies.get(digest).copied()
+    pub(super) fn body_of(
+        &self,
+        digest: Digest,
+        created_at: Option<i64>,
+    ) -> Option<(LoopKey, u32)> {
+        self.bodies.get(&(digest, created_at)).copied()
     }
 
     /// Returns the digests of all messages, loop by loop: the order in which a stored session is read.

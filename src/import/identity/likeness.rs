@@ -1,18 +1,20 @@
 //! Whether two messages are two states of one.
 
-use crate::model::{AgentMessage, Content, Message, ToolResultMessage};
+use crate::model::{AgentMessage, Content, Message};
 
 /// What an incoming message is to the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Likeness {
-    /// It says the same.
+    /// The same message.
     Same,
+    /// It says the same, and something else of itself: its tokens, the id of a call.
+    Alike,
     /// An earlier state of it.
     Older,
-    /// A later state of it, which holds all that it says.
-    Later,
-    /// The same message, which says something else.
-    Conflicting,
+    /// A later state of it, with more blocks.
+    Longer,
+    /// A later state of it, of which a text has grown.
+    Grown,
 }
 
 /// Compares a stored message with an incoming one; `None` if they are two messages.
@@ -28,36 +30,39 @@ pub(super) fn likeness(stored: &AgentMessage, incoming: &AgentMessage) -> Option
         (Message::User(_), Message::User(_)) | (Message::Assistant(_), Message::Assistant(_)) => {
             states(old.content(), new.content())
         }
-        (Message::ToolResult(old), Message::ToolResult(new)) => results(old, new),
+        (Message::ToolResult(old), Message::ToolResult(new)) => {
+            let is_same_call = old.tool_call_id == new.tool_call_id;
+            let is_same = is_same_call || old.tool_name == new.tool_name;
+            states(&old.content, &new.content).filter(|_| is_same)
+        }
         _ => None,
     }
 }
 
-fn results(old: &ToolResultMessage, new: &ToolResultMessage) -> Option<Likeness> {
-    let is_same_call = old.tool_call_id == new.tool_call_id && !old.tool_call_id.is_empty();
-    match states(&old.content, &new.content) {
-        Some(state) if is_same_call || old.tool_name == new.tool_name => Some(state),
-        _ => is_same_call.then_some(Likeness::Conflicting),
-    }
-}
-
 fn states(old: &[Content], new: &[Content]) -> Option<Likeness> {
-    if is_earlier(old, new) {
-        return Some(Likeness::Later);
+    if is_beginning(old, new) {
+        return Some(match old.len() == new.len() {
+            true => Likeness::Alike,
+            false => Likeness::Longer,
+        });
     }
-    is_earlier(new, old).then_some(Likeness::Older)
+    if has_grown(old, new) {
+        return Some(Likeness::Grown);
+    }
+    (is_beginning(new, old) || has_grown(new, old)).then_some(Likeness::Older)
 }
 
-/// True if `new` holds all of `old`: its last text may have grown, and blocks may stand behind it.
-fn is_earlier(old: &[Content], new: &[Content]) -> bool {
+/// True if the blocks of `new` begin with those of `old`.
+fn is_beginning(old: &[Content], new: &[Content]) -> bool {
+    old.len() <= new.len() && old.iter().zip(new).all(|(old, new)| is_alike(old, new))
+}
+
+/// True if the last text of `old` goes on in `new`.
+fn has_grown(old: &[Content], new: &[Content]) -> bool {
     let Some((last, before)) = old.split_last() else {
-        return true;
-    };
-    let Some(grown) = new.get(before.len()) else {
         return false;
     };
-    let same = before.iter().zip(new).all(|(old, new)| is_alike(old, new));
-    same && (is_alike(last, grown) || has_grown(last, grown))
+    is_beginning(before, new) && new.get(before.len()).is_some_and(|new| goes_on(last, new))
 }
 
 fn is_alike(old: &Content, new: &Content) -> bool {
@@ -77,7 +82,7 @@ fn is_alike(old: &Content, new: &Content) -> bool {
     }
 }
 
-fn has_grown(old: &Content, new: &Content) -> bool {
+fn goes_on(old: &Content, new: &Content) -> bool {
     match (old, new) {
         (Content::Text(old), Content::Text(new)) => new.text.starts_with(&old.text),
         (Content::Thinking(old), Content::Thinking(new)) => new.thinking.starts_with(&old.thinking),
@@ -97,13 +102,21 @@ mod tests {
 
     #[test]
     fn an_answer_that_grew_is_a_later_state() {
-        let (half, whole) = (
+        let call = |said: &str| Message::assistant(said).with_tool_call("c", "read", json!({}));
+        let states = [
             Message::assistant("I loo"),
-            Message::assistant("I look").with_tool_call("c", "read", json!({})),
+            call("I look"),
+            call("I look").with_image("eA==", "image/png"),
+        ];
+        let [half, whole, more] = states;
+        assert_eq!(compared(half.clone(), whole.clone()), Some(Likeness::Grown));
+        assert_eq!(
+            compared(whole.clone(), more.clone()),
+            Some(Likeness::Longer)
         );
-        let later = compared(half.clone(), whole.clone());
-        assert_eq!(later, Some(Likeness::Later));
-        assert_eq!(compared(whole, half), Some(Likeness::Older));
+        for (new, old) in [(&more, &whole), (&whole, &half), (&more, &half)] {
+            assert_eq!(compared(new.clone(), old.clone()), Some(Likeness::Older));
+        }
     }
 
     #[test]
@@ -117,12 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_known_by_its_call() {
+    fn a_result_that_says_something_else_is_another_message() {
         let result = |id: &str, text: &str| Message::tool_result(id, text);
-        let conflict = compared(result("c", "pending"), result("c", "done"));
-        assert_eq!(conflict, Some(Likeness::Conflicting));
-        assert_eq!(compared(result("c", "a"), result("d", "b")), None);
+        assert_eq!(compared(result("c", "pending"), result("c", "done")), None);
+        assert_eq!(
+            compared(result("c", "a"), result("d", "a")),
+            Some(Likeness::Alike)
+        );
         let grown = compared(result("c", "a"), result("c", "a\nb"));
-        assert_eq!(grown, Some(Likeness::Later));
+        assert_eq!(grown, Some(Likeness::Grown));
     }
 }

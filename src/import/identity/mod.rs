@@ -17,6 +17,7 @@ mod replay;
 mod stored;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
@@ -238,7 +239,10 @@ impl StoreSink<'_> {
             }
             None => {
                 let mut all = self.candidates(incoming, rows)?;
-                let is_known = |one: &Candidate| one.plan.voices > 0 && one.plan.added == 0;
+                let is_known = |one: &Candidate| {
+                    let plan = &one.plan;
+                    plan.voices > 0 && plan.added == 0 && plan.changed == 0
+                };
                 match all.iter().position(is_known) {
                     Some(at) => vec![all.swap_remove(at)],
                     None => all
@@ -346,12 +350,11 @@ impl StoreSink<'_> {
         let redacted = self.secrets.name(path);
         let whole = Path::new(path).canonicalize().ok();
         let is_same = |from: &str| {
-            from == path
-                || from == redacted
-                || whole.is_some() && Path::new(from).canonicalize().ok() == whole
+            from == redacted || whole.is_some() && Path::new(from).canonicalize().ok() == whole
         };
         let imports = self.write.imports(session)?;
-        Ok(imports.iter().any(|import| is_same(&import.path)))
+        let paths: HashSet<&str> = imports.iter().map(|one| one.path.as_str()).collect();
+        Ok(paths.contains(path.as_str()) || paths.into_iter().any(is_same))
     }
 }
 

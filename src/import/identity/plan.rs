@@ -40,6 +40,8 @@ pub(in crate::import) struct SessionPlan {
     pub(in crate::import) voices: usize,
     /// How many messages are not stored, notes apart.
     pub(in crate::import) added: usize,
+    /// How many stored ones came back in another state, or with other words.
+    pub(in crate::import) changed: usize,
     /// A stored loop of the same id holds nothing that could be compared.
     pub(in crate::import) is_incomparable: bool,
 }
@@ -159,6 +161,7 @@ impl<'a, 'c> Planner<'a, 'c> {
                     .and_then(|entry| entry.turn),
             };
             self.plan.added += self.count_new(number, from, &found.fates);
+            self.plan.changed += self.count_changed(number, from, &found.fates);
             pieces.push(Piece {
                 from,
                 id: stored.row.loop_id.clone(),
@@ -181,6 +184,15 @@ impl<'a, 'c> Planner<'a, 'c> {
             is_left_behind: false,
         });
         Ok(pieces)
+    }
+
+    fn count_changed(&self, number: usize, from: usize, fates: &[Fate]) -> usize {
+        let entries = &self.incoming.loops[number].entries[from..];
+        let is_changed = |fate: &Fate| matches!(fate, Fate::Later { .. } | Fate::Revised(_));
+        let changed = entries.iter().zip(fates);
+        changed
+            .filter(|(entry, fate)| is_changed(fate) && !entry.is_note())
+            .count()
     }
 
     fn count_new(&self, number: usize, from: usize, fates: &[Fate]) -> usize {

@@ -154,7 +154,10 @@ impl StoreSink<'_> {
         let (message, is_stored) = match entry.message.take() {
             Some(message) => (Some(message), false),
             None if matches!(fate, Fate::Known(_)) && !is_replaced => (None, true),
-            None => (self.stored_message(&replay.incoming, &digest)?, true),
+            None => (
+                self.stored_message(&replay.incoming, digest, known.created_at)?,
+                true,
+            ),
         };
         let piece_id = piece.id.clone();
         let Some(mut message) = message else {
@@ -170,9 +173,10 @@ impl StoreSink<'_> {
     fn stored_message(
         &self,
         incoming: &Incoming,
-        digest: &crate::import::matching::Digest,
+        digest: crate::import::matching::Digest,
+        created_at: Option<i64>,
     ) -> StoreResult<Option<AgentMessage>> {
-        match incoming.body_of(digest) {
+        match incoming.body_of(digest, created_at) {
             Some((key, seq)) => message_at(self.write.as_read(), key, seq),
             None => Ok(None),
         }
