@@ -174,7 +174,7 @@ fn a_session_that_is_asked_for_is_found_under_both_of_its_ids() {
 #[test]
 fn a_redacted_session_is_known_again_and_what_leaves_it_is_redacted() {
     let folder = tempfile::tempdir().unwrap();
-    let key = ["gh", "p_7Hq2LmZx9RtV4bNc8KdWy3PfSj6TgAu1Ee5"].concat();
+    let key = ["gh", "p_7Hq2LmZx9RtV4bNc8KdWy3PfSj6TgAu1Ee5Q"].concat();
     let said = format!("The key is {key}, keep it");
     let path = file(folder.path(), "one/s.json", &adk(&[&[&said, "Kept."]]));
     let store = Store::in_memory().unwrap();

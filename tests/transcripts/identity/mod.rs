@@ -16,7 +16,7 @@ use crate::support::amount::amount;
 use crate::support::histories::Random;
 
 /// How many families of transcripts are tried of each format.
-const FAMILIES: u64 = 12;
+const FAMILIES: u64 = 8;
 /// The most files of a family.
 const MAX_FILES: u64 = 6;
 
@@ -153,8 +153,15 @@ fn shown(store: &Store, session: &str, leaf: Option<&str>) -> Vec<String> {
     let context = build_context_from_session(store.database(), &id, &options).unwrap();
     let messages = context.messages.iter().filter_map(AgentMessage::message);
     messages
-        .map(|message| message.texts().collect::<Vec<_>>().join("\n"))
+        .map(|message| plain(message.texts().collect::<Vec<_>>().join("\n")))
         .collect()
+}
+
+/// Returns what a tool gave back, where a format wraps it.
+fn plain(text: String) -> String {
+    let wrapped: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+    let output = wrapped.as_ref().and_then(|of| of.get("output")?.as_str());
+    output.map_or(text.clone(), str::to_owned)
 }
 
 fn rows(store: &Store, sql: &str) -> Vec<Vec<Json>> {
