@@ -223,6 +223,10 @@ impl Sink for AppendedSink<'_> {
         self.sink.compaction(found)
     }
 
+    fn end_document(&mut self) -> Result<(), ImportError> {
+        self.sink.end_document()
+    }
+
     fn skip(&mut self, line: Option<u64>, reason: String) {
         self.sink.skip(line, reason);
     }

@@ -107,6 +107,14 @@ pub trait Sink {
     /// Adds a compaction that the tool itself made.
     fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError>;
 
+    /// Ends a document of the file: a session that begins afterwards, under whatever id, is another transcript.
+    ///
+    /// # Errors
+    /// If the store refuses what came in.
+    fn end_document(&mut self) -> Result<(), ImportError> {
+        Ok(())
+    }
+
     /// Reports a record that could not be used; `line` counts from 1.
     fn skip(&mut self, line: Option<u64>, reason: String);
 }

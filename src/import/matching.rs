@@ -1,12 +1,11 @@
-//! How an import knows again what is stored: by place, and by digests of the raw records.
+//! The digests of raw records, by which an import knows again what is stored, and the ids of sessions that have none.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::model::SessionId;
-use crate::store::{LoopKey, LoopRow, SessionKey, StoreRead, StoreResult};
+use crate::model::{MAX_ID_BYTES, SessionId};
+use crate::store::{LoopKey, SessionKey, StoreRead, StoreResult};
 
 /// The longest id that is made from a file's name and a record's key, in bytes.
 const MAX_MADE_ID: usize = 200;
@@ -53,32 +52,6 @@ impl Digests {
             hash.update(part);
         }
         hash.finalize().into()
-    }
-}
-
-/// What is stored of a loop.
-#[derive(Default)]
-pub(super) struct Stored {
-    /// Sequence and digest of each message that came from a transcript. In loopstore's own form also
-    /// those without a digest: what was recorded here, or kept as revised.
-    pub(super) places: Vec<(u32, Option<Digest>)>,
-    /// Digests of the changed records that are kept already.
-    pub(super) revised: HashSet<Digest>,
-}
-
-impl Stored {
-    pub(super) fn of(read: &dyn StoreRead, row: &LoopRow, own_form: bool) -> StoreResult<Self> {
-        let mut stored = Self::default();
-        read.messages(row.key, 0..row.totals.next_seq, &mut |message| {
-            let revised = message.origin.filter(is_revised);
-            stored.revised.extend(revised);
-            let origin = message.origin.filter(|origin| !is_revised(origin));
-            if origin.is_some() || own_form {
-                stored.places.push((message.seq, origin));
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(stored)
     }
 }
 
@@ -143,14 +116,34 @@ pub(super) fn made_id(
     if base.is_empty() {
         base.push_str("session");
     }
-    let mut number = 1u64;
+    free_id(&base, 1, taken)
+}
+
+/// Makes the id of a session whose own id another one has: the same with a number; `taken` says which are in use.
+pub(super) fn next_id(
+    own: &SessionId,
+    taken: &mut dyn FnMut(&SessionId) -> StoreResult<bool>,
+) -> StoreResult<SessionId> {
+    free_id(own.as_str(), 2, taken)
+}
+
+fn free_id(
+    base: &str,
+    first: u64,
+    taken: &mut dyn FnMut(&SessionId) -> StoreResult<bool>,
+) -> StoreResult<SessionId> {
+    let mut number = first;
     loop {
-        let text = match number {
-            1 => base.clone(),
-            _ => format!("{base}-{number}"),
+        let end = match number {
+            1 => String::new(),
+            _ => format!("-{number}"),
         };
-        let id =
-            SessionId::new(text).map_err(|e| crate::store::StoreError::Invalid(e.to_string()))?;
+        let mut text = base.to_owned();
+        while text.len() + end.len() > MAX_ID_BYTES {
+            text.pop();
+        }
+        let id = SessionId::new(text + &end)
+            .map_err(|e| crate::store::StoreError::Invalid(e.to_string()))?;
         if !taken(&id)? {
             return Ok(id);
         }
@@ -194,5 +187,8 @@ mod tests {
             made_id("", "", &mut |_| Ok(false)).unwrap().as_str(),
             "session"
         );
+        let long = SessionId::new("é".repeat(MAX_ID_BYTES / 2)).unwrap();
+        let id = next_id(&long, &mut |_| Ok(false)).unwrap();
+        assert!(id.as_str().ends_with("é-2"));
     }
 }

@@ -1,7 +1,7 @@
 //! A message on its way from the importer to the store.
 
 use super::matching::Digest;
-use crate::model::{AgentMessage, Message, Role};
+use crate::model::{AgentMessage, Author, Message, Role};
 use crate::store::StoreResult;
 use crate::store::append::NewMessage;
 use crate::store::ready::Ready;
@@ -29,6 +29,13 @@ impl PendingMessage {
         match self {
             Self::Plain(message) => message.role(),
             Self::Encoded(ready) => ready.role(),
+        }
+    }
+
+    pub(super) fn author(&self) -> Author {
+        match self {
+            Self::Plain(message) => message.author(),
+            Self::Encoded(ready) => ready.author(),
         }
     }
 

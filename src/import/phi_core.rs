@@ -87,6 +87,7 @@ fn import_piece(piece: StreamItem, sink: &mut dyn Sink) -> Result<bool, ImportEr
         Ok((head, loops)) => {
             document.sink.session(head)?;
             document.loops(loops)?;
+            document.sink.end_document()?;
             Ok(true)
         }
         Err(reason) => {

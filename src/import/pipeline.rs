@@ -28,6 +28,7 @@ pub(super) enum SinkCall {
     Loop(Box<LoopRecord>),
     Message(LoopId, PendingMessage, Digest, usize),
     Compaction(Box<FoundCompaction>),
+    EndOfDocument,
     Skip(Option<u64>, String),
 }
 
@@ -52,6 +53,7 @@ impl SinkCall {
                 sink.encoded(loop_id, message, origin, bytes)
             }
             Self::Compaction(found) => sink.compaction(*found),
+            Self::EndOfDocument => sink.end_document(),
             Self::Skip(line, reason) => {
                 sink.skip(line, reason);
                 Ok(())
@@ -191,6 +193,10 @@ impl Sink for QueueSink<'_> {
 
     fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError> {
         self.push(SinkCall::Compaction(Box::new(found)), 0)
+    }
+
+    fn end_document(&mut self) -> Result<(), ImportError> {
+        self.push(SinkCall::EndOfDocument, 0)
     }
 
     fn skip(&mut self, line: Option<u64>, reason: String) {

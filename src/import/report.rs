@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::compact::CompactionEnded;
-use crate::model::SessionId;
+use crate::model::{LoopId, SessionId};
 
 /// Something that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -16,6 +16,29 @@ pub struct Skipped {
     pub line: Option<u64>,
     /// Why.
     pub reason: String,
+}
+
+/// A loop of a transcript that became a branch: what was stored goes on otherwise, or another loop has its id. Both
+/// are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ImportedBranch {
+    /// The file.
+    pub file: String,
+    /// The session.
+    pub session: SessionId,
+    /// The loop that is the branch.
+    pub loop_id: LoopId,
+}
+
+/// A session of a transcript that got another id, since its own is that of another conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SeparatedSession {
+    /// The file.
+    pub file: String,
+    /// The id in the transcript.
+    pub id: SessionId,
+    /// The session that it became.
+    pub session: SessionId,
 }
 
 /// What an import found and what of it was new.
@@ -35,6 +58,12 @@ pub struct ImportReport {
     pub added_messages: u64,
     /// Complete messages that came back changed and were kept beside the stored ones.
     pub revised: u64,
+    /// Parts of conversations that were written anew, or continued in two places.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<ImportedBranch>,
+    /// Conversations under an id that another one has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub separated: Vec<SeparatedSession>,
     /// Files in folders that are no transcript.
     pub unknown_files: u64,
     /// Secrets that were replaced in what was new, by type; `None`: nothing was looked at.
@@ -68,6 +97,8 @@ impl ImportReport {
         self.messages += other.messages;
         self.added_messages += other.added_messages;
         self.revised += other.revised;
+        self.branches.extend(other.branches);
+        self.separated.extend(other.separated);
         self.unknown_files += other.unknown_files;
         if let Some(secrets) = other.secrets {
             let all = self.secrets.get_or_insert_default();

@@ -1,45 +1,53 @@
 //! Messages that come back changed: kept beside the sealed ones, written over the open turn. An
 //! answer that only grew gets its rest behind it.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+use super::identity::{Fate, newest_loop};
 use super::matching::{Digest, is_revised};
 use super::writer::StoreSink;
 use crate::compact::seal_appended;
 use crate::model::{
     AgentMessage, Extra, Int, Json, LlmMessage, LoopId, Message, Role, Usage, extension_kinds,
 };
-use crate::store::append::{self, LastTurn, NewMessage};
-use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, decode};
+use crate::store::append::{self, NewMessage};
+use crate::store::{LoopKey, StoreResult, decode};
 
 impl StoreSink<'_> {
-    /// Keeps a message that is not what is stored in its place.
+    /// Keeps a message that is another state of a stored one.
     pub(super) fn changed(
         &mut self,
         at: usize,
         loop_key: &LoopId,
-        seq: u32,
+        fate: Fate,
         message: AgentMessage,
         origin: Digest,
     ) -> StoreResult<()> {
         self.flush()?;
-        let Some(key) = self.loop_key(at, loop_key) else {
+        let (Some(key), Some(seq)) = (self.loop_key(at, loop_key), fate.seq()) else {
             return Ok(());
         };
-        if self.is_outgrown(key, seq, &message)? {
-            return Ok(());
-        }
-        if self.may_replace(key, seq)? {
+        let may_replace = matches!(
+            fate,
+            Fate::Later {
+                may_replace: true,
+                ..
+            }
+        );
+        if may_replace && self.may_replace(key, seq)? {
             return self.replace_turn(at, loop_key, seq, message, origin);
         }
         let digest = self.digests.revised(seq, &origin);
-        let known = self.sessions[at].loops.get_mut(loop_key);
-        if !known.is_some_and(|state| state.stored.revised.insert(digest)) {
+        let state = self.sessions[at].loops.get_mut(loop_key);
+        let known = state.and_then(|state| state.known.as_mut());
+        if !known.is_some_and(|known| known.revised.insert(digest)) {
             return Ok(());
         }
-        if let Some(rest) = self.rest(key, seq, &message)? {
+        if let Fate::Later { .. } = fate
+            && let Some(rest) = self.rest(key, seq, &message)?
+        {
             self.report.added_messages += 1;
+            self.sessions[at].current.grows();
             return self.queue(at, loop_key, rest.into(), digest, 0);
         }
         let Ok(data) = data(seq, &message) else {
@@ -52,31 +60,19 @@ impl StoreSink<'_> {
         self.queue(at, loop_key, note.into(), digest, 0)
     }
 
-    /// Whether a message may still be replaced: its turn is in flight, or nothing stands behind it.
+    /// True if a message may still be replaced: it is in the last turn of its loop, and that turn is in flight, or
+    /// nothing stands behind it.
     fn may_replace(&self, key: LoopKey, seq: u32) -> StoreResult<bool> {
         let row = self.write.loop_by_key(key)?;
-        if seq < row.totals.sealed_seq {
+        let last = match row.totals.turns.checked_sub(1) {
+            Some(turn) => self.write.turn(key, turn)?,
+            None => None,
+        };
+        if seq < row.totals.sealed_seq || last.is_none_or(|turn| seq < turn.first_seq) {
             return Ok(false);
         }
         let is_in_flight = row.totals.complete < row.totals.turns;
         Ok(is_in_flight || newest_loop(&*self.write, row.session)? == Some(key))
-    }
-
-    /// Whether an answer has grown since: what is stored begins with it. An earlier state of its document
-    /// comes in again.
-    fn is_outgrown(&self, key: LoopKey, seq: u32, old: &AgentMessage) -> StoreResult<bool> {
-        let Some(Message::Assistant(old)) = old.message() else {
-            return Ok(false);
-        };
-        let (read, mut is_outgrown) = (&*self.write, false);
-        read.messages(key, seq..seq.saturating_add(1), &mut |row| {
-            if let Some(Message::Assistant(stored)) = decode(read, row.body)?.message() {
-                is_outgrown = stored.content.len() > old.content.len()
-                    && stored.content.starts_with(&old.content);
-            }
-            Ok(ControlFlow::Break(()))
-        })?;
-        Ok(is_outgrown && self.last_turn == LastTurn::Open)
     }
 
     /// Returns what an answer of the last turn has grown by, as an answer of its own.
@@ -149,15 +145,17 @@ impl StoreSink<'_> {
             .write
             .turn(state.key, last)?
             .map_or(seq, |turn| turn.first_seq);
-        let gone: HashSet<u32> = state.stored.places[state.next - 1..]
-            .iter()
-            .map(|(seq, _)| *seq)
-            .collect();
+        let Some(known) = state.known.as_mut() else {
+            return Ok(());
+        };
+        known.replaced_from = Some(seq);
+        // The transcript holds another state of these.
+        let is_gone = |other: u32| other >= seq && known.matched.contains(&other);
         let (mut turn, mut after) = (Vec::new(), Vec::new());
         let read = &*self.write;
         read.messages(state.key, first..row.totals.next_seq, &mut |row| {
             let list = if row.seq < seq { &mut turn } else { &mut after };
-            if !gone.contains(&row.seq) {
+            if !is_gone(row.seq) {
                 list.push(NewMessage {
                     origin: row.origin,
                     message: decode(read, row.body)?,
@@ -171,7 +169,6 @@ impl StoreSink<'_> {
             origin: Some(origin),
         });
         turn.extend(after);
-        state.stored.places.truncate(state.next - 1);
         let key = state.key;
         self.sessions[at].is_changed = true;
         self.reopen(key)?;
@@ -180,15 +177,6 @@ impl StoreSink<'_> {
         self.report.compactions.extend(sealed);
         Ok(())
     }
-}
-
-/// Returns the loop of a session that nothing stands behind.
-pub(super) fn newest_loop(
-    read: &dyn StoreWrite,
-    session: SessionKey,
-) -> StoreResult<Option<LoopKey>> {
-    let loops = read.loops(session)?;
-    Ok(loops.into_iter().map(|row| row.key).max())
 }
 
 /// Returns the tokens of its call, if an answer has them.

@@ -56,6 +56,12 @@ impl Secrets {
         Ok(())
     }
 
+    /// Returns a message without secrets.
+    pub(super) fn redacted(&mut self, message: &AgentMessage) -> StoreResult<AgentMessage> {
+        let new = self.redactor.message(message).map_err(invalid)?;
+        Ok(new.unwrap_or_else(|| message.clone()))
+    }
+
     fn compaction(&mut self, found: &mut FoundCompaction) -> StoreResult<()> {
         if let Some(new) = self.redactor.meta(found.record.as_str()) {
             found.record = crate::model::Json::parse(&new).map_err(invalid)?;

@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use super::deferred::RecordKey;
 use super::history::{history_fingerprint, shorten_history};
-use super::matching::Stored;
+use super::identity::{CurrentLoop, newest_loop};
+use super::matching::Digest;
 use super::pending::PendingMessage;
-use super::revised::newest_loop;
 use super::{Origin, SessionHead};
 use crate::model::{
     GroupCursor, Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn,
@@ -89,14 +88,26 @@ impl PendingHistory {
     }
 }
 
+/// What is stored already of a loop of the transcript.
+pub(super) struct KnownLoop {
+    /// How it stood before this import.
+    pub(super) status: LoopStatus,
+    /// True if the stored loop goes on where the transcript ends, or goes on otherwise.
+    pub(super) is_left_behind: bool,
+    pub(super) has_recorded: bool,
+    /// Digests of the changed records that are kept already.
+    pub(super) revised: HashSet<Digest>,
+    /// The stored messages that the transcript holds too.
+    pub(super) matched: HashSet<u32>,
+    /// From here on messages were replaced.
+    pub(super) replaced_from: Option<u32>,
+}
+
 /// A loop of the transcript.
 pub(super) struct LoopState {
     pub(super) key: LoopKey,
-    pub(super) stored: Stored,
-    /// The place of the next message.
-    pub(super) next: usize,
-    /// How the loop stood before this import; `None`: it was not there.
-    before: Option<LoopStatus>,
+    /// What was stored of it before this import; `None`: it was not there.
+    pub(super) known: Option<KnownLoop>,
     pub(super) described: Described,
     pub(super) history: Option<PendingHistory>,
     cursor: GroupCursor,
@@ -107,11 +118,10 @@ pub(super) struct LoopState {
 
 impl LoopState {
     /// A loop that is stored already.
-    pub(super) fn known(row: &LoopRow, stored: Stored, described: Described) -> Self {
+    pub(super) fn known(key: LoopKey, known: KnownLoop, described: Described) -> Self {
         Self {
-            stored,
-            before: Some(row.status.clone()),
-            ..Self::new(row.key, described)
+            known: Some(known),
+            ..Self::new(key, described)
         }
     }
 
@@ -119,9 +129,7 @@ impl LoopState {
     pub(super) fn new(key: LoopKey, described: Described) -> Self {
         Self {
             key,
-            stored: Stored::default(),
-            next: 0,
-            before: None,
+            known: None,
             described,
             history: None,
             cursor: GroupCursor::default(),
@@ -131,8 +139,8 @@ impl LoopState {
     }
 
     /// Counts the turns of the transcript; returns whether one begins.
-    pub(super) fn follow(&mut self, message: &PendingMessage) -> bool {
-        let begins = message.role() != Role::Extension && self.cursor.begins(message.turn_index());
+    pub(super) fn follow(&mut self, role: Role, turn_index: Option<i64>) -> bool {
+        let begins = role != Role::Extension && self.cursor.begins(turn_index);
         self.turns += u64::from(begins);
         begins
     }
@@ -141,7 +149,7 @@ impl LoopState {
     pub(super) fn spill(&mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
         match &self.history {
             Some(PendingHistory::Held(text))
-                if text.len() > MAX_HELD_BYTES && self.before.is_none() =>
+                if text.len() > MAX_HELD_BYTES && self.known.is_none() =>
             {
                 let mut meta = write.loop_meta(self.key)?;
                 meta.history = Some(text.clone());
@@ -157,10 +165,10 @@ impl LoopState {
     fn finish(self, write: &mut dyn StoreWrite, last_turn: LastTurn) -> StoreResult<bool> {
         let row = write.loop_by_key(self.key)?;
         let mut new = row.clone();
-        match &self.before {
+        match &self.known {
             // An earlier state of the transcript: what is stored is newer.
-            Some(status) if self.next < self.stored.places.len() => {
-                new.status.clone_from(status);
+            Some(known) if known.is_left_behind => {
+                new.status.clone_from(&known.status);
             }
             _ => {
                 new.status.clone_from(&self.described.status);
@@ -177,7 +185,11 @@ impl LoopState {
     }
 
     fn finish_meta(self, write: &mut dyn StoreWrite) -> StoreResult<bool> {
-        if self.next < self.stored.places.len() {
+        if self
+            .known
+            .as_ref()
+            .is_some_and(|known| known.is_left_behind)
+        {
             return Ok(false);
         }
         let old = write.loop_meta(self.key)?;
@@ -215,6 +227,14 @@ fn shortened(read: &dyn StoreRead, key: LoopKey, history: &str) -> StoreResult<S
         .map_err(|error| StoreError::Invalid(format!("recorded turns: {error}")))
 }
 
+/// What a session is known by whose own id does not tell, besides its format.
+#[derive(Clone)]
+pub(super) struct RecordKey {
+    /// Empty if the name says nothing.
+    pub(super) file_name: String,
+    pub(super) key: String,
+}
+
 /// A session of the transcript.
 pub(super) struct SessionState {
     pub(super) head: SessionHead,
@@ -237,6 +257,9 @@ pub(super) struct SessionState {
     /// How often a run of one id was found.
     found: HashMap<String, u32>,
     last_active_before: Option<String>,
+    pub(super) current: CurrentLoop,
+    /// True if the session came in from the same file before.
+    is_same_file: bool,
     /// Milliseconds since the epoch of the newest message that came in.
     newest: Option<i64>,
 }
@@ -254,6 +277,7 @@ impl SessionState {
         head: SessionHead,
         record_key: Option<RecordKey>,
         stored: Option<SessionRow>,
+        is_same_file: bool,
     ) -> Self {
         Self {
             head,
@@ -267,6 +291,8 @@ impl SessionState {
             order: Vec::new(),
             runs: None,
             found: HashMap::new(),
+            current: CurrentLoop::new(stored.as_ref().and_then(|row| row.current_loop)),
+            is_same_file,
             last_active_before: stored.and_then(|row| row.last_active_at),
             newest: None,
         }
@@ -337,6 +363,7 @@ impl SessionState {
         let Some(key) = self.key else {
             return Ok(finished);
         };
+        let current = self.current_loop(write, key)?;
         let newest = newest_loop(write, key)?;
         for id in std::mem::take(&mut self.order) {
             if let Some(state) = self.loops.remove(&id) {
@@ -349,9 +376,7 @@ impl SessionState {
         }
         let row = write.session_by_key(key)?;
         let mut new = self.described(&row)?;
-        if let Some(current) = self.current_loop(write, key)? {
-            new.current_loop = Some(current);
-        }
+        new.current_loop = current.or(row.current_loop);
         if new != row {
             write.update_session(&new)?;
         }
@@ -361,14 +386,21 @@ impl SessionState {
         Ok(finished)
     }
 
-    /// Returns the loop that was the current one where a new session comes from.
+    /// Returns the loop that is the current one now: where a new session comes from, it may be named.
     fn current_loop(&self, read: &dyn StoreWrite, key: SessionKey) -> StoreResult<Option<LoopKey>> {
         let noted = self.head.session.extra.get(CURRENT_LOOP);
         let id = noted.filter(|_| self.is_new).map(Json::read::<LoopId>);
-        match id {
-            Some(Ok(id)) => Ok(read.loop_by_id(key, &id)?.map(|row| row.key)),
-            _ => Ok(None),
+        if let Some(Ok(id)) = id
+            && let Some(row) = read.loop_by_id(key, &id)?
+        {
+            return Ok(Some(row.key));
         }
+        let mut loops = self.loops.values();
+        let before = loops.find(|state| Some(state.key) == self.current.before);
+        let known = before.and_then(|state| state.known.as_ref());
+        let is_covered = known.is_some_and(|known| !known.is_left_behind && !known.has_recorded);
+        let read = read.as_read();
+        self.current.decide(read, is_covered, self.is_same_file)
     }
 
     fn import_row(&self, from: &Origin) -> ImportRow {

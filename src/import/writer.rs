@@ -1,21 +1,19 @@
 //! The sink that writes into a store.
 //!
-//! It works inside one write transaction, so a transcript comes in whole or not at all. A message
-//! is known again by its place in its loop and by the digest of its raw record; what is known is
-//! skipped. New messages wait in a batch that is bounded, so that a transcript of any size needs
-//! little memory.
+//! It works inside one write transaction, so a transcript comes in whole or not at all. What is stored
+//! already is skipped; `identity` says what that is. New messages wait in a batch that is bounded, so
+//! that a transcript of any size needs little memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::dedup::Dedup;
-use super::deferred::{DeferredSession, RecordKey};
-use super::matching::{Digest, Digests, Stored};
+use super::identity::{Fate, Incoming, Piece, is_voice};
+use super::matching::{Digest, Digests};
 use super::pending::PendingMessage;
-use super::pipeline::{EncodedSink, Encoder, SinkCall, SkipEncoding};
+use super::pipeline::{EncodedSink, Encoder, SkipEncoding};
 use super::report::ImportReport;
 use super::secrets::{HeldMessage, Secrets, TurnPlace};
-use super::state::{Described, LoopState, PendingHistory, SessionState};
+use super::state::{Described, KnownLoop, LoopState, PendingHistory, RecordKey, SessionState};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
 use crate::compact::seal_appended;
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
@@ -58,6 +56,27 @@ impl Origin {
     }
 }
 
+/// The session that the importer is at.
+#[derive(Clone, Copy)]
+enum Begun {
+    /// None was begun yet.
+    Nothing,
+    /// It is not wanted.
+    Unwanted,
+    /// It is written as it is read.
+    Written(usize),
+    /// It waits, with this number.
+    Waiting(usize),
+}
+
+/// What is known of a message that is stored.
+pub(super) struct KnownMessage {
+    pub(super) role: Role,
+    pub(super) turn_index: Option<i64>,
+    pub(super) is_voice: bool,
+    pub(super) created_at: Option<i64>,
+}
+
 /// Messages of one loop that are not written yet.
 struct LoopBatch {
     loop_key: LoopKey,
@@ -76,10 +95,16 @@ pub struct StoreSink<'a> {
     pub(super) report: ImportReport,
     pub(super) sessions: Vec<SessionState>,
     pub(super) by_id: HashMap<SessionId, usize>,
-    /// The session that was begun last; `None`: it is not wanted.
-    current: Option<usize>,
-    has_begun: bool,
-    pub(super) deferred: Option<DeferredSession>,
+    /// The session that was begun last.
+    current: Begun,
+    /// True if the file held a session.
+    has_sessions: bool,
+    /// Sessions that may be stored already.
+    pub(super) waiting: Vec<Incoming>,
+    /// Ids that sessions of the file got here, or that records of it are known by: each is one session.
+    pub(super) claimed: HashSet<SessionId>,
+    /// The ids that sessions of the file have here.
+    pub(super) renamed: HashMap<SessionId, SessionId>,
     pub(super) secrets: Secrets,
     batch: Option<LoopBatch>,
     /// With secrets to look for: the messages of the turn at hand.
@@ -110,9 +135,11 @@ impl<'a> StoreSink<'a> {
             report: ImportReport::default(),
             sessions: Vec::new(),
             by_id: HashMap::new(),
-            current: None,
-            has_begun: false,
-            deferred: None,
+            current: Begun::Nothing,
+            has_sessions: false,
+            waiting: Vec::new(),
+            claimed: HashSet::new(),
+            renamed: HashMap::new(),
             secrets,
             batch: None,
             held: Vec::new(),
@@ -147,14 +174,23 @@ impl<'a> StoreSink<'a> {
     /// # Errors
     /// If the store refuses; the transaction must then be given up.
     pub fn finish(mut self) -> Result<ImportReport, ImportError> {
-        self.settle()?;
-        self.flush()?;
-        let sessions = std::mem::take(&mut self.sessions);
-        if sessions.is_empty() && self.only.is_none() {
+        self.finish_document()?;
+        if !self.has_sessions && self.only.is_none() {
             let reason = "there is no conversation in it";
             self.report.skip(&self.from.path, None, reason);
         }
-        for state in sessions {
+        Ok(self.report)
+    }
+
+    /// Writes what is left of the sessions so far, and describes them.
+    fn finish_document(&mut self) -> Result<(), ImportError> {
+        self.settle()?;
+        self.flush()?;
+        self.current = Begun::Nothing;
+        self.by_id.clear();
+        self.renamed.clear();
+        for state in std::mem::take(&mut self.sessions) {
+            self.has_sessions = true;
             let from = match state.redacts {
                 true => self.secrets.origin(&self.from),
                 false => self.from.clone(),
@@ -162,23 +198,51 @@ impl<'a> StoreSink<'a> {
             let finished = state.finish(self.write, &from, self.last_turn)?;
             self.report.loops += finished.loops;
             self.report.turns += finished.turns;
-            match finished.is_stored {
-                true => self.report.sessions.push(finished.id),
-                false => {
-                    let reason = format!("session `{}` holds no conversation", finished.id);
-                    self.report.skip(&self.from.path, None, reason);
-                }
+            if !finished.is_stored {
+                let reason = format!("session `{}` holds no conversation", finished.id);
+                self.report.skip(&self.from.path, None, reason);
+            } else if !self.report.sessions.contains(&finished.id) {
+                self.report.sessions.push(finished.id);
             }
         }
-        Ok(self.report)
+        Ok(())
     }
 
-    fn waits(&mut self, head: SessionHead, file_name: String, key: String) {
-        self.deferred = Some(DeferredSession {
-            head,
-            key: RecordKey { file_name, key },
-            calls: Vec::new(),
-        });
+    /// True if a session of this id is wanted.
+    pub(super) fn wants(&self, id: &SessionId) -> bool {
+        self.only.as_ref().is_none_or(|only| only == id)
+    }
+
+    /// Begins a session, or goes on with one.
+    fn start(&mut self, head: SessionHead) -> Result<(), ImportError> {
+        // A record that is known by its file and a key is over when another one begins.
+        let is_keyed = |of: &Incoming| !matches!(of.identity, Identity::Own(_));
+        if self.waiting.last().is_some_and(is_keyed) {
+            self.settle()?;
+        }
+        self.flush()?;
+        let Identity::Own(id) = head.identity.clone() else {
+            return Ok(self.wait(head, None));
+        };
+        let is_same = |of: &Incoming| of.identity == head.identity;
+        if let Some(at) = self.waiting.iter().position(is_same) {
+            self.waiting[at].head = head;
+            self.current = Begun::Waiting(at);
+            return Ok(());
+        }
+        if !self.by_id.contains_key(&id)
+            && let Some(namesake) = self.write.session(&id)?
+        {
+            self.skip_encoding.set();
+            return Ok(self.wait(head, Some(namesake.key)));
+        }
+        let is_wanted = self.wants(&id);
+        Ok(self.begin(id, None, head, is_wanted)?)
+    }
+
+    fn wait(&mut self, head: SessionHead, namesake: Option<SessionKey>) {
+        self.waiting.push(Incoming::new(head, namesake));
+        self.current = Begun::Waiting(self.waiting.len() - 1);
     }
 
     pub(super) fn begin(
@@ -186,10 +250,16 @@ impl<'a> StoreSink<'a> {
         id: SessionId,
         key: Option<RecordKey>,
         mut head: SessionHead,
+        is_wanted: bool,
     ) -> StoreResult<()> {
-        self.current = None;
-        if self.only.as_ref().is_some_and(|only| *only != id) {
+        self.current = Begun::Unwanted;
+        if !is_wanted {
             return Ok(());
+        }
+        if let Some(by) = &mut head.session.parent_spawn_ref
+            && let Some(id) = self.renamed.get(&by.parent_session_id)
+        {
+            by.parent_session_id.clone_from(id);
         }
         head.session.session_id = id.clone();
         head.session.loops.clear();
@@ -213,27 +283,50 @@ impl<'a> StoreSink<'a> {
                     }
                     key
                 });
-                let mut state = SessionState::new(head, key, stored);
+                let is_same_file = match &stored {
+                    Some(row) => self.is_of_file(row.key)?,
+                    None => false,
+                };
+                let mut state = SessionState::new(head, key, stored, is_same_file);
                 state.redacts = redacts;
                 self.sessions.push(state);
                 self.by_id.insert(id, self.sessions.len() - 1);
                 self.sessions.len() - 1
             }
         };
-        self.current = Some(at);
+        self.current = Begun::Written(at);
         Ok(())
     }
 
     /// Returns the session begun last, `None` if it is not wanted.
     fn session_at(&self) -> Result<Option<usize>, ImportError> {
-        if self.has_begun {
-            return Ok(self.current);
+        match self.current {
+            Begun::Written(at) => Ok(Some(at)),
+            Begun::Unwanted | Begun::Waiting(_) => Ok(None),
+            Begun::Nothing => {
+                let reason = "the importer found a loop before its session";
+                Err(ImportError::Refused(reason.into()))
+            }
         }
-        let reason = "the importer found a loop before its session";
-        Err(ImportError::Refused(reason.into()))
     }
 
-    pub(super) fn loop_begins(&mut self, mut record: LoopRecord) -> Result<(), ImportError> {
+    /// Returns a record with the ids that other sessions of the file have here.
+    pub(super) fn with_renamed(&self, mut record: LoopRecord) -> LoopRecord {
+        for child in &mut record.child_loop_refs {
+            let id = child.child_session_id.as_ref();
+            if let Some(id) = id.and_then(|id| self.renamed.get(id)) {
+                child.child_session_id = Some(id.clone());
+            }
+        }
+        record
+    }
+
+    /// Begins a loop, or describes it anew; `piece` says what is stored of it.
+    pub(super) fn loop_begins(
+        &mut self,
+        mut record: LoopRecord,
+        piece: Option<&Piece>,
+    ) -> Result<(), ImportError> {
         let Some(at) = self.session_at()? else {
             return Ok(());
         };
@@ -246,8 +339,9 @@ impl<'a> StoreSink<'a> {
         let events = std::mem::take(&mut record.events);
         let history = PendingHistory::of(&turns, &events)?;
         if !self.sessions[at].loops.contains_key(&record.loop_id) {
-            let state = self.open_loop(at, &mut record)?;
+            let state = self.open_loop(at, &mut record, piece)?;
             let session = &mut self.sessions[at];
+            session.current.begins(state.key, state.known.is_none());
             session.order.push(record.loop_id.clone());
             session.loops.insert(record.loop_id.clone(), state);
         }
@@ -262,13 +356,30 @@ impl<'a> StoreSink<'a> {
         Ok(())
     }
 
-    /// Finds a loop in the store, or creates it.
-    fn open_loop(&mut self, at: usize, record: &mut LoopRecord) -> Result<LoopState, ImportError> {
+    /// Opens a loop of the store, or creates it.
+    fn open_loop(
+        &mut self,
+        at: usize,
+        record: &mut LoopRecord,
+        piece: Option<&Piece>,
+    ) -> Result<LoopState, ImportError> {
         let session = self.session_key(at)?;
-        if let Some(row) = self.write.loop_by_id(session, &record.loop_id)? {
-            let stored = Stored::of(&*self.write, &row, self.is_own_form())?;
-            self.check_comparable(at, &row, &stored)?;
-            return Ok(LoopState::known(&row, stored, Described::of(record)?));
+        if let Some(piece) = piece
+            && let Some(stored) = &piece.stored
+        {
+            let known = KnownLoop {
+                status: stored.row.status.clone(),
+                is_left_behind: piece.is_left_behind,
+                has_recorded: stored.has_recorded,
+                revised: stored.revised.clone(),
+                matched: piece.fates.iter().filter_map(|fate| fate.seq()).collect(),
+                replaced_from: None,
+            };
+            return Ok(LoopState::known(
+                stored.row.key,
+                known,
+                Described::of(record)?,
+            ));
         }
         // The child's cut may be the parent's last turn.
         self.flush()?;
@@ -280,27 +391,6 @@ impl<'a> StoreSink<'a> {
         let key = session::add_loop(self.write, session, record, parent.as_deref())?;
         self.sessions[at].is_changed = true;
         Ok(LoopState::new(key, Described::of(record)?))
-    }
-
-    /// Refuses a transcript of a loop that came in from loopstore's own lines: they do not hold the
-    /// digests by which its records would be known again.
-    fn check_comparable(
-        &self,
-        at: usize,
-        row: &LoopRow,
-        stored: &Stored,
-    ) -> Result<(), ImportError> {
-        let session = self.write.session_by_key(row.session)?;
-        let is_of_format = session.source.as_deref() == Some(self.from.format.as_str());
-        let has_none = stored.places.is_empty() && stored.revised.is_empty();
-        if !is_of_format || !has_none || row.totals.next_seq == 0 || self.is_own_form() {
-            return Ok(());
-        }
-        let id = &self.sessions[at].head.session.session_id;
-        Err(ImportError::NoTranscript(format!(
-            "session `{id}` came in from an export, which its transcript cannot be compared with; \
-             import the transcript into the database of that export"
-        )))
     }
 
     /// Takes out a `parent_turn` that the parent does not have.
@@ -357,10 +447,12 @@ impl<'a> StoreSink<'a> {
         message: PendingMessage,
         origin: Digest,
         bytes: usize,
+        fate: Fate,
     ) -> Result<(), ImportError> {
         let Some(at) = self.session_at()? else {
             return Ok(());
         };
+        let voice = message.author();
         let redacts = self.redacts(at);
         let (mut message, mut has_secret) = (message, false);
         if redacts {
@@ -371,8 +463,10 @@ impl<'a> StoreSink<'a> {
             let reason = format!("the importer found a message before its loop `{loop_key}`");
             return Err(ImportError::Refused(reason));
         };
-        let is_note = message.role() == Role::Extension;
-        let begins = state.follow(&message);
+        let role = message.role();
+        let is_note = role == Role::Extension;
+        let begins = state.follow(role, message.turn_index());
+        let key = state.key;
         if redacts {
             let turn = TurnPlace {
                 at,
@@ -384,24 +478,68 @@ impl<'a> StoreSink<'a> {
                 .into();
         }
         self.report.messages += u64::from(!is_note);
-        match self.look_up(at, loop_key, &origin)? {
-            Dedup::Known => {
+        let current = &mut self.sessions[at].current;
+        current.message(key, role);
+        if is_voice(role, voice) {
+            current.voice(message.created_at());
+        }
+        let fate = match self.is_replaced(at, loop_key, fate) {
+            true => Fate::New,
+            false => fate,
+        };
+        match fate {
+            Fate::Known(_) => {
                 self.known_already();
                 return Ok(());
             }
-            Dedup::Changed(seq) => {
+            Fate::Later { .. } | Fate::Revised(_) => {
                 self.count_secrets(at);
                 let message = message.into_message()?;
-                return Ok(self.changed(at, loop_key, seq, message, origin)?);
+                return Ok(self.changed(at, loop_key, fate, message, origin)?);
             }
-            Dedup::New => self.count_secrets(at),
+            Fate::New => self.count_secrets(at),
         }
         self.report.added_messages += u64::from(!is_note);
+        if !is_note {
+            self.sessions[at].current.grows();
+        }
         if redacts {
             self.hold(at, loop_key, message.into_message()?, origin, bytes);
             return Ok(());
         }
         Ok(self.queue(at, loop_key, message, origin, bytes)?)
+    }
+
+    /// Takes a message that is stored, and of which the transcript says nothing else.
+    pub(super) fn known_message(&mut self, loop_key: &LoopId, known: &KnownMessage) {
+        let Begun::Written(at) = self.current else {
+            return;
+        };
+        let session = &mut self.sessions[at];
+        let Some(state) = session.loops.get_mut(loop_key) else {
+            return;
+        };
+        state.follow(known.role, known.turn_index);
+        session.current.message(state.key, known.role);
+        if known.is_voice {
+            session.current.voice(known.created_at);
+        }
+        self.report.messages += u64::from(known.role != Role::Extension);
+    }
+
+    /// True if what was stored of a message was taken away with its turn, which comes in anew.
+    pub(super) fn is_replaced(&self, at: usize, loop_key: &LoopId, fate: Fate) -> bool {
+        let state = self.sessions[at].loops.get(loop_key);
+        let from = state.and_then(|state| state.known.as_ref()?.replaced_from);
+        from.is_some_and(|from| fate.seq().is_some_and(|seq| seq >= from))
+    }
+
+    /// The session that is being written.
+    pub(super) fn written(&self) -> Option<usize> {
+        match self.current {
+            Begun::Written(at) => Some(at),
+            _ => None,
+        }
     }
 
     pub(super) fn loop_key(&self, at: usize, loop_key: &LoopId) -> Option<LoopKey> {
@@ -454,21 +592,7 @@ impl<'a> StoreSink<'a> {
         };
         // It runs until the transcript ends, so that its last turn counts as in flight meanwhile.
         let (key, messages) = (batch.loop_key, batch.messages);
-        let are_notes = messages.iter().all(|new| new.role() == Role::Extension);
-        let before = match are_notes {
-            true => {
-                let owner = self.write.loop_by_key(key)?.session;
-                Some(self.write.session_by_key(owner)?)
-            }
-            false => None,
-        };
         let appended = append::append_ready(self.write, key, messages, self.last_turn)?;
-        if let Some(before) = before {
-            // Nobody goes on from a loop because of a note, such as what an older copy of a transcript says otherwise.
-            let mut row = self.write.session_by_key(before.key)?;
-            row.current_loop = before.current_loop;
-            self.write.touch_session(&(&row).into())?;
-        }
         let sealed = seal_appended(self.write, self.counter, &appended.compactions)?;
         self.report.compactions.extend(sealed);
         Ok(())
@@ -548,38 +672,28 @@ impl EncodedSink for StoreSink<'_> {
         origin: Digest,
         bytes: usize,
     ) -> Result<(), ImportError> {
-        match &mut self.deferred {
-            Some(deferred) => {
-                let call = SinkCall::Message(loop_id, message, origin, bytes);
-                deferred.calls.push(call);
-                Ok(())
-            }
-            None => self.take_message(&loop_id, message, origin, bytes),
+        match self.current {
+            Begun::Waiting(at) => self.waiting[at].message(&loop_id, message, origin, bytes),
+            _ => self.take_message(&loop_id, message, origin, bytes, Fate::New),
         }
     }
 }
 
 impl Sink for StoreSink<'_> {
     fn session(&mut self, head: SessionHead) -> Result<(), ImportError> {
-        self.settle()?;
-        self.flush()?;
-        self.has_begun = true;
-        match head.identity.clone() {
-            Identity::Own(id) => self.begin(id, None, head)?,
-            Identity::Key(key) => self.waits(head, self.from.file_name.clone(), key),
-            Identity::Series(key) => self.waits(head, String::new(), key),
-        }
-        Ok(())
+        self.start(head)
     }
 
     fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError> {
-        match &mut self.deferred {
-            Some(deferred) => {
-                deferred.calls.push(SinkCall::Loop(Box::new(record)));
-                Ok(())
-            }
-            None => self.loop_begins(record),
+        let Begun::Waiting(at) = self.current else {
+            let record = self.with_renamed(record);
+            return self.loop_begins(record, None);
+        };
+        let id = record.loop_id.clone();
+        if self.waiting[at].begin_loop(record) {
+            self.note_stored(at, &id)?;
         }
+        Ok(())
     }
 
     fn message(
@@ -593,13 +707,14 @@ impl Sink for StoreSink<'_> {
     }
 
     fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError> {
-        match &mut self.deferred {
-            Some(deferred) => {
-                deferred.calls.push(SinkCall::Compaction(Box::new(found)));
-                Ok(())
-            }
-            None => self.found(found),
+        match self.current {
+            Begun::Waiting(at) => self.waiting[at].compaction(found),
+            _ => self.found(found),
         }
+    }
+
+    fn end_document(&mut self) -> Result<(), ImportError> {
+        self.finish_document()
     }
 
     fn skip(&mut self, line: Option<u64>, reason: String) {

@@ -7,7 +7,7 @@ use super::StoreResult;
 use super::append::NewMessage;
 use super::codec;
 use super::rows::{Blob, StoredMessage};
-use crate::model::{AgentMessage, Message, Role, SealingProvider};
+use crate::model::{AgentMessage, Author, Message, Role, SealingProvider};
 use crate::tokens::{TokenCounter, reported_tokens};
 
 /// A message that is ready to be written.
@@ -87,6 +87,10 @@ impl Ready {
 
     pub(crate) fn role(&self) -> Role {
         self.body.role
+    }
+
+    pub(crate) fn author(&self) -> Author {
+        self.body.author
     }
 
     pub(crate) fn turn_index(&self) -> Option<i64> {

@@ -437,9 +437,7 @@ pub fn fork(write: &mut dyn StoreWrite, parent: LoopKey, fork: &Fork) -> StoreRe
     let mut record = LoopRecord::new(fork.loop_id.clone(), Some(parent.loop_id.clone()));
     record.parent_turn = Some(i64::from(turn).into());
     if let Some(seq) = fork.seq {
-        record
-            .extra
-            .insert(PARENT_SEQ, serde_json::Value::from(seq).into());
+        set_parent_seq(&mut record, seq);
     }
     record.status = LoopStatus::Pending;
     let tag = fork.tag.clone();
@@ -488,6 +486,12 @@ fn cut_of(
 /// Returns the message that a record's chain leaves its parent after, within a turn.
 pub(crate) fn parent_seq(record: &LoopRecord) -> Option<i64> {
     record.extra.get(PARENT_SEQ)?.read().ok()
+}
+
+/// Lets a record's chain leave its parent after a message, within a turn.
+pub(crate) fn set_parent_seq(record: &mut LoopRecord, seq: u32) {
+    let seq = serde_json::Value::from(seq);
+    record.extra.insert(PARENT_SEQ, seq.into());
 }
 
 /// Lets a record's chain hold the whole turn.

@@ -113,6 +113,7 @@ fn import(app: &mut App, args: &Args, store: &dyn Database) -> Result<Done, CliE
     }
     app.out.text(&summary(&report))?;
     warn_of_unredacted(&report);
+    note_other_conversations(&report);
     for line in text::at_most(report.skipped.iter().map(skipped_line), LISTED) {
         note(&format!("skipped: {line}"));
     }
@@ -127,6 +128,27 @@ pub(super) fn warn_of_unredacted(report: &ImportReport) {
             "warning: session {id} was imported before without --redact; `loopstore redact {id}` \
              removes the secrets stored then"
         ));
+    }
+}
+
+/// Names the conversations that an id or a file stood for another one before.
+pub(super) fn note_other_conversations(report: &ImportReport) {
+    let separated = report.separated.iter().map(|one| {
+        let (file, id) = (text::line(&one.file), text::line(one.id.as_str()));
+        let session = text::line(one.session.as_str());
+        format!("{file}: id {id} belongs to another conversation here; stored as session {session}")
+    });
+    let branches = report.branches.iter().map(|one| {
+        let (file, session) = (text::line(&one.file), text::line(one.session.as_str()));
+        let branch = text::line(one.loop_id.as_str());
+        format!(
+            "{file}: differs from what is stored of session {session}; both are kept, the \
+             difference as loop {branch} (`loopstore show {session}`)"
+        )
+    });
+    let lines: Vec<String> = separated.chain(branches).collect();
+    for line in text::at_most(lines.into_iter(), LISTED) {
+        note(&line);
     }
 }
 

@@ -11,7 +11,7 @@ use loopstore::{Database, StoreError};
 use serde::Serialize;
 
 use super::error::{CliError, with_causes};
-use super::import::{skipped_line, warn_of_unredacted};
+use super::import::{note_other_conversations, skipped_line, warn_of_unredacted};
 use super::output::note;
 use super::{App, Done, text};
 
@@ -128,6 +128,7 @@ impl Printer<'_> {
             self.app.out.flush()?;
         }
         warn_of_unredacted(report);
+        note_other_conversations(report);
         for skipped in &report.skipped {
             note(&format!("skipped: {}", skipped_line(skipped)));
         }

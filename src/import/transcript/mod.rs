@@ -510,6 +510,7 @@ impl<'a> TranscriptBuilder<'a> {
             }
             any |= loops > 0;
         }
+        self.sink.end_document()?;
         Ok(any)
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::agents::stage::*;
 use crate::support::recording::Recording;
 
-const TABLES: &str = "CREATE TABLE agent_sessions (
+pub const TABLES: &str = "CREATE TABLE agent_sessions (
         session_id TEXT PRIMARY KEY,
         created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
         updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP

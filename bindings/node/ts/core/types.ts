@@ -284,6 +284,10 @@ export interface ImportReport {
   messages: number;
   added_messages: number;
   revised: number;
+  /** Parts of conversations that were written anew, or continued in two places. */
+  branches?: { file: string; session: string; loop_id: string }[];
+  /** Conversations under an id that another one has. */
+  separated?: { file: string; id: string; session: string }[];
   unknown_files: number;
   skipped: Json[];
   bytes: number;

@@ -1,0 +1,529 @@
+//! Conversations as the files of each format.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+
+/// What is said in a conversation, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    Prompt(String),
+    Answer(String),
+    /// An answer with a call.
+    Call(String),
+    /// The result of the call before it.
+    Result(String),
+}
+
+impl Said {
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Prompt(text) | Self::Answer(text) | Self::Call(text) | Self::Result(text) => text,
+        }
+    }
+}
+
+/// A message and when it was said, in seconds since the epoch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    pub said: Said,
+    pub at: i64,
+}
+
+/// A format.
+pub struct Form {
+    pub format: &'static str,
+    /// The file below its folder.
+    pub file: &'static str,
+    pub has_tools: bool,
+    pub has_times: bool,
+    /// True if the transcript names its session.
+    pub has_id: bool,
+    pub text: fn(&[Line]) -> String,
+}
+
+impl Form {
+    /// Writes a conversation into a folder and returns the file.
+    pub fn write(&self, folder: &Path, lines: &[Line]) -> PathBuf {
+        let path = folder.join(self.file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if self.format == "openai-agents" {
+            database(&path, lines);
+        } else {
+            std::fs::write(&path, (self.text)(lines)).unwrap();
+        }
+        path
+    }
+}
+
+const ID: &str = "0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001";
+
+pub const FORMS: [Form; 16] = [
+    own(
+        "claude-code",
+        "0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001.jsonl",
+        claude_code,
+    ),
+    own(
+        "codex",
+        "rollout-2026-01-05T09-00-00-0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001.jsonl",
+        codex,
+    ),
+    own("copilot-cli", "events.jsonl", copilot),
+    own("gemini-cli", "session.json", gemini_document),
+    own("gemini-cli", "session.jsonl", gemini_lines),
+    own("goose", "20260102_1.jsonl", goose),
+    own("opencode", "ses_1.json", opencode),
+    own("pi", "pi.jsonl", pi),
+    own("adk", "adk.json", adk),
+    own(
+        "qwen-code",
+        "0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001.jsonl",
+        qwen,
+    ),
+    own("phi-core", "phi.json", phi_core),
+    own("openai-agents", "chats.db", nothing),
+    Form {
+        has_times: false,
+        ..own(
+            "cline",
+            "tasks/1780000000001/api_conversation_history.json",
+            cline,
+        )
+    },
+    keyed("openai-chat", "chat.json", openai_chat),
+    keyed("anthropic", "anthropic.json", anthropic),
+    Form {
+        has_tools: false,
+        ..keyed("aider", ".aider.chat.history.md", aider)
+    },
+];
+
+const fn own(format: &'static str, file: &'static str, text: fn(&[Line]) -> String) -> Form {
+    Form {
+        format,
+        file,
+        has_tools: true,
+        has_times: true,
+        has_id: true,
+        text,
+    }
+}
+
+const fn keyed(format: &'static str, file: &'static str, text: fn(&[Line]) -> String) -> Form {
+    Form {
+        has_times: false,
+        has_id: false,
+        ..own(format, file, text)
+    }
+}
+
+fn nothing(_: &[Line]) -> String {
+    String::new()
+}
+
+fn iso(at: i64) -> String {
+    let (minutes, seconds) = (at / 60, at % 60);
+    format!(
+        "2026-01-{:02}T{:02}:{:02}:{seconds:02}.000Z",
+        1 + minutes / 1440,
+        minutes / 60 % 24,
+        minutes % 60
+    )
+}
+
+fn millis(at: i64) -> i64 {
+    1_767_225_600_000 + at * 1_000
+}
+
+/// The names of things are numbers of their places: two machines have the same.
+fn call_id(nth: usize) -> String {
+    format!("call-{nth}")
+}
+
+fn lines_of(values: impl IntoIterator<Item = Value>) -> String {
+    values
+        .into_iter()
+        .map(|value| format!("{value}\n"))
+        .collect()
+}
+
+fn claude_code(lines: &[Line]) -> String {
+    lines_of(lines.iter().enumerate().map(|(nth, line)| {
+        let parent = nth.checked_sub(1).map(|before| format!("u{before}"));
+        let text = line.said.text();
+        let (kind, message) = match &line.said {
+            Said::Prompt(_) => ("user", json!({"role": "user", "content": text})),
+            Said::Answer(_) => (
+                "assistant",
+                json!({"id": format!("m{nth}"), "role": "assistant",
+                "content": [{"type": "text", "text": text}]}),
+            ),
+            Said::Call(_) => (
+                "assistant",
+                json!({"id": format!("m{nth}"), "role": "assistant", "content": [
+                {"type": "text", "text": text},
+                {"type": "tool_use", "id": call_id(nth), "name": "read", "input": {"path": "a"}}]}),
+            ),
+            Said::Result(_) => (
+                "user",
+                json!({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": call_id(nth - 1), "content": text}]}),
+            ),
+        };
+        json!({"sessionId": ID, "uuid": format!("u{nth}"), "parentUuid": parent, "type": kind,
+            "timestamp": iso(line.at), "message": message, "cwd": "/w", "version": "2.1.0"})
+    }))
+}
+
+fn codex(lines: &[Line]) -> String {
+    let record = |at: i64, kind: &str, payload: Value| json!({"timestamp": iso(at), "type": kind, "payload": payload});
+    let meta = record(
+        0,
+        "session_meta",
+        json!({"id": ID, "cwd": "/w", "originator": "codex_cli_rs", "cli_version": "0.140.0"}),
+    );
+    let mut all = vec![meta];
+    for (nth, line) in lines.iter().enumerate() {
+        let text = line.said.text();
+        let message = |role: &str, kind: &str| {
+            record(
+                line.at,
+                "response_item",
+                json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]}),
+            )
+        };
+        match &line.said {
+            Said::Prompt(_) => {
+                all.push(message("user", "input_text"));
+                all.push(record(
+                    line.at,
+                    "event_msg",
+                    json!({"type": "user_message", "message": text}),
+                ));
+            }
+            Said::Answer(_) => all.push(message("assistant", "output_text")),
+            Said::Call(_) => {
+                all.push(message("assistant", "output_text"));
+                all.push(record(
+                    line.at,
+                    "response_item",
+                    json!({"type": "function_call",
+                    "call_id": call_id(nth), "name": "read", "arguments": "{\"path\":\"a\"}"}),
+                ));
+            }
+            Said::Result(_) => all.push(record(
+                line.at,
+                "response_item",
+                json!({"type": "function_call_output",
+                "call_id": call_id(nth - 1), "output": text}),
+            )),
+        }
+    }
+    lines_of(all)
+}
+
+fn copilot(lines: &[Line]) -> String {
+    let event = |nth: usize, at: i64, kind: &str, data: Value| {
+        let parent = nth.checked_sub(1).map(|before| format!("e{before}"));
+        json!({"type": kind, "data": data, "id": format!("e{nth}"), "timestamp": iso(at), "parentId": parent})
+    };
+    let start = json!({"sessionId": "harbour-1", "version": 1, "producer": "copilot-agent",
+        "copilotVersion": "1.0.64", "startTime": iso(0), "context": {"cwd": "/w"}});
+    let mut all = vec![event(0, 0, "session.start", start)];
+    for (nth, line) in lines.iter().enumerate() {
+        let text = line.said.text();
+        let calls = match &line.said {
+            Said::Call(_) => {
+                json!([{"toolCallId": call_id(nth), "name": "read", "arguments": {"path": "a"}, "type": "function"}])
+            }
+            _ => json!([]),
+        };
+        let (kind, data) = match &line.said {
+            Said::Prompt(_) => (
+                "user.message",
+                json!({"content": text, "transformedContent": text, "attachments": []}),
+            ),
+            Said::Answer(_) | Said::Call(_) => (
+                "assistant.message",
+                json!({"messageId": format!("m{nth}"),
+                "model": "m", "content": text, "toolRequests": calls}),
+            ),
+            Said::Result(_) => (
+                "tool.execution_complete",
+                json!({"toolCallId": call_id(nth - 1), "success": true,
+                "result": {"content": text}}),
+            ),
+        };
+        all.push(event(nth + 1, line.at, kind, data));
+    }
+    lines_of(all)
+}
+
+fn gemini(lines: &[Line]) -> Vec<Value> {
+    let mut all = Vec::new();
+    for (nth, line) in lines.iter().enumerate() {
+        let text = line.said.text();
+        let id = format!("m{nth}");
+        match &line.said {
+            Said::Prompt(_) => all.push(json!({"id": id, "timestamp": iso(line.at), "type": "user", "content": [{"text": text}]})),
+            Said::Answer(_) => all.push(json!({"id": id, "timestamp": iso(line.at), "type": "gemini", "content": text, "thoughts": [], "model": "g"})),
+            Said::Call(_) => {
+                let mut call = json!({"id": call_id(nth), "name": "read", "args": {"path": "a"}, "status": "success"});
+                if let Some(Said::Result(output)) = lines.get(nth + 1).map(|line| &line.said) {
+                    call["result"] = json!([{"functionResponse": {"id": call_id(nth), "name": "read", "response": {"output": output}}}]);
+                }
+                all.push(json!({"id": id, "timestamp": iso(line.at), "type": "gemini", "content": text, "thoughts": [],
+                    "model": "g", "toolCalls": [call]}));
+            }
+            Said::Result(_) => {}
+        }
+    }
+    all
+}
+
+fn gemini_head() -> Value {
+    json!({"sessionId": "f74e-1", "projectHash": "5ea", "startTime": iso(0), "lastUpdated": iso(0), "kind": "main"})
+}
+
+fn gemini_document(lines: &[Line]) -> String {
+    let mut document = gemini_head();
+    document["messages"] = gemini(lines).into();
+    format!("{document:#}")
+}
+
+fn gemini_lines(lines: &[Line]) -> String {
+    lines_of(std::iter::once(gemini_head()).chain(gemini(lines)))
+}
+
+fn goose(lines: &[Line]) -> String {
+    let head = json!({"working_dir": "/w", "description": "work", "message_count": lines.len()});
+    let messages = lines.iter().enumerate().map(|(nth, line)| {
+        let text = line.said.text();
+        let said = json!({"type": "text", "text": text});
+        let (role, content) = match &line.said {
+            Said::Prompt(_) => ("user", json!([said])),
+            Said::Answer(_) => ("assistant", json!([said])),
+            Said::Call(_) => ("assistant", json!([said, {"type": "toolRequest", "id": call_id(nth),
+                "toolCall": {"status": "success", "value": {"name": "read", "arguments": {"path": "a"}}}}])),
+            Said::Result(_) => ("user", json!([{"type": "toolResponse", "id": call_id(nth - 1),
+                "toolResult": {"status": "success", "value": [said]}}])),
+        };
+        json!({"role": role, "created": millis(line.at) / 1_000, "content": content})
+    });
+    lines_of(std::iter::once(head).chain(messages))
+}
+
+fn opencode(lines: &[Line]) -> String {
+    let mut messages = Vec::new();
+    let mut asked = String::new();
+    for (nth, line) in lines.iter().enumerate() {
+        let id = format!("msg_{nth:03}");
+        let text = json!({"type": "text", "text": line.said.text(), "id": format!("prt_{nth:03}a"), "sessionID": "ses_1", "messageID": id});
+        let at = millis(line.at);
+        let answer = |parts: Value| {
+            json!({"info": {"parentID": asked, "role": "assistant", "agent": "build", "modelID": "m",
+            "providerID": "p", "time": {"created": at, "completed": at}, "id": id, "sessionID": "ses_1"}, "parts": parts})
+        };
+        match &line.said {
+            Said::Prompt(_) => {
+                asked = id.clone();
+                messages.push(json!({"info": {"role": "user", "time": {"created": at}, "agent": "build", "id": id,
+                    "sessionID": "ses_1"}, "parts": [text]}));
+            }
+            Said::Answer(_) => messages.push(answer(json!([text]))),
+            Said::Call(_) => {
+                let state = match lines.get(nth + 1).map(|line| &line.said) {
+                    Some(Said::Result(output)) => {
+                        json!({"status": "completed", "input": {"path": "a"}, "output": output,
+                        "title": "a", "metadata": {}, "time": {"start": at, "end": at}})
+                    }
+                    _ => {
+                        json!({"status": "running", "input": {"path": "a"}, "time": {"start": at}})
+                    }
+                };
+                messages.push(answer(json!([text, {"type": "tool", "tool": "read", "callID": call_id(nth), "state": state,
+                    "id": format!("prt_{nth:03}b"), "sessionID": "ses_1", "messageID": id}])));
+            }
+            Said::Result(_) => {}
+        }
+    }
+    json!({"info": {"id": "ses_1", "slug": "work", "projectID": "p1", "directory": "/w", "title": "Work",
+        "version": "1.14.30", "time": {"created": millis(0), "updated": millis(0)}}, "messages": messages})
+    .to_string()
+}
+
+fn pi(lines: &[Line]) -> String {
+    let head = json!({"type": "session", "version": 3, "id": "garden-1", "timestamp": iso(0), "cwd": "/w"});
+    let entries = lines.iter().enumerate().map(|(nth, line)| {
+        let text = json!({"type": "text", "text": line.said.text()});
+        let message = match &line.said {
+            Said::Prompt(_) => json!({"role": "user", "content": [text], "timestamp": millis(line.at)}),
+            Said::Answer(_) => json!({"role": "assistant", "content": [text], "stopReason": "stop", "timestamp": millis(line.at)}),
+            Said::Call(_) => json!({"role": "assistant", "content": [text, {"type": "toolCall", "id": call_id(nth),
+                "name": "read", "arguments": {"path": "a"}}], "stopReason": "toolUse", "timestamp": millis(line.at)}),
+            Said::Result(_) => json!({"role": "toolResult", "toolCallId": call_id(nth - 1), "toolName": "read",
+                "content": [text], "isError": false, "timestamp": millis(line.at)}),
+        };
+        let parent = nth.checked_sub(1).map(|before| format!("p{before}"));
+        json!({"type": "message", "id": format!("p{nth}"), "parentId": parent, "timestamp": iso(line.at), "message": message})
+    });
+    lines_of(std::iter::once(head).chain(entries))
+}
+
+fn adk(lines: &[Line]) -> String {
+    let mut turn = 0;
+    let events: Vec<Value> = lines.iter().enumerate().map(|(nth, line)| {
+        let text = json!({"text": line.said.text()});
+        turn += u32::from(matches!(line.said, Said::Prompt(_)));
+        let (author, role, parts) = match &line.said {
+            Said::Prompt(_) => ("user", "user", json!([text])),
+            Said::Answer(_) => ("root", "model", json!([text])),
+            Said::Call(_) => ("root", "model", json!([text, {"function_call": {"id": call_id(nth), "name": "read", "args": {"path": "a"}}}])),
+            Said::Result(output) => ("root", "user", json!([{"function_response": {"id": call_id(nth - 1), "name": "read", "response": {"output": output}}}])),
+        };
+        json!({"id": format!("o{nth}"), "invocation_id": format!("v{turn}"), "author": author,
+            "timestamp": millis(line.at) / 1_000, "content": {"role": role, "parts": parts}})
+    }).collect();
+    json!({"id": "orchard-1", "context": {}, "events": events}).to_string()
+}
+
+fn qwen(lines: &[Line]) -> String {
+    lines_of(lines.iter().enumerate().map(|(nth, line)| {
+        let text = json!({"text": line.said.text()});
+        let parent = nth.checked_sub(1).map(|before| format!("q{before}"));
+        let (kind, role, parts) = match &line.said {
+            Said::Prompt(_) => ("user", "user", json!([text])),
+            Said::Answer(_) => ("assistant", "model", json!([text])),
+            Said::Call(_) => ("assistant", "model", json!([text, {"functionCall": {"id": call_id(nth), "name": "read", "args": {"path": "a"}}}])),
+            Said::Result(output) => ("tool_result", "user", json!([{"functionResponse": {"id": call_id(nth - 1), "name": "read", "response": {"output": output}}}])),
+        };
+        json!({"uuid": format!("q{nth}"), "parentUuid": parent, "sessionId": ID, "timestamp": iso(line.at), "type": kind,
+            "cwd": "/w", "version": "0.24.4", "message": {"role": role, "parts": parts}})
+    }))
+}
+
+fn phi_core(lines: &[Line]) -> String {
+    let mut loops: Vec<Value> = Vec::new();
+    let mut turn = 0;
+    for (nth, line) in lines.iter().enumerate() {
+        if matches!(line.said, Said::Prompt(_)) {
+            let parent = loops.last().map(|of| of["loop_id"].clone());
+            loops.push(json!({"loop_id": format!("s.{}", loops.len()), "parent_loop_id": parent, "status": "Completed", "messages": []}));
+            turn = 0;
+        }
+        let text = json!({"type": "text", "text": line.said.text()});
+        let of = loops.last_mut().unwrap();
+        let id = of["loop_id"].clone();
+        let mut message = match &line.said {
+            Said::Prompt(_) => json!({"role": "user", "content": [text]}),
+            Said::Answer(_) => {
+                json!({"role": "assistant", "content": [text], "stopReason": "stop"})
+            }
+            Said::Call(_) => {
+                json!({"role": "assistant", "content": [text, {"type": "toolCall", "id": call_id(nth), "name": "read",
+                "arguments": {"path": "a"}}], "stopReason": "toolUse"})
+            }
+            Said::Result(_) => {
+                json!({"role": "toolResult", "toolCallId": call_id(nth - 1), "toolName": "read", "content": [text], "isError": false})
+            }
+        };
+        message["timestamp"] = millis(line.at).into();
+        message["turnId"] = json!({"loopId": id, "turnIndex": turn});
+        turn += u32::from(matches!(line.said, Said::Result(_)));
+        of["messages"].as_array_mut().unwrap().push(message);
+    }
+    json!({"session_id": "s", "agent_id": "a", "created_at": iso(0), "last_active_at": iso(0),
+        "formation": {"Explicit": {"timestamp": iso(0)}}, "scope": "persistent", "loops": loops})
+    .to_string()
+}
+
+fn database(path: &Path, lines: &[Line]) {
+    let _ = std::fs::remove_file(path);
+    let connection = Connection::open(path).unwrap();
+    connection
+        .execute_batch(crate::agents::openai_agents::TABLES)
+        .unwrap();
+    let sql = "INSERT INTO agent_sessions VALUES ('user_1', ?1, ?1)";
+    connection
+        .execute(sql, params!["2026-01-01 00:00:00"])
+        .unwrap();
+    for item in responses(lines) {
+        let (item, at) = item;
+        let at = iso(at).replace('T', " ").replace(".000Z", "");
+        let sql = "INSERT INTO agent_messages (session_id, message_data, created_at) VALUES ('user_1', ?1, ?2)";
+        connection
+            .execute(sql, params![item.to_string(), at])
+            .unwrap();
+    }
+}
+
+fn responses(lines: &[Line]) -> Vec<(Value, i64)> {
+    let mut all = Vec::new();
+    for (nth, line) in lines.iter().enumerate() {
+        let text = line.said.text();
+        let said = json!({"type": "message", "role": "assistant", "status": "completed", "id": format!("msg_{nth}"),
+            "content": [{"type": "output_text", "text": text, "annotations": []}]});
+        match &line.said {
+            Said::Prompt(_) => all.push((json!({"role": "user", "content": text}), line.at)),
+            Said::Answer(_) => all.push((said, line.at)),
+            Said::Call(_) => {
+                all.push((said, line.at));
+                all.push((json!({"type": "function_call", "id": format!("fc_{nth}"), "call_id": call_id(nth), "name": "read",
+                    "arguments": "{}", "status": "completed"}), line.at));
+            }
+            Said::Result(_) => all.push((json!({"type": "function_call_output", "call_id": call_id(nth - 1), "output": text}), line.at)),
+        }
+    }
+    all
+}
+
+fn cline(lines: &[Line]) -> String {
+    anthropic_messages(lines).to_string()
+}
+
+fn anthropic(lines: &[Line]) -> String {
+    json!({"model": "claude", "messages": anthropic_messages(lines)}).to_string()
+}
+
+fn anthropic_messages(lines: &[Line]) -> Value {
+    let messages: Vec<Value> = lines.iter().enumerate().map(|(nth, line)| {
+        let text = json!({"type": "text", "text": line.said.text()});
+        let (role, content) = match &line.said {
+            Said::Prompt(_) => ("user", json!([text])),
+            Said::Answer(_) => ("assistant", json!([text])),
+            Said::Call(_) => ("assistant", json!([text, {"type": "tool_use", "id": call_id(nth), "name": "read", "input": {"path": "a"}}])),
+            Said::Result(output) => ("user", json!([{"type": "tool_result", "tool_use_id": call_id(nth - 1), "content": output}])),
+        };
+        json!({"role": role, "content": content})
+    }).collect();
+    messages.into()
+}
+
+fn openai_chat(lines: &[Line]) -> String {
+    let messages: Vec<Value> = lines.iter().enumerate().map(|(nth, line)| {
+        let text = line.said.text();
+        match &line.said {
+            Said::Prompt(_) => json!({"role": "user", "content": text}),
+            Said::Answer(_) => json!({"role": "assistant", "content": text}),
+            Said::Call(_) => json!({"role": "assistant", "content": text, "tool_calls": [{"id": call_id(nth), "type": "function",
+                "function": {"name": "read", "arguments": "{}"}}]}),
+            Said::Result(_) => json!({"role": "tool", "tool_call_id": call_id(nth - 1), "content": text}),
+        }
+    }).collect();
+    Value::from(messages).to_string()
+}
+
+fn aider(lines: &[Line]) -> String {
+    let mut text =
+        "\n# aider chat started at 2031-04-01 09:00:00\n\n> Aider v0.86.1  \n\n".to_owned();
+    for line in lines {
+        let said = line.said.text();
+        text += &match &line.said {
+            Said::Prompt(_) => format!("#### {said}  \n\n"),
+            _ => format!("{said}\n\n"),
+        };
+    }
+    text
+}
