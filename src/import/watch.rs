@@ -29,7 +29,7 @@ pub struct Growth {
     /// The file.
     pub path: PathBuf,
     /// What came in. What was told of the file before, and the record that its writer is at, are not
-    /// in `skipped`.
+    /// in `skipped`; of each kind of damage only the first is in `repaired`.
     pub result: Result<ImportReport, ImportError>,
 }
 
@@ -56,6 +56,8 @@ pub struct Watch {
     options: ImportOptions,
     seen: HashMap<PathBuf, Stamp>,
     reported: HashMap<PathBuf, Vec<Skipped>>,
+    /// The kinds of damage in each file that were reported.
+    repaired: HashMap<PathBuf, HashSet<String>>,
     failed: HashMap<PathBuf, String>,
 }
 
@@ -67,6 +69,7 @@ impl Watch {
             options,
             seen: HashMap::new(),
             reported: HashMap::new(),
+            repaired: HashMap::new(),
             failed: HashMap::new(),
         }
     }
@@ -134,6 +137,10 @@ impl Watch {
                 !unfinished && !reported.contains(skipped)
             });
             reported.extend(report.skipped.iter().cloned());
+            let known = self.repaired.entry(path.clone()).or_default();
+            report
+                .repaired
+                .retain(|repaired| known.insert(repaired.what.clone()));
             let is_news = report.added_messages > 0
                 || report.revised > 0
                 || !report.skipped.is_empty()

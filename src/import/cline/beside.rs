@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
+use crate::import::decode::Decoded;
 use crate::import::fields::{Fields, list, some};
 use crate::import::json_stream::JsonStream;
 use crate::import::{Sink, Source};
@@ -237,6 +238,11 @@ fn values(path: &Path, limit: u64, sink: &mut dyn Sink, each: &mut dyn FnMut(&Fi
         path,
         reader: &mut reader,
     };
+    let mut decoded = match Decoded::of(&mut source) {
+        Ok(decoded) => decoded,
+        Err(error) => return sink.skip(None, format!("{name} beside it: {error}")),
+    };
+    let mut source = decoded.source(&mut source);
     let mut stream = match JsonStream::new(&mut source) {
         Ok(stream) => stream,
         Err(error) => return sink.skip(None, error.to_string()),

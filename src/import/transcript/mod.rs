@@ -9,12 +9,14 @@ mod head;
 mod loops;
 mod tree;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 pub(super) use self::head::{identity, session, started_by};
 pub(super) use self::loops::{LoopBuilder, LoopTurn, NewLoop, Style, TranscriptLoops};
 pub(super) use self::tree::{Emitted, EntryTree};
 use super::authors;
+use super::decode::repaired;
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
 use crate::model::{
     AgentMessage, ChildLoopRef, ContinuationKind, Json, LoopId, LoopStatus, Message, Role, Time,
@@ -157,6 +159,19 @@ impl<'a> TranscriptBuilder<'a> {
     /// Reports a record that is not used.
     pub(super) fn skip(&mut self, line: impl Into<Option<u64>>, reason: impl Into<String>) {
         self.sink.skip(line.into(), reason.into());
+    }
+
+    /// Repairs JSON that stands in a row of a database, and reports what was damaged.
+    pub(super) fn repair(&mut self, text: String, row: impl Into<Option<u64>>) -> String {
+        let (Cow::Owned(mended), repairs) = repaired(text.as_bytes()) else {
+            return text;
+        };
+        let row = row.into();
+        for repair in repairs {
+            self.sink
+                .repaired(row, repair.count, repair.damage.reason());
+        }
+        mended
     }
 
     /// Says when what comes next happened.
@@ -362,8 +377,8 @@ impl<'a> TranscriptBuilder<'a> {
     }
 
     /// Takes the result of a call. It stands with its call if that is in the last turn of its loop, in a
-    /// document also in an earlier one of the last loop. One that names no call answers the first open
-    /// one of its tool.
+    /// document also in an earlier one of the last loop. Where the path left the call on another branch, the
+    /// result stands on the path. One that names no call answers the first open one of its tool.
     pub(super) fn result(
         &mut self,
         name: impl FnOnce() -> String,
@@ -375,7 +390,10 @@ impl<'a> TranscriptBuilder<'a> {
         let call = session.pair(&mut message);
         let known = session.calls.get(&call).map(|(_, at)| *at);
         let is_with_call = |(loop_no, turn): &LoopTurn| match session.loops.style() {
-            Style::Log => session.loops[*loop_no].turn == *turn,
+            Style::Log => {
+                let is_last = session.loops[*loop_no].turn == *turn;
+                is_last && session.loops.is_on_path(last, (*loop_no, *turn))
+            }
             Style::Document => *loop_no == last,
         };
         let at = known.filter(is_with_call);

@@ -39,7 +39,7 @@ impl Recorder {
             path: path.as_ref(),
             reader: &mut reader,
         };
-        if let Err(error) = ClaudeCode.import(&mut source, &mut recorder) {
+        if let Err(error) = read_transcript(&ClaudeCode, &mut source, &mut recorder) {
             recorder.error = Some(error.to_string());
         }
         recorder

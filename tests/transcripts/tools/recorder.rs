@@ -45,7 +45,7 @@ impl Recorder {
             path: path.as_ref(),
             reader: &mut reader,
         };
-        if let Err(error) = importer(format).import(&mut source, &mut recorder) {
+        if let Err(error) = read_transcript(importer(format), &mut source, &mut recorder) {
             recorder.error = Some(error.to_string());
         }
         recorder
