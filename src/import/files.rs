@@ -285,7 +285,7 @@ impl<'a> FileSearch<'a> {
             }
             why = Some(&head)
                 .filter(|head| head.is_sqlite)
-                .and_then(|head| reason_of(path, head));
+                .and_then(|head| reason_of(path, head, None));
             self.importer_of(&head)
         };
         let Some(importer) = known else {
@@ -337,6 +337,12 @@ impl<'a> FileSearch<'a> {
 
     fn entry(&mut self, path: &Path) -> std::io::Result<()> {
         let data = std::fs::metadata(path)?;
+        if data.is_dir() {
+            let reason =
+                "a link to a folder, which is not followed; import that folder by its name";
+            self.not_read(path, Some(reason.into()));
+            return Ok(());
+        }
         if !data.is_file() || self.is_own(&data) {
             return Ok(());
         }
@@ -356,7 +362,7 @@ impl<'a> FileSearch<'a> {
         match self.importer_of(&head) {
             Some(importer) => self.take(path, data.len(), importer, false),
             None if self.is_companion(&head.path) => {}
-            None => self.not_read(path, reason_of(path, &head)),
+            None => self.not_read(path, reason_of(path, &head, self.format())),
         }
         Ok(())
     }
@@ -369,6 +375,12 @@ impl<'a> FileSearch<'a> {
             line: None,
             reason,
         }));
+    }
+
+    /// Returns the format that was asked for.
+    fn format(&self) -> Option<&'static str> {
+        let importer = self.importers.first().filter(|_| self.is_forced);
+        importer.map(|importer| importer.format())
     }
 
     fn is_companion(&self, path: &Path) -> bool {

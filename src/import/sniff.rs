@@ -6,7 +6,7 @@
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use super::decode::{Repairer, TextFile};
+use super::decode::{Repairer, TextFile, is_json_text};
 
 /// How much of a file is looked at, in bytes.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -37,7 +37,9 @@ pub(super) fn sniff(path: &Path) -> io::Result<Head> {
         return Err(error);
     }
     if !is_sqlite {
-        bytes = Repairer::default().repair(&bytes).into_owned();
+        if is_json_text(&bytes) {
+            bytes = Repairer::default().repair(&bytes).into_owned();
+        }
         bytes = with_later_keys(bytes, &mut *text)?;
     }
     Ok(Head {

@@ -21,8 +21,8 @@ const PACKED: [(&[u8], &str, &str); 5] = [
 ];
 
 /// Returns why a file that may hold a conversation was not read, and what to do. `None`: there is no
-/// reason to expect one in it.
-pub(super) fn reason_of(path: &Path, head: &Head) -> Option<String> {
+/// reason to expect one in it. `format`: the one format that was looked for.
+pub(super) fn reason_of(path: &Path, head: &Head, format: Option<&str>) -> Option<String> {
     let bytes = &head.bytes;
     if head.is_sqlite {
         return Some(of_database(path, bytes));
@@ -40,7 +40,12 @@ pub(super) fn reason_of(path: &Path, head: &Head) -> Option<String> {
     if !is_json || text.len() < LEAST_TEXT {
         return None;
     }
-    Some("JSON of no known format; if it is a transcript, name its format with --format".into())
+    Some(match format {
+        Some(format) => format!("JSON of another format than {format}; import it without --format"),
+        None => {
+            "JSON of no known format; if it is a transcript, name its format with --format".into()
+        }
+    })
 }
 
 fn of_database(path: &Path, head: &[u8]) -> String {

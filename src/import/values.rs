@@ -86,10 +86,10 @@ pub(super) fn unix_millis(time: f64) -> Option<i64> {
     Some(millis.round() as i64)
 }
 
-/// Reads a number of milliseconds since the epoch. Seconds since this century began are known as such.
+/// Reads a number of milliseconds since the epoch, or of smaller units.
 pub(super) fn millis(fields: &Fields<'_>, key: &str) -> Option<i64> {
     let time: f64 = fields.read(key)?;
-    match time.abs() < 1e9 {
+    match time.abs() < UNITS * 1e3 {
         true => Some(time as i64),
         false => unix_millis(time),
     }

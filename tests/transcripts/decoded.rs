@@ -10,7 +10,7 @@ use loopstore::SqliteStore;
 use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-use crate::agents::stage::fixture;
+use crate::support::root::fixture;
 
 /// A transcript of each format, with the folder that belongs to it.
 const FILES: [(&str, &str); 20] = [
@@ -159,9 +159,14 @@ fn every_format_is_read_in_every_encoding() {
 
 /// Returns the longest word of the texts that stands in a file, and is no word of JSON's.
 fn word_of(rows: &[String], text: &str) -> String {
-    let words = rows
+    let texts = rows.iter().filter_map(|row| {
+        let row: serde_json::Value = serde_json::from_str(row).unwrap();
+        row[1].as_str().map(str::to_owned)
+    });
+    let texts: Vec<String> = texts.collect();
+    let words = texts
         .iter()
-        .flat_map(|row| row.split(|c: char| !c.is_ascii_lowercase()));
+        .flat_map(|text| text.split(|c: char| !c.is_ascii_lowercase()));
     let quoted = |word: &str| text.contains(&format!("\"{word}\""));
     let words = words.filter(|word| word.len() > 3 && text.contains(*word) && !quoted(word));
     let word = words.max_by_key(|word| word.len()).unwrap();

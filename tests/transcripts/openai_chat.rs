@@ -276,7 +276,6 @@ fn nothing_to_import_is_an_error_that_says_so() {
         b"}}]]",
         b"\"",
         b"{\"",
-        &utf16,
         &latin1,
         deep.as_bytes(),
         deep_object.as_bytes(),
@@ -292,7 +291,8 @@ fn nothing_to_import_is_an_error_that_says_so() {
         assert_eq!(found.sessions.len(), 0);
         OpenAiChat.detect(Path::new("x"), bytes);
     }
-    assert!(!OpenAiChat.detect(Path::new("x"), &utf16));
+    let (found, end) = try_import(&OpenAiChat, &utf16);
+    assert!(end.is_ok() || !found.skipped.is_empty(), "{end:?}");
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl Read for ReadOnly<'_> {
 
 /// True if a text that begins like this is JSON: one of its first lines begins as a document or a record
 /// does. Text of another kind may spell what would be damage in JSON.
-fn is_json_text(head: &[u8]) -> bool {
+pub(super) fn is_json_text(head: &[u8]) -> bool {
     let begin = |line: &[u8]| {
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
         line.iter()

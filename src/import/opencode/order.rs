@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 
 use super::info_of;
-use crate::import::values::millis;
+use crate::import::values::unix_millis;
 
 /// What a message says of its place.
 struct Place {
@@ -64,7 +64,7 @@ fn place(raw: &RawValue) -> Place {
     Place {
         id: info.text("id"),
         parent: info.text("parentID"),
-        created: millis(&info.object("time"), "created"),
+        created: info.object("time").read("created").and_then(unix_millis),
     }
 }
 

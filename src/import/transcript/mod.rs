@@ -7,16 +7,15 @@
 
 mod head;
 mod loops;
+mod rows;
 mod tree;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 pub(super) use self::head::{identity, session, started_by};
 pub(super) use self::loops::{LoopBuilder, LoopTurn, NewLoop, Style, TranscriptLoops};
 pub(super) use self::tree::{Emitted, EntryTree};
 use super::authors;
-use super::decode::repaired;
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
 use crate::model::{
     AgentMessage, ChildLoopRef, ContinuationKind, Json, LoopId, LoopStatus, Message, Role, Time,
@@ -159,19 +158,6 @@ impl<'a> TranscriptBuilder<'a> {
     /// Reports a record that is not used.
     pub(super) fn skip(&mut self, line: impl Into<Option<u64>>, reason: impl Into<String>) {
         self.sink.skip(line.into(), reason.into());
-    }
-
-    /// Repairs JSON that stands in a row of a database, and reports what was damaged.
-    pub(super) fn repair(&mut self, text: String, row: impl Into<Option<u64>>) -> String {
-        let (Cow::Owned(mended), repairs) = repaired(text.as_bytes()) else {
-            return text;
-        };
-        let row = row.into();
-        for repair in repairs {
-            self.sink
-                .repaired(row, repair.count, repair.damage.reason());
-        }
-        mended
     }
 
     /// Says when what comes next happened.

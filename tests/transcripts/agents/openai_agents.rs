@@ -361,7 +361,18 @@ fn context(store: &SqliteStore) -> String {
 #[test]
 fn branches_are_branches_and_the_one_written_last_is_current() {
     let file = branched();
-    assert_snapshot!(outline(&recorded(&file.path)), @r#""#);
+    assert_snapshot!(outline(&recorded(&file.path)), @r#"
+    session Own(SessionId("s"))
+      loop row-1 after - Completed
+        0 user "To the sea"
+        0 assistant "Which way?"
+      loop row-3 after row-1 Completed
+        0 user "By train"
+        0 assistant "Booked the train."
+      loop row-5 after row-1 Completed
+        0 user "By boat"
+        0 assistant "Booked the boat."
+    "#);
     let (store, report) = imported(&file.path);
     assert_eq!(report.messages, 6);
     let shown = context(&store);
@@ -436,6 +447,9 @@ fn tables_are_found_wherever_they_stand_in_the_file() {
         connection.execute_batch(&sql).unwrap();
     }
     connection.execute_batch(TABLES).unwrap();
+    connection
+        .execute_batch("INSERT INTO agent_sessions (session_id) VALUES ('late')")
+        .unwrap();
     let sql = "INSERT INTO agent_messages (session_id, message_data) VALUES ('late', ?1)";
     connection
         .execute(sql, [r#"{"role":"user","content":"hello \ud83d"}"#])

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use loopstore::extend::import::{
-    ClaudeCode, FoundCompaction, FoundEffect, Importer, SessionHead, Sink, Source,
+    ClaudeCode, FoundCompaction, FoundEffect, SessionHead, Sink, Source, read_transcript,
 };
 use loopstore::import::ImportError;
 use loopstore::{AgentMessage, Json, LoopId, LoopRecord, LoopStatus, Message, Role};

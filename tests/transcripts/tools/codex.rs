@@ -324,7 +324,22 @@ const BARE: &str = r#"{"id":"0199aaaa-0000-7000-8000-0000000000b1","timestamp":"
 fn a_rollout_without_envelopes_is_read_as_one_with_them() {
     let recorded = Recorder::of("codex", "r.jsonl", BARE.as_bytes());
     assert_eq!(recorded.skips(), [""; 0]);
-    assert_snapshot!(recorded.outline(), @r"");
+    assert_snapshot!(recorded.outline(), @r#"
+    session 0199aaaa-0000-7000-8000-0000000000b1
+      loop line-4 Initial Completed
+        - note session_meta
+        - note state
+        0 user <environment_context>
+        0 user Light the lamp
+        - note state
+        0 assistant  [c1]
+        0 toolResult {"output":"full","metadata":{"exit_code":1}} <c1 shell failed>
+        1 assistant It burns.
+      loop line-10 Default after line-4:1 Running
+        0 user Louder
+        0 assistant  [c2]
+        0 toolResult toot <c2 local_shell>
+    "#);
     let line = |at: usize| BARE.lines().nth(at).unwrap().as_bytes();
     for head in [line(0), line(1), &BARE.as_bytes()[..300]] {
         assert!(importer("codex").detect(std::path::Path::new("r.jsonl"), head));

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use loopstore::extend::import::{
-    FoundCompaction, FoundEffect, Importer, SessionHead, Sink, Source,
+    FoundCompaction, FoundEffect, Importer, SessionHead, Sink, Source, read_transcript,
 };
 use loopstore::import::{ImportError, importers};
 use loopstore::{AgentMessage, Json, LoopId, LoopRecord, LoopStatus, Message, Role};
