@@ -18,11 +18,11 @@ const SHAPES_BYTES: u64 = 1 << 20;
 pub(super) struct Shapes(HashSet<String>);
 
 impl Shapes {
-    /// Reads the keys of records that stand alone on their lines, of those that end before `end`.
-    pub(super) fn read(reader: &mut dyn BufRead, end: u64) -> io::Result<Self> {
+    /// Reads the keys of records that stand alone on their lines at the beginning of a file.
+    pub(super) fn read(reader: &mut dyn BufRead) -> io::Result<Self> {
         let mut shapes = Self::default();
         let mut text = Vec::new();
-        reader.take(end.min(SHAPES_BYTES)).read_to_end(&mut text)?;
+        reader.take(SHAPES_BYTES).read_to_end(&mut text)?;
         for line in text.split(|byte| *byte == b'\n') {
             shapes.add(line);
         }

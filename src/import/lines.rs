@@ -218,7 +218,7 @@ impl<'a> ValueReader<'a> {
             return Ok(None);
         }
         if error.is_eof && self.shapes.is_none() {
-            self.shapes = Some(self.shapes_so_far()?);
+            self.shapes = Some(self.read_shapes()?);
         }
         let shapes = self.shapes.as_ref();
         let at = behind_cut(&self.line[from..], error, shapes);
@@ -226,10 +226,10 @@ impl<'a> ValueReader<'a> {
     }
 
     /// Reads the keys of the records at the beginning of the file.
-    fn shapes_so_far(&mut self) -> io::Result<Shapes> {
+    fn read_shapes(&mut self) -> io::Result<Shapes> {
         let here = self.reader.stream_position()?;
         self.reader.rewind()?;
-        let shapes = Shapes::read(&mut *self.reader, here);
+        let shapes = Shapes::read(&mut *self.reader);
         self.reader.seek(io::SeekFrom::Start(here))?;
         shapes
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::files::{FileProgress, ImportOptions, files_within, import_paths};
+use super::lines::CUT_BEFORE_RECORD;
 use super::report::{ImportReport, Skipped};
 use super::{ImportError, log_of};
 use crate::store::SessionStore;
@@ -133,7 +134,8 @@ impl Watch {
         if let Ok(report) = &mut result {
             let reported = self.reported.entry(path.clone()).or_default();
             report.skipped.retain(|skipped| {
-                let unfinished = UNFINISHED.iter().any(|why| skipped.reason.starts_with(why));
+                let unfinished = UNFINISHED.iter().any(|why| skipped.reason.starts_with(why))
+                    && skipped.reason != CUT_BEFORE_RECORD;
                 !unfinished && !reported.contains(skipped)
             });
             reported.extend(report.skipped.iter().cloned());

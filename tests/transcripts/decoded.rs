@@ -167,7 +167,15 @@ fn word_of(rows: &[String], text: &str) -> String {
     let words = texts
         .iter()
         .flat_map(|text| text.split(|c: char| !c.is_ascii_lowercase()));
-    let quoted = |word: &str| text.contains(&format!("\"{word}\""));
+    // In a name a letter more makes another one.
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let quoted = |word: &str| {
+        text.match_indices(word).any(|(at, _)| {
+            let before = text[..at].trim_end_matches(is_name);
+            let after = text[at..].trim_start_matches(is_name);
+            before.ends_with('"') && after.starts_with('"')
+        })
+    };
     let words = words.filter(|word| word.len() > 3 && text.contains(*word) && !quoted(word));
     let word = words.max_by_key(|word| word.len()).unwrap();
     word.to_owned()

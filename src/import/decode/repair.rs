@@ -62,7 +62,7 @@ impl Repairer {
     pub(super) fn is_clean(&mut self, piece: &[u8]) -> bool {
         let before = self.within;
         let is_plain = simdutf8::basic::from_utf8(piece).is_ok()
-            && !piece.iter().any(|byte| is_control(*byte))
+            && !has_control(piece)
             && !(surrogates::may_hold(piece)
                 && surrogates::replace_lone(&String::from_utf8_lossy(piece)).1 > 0);
         // A tab is white space between values, and nothing that a string may hold.
@@ -167,6 +167,13 @@ impl Position {
 /// True for what JSON allows nowhere.
 fn is_control(byte: u8) -> bool {
     byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')
+}
+
+/// Without a way out of the loop, so that many bytes are looked at in one instruction.
+fn has_control(piece: &[u8]) -> bool {
+    piece
+        .iter()
+        .fold(false, |found, byte| found | is_control(*byte))
 }
 
 fn has_tab_in_string(piece: &[u8], mut within: Position) -> bool {

@@ -285,7 +285,10 @@ export interface ImportReport {
   added_messages: number;
   revised: number;
   unknown_files: number;
+  unread: Json[];
+  failed: Json[];
   skipped: Json[];
+  repaired: Json[];
   bytes: number;
   seconds: number;
 }
