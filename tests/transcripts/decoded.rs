@@ -176,7 +176,7 @@ fn word_of(rows: &[String], text: &str) -> String {
             before.ends_with('"') && after.starts_with('"')
         })
     };
-    let words = words.filter(|word| word.len() > 3 && text.contains(*word) && !quoted(word));
+    let words = words.filter(|word| word.len() > 1 && text.contains(*word) && !quoted(word));
     let word = words.max_by_key(|word| word.len()).unwrap();
     word.to_owned()
 }

@@ -41,7 +41,14 @@ pub fn read_transcript(
 ) -> Result<(), ImportError> {
     let mut decoded = Decoded::of(source)?;
     decoded.report(sink);
-    importer.import(&mut decoded.source(source), sink)
+    let read = importer.import(&mut decoded.source(source), sink);
+    match (read, &decoded.cut) {
+        // What the sink was told is lost with the file.
+        (Err(ImportError::NoTranscript(reason)), Some(cut)) => {
+            Err(ImportError::NoTranscript(format!("{reason} before {cut}")))
+        }
+        (read, _) => read,
+    }
 }
 
 /// A source that can be read by an importer.
@@ -144,7 +151,10 @@ impl Decoded {
             sink.repaired(Some(note.line), note.count, note.damage.reason());
         }
         if let Some(reason) = &self.cut {
-            sink.skip(None, format!("the file was read up to where {reason}"));
+            sink.skip(
+                None,
+                format!("the file was read as far as it goes: {reason}"),
+            );
         }
     }
 

@@ -53,7 +53,20 @@ fn what_is_damaged_unknown_or_missing_is_told_and_the_rest_comes_in() {
     std::fs::write(stage.path("folder/wide.json"), wide).unwrap();
     std::fs::write(stage.path("folder/notes.json"), "{\"a\": [1, 2]}").unwrap();
     std::fs::write(stage.path("folder/picture.png"), b"\x89PNG").unwrap();
-    assert_snapshot!(stage.say("import chat.json nope.json folder"), @"");
+    assert_snapshot!(stage.say("import chat.json nope.json folder"), @r"
+    Imported 2 files: 2 sessions, 4 new messages (N s).
+    The files hold 2 loops, 2 turns and 4 messages.
+    session chat-0
+    session wide-0
+    Left out or repaired: 1 path not imported, 3 places repaired, 1 file not read that may hold a conversation, 1 other file not read.
+    --- stderr
+    not imported: nope.json: cannot be read: No such file or directory (os error 2)
+    repaired: chat.json:1: half of a surrogate pair, replaced by U+FFFD
+    repaired: folder/wide.json: read as UTF-16
+    repaired: folder/wide.json:1: half of a surrogate pair, replaced by U+FFFD
+    not read: folder/notes.json: JSON of no known format; if it is a transcript, name its format with --format
+    --- exit 1
+    ");
     let said = stage.json("sessions");
     assert_eq!(
         said.as_array()
