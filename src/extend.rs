@@ -42,6 +42,7 @@ pub mod import {
         Sink, Source,
     };
     pub use crate::import::copilot::CopilotCli;
+    pub use crate::import::decode::read_transcript;
     pub use crate::import::foreign::{block_form, restore_block};
     pub use crate::import::gemini::GeminiCli;
     pub use crate::import::goose::Goose;

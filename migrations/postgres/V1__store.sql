@@ -1453,12 +1453,12 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- A sum as a whole number: what is too large is the largest.
+-- A sum of tokens as a whole number from 0 to 10^12: sums over rows must not overflow.
 CREATE FUNCTION loopstore_whole(given DOUBLE PRECISION) RETURNS BIGINT LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
-        WHEN given >= 9223372036854775807 THEN 9223372036854775807
-        WHEN given <= -9223372036854775808 THEN (-9223372036854775808)::BIGINT
-        ELSE trunc(coalesce(given, 0))::BIGINT
+        WHEN given >= 1e12 THEN 1000000000000
+        WHEN given > 0 THEN trunc(given)::BIGINT
+        ELSE 0
     END
 $$;
 
@@ -1982,7 +1982,8 @@ FROM sessions s
 
 -- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a
 -- branch that none begins, else Continuation. input_tokens and output_tokens are what providers
--- reported for the turn's answers.
+-- reported for the turn's answers, here as in the other views 10^12 at most: what a provider or a file made
+-- up must not let a sum over rows overflow.
 CREATE VIEW v_turns AS
 SELECT
     s.session_id, l.loop_id, t.turn, t.turn_index,

@@ -2218,7 +2218,8 @@ FROM sessions s JOIN loops l ON l.session = s.key;
 
 -- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a
 -- branch that none begins, else Continuation. input_tokens and output_tokens are what providers
--- reported for the turn's answers.
+-- reported for the turn's answers, here as in the other views 10^12 at most: what a provider or a file made
+-- up must not let a sum over rows overflow.
 CREATE VIEW v_turns AS
 SELECT
     s.session_id, l.loop_id, t.turn, t.turn_index,
@@ -2231,10 +2232,10 @@ SELECT
     strftime('%Y-%m-%dT%H:%M:%fZ', t.ended_at / 1000.0, 'unixepoch') AS ended_at,
     t.messages - coalesce(p.messages, 0) AS messages,
     t.tokens - coalesce(p.tokens, 0) AS tokens,
-    (SELECT CAST(total(json_extract(m.json, '$.usage.input')) AS INTEGER)
+    (SELECT CAST(max(0, min(total(json_extract(m.json, '$.usage.input')), 1e12)) AS INTEGER)
      FROM message_content m
      WHERE m.id >= t.first_id AND m.id < t.end_id AND m.role = 1) AS input_tokens,
-    (SELECT CAST(total(json_extract(m.json, '$.usage.output')) AS INTEGER)
+    (SELECT CAST(max(0, min(total(json_extract(m.json, '$.usage.output')), 1e12)) AS INTEGER)
      FROM message_content m
      WHERE m.id >= t.first_id AND m.id < t.end_id AND m.role = 1) AS output_tokens
 FROM sessions s
@@ -2563,18 +2564,18 @@ CREATE VIEW v_usage AS
 SELECT
     s.session_id, l.loop_id,
     json_extract(m.json, '$.model') AS model,
-    CAST(total(json_extract(m.json, '$.usage.input')) AS INTEGER) AS input,
-    CAST(total(json_extract(m.json, '$.usage.output')) AS INTEGER) AS output,
-    CAST(total(json_extract(m.json, '$.usage.cache_read')) AS INTEGER) AS cache_read,
-    CAST(total(json_extract(m.json, '$.usage.cache_write')) AS INTEGER) AS cache_write,
-    CAST(total(json_extract(m.json, '$.usage.reasoning')) AS INTEGER) AS reasoning,
-    CAST(total(coalesce(
+    CAST(max(0, min(total(json_extract(m.json, '$.usage.input')), 1e12)) AS INTEGER) AS input,
+    CAST(max(0, min(total(json_extract(m.json, '$.usage.output')), 1e12)) AS INTEGER) AS output,
+    CAST(max(0, min(total(json_extract(m.json, '$.usage.cache_read')), 1e12)) AS INTEGER) AS cache_read,
+    CAST(max(0, min(total(json_extract(m.json, '$.usage.cache_write')), 1e12)) AS INTEGER) AS cache_write,
+    CAST(max(0, min(total(json_extract(m.json, '$.usage.reasoning')), 1e12)) AS INTEGER) AS reasoning,
+    CAST(max(0, min(total(coalesce(
         json_extract(m.json, '$.usage.total_tokens'),
         coalesce(json_extract(m.json, '$.usage.input'), 0)
             + coalesce(json_extract(m.json, '$.usage.output'), 0)
             + coalesce(json_extract(m.json, '$.usage.cache_read'), 0)
             + coalesce(json_extract(m.json, '$.usage.cache_write'), 0)
-    )) AS INTEGER) AS total
+    )), 1e12)) AS INTEGER) AS total
 FROM sessions s
     JOIN loops l ON l.session = s.key
     CROSS JOIN message_content m ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32
@@ -2640,14 +2641,14 @@ FROM sessions s;
 CREATE VIEW v_session_tree AS
 SELECT
     s.session_id, s.parent_session_id, s.parent_loop_id, s.tool_call_id,
-    CAST(own.value ->> 0 AS INTEGER) AS input,
-    CAST(own.value ->> 1 AS INTEGER) AS output,
-    CAST(own.value ->> 2 AS INTEGER) AS total,
+    CAST(max(0, min(own.value ->> 0, 1e12)) AS INTEGER) AS input,
+    CAST(max(0, min(own.value ->> 1, 1e12)) AS INTEGER) AS output,
+    CAST(max(0, min(own.value ->> 2, 1e12)) AS INTEGER) AS total,
     own.value ->> 3 AS cost,
     tree.value ->> 0 AS tree_sessions,
-    CAST(tree.value ->> 1 AS INTEGER) AS tree_input,
-    CAST(tree.value ->> 2 AS INTEGER) AS tree_output,
-    CAST(tree.value ->> 3 AS INTEGER) AS tree_total,
+    CAST(max(0, min(tree.value ->> 1, 1e12)) AS INTEGER) AS tree_input,
+    CAST(max(0, min(tree.value ->> 2, 1e12)) AS INTEGER) AS tree_output,
+    CAST(max(0, min(tree.value ->> 3, 1e12)) AS INTEGER) AS tree_total,
     tree.value ->> 4 AS tree_cost
 FROM session_spend s
 -- A row of json_each() is computed once; a column of a view each time that it is named.

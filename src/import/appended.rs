@@ -9,6 +9,9 @@ use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use memchr::{memmem, memrchr};
+
+use super::decode::repaired;
 use super::{
     FoundCompaction, ImportError, ImportReport, Importer, SessionHead, Sink, Source, import_source,
     importers, unread,
@@ -126,8 +129,9 @@ fn end_from(path: &Path, id: &LoopId) -> Result<Option<Vec<u8>>, ImportError> {
         let mut rest = (&mut file).take(window);
         rest.read_to_end(&mut end).map_err(failed)?;
         if let Some(at) = line_of(&end, &quoted) {
-            end.drain(..at);
-            return Ok(Some(end));
+            // The repairs are counted when the whole file is read.
+            let end = repaired(&end[at..]).0.into_owned();
+            return Ok(Some(end.into_bytes()));
         }
         if begin == 0 {
             break;
@@ -140,10 +144,10 @@ fn end_from(path: &Path, id: &LoopId) -> Result<Option<Vec<u8>>, ImportError> {
 fn line_of(end: &[u8], quoted: &str) -> Option<usize> {
     // The first line may be the end of one.
     let first = end.iter().position(|byte| *byte == b'\n')? + 1;
-    let text = std::str::from_utf8(end.get(first..)?).ok()?;
-    let mut found = text.match_indices(quoted).map(|(at, _)| &text[..at]);
-    let before = found.find(|before| before.trim_end().ends_with("\"uuid\":"))?;
-    Some(first + before.rfind('\n').map_or(0, |at| at + 1))
+    let text = end.get(first..)?;
+    let mut found = memmem::find_iter(text, quoted).map(|at| &text[..at]);
+    let before = found.find(|before| before.trim_ascii_end().ends_with(b"\"uuid\":"))?;
+    Some(first + memrchr(b'\n', before).map_or(0, |at| at + 1))
 }
 
 /// Reads the end of a transcript as what it is.
@@ -229,5 +233,9 @@ impl Sink for AppendedSink<'_> {
 
     fn skip(&mut self, line: Option<u64>, reason: String) {
         self.sink.skip(line, reason);
+    }
+
+    fn repaired(&mut self, line: Option<u64>, count: u64, what: &str) {
+        self.sink.repaired(line, count, what);
     }
 }

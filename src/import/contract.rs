@@ -117,6 +117,10 @@ pub trait Sink {
 
     /// Reports a record that could not be used; `line` counts from 1.
     fn skip(&mut self, line: Option<u64>, reason: String);
+
+    /// Reports damage that was repaired so that its record could be used: the first line of it, how often it
+    /// was found, and what was done.
+    fn repaired(&mut self, _line: Option<u64>, _count: u64, _what: &str) {}
 }
 
 /// A transcript to read.
@@ -187,6 +191,12 @@ pub trait Importer: Sync {
     /// # Errors
     /// Only if the source cannot be read or the sink refuses; a bad record is skipped.
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError>;
+
+    /// True if a file is read together with another one, as a part of its transcript. It is no transcript
+    /// by itself, and is not reported as unread.
+    fn is_companion(&self, _path: &Path) -> bool {
+        false
+    }
 
     /// Whether a file of the format is written anew as its session grows, so that its last turn may come back
     /// changed. Such a turn stays open until something stands behind it.

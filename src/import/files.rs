@@ -13,8 +13,9 @@ use super::aider;
 use super::matching::Digests;
 use super::one_file::import_and_keep;
 use super::queue::{FileQueue, Opened};
-use super::report::ImportReport;
-use super::sniff::sniff;
+use super::report::{ImportReport, Skipped};
+use super::sniff::{Head, sniff};
+use super::unread::reason_of;
 use super::{ImportError, Importer, Source, importers, unread};
 use crate::compact::Hooks;
 use crate::model::SessionId;
@@ -67,9 +68,12 @@ pub struct FileProgress<'a> {
 /// Each file is one transaction: what fails leaves nothing behind and becomes an entry in
 /// `skipped`, and the others go on.
 ///
+/// A named path that is not there, is of no known format or holds no transcript becomes an entry in
+/// `failed`, and the others are imported. Files in folders that may hold a conversation and are not read are in
+/// `unread`, each with the reason.
+///
 /// # Errors
-/// If a path is not there, a file is of no known format or a folder holds no transcript; nothing
-/// is imported then. If no session came in or was already there.
+/// If no session came in or was already there.
 ///
 /// # Examples
 /// ```
@@ -115,12 +119,24 @@ pub fn import_paths_with(
         report: ImportReport::default(),
         found: Vec::new(),
     };
+    let mut failures = Vec::new();
     for path in paths {
-        search.given(path)?;
+        if let Err(error) = search.given(path) {
+            failures.push((path, error));
+        }
     }
     let FileSearch {
         mut report, found, ..
     } = search;
+    if found.is_empty()
+        && failures.len() == 1
+        && let Some((_, error)) = failures.pop()
+    {
+        return Err(error);
+    }
+    for (path, error) in failures {
+        report.fail(path, &error);
+    }
     let files = found.len() as u64;
     let digests = digests_of(store)?;
     thread::scope(|scope| -> Result<(), ImportError> {
@@ -139,6 +155,7 @@ pub fn import_paths_with(
                     report.bytes += transcript.bytes;
                 }
                 Err(error @ ImportError::Store(_)) => return Err(error),
+                Err(error) if transcript.is_named => report.fail(&transcript.path, &error),
                 Err(error) => {
                     report.skip(transcript.path.to_string_lossy(), None, with_causes(&error));
                 }
@@ -179,7 +196,7 @@ fn names(importers: &[&dyn Importer]) -> String {
 }
 
 /// Returns the text of an error with its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -195,22 +212,32 @@ fn nothing_came_in(report: &ImportReport, options: &ImportOptions) -> ImportErro
         Some(session) => format!("no session `{session}` came in"),
         None => "no session came in".into(),
     };
-    for skipped in report.skipped.iter().take(MAX_REASONS) {
+    let skipped = report.failed.iter().chain(&report.skipped);
+    text.push_str(&reasons(
+        skipped,
+        report.failed.len() + report.skipped.len(),
+    ));
+    ImportError::NoTranscript(text)
+}
+
+/// Lists the first of so many reasons.
+fn reasons<'a>(skipped: impl Iterator<Item = &'a Skipped>, count: usize) -> String {
+    let mut text = String::new();
+    for skipped in skipped.take(MAX_REASONS) {
         text.push_str(&format!("; {}: {}", skipped.file, skipped.reason));
     }
-    if report.skipped.len() > MAX_REASONS {
-        text.push_str(&format!(
-            "; and {} more",
-            report.skipped.len() - MAX_REASONS
-        ));
+    if count > MAX_REASONS {
+        text.push_str(&format!("; and {} more", count - MAX_REASONS));
     }
-    ImportError::NoTranscript(text)
+    text
 }
 
 /// A file to import.
 pub(super) struct Transcript<'a> {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
+    /// True if it was named, not found in a folder.
+    pub(super) is_named: bool,
     pub(super) importer: &'a dyn Importer,
 }
 
@@ -245,26 +272,31 @@ impl<'a> FileSearch<'a> {
                 .skip(path.to_string_lossy(), None, "the file is empty");
             return Ok(());
         }
+        let mut why = None;
         let known = if self.is_forced {
             self.importers.first().copied()
         } else {
-            let head = sniff(path).map_err(unread(path))?;
-            if is_store(&head) {
+            let head = sniff(path).map_err(|error| unusable(path, error))?;
+            if head.is_sqlite && is_store(&head.bytes) {
                 return Err(ImportError::NoTranscript(format!(
                     "{} is a loopstore database: it can be opened, and its sessions copied",
                     path.display()
                 )));
             }
-            self.importer_of(path, &head)
+            why = Some(&head)
+                .filter(|head| head.is_sqlite)
+                .and_then(|head| reason_of(path, head, None));
+            self.importer_of(&head)
         };
         let Some(importer) = known else {
             return Err(ImportError::NoTranscript(format!(
-                "{} is not in a known format; known formats are {}",
+                "{} is not in a known format{}; known formats are {}",
                 path.display(),
+                why.map_or(String::new(), |why| format!(": it is {why}")),
                 names(&self.importers)
             )));
         };
-        self.take(path, data.len(), importer);
+        self.take(path, data.len(), importer, true);
         Ok(())
     }
 
@@ -281,9 +313,11 @@ impl<'a> FileSearch<'a> {
             1 => text.push_str(", only one file of another kind"),
             _ => text.push_str(&format!(", only {unknown} files of other kinds")),
         }
-        for skipped in self.report.skipped.iter().take(MAX_REASONS) {
-            text.push_str(&format!("; {}: {}", skipped.file, skipped.reason));
-        }
+        let (unread, skipped) = (&self.report.unread, &self.report.skipped);
+        text.push_str(&reasons(
+            unread.iter().chain(skipped),
+            unread.len() + skipped.len(),
+        ));
         Err(ImportError::NoTranscript(text))
     }
 
@@ -303,6 +337,12 @@ impl<'a> FileSearch<'a> {
 
     fn entry(&mut self, path: &Path) -> std::io::Result<()> {
         let data = std::fs::metadata(path)?;
+        if data.is_dir() {
+            let reason =
+                "a link to a folder, which is not followed; import that folder by its name";
+            self.not_read(path, Some(reason.into()));
+            return Ok(());
+        }
         if !data.is_file() || self.is_own(&data) {
             return Ok(());
         }
@@ -311,28 +351,71 @@ impl<'a> FileSearch<'a> {
                 .skip(path.to_string_lossy(), None, "the file is empty");
             return Ok(());
         }
-        match self.importer_of(path, &sniff(path)?) {
-            Some(importer) => self.take(path, data.len(), importer),
-            None => self.report.unknown_files += 1,
+        let head = match sniff(path) {
+            Ok(head) => head,
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                self.not_read(path, Some(error.to_string()));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        match self.importer_of(&head) {
+            Some(importer) => self.take(path, data.len(), importer, false),
+            None if self.is_companion(&head.path) => {}
+            None => self.not_read(path, reason_of(path, &head, self.format())),
         }
         Ok(())
+    }
+
+    /// Counts a file that is not read, and names it if there is a reason to expect a conversation in it.
+    fn not_read(&mut self, path: &Path, reason: Option<String>) {
+        self.report.unknown_files += 1;
+        self.report.unread.extend(reason.map(|reason| Skipped {
+            file: path.to_string_lossy().into_owned(),
+            line: None,
+            reason,
+        }));
+    }
+
+    /// Returns the format that was asked for.
+    fn format(&self) -> Option<&'static str> {
+        let importer = self.importers.first().filter(|_| self.is_forced);
+        importer.map(|importer| importer.format())
+    }
+
+    fn is_companion(&self, path: &Path) -> bool {
+        self.importers.iter().any(|one| one.is_companion(path))
     }
 
     fn is_own(&self, data: &std::fs::Metadata) -> bool {
         self.own.contains(&(data.dev(), data.ino()))
     }
 
-    fn importer_of(&self, path: &Path, head: &[u8]) -> Option<&'a dyn Importer> {
+    fn importer_of(&self, head: &Head) -> Option<&'a dyn Importer> {
+        if head.is_sqlite && is_store(&head.bytes) {
+            return None;
+        }
         let mut importers = self.importers.iter().copied();
-        importers.find(|importer| importer.detect(path, head))
+        importers.find(|importer| importer.detect(&head.path, &head.bytes))
     }
 
-    fn take(&mut self, path: &Path, bytes: u64, importer: &'a dyn Importer) {
+    fn take(&mut self, path: &Path, bytes: u64, importer: &'a dyn Importer, is_named: bool) {
         self.found.push(Transcript {
             path: path.to_owned(),
             bytes,
+            is_named,
             importer,
         });
+    }
+}
+
+/// Says of a named file that its beginning cannot be read.
+fn unusable(path: &Path, error: std::io::Error) -> ImportError {
+    match error.kind() {
+        ErrorKind::InvalidData => {
+            ImportError::NoTranscript(format!("{} cannot be read: {error}", path.display()))
+        }
+        _ => unread(path)(error),
     }
 }
 

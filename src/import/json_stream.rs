@@ -8,6 +8,8 @@ use std::io::{self, SeekFrom};
 use std::path::Path;
 
 use super::fields::Fields;
+use super::glued::is_glued;
+use super::lines::{CUT_BEFORE_RECORD, LinePart, ValueReader};
 use super::{ImportError, MAX_RECORD_BYTES, ReadSeek, Sink, Source, unread};
 
 /// One value, or why it cannot be used.
@@ -68,15 +70,6 @@ impl<'a> JsonStream<'a> {
         let failed = unread(path);
         reader.seek(SeekFrom::Start(0)).map_err(failed)?;
         let head = reader.fill_buf().map_err(failed)?;
-        if matches!(
-            head,
-            [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] | [0, ..] | [_, 0, ..]
-        ) {
-            let path = path.display();
-            return Err(ImportError::NoTranscript(format!(
-                "{path} is UTF-16: convert it to UTF-8"
-            )));
-        }
         if head.starts_with(b"\xEF\xBB\xBF") {
             reader.consume(3);
         }
@@ -154,7 +147,7 @@ impl<'a> JsonStream<'a> {
         loop {
             let chunk = self.fill()?;
             if chunk.is_empty() {
-                return Ok(self.cut_off(line, &bytes));
+                return self.cut_off(line, &bytes);
             }
             let end = scan.end(chunk);
             let taken = end.unwrap_or(chunk.len());
@@ -170,6 +163,12 @@ impl<'a> JsonStream<'a> {
                 break;
             }
         }
+        if list.is_none() && is_garbled(&bytes) {
+            self.read_line_end(&mut bytes)?;
+            if let Some(first) = self.as_lines(line, &bytes)? {
+                return Ok(first);
+            }
+        }
         let text = match too_long {
             true => Err("longer than 64 MiB"),
             false => String::from_utf8(bytes).map_err(|_| "not UTF-8 text"),
@@ -177,21 +176,60 @@ impl<'a> JsonStream<'a> {
         Ok(self.piece(line, list, text))
     }
 
-    /// The file ended within a value. If it is one of JSON lines, the lines after it are whole.
-    fn cut_off(&mut self, line: u64, bytes: &[u8]) -> StreamItem {
-        let list = self.list.take();
-        let lines = bytes.split(|byte| *byte == b'\n').zip(line..).skip(1);
-        for (bytes, line) in lines.filter(|(bytes, _)| list.is_none() && bytes.starts_with(b"{")) {
-            let whole = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
-            if let (true, Ok(text)) = (whole, String::from_utf8(bytes.to_vec())) {
-                self.queue.push_back(StreamItem {
-                    line,
-                    list: None,
-                    text: Ok(text),
-                });
+    /// Reads what is left of a line.
+    fn read_line_end(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        while let chunk = self.fill()?
+            && !chunk.is_empty()
+        {
+            let end = memchr::memchr(b'\n', chunk);
+            let taken = end.unwrap_or(chunk.len());
+            bytes.extend_from_slice(&chunk[..taken]);
+            self.reader.consume(taken);
+            if end.is_some() {
+                break;
             }
         }
-        self.piece(line, list, Err("cut off"))
+        Ok(())
+    }
+
+    /// Reads bytes in which a value was cut off as lines of JSON, if they are some: those after it are whole.
+    /// Returns the first value, and puts the others into the queue.
+    fn as_lines(&mut self, line: u64, bytes: &[u8]) -> io::Result<Option<StreamItem>> {
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        let is_whole = |line: &[u8]| {
+            line.starts_with(b"{") && serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
+        };
+        let is_glued = lines.next().is_some_and(is_glued);
+        if !is_glued && !lines.any(is_whole) {
+            return Ok(None);
+        }
+        let mut bytes = io::Cursor::new(bytes);
+        let mut values = ValueReader::new(&mut bytes)?;
+        while let Some((place, found)) = values.next()? {
+            let text = match found {
+                LinePart::Value(text) => Ok(text.to_owned()),
+                LinePart::Unreadable { reason, .. } if reason == CUT_BEFORE_RECORD => {
+                    Err(CUT_BEFORE_RECORD)
+                }
+                LinePart::Unreadable { .. } => Err("cut off"),
+            };
+            self.queue.push_back(StreamItem {
+                line: line + place.line - 1,
+                list: None,
+                text,
+            });
+        }
+        Ok(self.queue.pop_front())
+    }
+
+    /// The file ended within a value.
+    fn cut_off(&mut self, line: u64, bytes: &[u8]) -> io::Result<StreamItem> {
+        let list = self.list.take();
+        let lines = match list {
+            Some(_) => None,
+            None => self.as_lines(line, bytes)?,
+        };
+        Ok(lines.unwrap_or_else(|| self.piece(line, list, Err("cut off"))))
     }
 
     /// Takes what is neither an object nor a list nor a string.
@@ -210,6 +248,13 @@ impl<'a> JsonStream<'a> {
         let text = String::from_utf8(bytes).map_err(|_| "not UTF-8 text");
         Ok(self.piece(line, list, text))
     }
+}
+
+/// True if a value goes over several lines, one of which begins like a record, and is no JSON: a record was
+/// cut off within a string, and what stands behind it was taken for its rest.
+fn is_garbled(bytes: &[u8]) -> bool {
+    memchr::memmem::find(bytes, b"\n{").is_some()
+        && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_err()
 }
 
 /// An object of a file.
@@ -340,28 +385,47 @@ mod tests {
         );
         assert_eq!(pieces(b"[{}, {", 9)[1], (1, Some(0), Err("cut off")));
         let lines = pieces(b"{\"a\":\"x\n{\"b\":2}\n{\"c\n", 9);
-        assert_eq!(lines, [(1, None, Err("cut off")), ok(2, None, "{\"b\":2}")]);
+        assert_eq!(
+            lines,
+            [
+                (1, None, Err("cut off")),
+                ok(2, None, "{\"b\":2}"),
+                (3, None, Err("cut off"))
+            ]
+        );
         assert_eq!(pieces(b"", 9), []);
         assert_eq!(pieces(b"}", 9), [ok(1, None, "}")]);
     }
 
     #[test]
-    fn other_encodings_are_named() {
+    fn a_line_that_is_cut_off_does_not_take_along_what_follows() {
+        let lines = pieces(b"{\"a\":\"x}\n{\"b\":\"y}z\"}\n{\"c\":[3]}\n{\"d\":4}\n", 9);
+        assert_eq!(
+            lines,
+            [
+                (1, None, Err("cut off")),
+                ok(2, None, "{\"b\":\"y}z\"}"),
+                ok(3, None, "{\"c\":[3]}"),
+                ok(4, None, "{\"d\":4}"),
+            ]
+        );
+        let glued = pieces(b"{\"a\":\"x{\"b\":\"y\"}\n{\"c\":3}", 9);
+        assert_eq!(
+            glued,
+            [
+                (1, None, Err(CUT_BEFORE_RECORD)),
+                ok(1, None, "{\"b\":\"y\"}"),
+                ok(2, None, "{\"c\":3}"),
+            ]
+        );
+    }
+
+    #[test]
+    fn invalid_utf8_is_named() {
         assert_eq!(
             pieces(b"[\"\xE9\"]", 9),
             [(1, Some(0), Err("not UTF-8 text"))]
         );
-        for bytes in [&b"\xFF\xFE{\0"[..], b"\xFE\xFF\0{", b"{\0}\0", b"\0{\0}"] {
-            let mut reader = Cursor::new(bytes);
-            let mut source = Source {
-                path: Path::new("x"),
-                reader: &mut reader,
-            };
-            assert!(matches!(
-                JsonStream::new(&mut source),
-                Err(ImportError::NoTranscript(_))
-            ));
-        }
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Reading JSON Lines as they are in the wild.
 //!
 //! A line is a stream of JSON values: two records may be glued on one line. Blank lines count but
-//! give nothing; what cannot be read is reported with its place and never stops the rest. A line
-//! over the limit is passed over without being held in memory.
+//! give nothing; what cannot be read is reported with its place and never stops the rest: a record that was
+//! cut off does not take along the one that was written behind it ([`glued`]). A line over the limit is
+//! passed over without being held in memory.
 
 use std::io;
 
 use memchr::{memchr, memchr2};
 
+use super::glued::{Shapes, behind_cut};
 use super::{MAX_RECORD_BYTES, ReadSeek};
 use crate::model::MAX_JSON_DEPTH;
 
@@ -52,6 +54,8 @@ pub(crate) struct ValueReader<'a> {
     ended: bool,
     limit: usize,
     depth: usize,
+    /// The keys of the file's records, once they are asked for.
+    shapes: Option<Shapes>,
 }
 
 impl<'a> ValueReader<'a> {
@@ -68,6 +72,7 @@ impl<'a> ValueReader<'a> {
             ended: false,
             limit: MAX_RECORD_BYTES,
             depth: MAX_JSON_DEPTH,
+            shapes: None,
         })
     }
 
@@ -87,7 +92,7 @@ impl<'a> ValueReader<'a> {
     /// Returns the next value, `None` at the end of the file.
     pub(crate) fn next(&mut self) -> io::Result<Option<(SourceLocation, LinePart<'_>)>> {
         Ok(match self.find()? {
-            ReadLine::Line => Some(self.value()),
+            ReadLine::Line => Some(self.value()?),
             ReadLine::TooLong => Some(self.too_long()),
             ReadLine::End => None,
         })
@@ -104,7 +109,7 @@ impl<'a> ValueReader<'a> {
             ReadLine::Line => Some(match self.whole(read) {
                 Some((place, made)) => (place, Ok(made)),
                 None => {
-                    let (place, found) = self.value();
+                    let (place, found) = self.value()?;
                     (place, Err(found))
                 }
             }),
@@ -167,7 +172,7 @@ impl<'a> ValueReader<'a> {
     }
 
     /// Takes the next value out of a line that is not blank.
-    fn value(&mut self) -> (SourceLocation, LinePart<'_>) {
+    fn value(&mut self) -> io::Result<(SourceLocation, LinePart<'_>)> {
         let blank = self
             .rest()
             .iter()
@@ -180,10 +185,13 @@ impl<'a> ValueReader<'a> {
                 from + len,
                 Some(format!("nested deeper than {} levels", self.depth)),
             ),
-            Err(reason) => (self.line.len(), Some(reason)),
+            Err(error) => match self.behind_cut(from, &error)? {
+                Some(to) => (to, Some(CUT_BEFORE_RECORD.to_owned())),
+                None => (self.line.len(), Some(error.reason())),
+            },
         };
         self.cursor = to;
-        let bytes = &self.line[from..to];
+        let bytes = self.line[from..to].trim_ascii_end();
         let place = SourceLocation {
             line: self.number,
             offset: self.start + from as u64,
@@ -200,7 +208,30 @@ impl<'a> ValueReader<'a> {
                 }
             }
         };
-        (place, found)
+        Ok((place, found))
+    }
+
+    /// Returns where in the line a record begins that was written behind one that is cut off at `from`.
+    fn behind_cut(&mut self, from: usize, error: &BadValue) -> io::Result<Option<usize>> {
+        if error.is_eof && self.ended {
+            // Its writer may not be done with it.
+            return Ok(None);
+        }
+        if error.is_eof && self.shapes.is_none() {
+            self.shapes = Some(self.read_shapes()?);
+        }
+        let shapes = self.shapes.as_ref();
+        let at = behind_cut(&self.line[from..], error, shapes);
+        Ok(at.map(|at| from + at))
+    }
+
+    /// Reads the keys of the records at the beginning of the file.
+    fn read_shapes(&mut self) -> io::Result<Shapes> {
+        let here = self.reader.stream_position()?;
+        self.reader.rewind()?;
+        let shapes = Shapes::read(&mut *self.reader);
+        self.reader.seek(io::SeekFrom::Start(here))?;
+        shapes
     }
 
     /// Reads the next line without its end.
@@ -255,15 +286,44 @@ enum ReadLine {
     End,
 }
 
-/// Returns the length of the JSON value that `bytes` begin with, and how deep it nests.
-fn read_value(bytes: &[u8]) -> Result<(usize, usize), String> {
+/// Says of a record that it was cut off, though the line goes on.
+pub(super) const CUT_BEFORE_RECORD: &str =
+    "cut off within a JSON value; the record behind it on the line is read";
+
+/// Why bytes do not begin with a JSON value.
+pub(super) struct BadValue {
+    /// True if more bytes could make it one.
+    pub(super) is_eof: bool,
+    /// The byte at which it shows, from 0.
+    pub(super) at: usize,
+    message: String,
+}
+
+impl BadValue {
+    fn reason(&self) -> String {
+        match self.is_eof {
+            true => "cut off within a JSON value".into(),
+            false => format!("not JSON: {}", self.message),
+        }
+    }
+}
+
+/// Returns the length of the JSON value that the bytes of a line begin with, and how deep it nests.
+pub(super) fn read_value(bytes: &[u8]) -> Result<(usize, usize), BadValue> {
     let mut values =
         serde_json::Deserializer::from_slice(bytes).into_iter::<&serde_json::value::RawValue>();
     match values.next() {
         Some(Ok(value)) => Ok((value.get().len(), depth(value.get().as_bytes()))),
-        Some(Err(error)) if error.is_eof() => Err("cut off within a JSON value".into()),
-        Some(Err(error)) => Err(format!("not JSON: {error}")),
-        None => Err("blank".into()),
+        Some(Err(error)) => Err(BadValue {
+            is_eof: error.is_eof(),
+            at: error.column().saturating_sub(1),
+            message: error.to_string(),
+        }),
+        None => Err(BadValue {
+            is_eof: true,
+            at: 0,
+            message: String::new(),
+        }),
     }
 }
 

@@ -17,12 +17,14 @@ pub(crate) mod cline;
 pub(crate) mod codex;
 pub(crate) mod contract;
 pub(crate) mod copilot;
+pub(crate) mod decode;
 mod detect;
 mod extension;
 pub(crate) mod fields;
 mod files;
 pub(crate) mod foreign;
 pub(crate) mod gemini;
+mod glued;
 pub(crate) mod goose;
 pub(crate) mod history;
 mod identity;
@@ -52,15 +54,13 @@ mod secrets;
 pub(crate) mod session_jsonl;
 mod sniff;
 pub(crate) mod state;
-mod surrogates;
 pub(crate) mod swe_agent;
 mod transcript;
+mod unread;
 mod values;
 mod watch;
 pub(crate) mod writer;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 pub(crate) use adk::Adk;
@@ -74,6 +74,8 @@ pub(crate) use contract::{
     Sink, Source,
 };
 pub(crate) use copilot::CopilotCli;
+pub(crate) use decode::read_transcript;
+pub use decode::{JsonLine, JsonLines};
 pub use detect::importers;
 pub use files::{FileProgress, ImportOptions, import_paths, import_paths_with};
 pub(crate) use foreign::block_form;
@@ -90,7 +92,7 @@ pub(crate) use phi_core::PhiCore;
 pub(crate) use pi::Pi;
 pub(crate) use provider_form::ProviderForm;
 pub(crate) use qwen::QwenCode;
-pub use report::{ImportReport, ImportedBranch, SeparatedSession, Skipped};
+pub use report::{ImportReport, ImportedBranch, Repaired, SeparatedSession, Skipped};
 pub(crate) use session_jsonl::{Restore, StoredLines};
 pub(crate) use swe_agent::SweAgent;
 pub use watch::{Growth, Watch};
@@ -107,19 +109,6 @@ pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
 
 /// How an SQLite file begins.
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
-/// How much of a write-ahead log is looked at, in bytes.
-const LOG_BYTES: u64 = 256 << 10;
-
-/// Reads the beginning of a file's write-ahead log: a new file's tables may stand only there.
-fn log_head(path: &Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Ok(file) = File::open(log_of(path)) {
-        // What cannot be read names nothing.
-        let _ = file.take(LOG_BYTES).read_to_end(&mut bytes);
-    }
-    bytes
-}
-
 /// Refuses a file without a conversation.
 fn holds_conversation(does: bool) -> Result<(), ImportError> {
     match does {

@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use super::decode::{Decoded, read_transcript};
 use super::files::ImportOptions;
 use super::pipeline::ReaderThread;
 use super::queue::Opened;
@@ -68,8 +69,11 @@ pub(super) fn import_and_keep(
                 return Err(ImportError::NoTranscript(why.into()));
             }
             let mut into = Restore::new(write, store.counter(), only.as_ref());
-            if let Some(restored) = importer.restore(source, &mut into) {
-                return restored.map(|()| into.finish());
+            if importer.holds_rows() {
+                let mut decoded = Decoded::without_repairs(source)?;
+                if let Some(restored) = importer.restore(&mut decoded.source(source), &mut into) {
+                    return restored.map(|()| into.finish());
+                }
             }
             let sink = StoreSink::new(write, store.counter(), origin.clone(), only.clone())?;
             let sink = sink
@@ -124,7 +128,7 @@ fn read_here(
     mut sink: StoreSink<'_>,
 ) -> Result<ImportReport, ImportError> {
     thread::scope(|scope| {
-        let read = |ahead: &mut dyn Sink| importer.import(source, ahead);
+        let read = |ahead: &mut dyn Sink| read_transcript(importer, source, ahead);
         ReaderThread::start(scope, sink.encoder(), read).run(&mut sink)
     })?;
     sink.finish()

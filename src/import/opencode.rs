@@ -1,4 +1,5 @@
-//! OpenCode: one document a session (`opencode export`), `{info, messages: [{info, parts}]}`.
+//! OpenCode: one document a session (`opencode export`), `{info, messages: [{info, parts}]}`; or the file or folder
+//! in which OpenCode keeps its sessions ([`stored`]).
 //!
 //! A message of the user begins a loop, an assistant message is one model call. A tool part holds
 //! call and result in one: it becomes a call block and a tool result message. The first loop of a
@@ -7,7 +8,9 @@
 //! names the message, or the part of one, from which on all was taken back, until the next prompt removes it.
 
 mod cleared;
+mod order;
 mod parts;
+mod stored;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,6 +18,7 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use self::cleared::{Cleared, ClearedResult, Uncleared};
+use self::order::in_order;
 use self::parts::{Called, OpencodeAnswer, answer, steps, user};
 use super::authors::by_harness;
 use super::extension::extension;
@@ -26,9 +30,11 @@ use super::transcript::{
 };
 use super::values::{self, json, millis, rest, session_id};
 use super::{
-    FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation,
+    FoundEffect, Identity, ImportError, Importer, SQLITE_MAGIC, SessionHead, Sink, Source,
+    holds_conversation, unread,
 };
 use crate::model::{ChildLoopRef, Extra, Json, LoopStatus, Message, SessionId, Time};
+use crate::store::sqlite::opencode::OpencodeFile;
 
 /// The name of the format, for compactions and agents too.
 const TOOL: &str = "opencode";
@@ -42,9 +48,16 @@ impl Importer for OpenCode {
         TOOL
     }
 
-    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+    fn detect(&self, path: &Path, head: &[u8]) -> bool {
+        if head.starts_with(SQLITE_MAGIC) {
+            return OpencodeFile::open(path).is_ok();
+        }
         let outline = KeyOutline::of(head);
-        ["", "[]."].iter().any(|at| is_export(&outline, at))
+        ["", "[]."].iter().any(|at| is_export(&outline, at)) || is_stored(path, &outline)
+    }
+
+    fn is_companion(&self, path: &Path) -> bool {
+        stored::is_within(path)
     }
 
     fn rewrites(&self) -> bool {
@@ -52,6 +65,17 @@ impl Importer for OpenCode {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let (mut magic, path) = ([0; SQLITE_MAGIC.len()], source.path);
+        let is_database = source.reader.read_exact(&mut magic).is_ok() && magic == SQLITE_MAGIC;
+        source.reader.rewind().map_err(unread(path))?;
+        if is_database {
+            let each = &mut |text: &str, nth, sink: &mut dyn Sink| whole(text, nth, sink);
+            return holds_conversation(stored::of_database(path, sink, each)?);
+        }
+        if stored::is_session(path) && is_bare_session(source)? {
+            let text = stored::of_folder(source, sink)?;
+            return holds_conversation(whole(&text, 0, sink)?);
+        }
         let mut nth = 0;
         let any = documents(source, sink, &mut |document, sink| {
             let any = export(document, nth, sink)?;
@@ -60,6 +84,31 @@ impl Importer for OpenCode {
         })?;
         holds_conversation(any)
     }
+}
+
+/// Whether a file describes a session of the folder that it lies in.
+fn is_stored(path: &Path, outline: &KeyOutline) -> bool {
+    let has = |keys: &[&str]| keys.iter().all(|key| outline.has(key));
+    stored::is_session(path) && has(&["id", "time.created"]) && !outline.has("messages")
+}
+
+/// Whether a file holds nothing but what a session is.
+fn is_bare_session(source: &mut Source<'_>) -> Result<bool, ImportError> {
+    let failed = unread(source.path);
+    let outline = KeyOutline::of(source.reader.fill_buf().map_err(failed)?);
+    Ok(is_stored(source.path, &outline))
+}
+
+/// Reads a document that was put together.
+fn whole(text: &str, nth: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
+    let fields = Fields::parse(text).map_err(ImportError::NoTranscript)?;
+    let document = JsonDocument {
+        text,
+        fields,
+        line: 1,
+        nth,
+    };
+    export(document, nth, sink)
 }
 
 /// Whether the object at `at` is an export.
@@ -82,6 +131,7 @@ fn export(document: JsonDocument<'_>, nth: u64, sink: &mut dyn Sink) -> Result<b
         sink.skip(Some(line), "a document without a list of messages".into());
         return Ok(false);
     };
+    let messages = in_order(messages);
     let revert = Revert::read(&fields.object("info"));
     let head = head(&mut fields, &messages, nth)?;
     let mut export = Export {
@@ -139,12 +189,7 @@ impl Revert {
 
     /// Whether it names this message.
     fn is_of(&self, message: &RawValue) -> bool {
-        let fields = Fields::parse(message.get()).unwrap_or_default();
-        let info = match fields.get("info") {
-            Some(_) => fields.object("info"),
-            None => fields,
-        };
-        info.text("id").as_ref() == Some(&self.message)
+        info_of(message).text("id").as_ref() == Some(&self.message)
     }
 
     /// How many parts of the message stay.
@@ -157,12 +202,18 @@ impl Revert {
     }
 }
 
+/// Returns what a message says of itself.
+fn info_of(message: &RawValue) -> Fields<'_> {
+    let fields = Fields::parse(message.get()).unwrap_or_default();
+    match fields.get("info") {
+        Some(_) => fields.object("info"),
+        None => fields,
+    }
+}
+
 /// The id that a document without one of its own has by its messages.
 fn id_of_messages(messages: &[&RawValue]) -> Option<String> {
-    let id = |raw: &&RawValue| {
-        let fields = Fields::parse(raw.get()).ok()?;
-        fields.object("info").text("sessionID")
-    };
+    let id = |raw: &&RawValue| info_of(raw).text("sessionID");
     messages.iter().find_map(id)
 }
 

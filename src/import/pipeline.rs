@@ -30,6 +30,7 @@ pub(super) enum SinkCall {
     Compaction(Box<FoundCompaction>),
     EndOfDocument,
     Skip(Option<u64>, String),
+    Repaired(Option<u64>, u64, String),
 }
 
 /// A sink that takes messages whose digests are made.
@@ -56,6 +57,10 @@ impl SinkCall {
             Self::EndOfDocument => sink.end_document(),
             Self::Skip(line, reason) => {
                 sink.skip(line, reason);
+                Ok(())
+            }
+            Self::Repaired(line, count, what) => {
+                sink.repaired(line, count, &what);
                 Ok(())
             }
         }
@@ -202,6 +207,11 @@ impl Sink for QueueSink<'_> {
     fn skip(&mut self, line: Option<u64>, reason: String) {
         // A writer that has stopped is met again at the next call.
         self.push(SinkCall::Skip(line, reason), 0).ok();
+    }
+
+    fn repaired(&mut self, line: Option<u64>, count: u64, what: &str) {
+        self.push(SinkCall::Repaired(line, count, what.to_owned()), 0)
+            .ok();
     }
 }
 

@@ -8,7 +8,7 @@ use std::thread::Scope;
 use super::files::{BUFFER_BYTES, ImportOptions, Transcript};
 use super::matching::Digests;
 use super::pipeline::{Encoder, ReaderThread, SkipEncoding};
-use super::{ImportError, Importer, Sink, Source, unread};
+use super::{ImportError, Importer, Sink, Source, read_transcript, unread};
 use crate::store::packing::Packing;
 use crate::tokens::TokenCounter;
 
@@ -111,5 +111,5 @@ fn read(file: &Transcript<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         path,
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, opened),
     };
-    file.importer.import(&mut source, sink)
+    read_transcript(file.importer, &mut source, sink)
 }

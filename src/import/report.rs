@@ -1,9 +1,12 @@
 //! What an import did, for people and scripts.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
 
+use super::ImportError;
+use super::files::with_causes;
 use crate::compact::CompactionEnded;
 use crate::model::{LoopId, SessionId};
 
@@ -41,6 +44,19 @@ pub struct SeparatedSession {
     pub session: SessionId,
 }
 
+/// Damage of a file that was repaired so that its records could be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Repaired {
+    /// The file.
+    pub file: String,
+    /// The line of the first of it, from 1, if the format has lines.
+    pub line: Option<u64>,
+    /// How often it was found.
+    pub count: u64,
+    /// The damage, and what was done.
+    pub what: String,
+}
+
 /// What an import found and what of it was new.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ImportReport {
@@ -66,6 +82,10 @@ pub struct ImportReport {
     pub separated: Vec<SeparatedSession>,
     /// Files in folders that are no transcript.
     pub unknown_files: u64,
+    /// Those of them that may hold a conversation all the same, each with the reason why it was not read.
+    pub unread: Vec<Skipped>,
+    /// Paths that were named and could not be imported, though others were.
+    pub failed: Vec<Skipped>,
     /// Secrets that were replaced in what was new, by type; `None`: nothing was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets: Option<BTreeMap<String, u64>>,
@@ -74,6 +94,8 @@ pub struct ImportReport {
     pub unredacted: Vec<SessionId>,
     /// What could not be used.
     pub skipped: Vec<Skipped>,
+    /// What was damaged and could be used all the same.
+    pub repaired: Vec<Repaired>,
     /// Size of the files.
     pub bytes: u64,
     /// How long it took.
@@ -100,6 +122,9 @@ impl ImportReport {
         self.branches.extend(other.branches);
         self.separated.extend(other.separated);
         self.unknown_files += other.unknown_files;
+        self.unread.extend(other.unread);
+        self.failed.extend(other.failed);
+        self.repaired.extend(other.repaired);
         if let Some(secrets) = other.secrets {
             let all = self.secrets.get_or_insert_default();
             for (kind, count) in secrets {
@@ -111,6 +136,34 @@ impl ImportReport {
         self.bytes += other.bytes;
         self.seconds += other.seconds;
         self.compactions.extend(other.compactions);
+    }
+
+    /// Notes damage that was repaired; of one kind in one file the first place counts.
+    pub fn repair(&mut self, file: &str, line: Option<u64>, count: u64, what: &str) {
+        let mut known = self.repaired.iter_mut();
+        match known.find(|one| one.file == file && one.what == what) {
+            Some(known) => known.count += count,
+            None => self.repaired.push(Repaired {
+                file: file.to_owned(),
+                line,
+                count,
+                what: what.to_owned(),
+            }),
+        }
+    }
+
+    /// Notes a named path that could not be imported.
+    pub(super) fn fail(&mut self, path: &Path, error: &ImportError) {
+        let reason = match error {
+            // The file is named beside the reason.
+            ImportError::Read { source, .. } => format!("cannot be read: {source}"),
+            error => with_causes(error),
+        };
+        self.failed.push(Skipped {
+            file: path.to_string_lossy().into_owned(),
+            line: None,
+            reason,
+        });
     }
 
     /// Notes something that could not be used.

@@ -1,11 +1,12 @@
-//! How a file begins: enough to recognise its format.
+//! How a file begins, decoded and repaired: enough to recognise its format.
 //!
 //! A document may hold more than the head in its first fields. Then the keys of the later ones are
 //! put behind what was read, as `"key":0`, so that they can still be distinguished.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::io::{self, BufRead, Read};
+use std::path::{Path, PathBuf};
+
+use super::decode::{Repairer, TextFile, is_json_text};
 
 /// How much of a file is looked at, in bytes.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -14,11 +15,42 @@ const MAX_KEYS: usize = 100;
 /// Longer keys are no format's.
 const MAX_KEY_BYTES: usize = 100;
 
+/// How a file begins.
+pub(super) struct Head {
+    pub(super) bytes: Vec<u8>,
+    /// The path of the file, without the ending of a compressed one.
+    pub(super) path: PathBuf,
+    pub(super) is_sqlite: bool,
+}
+
 /// Reads the head of a file.
-pub(super) fn sniff(path: &Path) -> io::Result<Vec<u8>> {
-    let mut reader = BufReader::with_capacity(HEAD_BYTES as usize, File::open(path)?);
-    let mut head = Vec::new();
-    reader.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
+pub(super) fn sniff(path: &Path) -> io::Result<Head> {
+    let TextFile {
+        mut text,
+        path,
+        is_sqlite,
+    } = TextFile::open(path, HEAD_BYTES as usize)?;
+    let mut bytes = Vec::new();
+    if let Err(error) = (&mut text).take(HEAD_BYTES).read_to_end(&mut bytes)
+        && bytes.is_empty()
+    {
+        return Err(error);
+    }
+    if !is_sqlite {
+        if is_json_text(&bytes) {
+            bytes = Repairer::default().repair(&bytes).into_owned();
+        }
+        bytes = with_later_keys(bytes, &mut *text)?;
+    }
+    Ok(Head {
+        bytes,
+        path,
+        is_sqlite,
+    })
+}
+
+/// Adds the keys that the first value has behind the head.
+fn with_later_keys(mut head: Vec<u8>, reader: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     let mut scan = FirstValueScan::default();
     scan.take(&head);
     if !scan.is_cut_object() {
@@ -27,7 +59,8 @@ pub(super) fn sniff(path: &Path) -> io::Result<Vec<u8>> {
     scan.close(&mut head);
     scan.keys_wanted = true;
     loop {
-        let buffer = reader.fill_buf()?;
+        // What cannot be read names nothing.
+        let buffer = reader.fill_buf().unwrap_or_default();
         if buffer.is_empty() || scan.levels.is_empty() || scan.keys.len() >= MAX_KEYS {
             break;
         }
@@ -134,7 +167,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let head = sniff(&path).unwrap();
         std::fs::remove_file(path).unwrap();
-        head
+        head.bytes
     }
 
     #[test]

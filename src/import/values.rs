@@ -3,6 +3,7 @@
 
 use serde_json::value::RawValue;
 
+use super::decode::replace_lone;
 use super::fields::{Fields, list, reason, some};
 use crate::model::{
     AgentMessage, Content, Extra, Int, Json, LoopId, Message, SessionId, Time, ToolCall, Usage,
@@ -67,16 +68,37 @@ pub(super) fn rest(fields: &Fields<'_>) -> Extra {
     rest
 }
 
-/// Reads a number of milliseconds since the epoch.
-pub(super) fn millis(fields: &Fields<'_>, key: &str) -> Option<i64> {
-    let wide: f64 = fields.read(key)?;
-    Some(wide as i64)
+/// A time of this many units since the epoch, or more, is not in seconds: it would be in the year 5138. That
+/// many milliseconds were in 1973, before there were transcripts.
+const UNITS: f64 = 1e11;
+
+/// Returns the milliseconds of a time since the epoch whose unit (seconds, milliseconds, microseconds or
+/// nanoseconds) shows in its size.
+pub(super) fn unix_millis(time: f64) -> Option<i64> {
+    let size = time.abs();
+    let millis = match size {
+        _ if !size.is_finite() => return None,
+        _ if size < UNITS => time * 1e3,
+        _ if size < UNITS * 1e3 => time,
+        _ if size < UNITS * 1e6 => time / 1e3,
+        _ => time / 1e6,
+    };
+    Some(millis.round() as i64)
 }
 
-/// Reads a number of seconds since the epoch, or a time as text.
+/// Reads a number of milliseconds since the epoch, or of smaller units.
+pub(super) fn millis(fields: &Fields<'_>, key: &str) -> Option<i64> {
+    let time: f64 = fields.read(key)?;
+    match time.abs() < UNITS * 1e3 {
+        true => Some(time as i64),
+        false => unix_millis(time),
+    }
+}
+
+/// Reads a number of seconds since the epoch, or of smaller units, or a time as text.
 pub(super) fn moment(fields: &Fields<'_>, key: &str) -> Option<Time> {
     match fields.read::<f64>(key) {
-        Some(seconds) => Time::from_millis((seconds * 1000.0) as i64),
+        Some(time) => unix_millis(time).and_then(Time::from_millis),
         None => fields.text(key).map(Time::from_text),
     }
 }
@@ -296,7 +318,9 @@ pub(super) fn arguments(call: &mut ToolCall, value: Option<&RawValue>) -> Result
         call.arguments = json(value)?;
         return Ok(());
     };
-    call.arguments = match Json::parse(&text) {
+    // A text within the record, which may spell what no text holds as the record may.
+    let (mended, _) = replace_lone(&text);
+    call.arguments = match Json::parse(&mended) {
         Ok(object) if object.as_str().starts_with('{') => object,
         _ => Json::string(&text),
     };

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::files::{FileProgress, ImportOptions, files_within, import_paths};
+use super::lines::CUT_BEFORE_RECORD;
 use super::report::{ImportReport, Skipped};
 use super::{ImportError, log_of};
 use crate::store::SessionStore;
@@ -29,7 +30,7 @@ pub struct Growth {
     /// The file.
     pub path: PathBuf,
     /// What came in. What was told of the file before, and the record that its writer is at, are not
-    /// in `skipped`.
+    /// in `skipped`; of each kind of damage only the first is in `repaired`.
     pub result: Result<ImportReport, ImportError>,
 }
 
@@ -56,6 +57,8 @@ pub struct Watch {
     options: ImportOptions,
     seen: HashMap<PathBuf, Stamp>,
     reported: HashMap<PathBuf, Vec<Skipped>>,
+    /// The kinds of damage in each file that were reported.
+    repaired: HashMap<PathBuf, HashSet<String>>,
     failed: HashMap<PathBuf, String>,
 }
 
@@ -67,6 +70,7 @@ impl Watch {
             options,
             seen: HashMap::new(),
             reported: HashMap::new(),
+            repaired: HashMap::new(),
             failed: HashMap::new(),
         }
     }
@@ -130,10 +134,15 @@ impl Watch {
         if let Ok(report) = &mut result {
             let reported = self.reported.entry(path.clone()).or_default();
             report.skipped.retain(|skipped| {
-                let unfinished = UNFINISHED.iter().any(|why| skipped.reason.starts_with(why));
+                let unfinished = UNFINISHED.iter().any(|why| skipped.reason.starts_with(why))
+                    && skipped.reason != CUT_BEFORE_RECORD;
                 !unfinished && !reported.contains(skipped)
             });
             reported.extend(report.skipped.iter().cloned());
+            let known = self.repaired.entry(path.clone()).or_default();
+            report
+                .repaired
+                .retain(|repaired| known.insert(repaired.what.clone()));
             let is_news = report.added_messages > 0
                 || report.revised > 0
                 || !report.skipped.is_empty()

@@ -720,4 +720,8 @@ impl Sink for StoreSink<'_> {
     fn skip(&mut self, line: Option<u64>, reason: String) {
         self.report.skip(&self.from.path, line, reason);
     }
+
+    fn repaired(&mut self, line: Option<u64>, count: u64, what: &str) {
+        self.report.repair(&self.from.path, line, count, what);
+    }
 }

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use loopstore::extend::import::{FoundCompaction, Importer, SessionHead, Sink, Source};
+use loopstore::extend::import::{
+    FoundCompaction, Importer, SessionHead, Sink, Source, read_transcript,
+};
 use loopstore::import::ImportError;
 use loopstore::{AgentMessage, LoopId, LoopRecord, Role, TurnMap};
 
@@ -165,7 +167,7 @@ pub fn try_import(importer: &dyn Importer, bytes: &[u8]) -> (Recording, Result<(
         path: Path::new("some.json"),
         reader: &mut reader,
     };
-    let end = importer.import(&mut source, &mut recording);
+    let end = read_transcript(importer, &mut source, &mut recording);
     (recording, end)
 }
 

@@ -4,6 +4,7 @@ mod agents;
 mod authors;
 mod claude_code;
 mod compaction_events;
+mod decoded;
 mod forged;
 mod identity;
 mod many;

@@ -1,10 +1,10 @@
 //! `loopstore append`
 
-use std::io::{BufRead as _, Read as _};
 use std::ops::Range;
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use loopstore::import::{JsonLine, JsonLines};
 use loopstore::provider::{self, Form};
 use loopstore::{
     AgentMessage, Appended, COUNTERS, Database, LoopId, SessionHandle, SessionId, Store,
@@ -29,8 +29,10 @@ const MAX_LINE: u64 = 64 << 20;
 /// a program that was cut off can send its last lines again.
 ///
 /// For each line one line of JSON is printed at once, when its messages are durable:
-/// {"line", "session_id", "loop_id", "turns", "seqs", "tokens", "duplicate"}. The first bad line prints
-/// {"line", "error"} and ends the command; the lines before it are kept.
+/// {"line", "session_id", "loop_id", "turns", "seqs", "tokens", "duplicate"}. Damage that an import repairs
+/// is repaired here too, and named in "notes": half of an emoji becomes U+FFFD, and a record that was cut off
+/// does not take along the one behind it on the line (each record of a line is a transaction and has an
+/// answer). The first bad line prints {"line", "error"} and ends the command; the lines before it are kept.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session: its whole id.
@@ -95,6 +97,9 @@ struct LineReceipt<'a> {
     seqs: Option<[u32; 2]>,
     tokens: u64,
     duplicate: bool,
+    /// What was repaired in the line, or skipped.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    notes: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -112,45 +117,79 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         .session(&args.session)
         .map_err(usage)?;
     let mut labels = Some((&args.title, &args.project));
-    let mut input = std::io::stdin().lock();
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        let read = (&mut input).take(MAX_LINE + 1).read_until(b'\n', &mut line);
-        let appended = match read {
-            Ok(0) => break,
-            Ok(_) if line.trim_ascii().is_empty() => continue,
-            Ok(bytes) if bytes as u64 > MAX_LINE => {
-                Err(format!("the line has more than {} MiB", MAX_LINE >> 20))
-            }
-            Ok(_) => append(&session, args.format, &line).and_then(|appended| {
-                // The session is there now.
-                label(&session, labels.take())?;
-                Ok(appended)
-            }),
-            Err(error) => Err(error.to_string()),
+    let mut lines = JsonLines::new(std::io::stdin().lock(), MAX_LINE);
+    loop {
+        let (number, records) = match lines.next_line() {
+            Ok(None) => return Ok(Done::Well),
+            Ok(Some(line)) => (line.number, Ok(Records::of(line))),
+            Err(error) => (lines.number().max(1), Err(error.to_string())),
         };
-        match appended {
-            Ok(appended) => app.out.json_line(&receipt(number, &session, &appended))?,
-            Err(error) => {
-                let line = number;
-                app.out.json_line(&Refused {
-                    line,
-                    error: &error,
-                })?;
-                return Ok(Done::Badly);
-            }
+        let refused = match records {
+            Ok(records) => append_all(app, &session, args.format, number, &records, &mut labels)?,
+            Err(error) => Some(error),
+        };
+        if let Some(error) = &refused {
+            let line = number;
+            app.out.json_line(&Refused { line, error })?;
+            return Ok(Done::Badly);
         }
         app.out.flush()?;
     }
-    Ok(Done::Well)
+}
+
+/// Title and project, until they are noted.
+type Labels<'a> = Option<(&'a Option<String>, &'a Option<String>)>;
+
+/// Appends the records of a line. Returns why one is refused.
+fn append_all(
+    app: &mut App,
+    session: &SessionHandle,
+    format: LineFormat,
+    number: u64,
+    records: &Records,
+    labels: &mut Labels<'_>,
+) -> Result<Option<String>, CliError> {
+    for record in &records.texts {
+        let appended = append(session, format, record.as_bytes()).and_then(|appended| {
+            // The session is there now.
+            label(session, labels.take())?;
+            Ok(appended)
+        });
+        match appended {
+            Ok(appended) => {
+                let receipt = receipt(number, session, &appended, &records.notes);
+                app.out.json_line(&receipt)?;
+            }
+            Err(error) => return Ok(Some(error)),
+        }
+    }
+    Ok(None)
+}
+
+/// The records of a line: mostly one.
+struct Records {
+    texts: Vec<String>,
+    /// What was repaired, or skipped.
+    notes: Vec<String>,
+}
+
+impl Records {
+    /// A line that cannot be read as values is one, and fails as a whole.
+    fn of(line: JsonLine) -> Self {
+        let mut notes = line.repairs.clone();
+        let texts = match line.values() {
+            Ok((texts, skipped)) if !texts.is_empty() => {
+                notes.extend(skipped);
+                texts
+            }
+            _ => vec![line.text],
+        };
+        Self { texts, notes }
+    }
 }
 
 /// Notes title and project, if they were given.
-fn label(
-    session: &SessionHandle,
-    labels: Option<(&Option<String>, &Option<String>)>,
-) -> Result<(), String> {
+fn label(session: &SessionHandle, labels: Labels<'_>) -> Result<(), String> {
     let (title, project) = labels.unwrap_or((&None, &None));
     let failed = |error: loopstore::Error| with_causes(&error);
     if let Some(title) = title {
@@ -188,7 +227,12 @@ fn messages_of(format: LineFormat, text: &str) -> Result<Vec<AgentMessage>, Stri
     provider::read_str(form, text).map_err(|error| with_causes(&error))
 }
 
-fn receipt<'a>(line: u64, session: &'a SessionHandle, appended: &'a Appended) -> LineReceipt<'a> {
+fn receipt<'a>(
+    line: u64,
+    session: &'a SessionHandle,
+    appended: &'a Appended,
+    notes: &'a [String],
+) -> LineReceipt<'a> {
     let range = |of: &Range<u32>| (!of.is_empty()).then(|| [of.start, of.end - 1]);
     LineReceipt {
         line,
@@ -198,5 +242,6 @@ fn receipt<'a>(line: u64, session: &'a SessionHandle, appended: &'a Appended) ->
         seqs: range(&appended.seqs),
         tokens: appended.tokens,
         duplicate: appended.duplicate,
+        notes,
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use indicatif::ProgressBar;
 use loopstore::import::{
-    FileProgress, ImportError, ImportOptions, ImportReport, Skipped, import_paths, importers,
+    FileProgress, ImportError, ImportOptions, ImportReport, Repaired, Skipped, import_paths,
+    importers,
 };
 use loopstore::{COUNTERS, Database, SessionId};
 
@@ -19,9 +20,12 @@ const LISTED: usize = 10;
 
 /// Import transcripts; run again, it adds only what is new
 ///
-/// Formats are detected and folders walked. The database is created if it does not exist. Records that
-/// cannot be used are skipped and reported. The source files are stored too, compressed; of a file that
-/// grew, only what is new.
+/// Formats are detected and folders walked. The database is created if it does not exist. Files compressed
+/// with zstd or gzip and UTF-16 are decoded, and damaged JSON is repaired where that loses nothing else
+/// (half of an emoji becomes U+FFFD). Records that cannot be used are skipped. What was skipped, repaired or
+/// not read is reported, and counted in the last line; with a path that could not be imported the others
+/// are imported and the exit code is 1. The source files are stored too, compressed; of a file that grew,
+/// only what is new.
 #[derive(clap::Args, Clone)]
 pub struct Args {
     /// Files and folders.
@@ -68,12 +72,22 @@ pub fn run_watch(app: &mut App, args: &WatchArgs) -> Result<Done, CliError> {
 
 /// Imports and prints what was added.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    // Checked before the database is created: a mistyped path should leave nothing behind.
+    // Checked before the database is created: mistyped paths should leave nothing behind.
+    let mut missing = None;
     for path in &args.paths {
-        std::fs::metadata(path).map_err(|source| ImportError::Read {
-            path: path.clone(),
-            source,
-        })?;
+        match std::fs::metadata(path) {
+            Ok(_) => {
+                missing = None;
+                break;
+            }
+            Err(source) => {
+                let path = path.clone();
+                missing.get_or_insert(ImportError::Read { path, source });
+            }
+        }
+    }
+    if let Some(error) = missing {
+        return Err(error.into());
     }
     let access = Access::Create(COUNTERS[0]);
     if app.address().is_some() {
@@ -107,17 +121,35 @@ fn import(app: &mut App, args: &Args, store: &dyn Database) -> Result<Done, CliE
     });
     bar.finish_and_clear();
     let report = result?;
+    let done = match report.failed.is_empty() {
+        true => Done::Well,
+        false => Done::Badly,
+    };
     if app.json {
         app.out.json(&report)?;
-        return Ok(Done::Well);
+        return Ok(done);
     }
     app.out.text(&summary(&report))?;
     warn_of_unredacted(&report);
     note_other_conversations(&report);
-    for line in text::at_most(report.skipped.iter().map(skipped_line), LISTED) {
-        note(&format!("skipped: {line}"));
+    let notes: [(&str, Vec<String>); 4] = [
+        (
+            "not imported",
+            report.failed.iter().map(skipped_line).collect(),
+        ),
+        ("skipped", report.skipped.iter().map(skipped_line).collect()),
+        (
+            "repaired",
+            report.repaired.iter().map(repaired_line).collect(),
+        ),
+        ("not read", report.unread.iter().map(skipped_line).collect()),
+    ];
+    for (what, lines) in notes {
+        for line in text::at_most(lines.into_iter(), LISTED) {
+            note(&format!("{what}: {line}"));
+        }
     }
-    Ok(Done::Well)
+    Ok(done)
 }
 
 /// Names the sessions that were first imported without redaction.
@@ -193,7 +225,41 @@ fn summary(report: &ImportReport) -> String {
             text::number(more)
         ));
     }
+    lines.extend(left_out(report));
     lines.join("\n")
+}
+
+/// Counts what was not read, and what was not read as it stands; `None` if all was.
+fn left_out(report: &ImportReport) -> Option<String> {
+    let repaired = report.repaired.iter().map(|one| one.count).sum::<u64>();
+    let unread = report.unread.len() as u64;
+    let others = report.unknown_files.saturating_sub(unread);
+    let counts = [
+        (report.failed.len() as u64, "path", "not imported"),
+        (report.skipped.len() as u64, "item", "skipped"),
+        (repaired, "place", "repaired"),
+        (unread, "file", "not read that may hold a conversation"),
+        (others, "other file", "not read"),
+    ];
+    let counts = counts.iter().filter(|(count, ..)| *count > 0);
+    let counts = counts.map(|(count, what, done)| format!("{} {done}", text::count(*count, what)));
+    let counts: Vec<String> = counts.collect();
+    (!counts.is_empty()).then(|| format!("Left out or repaired: {}.", counts.join(", ")))
+}
+
+pub(super) fn repaired_line(repaired: &Repaired) -> String {
+    let line = repaired
+        .line
+        .map_or(String::new(), |line| format!(":{line}"));
+    let count = match repaired.count {
+        1 => String::new(),
+        count => format!(" ({} times)", text::number(count as usize)),
+    };
+    format!(
+        "{}{line}: {}{count}",
+        text::line(&repaired.file),
+        text::line(&repaired.what)
+    )
 }
 
 pub(super) fn skipped_line(skipped: &Skipped) -> String {

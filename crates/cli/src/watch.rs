@@ -11,7 +11,7 @@ use loopstore::{Database, StoreError};
 use serde::Serialize;
 
 use super::error::{CliError, with_causes};
-use super::import::{note_other_conversations, skipped_line, warn_of_unredacted};
+use super::import::{note_other_conversations, repaired_line, skipped_line, warn_of_unredacted};
 use super::output::note;
 use super::{App, Done, text};
 
@@ -131,6 +131,9 @@ impl Printer<'_> {
         note_other_conversations(report);
         for skipped in &report.skipped {
             note(&format!("skipped: {}", skipped_line(skipped)));
+        }
+        for repaired in &report.repaired {
+            note(&format!("repaired: {}", repaired_line(repaired)));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::import::fields::{Fields, list, some};
 use crate::import::values::{
-    count, json, object_in, other, rest_within, text_of, user, with_source,
+    count, json, object_in, other, rest_within, text_of, unix_millis, user, with_source,
 };
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Text, Thinking, Time,
@@ -23,15 +23,14 @@ impl<'a> Keys<'a> for Fields<'a> {
     }
 }
 
-/// Reads a time written as seconds since the epoch.
+/// Reads a time written as seconds since the epoch, or as smaller units.
 pub(super) fn time(value: Option<&RawValue>) -> Option<Time> {
     Time::from_millis(seconds(value)?)
 }
 
 fn seconds(value: Option<&RawValue>) -> Option<i64> {
-    let seconds: f64 = serde_json::from_str(value?.get()).ok()?;
-    let millis = (seconds * 1000.0).round();
-    (millis.abs() < 1e16).then_some(millis as i64)
+    let millis = unix_millis(serde_json::from_str(value?.get()).ok()?)?;
+    (millis.unsigned_abs() < 10_u64.pow(16)).then_some(millis)
 }
 
 /// Reads an event: its results, then what else it says. Nothing if no model sees it. `id` names

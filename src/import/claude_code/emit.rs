@@ -1,6 +1,5 @@
 //! The second pass: reads the records again, one message at a time, and emits them.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::content::{ExtendedFields, read};
@@ -10,7 +9,6 @@ use super::track::{SummaryStep, Track, TrackStep};
 use crate::import::extension::{extension, unreadable};
 use crate::import::lines::SourceLocation;
 use crate::import::records::Records;
-use crate::import::surrogates::replace_lone;
 use crate::import::{FoundCompaction, FoundEffect, ImportError, Sink, Source};
 use crate::model::{
     AgentMessage, ChildLoopRef, Json, LoopId, LoopRecord, Session, SessionId, Time, TurnId,
@@ -91,7 +89,7 @@ impl<'a> ClaudeEmitter<'a> {
             } => {
                 let raw = self.records.bytes(*place)?;
                 let index = self.index;
-                let record = user_record(ExtendedFields::parse(&text(&raw)), |call| {
+                let record = user_record(ExtendedFields::parse(text(&raw)), |call| {
                     index.tool_name(call)
                 });
                 let loop_id = self.id(*loop_no);
@@ -160,7 +158,7 @@ impl<'a> ClaudeEmitter<'a> {
             Some(boundary) => parse(&self.records.bytes(boundary)?),
             None => parse(&raw),
         };
-        let summary = user_record(ExtendedFields::parse(&text(&raw)), |_| None);
+        let summary = user_record(ExtendedFields::parse(text(&raw)), |_| None);
         let effect = FoundEffect::Summary {
             messages: summary.results.into_iter().chain(summary.text).collect(),
             first_kept: found
@@ -227,13 +225,13 @@ pub(super) fn child_ref(
 }
 
 fn parse(raw: &[u8]) -> Json {
-    Json::parse(&text(raw)).unwrap_or_default()
+    Json::parse(text(raw)).unwrap_or_default()
 }
 
 /// Returns the text of a record.
-fn text(raw: &[u8]) -> Cow<'_, str> {
+fn text(raw: &[u8]) -> &str {
     // The first pass took no other.
-    replace_lone(std::str::from_utf8(raw).unwrap_or_default())
+    std::str::from_utf8(raw).unwrap_or_default()
 }
 
 /// Keeps a record that no model sees: of the kind that its type says, whole.

@@ -6,7 +6,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Deserialize;
 
-use super::super::surrogates::replace_lone;
 use super::shapes::{Body, ContentBlock, Metadata, RawField, RecordFields};
 
 /// Texts that Claude Code writes in the user's name and that are no prompts.
@@ -125,8 +124,7 @@ pub(super) fn read_head(json: &str) -> Result<RecordHead, String> {
     if !json.starts_with('{') {
         return Err("not a JSON object".into());
     }
-    let json = replace_lone(json);
-    let head: RecordFields<'_> = serde_json::from_str(&json).map_err(|error| error.to_string())?;
+    let head: RecordFields<'_> = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let mut record = RecordHead {
         uuid: head.uuid.text(),
         parent: head.parent_uuid.text(),

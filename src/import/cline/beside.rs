@@ -6,6 +6,8 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
+use super::TASK_FILE;
+use crate::import::decode::Decoded;
 use crate::import::fields::{Fields, list, some};
 use crate::import::json_stream::JsonStream;
 use crate::import::{Sink, Source};
@@ -54,6 +56,32 @@ pub(super) struct Hidden {
     pub(super) at: Option<i64>,
 }
 
+/// What stands in the folder of a task beside its messages.
+const OF_TASK: [&str; 5] = [
+    "ui_messages.json",
+    "claude_messages.json",
+    "history_item.json",
+    "task_metadata.json",
+    "context_history.json",
+];
+/// Lists of tasks.
+const LISTS: [&str; 2] = ["taskHistory.json", "_index.json"];
+
+/// True if a file belongs to a task or a session whose messages are in another one.
+pub(super) fn is_beside(path: &Path) -> bool {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return false;
+    };
+    let Some(name) = name.to_str() else {
+        return false;
+    };
+    let session = folder.file_name().unwrap_or_default().to_string_lossy();
+    let messages = format!("{session}.messages.json");
+    LISTS.contains(&name)
+        || OF_TASK.contains(&name) && folder.join(TASK_FILE).is_file()
+        || name != messages && name.starts_with(&*session) && folder.join(messages).is_file()
+}
+
 impl Beside {
     /// Reads the files in the folder of a task.
     pub(super) fn of_task(path: &Path, id: Option<&str>, sink: &mut dyn Sink) -> Self {
@@ -62,7 +90,7 @@ impl Beside {
             return beside;
         };
         let mut ranges = Vec::new();
-        for name in ["ui_messages.json", "claude_messages.json"] {
+        for name in &OF_TASK[..2] {
             values(&folder.join(name), LOG, sink, &mut |record| {
                 beside.log_record(record, &mut ranges);
             });
@@ -237,6 +265,11 @@ fn values(path: &Path, limit: u64, sink: &mut dyn Sink, each: &mut dyn FnMut(&Fi
         path,
         reader: &mut reader,
     };
+    let mut decoded = match Decoded::of(&mut source) {
+        Ok(decoded) => decoded,
+        Err(error) => return sink.skip(None, format!("{name} beside it: {error}")),
+    };
+    let mut source = decoded.source(&mut source);
     let mut stream = match JsonStream::new(&mut source) {
         Ok(stream) => stream,
         Err(error) => return sink.skip(None, error.to_string()),

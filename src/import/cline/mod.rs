@@ -60,6 +60,10 @@ impl Importer for Cline {
         read(self.format(), source, sink)
     }
 
+    fn is_companion(&self, path: &Path) -> bool {
+        beside::is_beside(path)
+    }
+
     fn rewrites(&self) -> bool {
         true
     }
@@ -76,6 +80,10 @@ impl Importer for RooCode {
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         read(self.format(), source, sink)
+    }
+
+    fn is_companion(&self, path: &Path) -> bool {
+        beside::is_beside(path)
     }
 
     fn rewrites(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::TOOL;
+use super::bare::enveloped;
 use super::index::{CodexIndex, IndexStep};
 use super::items::{CodexRecord, answer, history};
 use crate::import::authors::by_harness;
@@ -90,6 +91,7 @@ impl CodexEmitter<'_> {
             | IndexStep::User { place, .. } => {
                 let raw = self.records.bytes(*place)?;
                 let json = String::from_utf8_lossy(&raw);
+                let json = enveloped(&json);
                 let message = Fields::parse(&json).and_then(|record| {
                     let time = record.text("timestamp").map(Time::from_text);
                     self.transcript.at(time);
@@ -156,10 +158,12 @@ impl CodexEmitter<'_> {
             raws.push((place.line, String::from_utf8_lossy(&bytes).into_owned()));
         }
         let mut records = Vec::new();
-        for (line, json) in &raws {
+        let enveloped = raws.iter().map(|(line, json)| (line, enveloped(json)));
+        let enveloped: Vec<_> = enveloped.collect();
+        for (line, json) in &enveloped {
             match CodexRecord::of(json) {
-                Ok(record) => records.push((*line, record)),
-                Err(reason) => self.transcript.skip(*line, reason),
+                Ok(record) => records.push((**line, record)),
+                Err(reason) => self.transcript.skip(**line, reason),
             }
         }
         self.transcript
@@ -233,7 +237,7 @@ impl CodexEmitter<'_> {
             if !self.transcript.may_repeat(raw.len(), place.line) {
                 break;
             }
-            if let Ok(message) = message_of(step, &String::from_utf8_lossy(&raw)) {
+            if let Ok(message) = message_of(step, &enveloped(&String::from_utf8_lossy(&raw))) {
                 self.transcript.input(message, &raw, false)?;
             }
         }

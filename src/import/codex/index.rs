@@ -1,5 +1,6 @@
 //! The first pass: what each record is.
 
+use super::bare::folder_in;
 use super::items::{is_answer, is_result, usage};
 use crate::import::MAX_RECORD_BYTES;
 use crate::import::fields::{Fields, list};
@@ -97,6 +98,8 @@ pub(super) struct CodexIndex {
     pub(super) meta: Option<Meta>,
     /// The name that the thread was given last.
     pub(super) title: Option<String>,
+    /// The folder that a text about the environment names first.
+    pub(super) folder: Option<String>,
     pub(super) started: Option<String>,
     pub(super) ended: Option<String>,
     /// Whether the last answer still goes on.
@@ -325,6 +328,10 @@ impl CodexIndex {
 
     fn user(&mut self, item: &Fields<'_>, place: SourceLocation) {
         self.is_open = false;
+        if self.folder.is_none() {
+            let text = first_text(item);
+            self.folder = folder_in(&text).map(str::to_owned);
+        }
         let turn = turn_of(item).or_else(|| self.turn.clone());
         let candidate = PromptCandidate {
             step: self.steps.len(),
@@ -365,13 +372,18 @@ fn turn_of(item: &Fields<'_>) -> Option<String> {
         .find_map(|key| text_of(object_in(item.get(key))?.get("turn_id")))
 }
 
-fn author(item: &Fields<'_>) -> ItemAuthor {
+/// Returns the first text of an item.
+fn first_text(item: &Fields<'_>) -> String {
     let parts = item.get("content").and_then(list).unwrap_or_default();
-    let mut message_text = parts.into_iter().filter_map(|part| {
+    let mut texts = parts.into_iter().filter_map(|part| {
         let part = object_in(Some(part))?;
         part.text("text")
     });
-    let message_text = message_text.next().unwrap_or_default();
+    texts.next().unwrap_or_default()
+}
+
+fn author(item: &Fields<'_>) -> ItemAuthor {
+    let message_text = first_text(item);
     let message_text = message_text.trim_start();
     if ADDED.iter().any(|words| message_text.starts_with(words)) {
         ItemAuthor::Codex

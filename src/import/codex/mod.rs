@@ -4,16 +4,19 @@
 //! `response_item`s are what the model sees and become messages; all other records are kept as they
 //! are. Two passes: which items of a user are prompts, which items make up one answer and what it
 //! cost shows in records that come later ([`index`]); the second pass reads the records again and
-//! emits them ([`emit`]).
+//! emits them ([`emit`]). Older rollouts, which have no envelope, are read as if they had one ([`bare`]).
 
+mod bare;
 mod emit;
 mod index;
 mod items;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use self::index::{CodexIndex, Meta};
 pub(crate) use self::items::says_failed;
+use super::fields::Fields;
 use super::key_outline::KeyOutline;
 use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session, started_by};
@@ -36,7 +39,8 @@ impl Importer for Codex {
         let mut lines = head.split(|byte| *byte == b'\n').take(20);
         lines.any(|line| {
             let keys = KeyOutline::of(line);
-            keys.has("type") && keys.has("payload") && keys.has("timestamp")
+            let has_envelope = keys.has("type") && keys.has("payload") && keys.has("timestamp");
+            has_envelope || bare::is_bare(&keys)
         })
     }
 
@@ -59,7 +63,13 @@ fn read_index(
     let mut records = RecordStream::new(path, reader)?;
     while let Some((location, line)) = records.next()? {
         match line {
-            RecordLine::Record(_, fields) => index.record(&fields, location),
+            RecordLine::Record(text, fields) => match bare::enveloped(text) {
+                Cow::Borrowed(_) => index.record(&fields, location),
+                Cow::Owned(text) => {
+                    let fields = Fields::parse(&text).unwrap_or_default();
+                    index.record(&fields, location);
+                }
+            },
             RecordLine::Bad { reason, kept } => {
                 if !kept.is_empty() {
                     index.unreadable(location);
@@ -89,6 +99,6 @@ fn head(path: &Path, index: &CodexIndex) -> SessionHead {
         identity,
         session,
         title: index.title.clone(),
-        project: meta.project.clone(),
+        project: meta.project.clone().or_else(|| index.folder.clone()),
     }
 }

@@ -129,6 +129,8 @@ struct LineMark {
     place: SourceLocation,
     /// The last writing of its message.
     last: SourceLocation,
+    /// False if it was reported as unreadable.
+    is_value: bool,
 }
 
 /// Reads the newer layout, twice: which writing of a message is the last shows at the end.
@@ -139,8 +141,8 @@ fn lines(source: &mut Source<'_>, reader: &mut GeminiReader<'_>) -> Result<(), I
     for line in written {
         let raw = records.bytes(line.last)?;
         match std::str::from_utf8(&raw) {
-            Ok(text) => reader.record(text, line.place.line)?,
-            Err(_) => reader.unreadable(&raw)?,
+            Ok(text) if line.is_value => reader.record(text, line.place.line)?,
+            _ => reader.unreadable(&raw)?,
         }
     }
     Ok(())
@@ -164,13 +166,21 @@ fn last_writings(
                 });
                 match earlier {
                     Some(earlier) => earlier.last = place,
-                    None => written.push(LineMark { place, last: place }),
+                    None => written.push(LineMark {
+                        place,
+                        last: place,
+                        is_value: true,
+                    }),
                 }
             }
             // The writer may not be done with the last line: kept now, it would come again whole.
             LinePart::Unreadable { bytes, reason, cut } => {
                 if !bytes.is_empty() && !cut {
-                    written.push(LineMark { place, last: place });
+                    written.push(LineMark {
+                        place,
+                        last: place,
+                        is_value: false,
+                    });
                 }
                 reader.skip(place.line, reason);
             }

@@ -8,14 +8,12 @@ use crate::import::authors::by_harness;
 use crate::import::extension::extension_of;
 use crate::import::fields::Fields;
 use crate::import::transcript::{Style, TranscriptBuilder};
-use crate::import::values::user;
+use crate::import::values::{unix_millis, user};
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, AssistantMessage, Content, Extra, Json, Message, Time, Usage};
 
 /// In what goose says to the model behind the summary of a compaction.
 const COMPACTED: &str = "context was compacted";
-/// Times from here on are milliseconds.
-const MILLIS: i64 = 10_000_000_000;
 
 /// A message as it is stored.
 pub(super) struct GooseMessage<'a> {
@@ -24,7 +22,7 @@ pub(super) struct GooseMessage<'a> {
     /// A list of items, and what is told of the message, as JSON.
     pub(super) content: &'a str,
     pub(super) metadata: &'a str,
-    /// Seconds or milliseconds since the epoch.
+    /// When it was written, since the epoch, in any unit.
     pub(super) created: Option<i64>,
     /// As it stands in the file, to be kept where no model sees it.
     pub(super) raw: &'a str,
@@ -82,6 +80,11 @@ impl<'a> GooseEmitter<'a> {
         self.transcript.skip(line, reason);
     }
 
+    /// Repairs JSON of a row.
+    pub(super) fn repair(&mut self, json: String, row: u64) -> String {
+        self.transcript.repair(json, row)
+    }
+
     /// Takes the next message, which stands on a line, or in a row.
     pub(super) fn message(
         &mut self,
@@ -89,10 +92,7 @@ impl<'a> GooseEmitter<'a> {
         line: u64,
     ) -> Result<(), ImportError> {
         self.messages += 1;
-        let millis = message.created.map(|at| match at.abs() < MILLIS {
-            true => at.saturating_mul(1_000),
-            false => at,
-        });
+        let millis = message.created.and_then(|at| unix_millis(at as f64));
         self.transcript.at(millis.and_then(Time::from_millis));
         let read = serde_json::from_str::<&RawValue>(message.content)
             .map_err(|error| error.to_string())

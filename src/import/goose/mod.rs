@@ -16,9 +16,7 @@ use super::key_outline::KeyOutline;
 use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session, started_by};
 use super::values::text_of;
-use super::{
-    ImportError, Importer, SQLITE_MAGIC, SessionHead, Sink, Source, holds_conversation, log_head,
-};
+use super::{ImportError, Importer, SQLITE_MAGIC, SessionHead, Sink, Source, holds_conversation};
 use crate::model::{SessionId, Time};
 use crate::store::sqlite::goose::{GooseFile, GooseSession};
 
@@ -35,7 +33,7 @@ impl Importer for Goose {
 
     fn detect(&self, path: &Path, head: &[u8]) -> bool {
         if head.starts_with(SQLITE_MAGIC) {
-            return names_columns(head) || names_columns(&log_head(path));
+            return GooseFile::open(path).is_ok();
         }
         head.split(|byte| *byte == b'\n').take(20).any(is_own)
     }
@@ -62,13 +60,6 @@ fn is_own(line: &[u8]) -> bool {
     let is_message = has(&["role", "created", "content[].type"])
         && (keys.has("content[].toolCall") || keys.has("content[].toolResult"));
     is_about || is_message
-}
-
-/// Whether the beginning of a file names the columns of its tables.
-fn names_columns(bytes: &[u8]) -> bool {
-    let names = ["content_json", "created_timestamp", "working_dir"];
-    let has = |name: &str| memchr::memmem::find(bytes, name.as_bytes()).is_some();
-    names.into_iter().all(has)
 }
 
 /// Reads a session of lines.
@@ -125,13 +116,15 @@ fn rows(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportErro
         let mut emitter = GooseEmitter::new(&mut *sink, head(source.path, about), model);
         let mut failed = None;
         let read = file.messages(&id, &mut |row| {
+            let content = emitter.repair(row.content, row.row);
+            let metadata = row.metadata.map(|json| emitter.repair(json, row.row));
             let message = GooseMessage {
                 id: row.message_id,
                 role: row.role,
-                content: &row.content,
-                metadata: row.metadata.as_deref().unwrap_or("{}"),
+                content: &content,
+                metadata: metadata.as_deref().unwrap_or("{}"),
                 created: row.created,
-                raw: &row.content,
+                raw: &content,
             };
             let done = emitter.message(message, row.row);
             failed = done.err();

@@ -295,6 +295,17 @@ impl TranscriptLoops {
         turn >= parent.last_turn && parent.last_child.is_none_or(|child| child < turn)
     }
 
+    /// True if a turn is on the path that ends with a loop. A parent begins before its children.
+    pub(in crate::import) fn is_on_path(&self, leaf: usize, (loop_no, turn): LoopTurn) -> bool {
+        let (mut at, mut cut) = (leaf, self.all[leaf].turn);
+        while at > loop_no
+            && let Some(parent) = self.all[at].parent
+        {
+            (at, cut) = parent;
+        }
+        at == loop_no && turn <= cut
+    }
+
     /// Returns the open call of the last loop that a result of this tool answers.
     pub(in crate::import) fn open_call(&self, tool: &str) -> Option<&str> {
         self.all.last()?.open_call(tool)

@@ -7,6 +7,7 @@
 
 mod head;
 mod loops;
+mod rows;
 mod tree;
 
 use std::collections::HashMap;
@@ -362,8 +363,8 @@ impl<'a> TranscriptBuilder<'a> {
     }
 
     /// Takes the result of a call. It stands with its call if that is in the last turn of its loop, in a
-    /// document also in an earlier one of the last loop. One that names no call answers the first open
-    /// one of its tool.
+    /// document also in an earlier one of the last loop. Where the path left the call on another branch, the
+    /// result stands on the path. One that names no call answers the first open one of its tool.
     pub(super) fn result(
         &mut self,
         name: impl FnOnce() -> String,
@@ -375,7 +376,10 @@ impl<'a> TranscriptBuilder<'a> {
         let call = session.pair(&mut message);
         let known = session.calls.get(&call).map(|(_, at)| *at);
         let is_with_call = |(loop_no, turn): &LoopTurn| match session.loops.style() {
-            Style::Log => session.loops[*loop_no].turn == *turn,
+            Style::Log => {
+                let is_last = session.loops[*loop_no].turn == *turn;
+                is_last && session.loops.is_on_path(last, (*loop_no, *turn))
+            }
             Style::Document => *loop_no == last,
         };
         let at = known.filter(is_with_call);

@@ -125,6 +125,17 @@ impl EntryTree {
         self.ids.get(id).copied()
     }
 
+    /// Returns the last message at or before the entry with an id, on its path.
+    pub(in crate::import) fn last_at(&self, id: &str) -> Option<Emitted> {
+        let last = self.known[self.entry(id)?].last?;
+        Some(self.emitted[last])
+    }
+
+    /// Returns the message that was emitted last.
+    pub(in crate::import) fn newest(&self) -> Option<Emitted> {
+        self.emitted.last().copied()
+    }
+
     /// Returns the first message at or after entry `first`, on the path of the next entry, whose
     /// parent is named as in [`EntryTree::way`].
     pub(in crate::import) fn first_kept(

@@ -1,16 +1,15 @@
 //! Reads the SQLite files in which `SQLiteSession` of OpenAI's agents SDK keeps conversations.
 //!
-//! Their tables may have any name; they are known by their columns. The file is only read: one
-//! without a write-ahead log is opened as one that nobody changes, so that nothing is created beside
-//! it.
+//! Their tables may have any name; they are known by their columns. `AdvancedSQLiteSession` has one more, which
+//! says on which branches a row is.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, Row};
 
-use super::schema::open_locked;
+use super::other_programs::{Unusable, open, quoted, reason, table_with, text};
 use crate::store::StoreError;
 
 /// One conversation.
@@ -33,6 +32,19 @@ pub struct AgentItem {
     pub data: String,
     /// When it was stored, as the file says.
     pub created_at: Option<String>,
+    /// The row of the item before it on its branch (`Some(None)`: it begins one). `None`: it follows the
+    /// one that was given before.
+    pub parent: Option<Option<i64>>,
+}
+
+/// The branches of a conversation, of which rows may be on several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentBranches {
+    /// The rows, each after its parent, else in the order in which they were stored.
+    pub order: Vec<i64>,
+    parents: HashMap<i64, Option<i64>>,
+    /// The last row of the branch that was written last.
+    pub tip: Option<i64>,
 }
 
 /// A file of conversations.
@@ -40,13 +52,8 @@ pub struct AgentFile {
     connection: Connection,
     messages: String,
     sessions: Option<String>,
-}
-
-/// Takes why a file cannot be used.
-pub(super) type Unusable<T> = Result<T, String>;
-
-pub(super) fn reason(error: rusqlite::Error) -> String {
-    error.to_string()
+    /// The table of branches.
+    structure: Option<String>,
 }
 
 impl AgentFile {
@@ -55,19 +62,23 @@ impl AgentFile {
     /// # Errors
     /// Says why it cannot be read or what it lacks.
     pub fn open(path: &Path) -> Unusable<Self> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_URI;
-        let connection = open_locked(uri(path), flags).map_err(reason)?;
-        let limit = std::time::Duration::from_secs(5);
-        connection.busy_timeout(limit).map_err(reason)?;
+        let connection = open(path)?;
         let messages = table_with(&connection, &["id", "session_id", "message_data"])?;
         let messages = messages.ok_or("it has no table with session_id and message_data")?;
         let sessions = table_with(&connection, &["session_id", "created_at", "updated_at"])?;
+        let of_branches = [
+            "id",
+            "session_id",
+            "message_id",
+            "branch_id",
+            "sequence_number",
+        ];
+        let structure = table_with(&connection, &of_branches)?;
         Ok(Self {
             connection,
             messages,
             sessions,
+            structure,
         })
     }
 
@@ -103,7 +114,68 @@ impl AgentFile {
             .map_err(reason)
     }
 
-    /// Gives the items of a conversation in their order.
+    /// Returns the branches of a conversation, `None` if it has only one.
+    ///
+    /// # Errors
+    /// If the file is damaged.
+    pub fn branches(&self, session: &str) -> Unusable<Option<AgentBranches>> {
+        let Some(structure) = &self.structure else {
+            return Ok(None);
+        };
+        let sql = format!(
+            "SELECT branch_id, message_id FROM {} WHERE CAST(session_id AS TEXT) = ?1
+             ORDER BY sequence_number, id",
+            quoted(structure)
+        );
+        let mut statement = self.connection.prepare(&sql).map_err(reason)?;
+        let rows = statement.query_map([session], |row| {
+            Ok((text(row, "branch_id")?, row.get::<_, i64>("message_id")?))
+        });
+        let mut on: BTreeMap<Option<String>, Vec<i64>> = BTreeMap::new();
+        for row in rows.map_err(reason)? {
+            let (branch, message) = row.map_err(reason)?;
+            on.entry(branch).or_default().push(message);
+        }
+        if on.len() < 2 {
+            return Ok(None);
+        }
+        let sql = format!(
+            "SELECT branch_id FROM {} WHERE CAST(session_id AS TEXT) = ?1 ORDER BY id DESC LIMIT 1",
+            quoted(structure)
+        );
+        let current = self
+            .connection
+            .query_row(&sql, [session], |row| text(row, "branch_id"));
+        let current = current.map_err(reason)?;
+        let rows = self.rows(session)?;
+        Ok(Some(AgentBranches::of(&on, &current, &rows)))
+    }
+
+    fn rows(&self, session: &str) -> Unusable<Vec<i64>> {
+        let sql = format!(
+            "SELECT id FROM {} WHERE CAST(session_id AS TEXT) = ?1 ORDER BY id",
+            quoted(&self.messages)
+        );
+        let mut statement = self.connection.prepare(&sql).map_err(reason)?;
+        let rows = statement.query_map([session], |row| row.get("id"));
+        rows.map_err(reason)?
+            .collect::<Result<_, _>>()
+            .map_err(reason)
+    }
+
+    /// Returns one item.
+    ///
+    /// # Errors
+    /// If the file is damaged.
+    pub fn item(&self, row: i64, branches: &AgentBranches) -> Unusable<AgentItem> {
+        let sql = format!("SELECT * FROM {} WHERE id = ?1", quoted(&self.messages));
+        let mut statement = self.connection.prepare_cached(&sql).map_err(reason)?;
+        let mut found = statement.query_row([row], item).map_err(reason)?;
+        found.parent = branches.parents.get(&row).copied();
+        Ok(found)
+    }
+
+    /// Gives the items of a conversation that has no branches in their order.
     ///
     /// # Errors
     /// If the file is damaged.
@@ -148,69 +220,43 @@ fn item(row: &Row<'_>) -> rusqlite::Result<AgentItem> {
         row: row.get("id")?,
         data: text(row, "message_data")?.unwrap_or_default(),
         created_at: text(row, "created_at").unwrap_or_default(),
+        parent: None,
     })
 }
 
-/// Reads a column of any type as text.
-pub(super) fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
-    Ok(match row.get_ref(column)? {
-        ValueRef::Null => None,
-        ValueRef::Integer(number) => Some(number.to_string()),
-        ValueRef::Real(number) => Some(number.to_string()),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
-            Some(String::from_utf8_lossy(bytes).into_owned())
-        }
-    })
-}
-
-/// Returns the first table that has these columns.
-fn table_with(connection: &Connection, columns: &[&str]) -> Unusable<Option<String>> {
-    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid";
-    let mut statement = connection.prepare(sql).map_err(reason)?;
-    let names = statement.query_map([], |row| row.get::<_, String>("name"));
-    for name in names.map_err(reason)? {
-        let name = name.map_err(reason)?;
-        if has_columns(connection, &name, columns)? {
-            return Ok(Some(name));
-        }
-    }
-    Ok(None)
-}
-
-pub(super) fn has_columns(
-    connection: &Connection,
-    table: &str,
-    columns: &[&str],
-) -> Unusable<bool> {
-    let sql = "SELECT name FROM pragma_table_info(?1)";
-    let mut statement = connection.prepare(sql).map_err(reason)?;
-    let found = statement.query_map([table], |row| row.get::<_, String>("name"));
-    let found: Result<Vec<String>, _> = found.map_err(reason)?.collect();
-    let found = found.map_err(reason)?;
-    Ok(columns
-        .iter()
-        .all(|column| found.iter().any(|name| name == column)))
-}
-
-/// Returns a name as it may stand in SQL.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Returns the address of a file for SQLite.
-pub(super) fn uri(path: &Path) -> String {
-    let mut uri = String::from("file:");
-    for byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
-                uri.push(char::from(*byte));
+impl AgentBranches {
+    /// Makes a tree of the branches: those that begin with the same rows have these in common.
+    fn of(on: &BTreeMap<Option<String>, Vec<i64>>, current: &Option<String>, rows: &[i64]) -> Self {
+        let there: HashSet<i64> = rows.iter().copied().collect();
+        let mut parents = HashMap::new();
+        for branch in on.values() {
+            let mut before = None;
+            // What was deleted since is on no branch.
+            for row in branch.iter().filter(|row| there.contains(row)) {
+                // A row that is on several has the same rows before it on each.
+                parents.entry(*row).or_insert(before);
+                before = Some(*row);
             }
-            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+        let (mut order, mut known) = (Vec::new(), HashSet::new());
+        for row in rows {
+            let mut path = vec![*row];
+            while let Some(Some(parent)) = path.last().and_then(|row| parents.get(row))
+                && !known.contains(parent)
+                && path.len() <= rows.len()
+            {
+                path.push(*parent);
+            }
+            order.extend(path.into_iter().rev().filter(|row| known.insert(*row)));
+        }
+        let tip = on.get(current).and_then(|branch| {
+            let mut rows = branch.iter().rev();
+            rows.find(|row| there.contains(row)).copied()
+        });
+        Self {
+            order,
+            parents,
+            tip,
         }
     }
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let has_log = std::fs::metadata(log).is_ok_and(|data| data.len() > 0);
-    uri.push_str(if has_log { "?mode=ro" } else { "?immutable=1" });
-    uri
 }

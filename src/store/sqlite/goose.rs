@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, Row};
 
-use super::agents::{Unusable, has_columns, reason, text, uri};
-use super::schema::open_locked;
+use super::other_programs::{Unusable, has_columns, open, reason, text};
 
 /// One session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +39,7 @@ pub struct GooseRow {
     pub content: String,
     /// Who sees it and what it took, as JSON.
     pub metadata: Option<String>,
-    /// Seconds or milliseconds since the epoch.
+    /// When it was written, since the epoch: in which unit differs by version.
     pub created: Option<i64>,
 }
 
@@ -55,12 +54,7 @@ impl GooseFile {
     /// # Errors
     /// Says why it cannot be read or what it lacks.
     pub fn open(path: &Path) -> Unusable<Self> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_URI;
-        let connection = open_locked(uri(path), flags).map_err(reason)?;
-        let limit = std::time::Duration::from_secs(5);
-        connection.busy_timeout(limit).map_err(reason)?;
+        let connection = open(path)?;
         let of_messages = [
             "id",
             "session_id",
@@ -101,12 +95,14 @@ impl GooseFile {
         Ok(rows.map_err(reason)?.into_iter().flatten().collect())
     }
 
-    /// Gives the messages of a session in their order, until `each` says that it is enough.
+    /// Gives the messages of a session in the order in which they were written, until `each` says that it is
+    /// enough. Their times are no order: they are in seconds or milliseconds, and a result may have an earlier
+    /// one than its call.
     ///
     /// # Errors
     /// If the file is damaged.
     pub fn messages(&self, session: &str, each: &mut dyn FnMut(GooseRow) -> bool) -> Unusable<()> {
-        let sql = "SELECT * FROM messages WHERE session_id = ?1 ORDER BY created_timestamp, id";
+        let sql = "SELECT * FROM messages WHERE session_id = ?1 ORDER BY id";
         let mut statement = self.connection.prepare(sql).map_err(reason)?;
         let mut rows = statement.query([session]).map_err(reason)?;
         while let Some(row) = rows.next().map_err(reason)? {

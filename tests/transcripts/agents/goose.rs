@@ -208,3 +208,88 @@ fn no_other_format_is_taken_for_it() {
     let chat: Value = json!([{"role": "user", "content": "Hi", "created": 7}]);
     assert!(!Goose.detect(name, chat.to_string().as_bytes()));
 }
+
+#[test]
+fn rows_stand_in_the_order_in_which_they_were_written_whatever_their_times() {
+    let second = 1_782_900_000_i64;
+    for times in [
+        // Equal; a result before its call; seconds behind milliseconds; microseconds and nanoseconds.
+        [second; 4],
+        [second, second + 5, second + 2, second + 6],
+        [second * 1_000, second * 1_000 + 1, second + 2, second + 3],
+        [
+            second * 1_000_000_000,
+            second * 1_000_000,
+            second * 1_000,
+            second,
+        ],
+    ] {
+        let (_folder, path) = database();
+        let connection = Connection::open(&path).unwrap();
+        connection
+            .execute_batch("DELETE FROM messages; DELETE FROM sessions WHERE id LIKE '%_2'")
+            .unwrap();
+        for (row, (role, item)) in [
+            ("user", json!({"type": "text", "text": "list"})),
+            (
+                "assistant",
+                json!({"type": "toolRequest", "id": "k1", "toolCall": {"status": "success",
+                "value": {"name": "sh", "arguments": {}}}}),
+            ),
+            (
+                "user",
+                json!({"type": "toolResponse", "id": "k1", "toolResult": {"status": "success",
+                "value": [{"type": "text", "text": "a b"}]}}),
+            ),
+            ("assistant", json!({"type": "text", "text": "two"})),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let sql = "INSERT INTO messages (message_id, session_id, role, content_json, created_timestamp)
+                       VALUES (?1, '20260701_1', ?2, ?3, ?4)";
+            let content = format!("[{item}]");
+            let id = format!("m{row}");
+            connection
+                .execute(sql, (id, role, content, times[row]))
+                .unwrap();
+        }
+        drop(connection);
+        let found = read_file(&path);
+        let roles: Vec<String> = found.sessions[0]
+            .messages()
+            .map(|m| format!("{:?}", m.role()))
+            .collect();
+        assert_eq!(
+            roles,
+            ["User", "Assistant", "ToolResult", "Assistant"],
+            "{times:?}"
+        );
+        let stamp =
+            |message: &loopstore::AgentMessage| message.message().and_then(|m| m.timestamp());
+        for (message, time) in found.sessions[0].messages().zip(times) {
+            let seconds = stamp(message).unwrap() / 1_000;
+            assert!((seconds - second).abs() < 10, "{time} {seconds}");
+        }
+    }
+}
+
+#[test]
+fn half_an_emoji_in_a_row_costs_nothing_else() {
+    let (_folder, path) = database();
+    let connection = Connection::open(&path).unwrap();
+    let half = r#"[{"type":"text","text":"Running \ud83d."}]"#;
+    connection
+        .execute("UPDATE messages SET content_json = ?1 WHERE id = 2", [half])
+        .unwrap();
+    drop(connection);
+    let (store, report) = imported(&path);
+    assert_eq!(
+        (report.repaired.len(), report.repaired[0].line),
+        (1, Some(2))
+    );
+    let found = store
+        .query("SELECT text FROM v_messages WHERE text LIKE 'Running %'")
+        .unwrap();
+    assert_eq!(format!("{:?}", found.rows[0][0]).contains('\u{fffd}'), true);
+}

@@ -309,3 +309,152 @@ fn tables_of_other_names_are_known_by_their_columns() {
         .unwrap();
     assert_eq!(recorded(&file.path).sessions[0].messages().count(), 9);
 }
+
+/// The table that `AdvancedSQLiteSession` adds.
+const STRUCTURE: &str = "CREATE TABLE message_structure (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        session_id TEXT NOT NULL,
+        message_id INTEGER NOT NULL,
+        branch_id TEXT NOT NULL DEFAULT 'main',
+        message_type TEXT NOT NULL,
+        sequence_number INTEGER NOT NULL
+    );";
+
+impl File {
+    /// Notes on which branch rows are, in their order.
+    fn on_branch(&self, branch: &str, rows: &[i64]) {
+        for row in rows {
+            let sql = "INSERT INTO message_structure
+                           (session_id, message_id, branch_id, message_type, sequence_number)
+                       SELECT 's', ?1, ?2, 'user', 1 + count(*) FROM message_structure";
+            self.connection.execute(sql, params![row, branch]).unwrap();
+        }
+    }
+}
+
+fn branched() -> File {
+    let say = |text: &str| json!({ "role": "user", "content": text });
+    let answer = |text: &str| json!({ "role": "assistant", "content": text });
+    let file = file_of(&[
+        say("To the sea"),
+        answer("Which way?"),
+        say("By train"),
+        answer("Booked the train."),
+        say("By boat"),
+        answer("Booked the boat."),
+    ]);
+    file.connection.execute_batch(STRUCTURE).unwrap();
+    file.on_branch("main", &[1, 2, 3, 4]);
+    file.on_branch("other", &[1, 2, 5, 6]);
+    file
+}
+
+/// What the model sees of the session.
+fn context(store: &SqliteStore) -> String {
+    let id = "s".parse().unwrap();
+    let mut out = Vec::new();
+    let form = loopstore::export::ExportForm::Request(loopstore::provider::Form::OpenAiChat);
+    loopstore::export::export(store, &id, None, form, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn branches_are_branches_and_the_one_written_last_is_current() {
+    let file = branched();
+    assert_snapshot!(outline(&recorded(&file.path)), @r#"
+    session Own(SessionId("s"))
+      loop row-1 after - Completed
+        0 user "To the sea"
+        0 assistant "Which way?"
+      loop row-3 after row-1 Completed
+        0 user "By train"
+        0 assistant "Booked the train."
+      loop row-5 after row-1 Completed
+        0 user "By boat"
+        0 assistant "Booked the boat."
+    "#);
+    let (store, report) = imported(&file.path);
+    assert_eq!(report.messages, 6);
+    let shown = context(&store);
+    assert!(
+        shown.contains("sea") && shown.contains("boat") && !shown.contains("train"),
+        "{shown}"
+    );
+    // Somebody goes back to the first branch and says more there.
+    file.add(
+        "s",
+        &[json!({ "role": "user", "content": "With a bicycle" })],
+    );
+    file.on_branch("main", &[7]);
+    let again = import_into(&store, &file.path);
+    assert_eq!((again.added_messages, again.revised), (1, 0));
+    let shown = context(&store);
+    assert!(
+        shown.contains("bicycle") && shown.contains("train") && !shown.contains("boat"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_branch_on_which_nothing_was_said_is_current_all_the_same() {
+    let file = branched();
+    file.on_branch("third", &[1, 2]);
+    let store = SqliteStore::in_memory().unwrap();
+    import_into(&store, &file.path);
+    let shown = context(&store);
+    assert!(
+        shown.contains("way") && !shown.contains("boat") && !shown.contains("train"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_branch_may_leave_a_turn_in_its_middle_and_name_rows_that_are_gone() {
+    let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "look", "arguments": "{}" });
+    let result = |id: &str| json!({ "type": "function_call_output", "call_id": id, "output": format!("saw {id}") });
+    let say = |text: &str| json!({ "role": "user", "content": text });
+    let file = file_of(&[
+        say("Look"),
+        call("c1"),
+        result("c1"),
+        call("c2"),
+        result("c2"),
+        say("Enough"),
+    ]);
+    file.connection.execute_batch(STRUCTURE).unwrap();
+    file.on_branch("main", &[1, 2, 3, 4, 5]);
+    file.on_branch("other", &[1, 2, 3, 99, 6]);
+    let (store, _) = imported(&file.path);
+    let shown = context(&store);
+    assert!(
+        shown.contains("saw c1") && shown.contains("Enough") && !shown.contains("saw c2"),
+        "{shown}"
+    );
+    // Rows in a circle, of no session, and in no order.
+    file.on_branch("odd", &[6, 1, 5, 2, -3, 6, 5]);
+    check_store(&store, &import_into(&store, &file.path).sessions);
+}
+
+#[test]
+fn tables_are_found_wherever_they_stand_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("late.db");
+    let connection = Connection::open(&path).unwrap();
+    for number in 0..400 {
+        let sql = format!(
+            "CREATE TABLE other_{number} (a, b, c); INSERT INTO other_{number} VALUES (1, 2, 3)"
+        );
+        connection.execute_batch(&sql).unwrap();
+    }
+    connection.execute_batch(TABLES).unwrap();
+    connection
+        .execute_batch("INSERT INTO agent_sessions (session_id) VALUES ('late')")
+        .unwrap();
+    let sql = "INSERT INTO agent_messages (session_id, message_data) VALUES ('late', ?1)";
+    connection
+        .execute(sql, [r#"{"role":"user","content":"hello \ud83d"}"#])
+        .unwrap();
+    drop(connection);
+    let report = try_path(&path, None).unwrap();
+    assert_eq!((report.sessions.len(), report.repaired.len()), (1, 1));
+}

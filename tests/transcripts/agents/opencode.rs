@@ -491,3 +491,195 @@ fn a_prompt_after_a_revert_goes_on_from_before_it() {
         [&RUN[..], &["And high tide?"]].concat()
     );
 }
+
+/// A session as OpenCode stores it, from its export.
+fn parts_of_document() -> (Value, Vec<(Value, Vec<Value>)>) {
+    let document = document();
+    let messages = document["messages"].as_array().unwrap().iter();
+    let messages = messages.map(|message| {
+        (
+            message["info"].clone(),
+            message["parts"].as_array().unwrap().clone(),
+        )
+    });
+    (document["info"].clone(), messages.collect())
+}
+
+fn id(value: &Value) -> String {
+    value["id"].as_str().unwrap().to_owned()
+}
+
+/// Takes out what a row has in other columns.
+fn without(mut value: Value, keys: &[&str]) -> String {
+    for key in keys {
+        value.as_object_mut().unwrap().remove(*key);
+    }
+    value.to_string()
+}
+
+fn write_database(path: &std::path::Path) {
+    let (info, messages) = parts_of_document();
+    let file = rusqlite::Connection::open(path).unwrap();
+    file.execute_batch(
+        "CREATE TABLE session (id TEXT PRIMARY KEY, project_id TEXT NOT NULL, parent_id TEXT,
+             slug TEXT, directory TEXT NOT NULL, title TEXT NOT NULL, version TEXT NOT NULL,
+             revert TEXT, cost REAL NOT NULL DEFAULT 0, time_created INTEGER, time_updated INTEGER);
+         CREATE TABLE message (id TEXT PRIMARY KEY, session_id TEXT NOT NULL, time_created INTEGER,
+             time_updated INTEGER, data TEXT NOT NULL);
+         CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT NOT NULL, session_id TEXT NOT NULL,
+             time_created INTEGER, time_updated INTEGER, data TEXT NOT NULL);",
+    )
+    .unwrap();
+    let session = id(&info);
+    let text = |key: &str| info[key].as_str().map(str::to_owned);
+    file.execute(
+        "INSERT INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, 0.5, ?8, ?9)",
+        rusqlite::params![
+            session,
+            text("projectID"),
+            text("parentID"),
+            text("slug"),
+            text("directory"),
+            text("title"),
+            text("version"),
+            info["time"]["created"].as_i64(),
+            info["time"]["updated"].as_i64()
+        ],
+    )
+    .unwrap();
+    for (message, parts) in messages {
+        let created = message["time"]["created"].as_i64();
+        let of = id(&message);
+        let data = without(message, &["id", "sessionID"]);
+        file.execute(
+            "INSERT INTO message VALUES (?1, ?2, ?3, ?3, ?4)",
+            rusqlite::params![of, session, created, data],
+        )
+        .unwrap();
+        for (number, part) in parts.into_iter().enumerate() {
+            let data = without(part, &["id", "sessionID", "messageID"]);
+            let part = format!("prt_{of}_{number:03}");
+            file.execute(
+                "INSERT INTO part VALUES (?1, ?2, ?3, 0, 0, ?4)",
+                rusqlite::params![part, of, session, data],
+            )
+            .unwrap();
+        }
+    }
+}
+
+fn write_folder(storage: &std::path::Path, is_older: bool) -> std::path::PathBuf {
+    let (info, messages) = parts_of_document();
+    let write = |path: std::path::PathBuf, value: &Value| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, serde_json::to_string_pretty(value).unwrap()).unwrap();
+    };
+    let session = id(&info);
+    let (file, base) = match is_older {
+        true => (storage.join("session/info"), storage.join("session")),
+        false => (storage.join("session/p1"), storage.to_owned()),
+    };
+    let file = file.join(format!("{session}.json"));
+    write(file.clone(), &info);
+    for (message, parts) in messages {
+        let of = id(&message);
+        write(
+            base.join("message")
+                .join(&session)
+                .join(format!("{of}.json")),
+            &message,
+        );
+        let folder = match is_older {
+            true => base.join("part").join(&session).join(&of),
+            false => base.join("part").join(&of),
+        };
+        for (number, part) in parts.into_iter().enumerate() {
+            write(folder.join(format!("prt_{number:03}.json")), &part);
+        }
+    }
+    write(
+        storage.join("project/p1.json"),
+        &json!({"id": "p1", "worktree": "/w"}),
+    );
+    file
+}
+
+/// What a model sees, and how loops ended.
+fn conversation(store: &SqliteStore) -> Vec<String> {
+    let sql = "SELECT loop_id, seq, role, text, turn FROM v_messages ORDER BY 1, 2";
+    let loops = "SELECT session_id, loop_id, status FROM v_loops ORDER BY 1, 2";
+    let titles = "SELECT session_id, title, project FROM v_sessions";
+    [sql, loops, titles]
+        .iter()
+        .flat_map(|sql| store.query(sql).unwrap().rows)
+        .map(|row| format!("{row:?}"))
+        .collect()
+}
+
+#[test]
+fn sessions_are_read_where_opencode_keeps_them() {
+    let (expected, _) = imported(&fixture(NAME));
+    let expected = conversation(&expected);
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("opencode.db");
+    write_database(&database);
+    let (store, report) = imported(&database);
+    assert!(report.skipped.is_empty(), "{:?}", report.skipped);
+    assert_eq!(conversation(&store), expected);
+    for is_older in [false, true] {
+        let storage = folder.path().join(format!("{is_older}/storage"));
+        let file = write_folder(&storage, is_older);
+        let (store, report) = imported(&file);
+        assert!(report.skipped.is_empty(), "{:?}", report.skipped);
+        assert_eq!(conversation(&store), expected);
+        // As a folder too, of which nothing else is a transcript.
+        let store = SqliteStore::in_memory().unwrap();
+        let report = import_into(&store, &storage);
+        assert_eq!((report.sessions.len(), report.unknown_files), (1, 0));
+        assert_eq!(report.unread, []);
+    }
+}
+
+#[test]
+fn damage_in_opencodes_own_files_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("opencode.db");
+    write_database(&database);
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    connection
+        .execute_batch(
+            "UPDATE part SET data = '{\"type\":\"text\",\"text\":\"half \\ud83d\"}' WHERE id = 'prt_msg_04_000';
+             UPDATE message SET data = 'nonsense' WHERE id = 'msg_02';
+             CREATE TABLE session_message (session_id);
+             INSERT INTO session (id, project_id, directory, title, version) VALUES ('ses_new', 'p', '/', 't', '2');
+             INSERT INTO session_message VALUES ('ses_new')",
+        )
+        .unwrap();
+    drop(connection);
+    let store = SqliteStore::in_memory().unwrap();
+    let report = import_into(&store, &database);
+    assert_eq!(report.repaired.len(), 1, "{:?}", report.repaired);
+    let told = |words: &str| report.skipped.iter().any(|one| one.reason.contains(words));
+    assert!(
+        told("msg_02") && told("session_message"),
+        "{:?}",
+        report.skipped
+    );
+    let storage = folder.path().join("storage");
+    let file = write_folder(&storage, false);
+    std::fs::write(
+        storage.join("message/ses_harbour1/msg_02.json"),
+        "{\"role\":",
+    )
+    .unwrap();
+    let report = import_into(&SqliteStore::in_memory().unwrap(), &file);
+    assert!(
+        report
+            .skipped
+            .iter()
+            .any(|one| one.reason.contains("msg_02"))
+    );
+    std::fs::remove_dir_all(storage.join("message")).unwrap();
+    let report = import_bytes(&store, "ses_x.json", &std::fs::read(&file).unwrap());
+    assert!(report.is_err());
+}

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use loopstore::extend::import::{
-    ClaudeCode, FoundCompaction, FoundEffect, Importer, SessionHead, Sink, Source,
+    ClaudeCode, FoundCompaction, FoundEffect, SessionHead, Sink, Source, read_transcript,
 };
 use loopstore::import::ImportError;
 use loopstore::{AgentMessage, Json, LoopId, LoopRecord, LoopStatus, Message, Role};
@@ -39,7 +39,7 @@ impl Recorder {
             path: path.as_ref(),
             reader: &mut reader,
         };
-        if let Err(error) = ClaudeCode.import(&mut source, &mut recorder) {
+        if let Err(error) = read_transcript(&ClaudeCode, &mut source, &mut recorder) {
             recorder.error = Some(error.to_string());
         }
         recorder

@@ -304,3 +304,62 @@ fn a_rollout_that_begins_in_mid_session_is_known_by_its_name() {
         ]
     );
 }
+
+/// A rollout as Codex wrote it before September 2025.
+const BARE: &str = r#"{"id":"0199aaaa-0000-7000-8000-0000000000b1","timestamp":"2025-08-01T10:00:00.000Z","instructions":null,"git":{"branch":"main"}}
+{"record_type":"state"}
+{"type":"message","id":null,"role":"user","content":[{"type":"input_text","text":"<environment_context>\n  <cwd>/srv/lamp</cwd>\n</environment_context>"}]}
+{"type":"message","id":null,"role":"user","content":[{"type":"input_text","text":"Light the lamp"}]}
+{"record_type":"state"}
+{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Oil first."}],"encrypted_content":null}
+{"type":"function_call","id":"fc_1","name":"shell","arguments":"{\"command\":[\"oil\"]}","call_id":"c1"}
+{"type":"function_call_output","call_id":"c1","output":"{\"output\":\"full\",\"metadata\":{\"exit_code\":1}}"}
+{"type":"message","id":"m1","role":"assistant","content":[{"type":"output_text","text":"It burns."}]}
+{"type":"message","id":null,"role":"user","content":[{"type":"input_text","text":"Louder"}]}
+{"type":"local_shell_call","id":"ls_1","call_id":"c2","status":"completed","action":{"type":"exec","command":["toot"]}}
+{"type":"function_call_output","call_id":"c2","output":"toot"}
+"#;
+
+#[test]
+fn a_rollout_without_envelopes_is_read_as_one_with_them() {
+    let recorded = Recorder::of("codex", "r.jsonl", BARE.as_bytes());
+    assert_eq!(recorded.skips(), [""; 0]);
+    assert_snapshot!(recorded.outline(), @r#"
+    session 0199aaaa-0000-7000-8000-0000000000b1
+      loop line-4 Initial Completed
+        - note session_meta
+        - note state
+        0 user <environment_context>
+        0 user Light the lamp
+        - note state
+        0 assistant  [c1]
+        0 toolResult {"output":"full","metadata":{"exit_code":1}} <c1 shell failed>
+        1 assistant It burns.
+      loop line-10 Default after line-4:1 Running
+        0 user Louder
+        0 assistant  [c2]
+        0 toolResult toot <c2 local_shell>
+    "#);
+    let line = |at: usize| BARE.lines().nth(at).unwrap().as_bytes();
+    for head in [line(0), line(1), &BARE.as_bytes()[..300]] {
+        assert!(importer("codex").detect(std::path::Path::new("r.jsonl"), head));
+    }
+    // Gone on with by a later version.
+    let more = r#"{"timestamp":"2025-10-01T10:00:00.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"And the bell"}]}}
+{"timestamp":"2025-10-01T10:00:01.000Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Ringing."}]}}
+"#;
+    let store = store();
+    let first = import(&store, importer("codex"), "r.jsonl", BARE.as_bytes()).unwrap();
+    let grown = import(
+        &store,
+        importer("codex"),
+        "r.jsonl",
+        format!("{BARE}{more}").as_bytes(),
+    );
+    let grown = grown.unwrap();
+    assert_eq!(
+        (first.sessions.clone(), grown.added_messages),
+        (grown.sessions, 2)
+    );
+    is_sound(&store, "an older rollout");
+}

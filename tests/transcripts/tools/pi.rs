@@ -207,3 +207,25 @@ fn paths_leave_each_other_anywhere() {
         ["one", "1", "two", "2", "after 2"]
     );
 }
+
+#[test]
+fn a_result_stands_on_its_path_when_its_call_is_on_another_branch() {
+    let lines = [
+        json!({"type": "session", "version": 3, "id": "garden-9", "timestamp": "2026-04-01T06:00:00.000Z", "cwd": "/srv"}),
+        json!({"type": "message", "id": "u1", "parentId": null, "message": {"role": "user", "content": [{"type": "text", "text": "Dig"}]}}),
+        json!({"type": "message", "id": "a1", "parentId": "u1", "message": {"role": "assistant", "content": [{"type": "toolCall", "id": "p9", "name": "dig", "arguments": {}}], "stopReason": "toolUse"}}),
+        json!({"type": "branch_summary", "id": "s1", "parentId": "u1", "fromId": "a1", "summary": "Dug on the left."}),
+        json!({"type": "message", "id": "r1", "parentId": "s1", "message": {"role": "toolResult", "toolCallId": "p9", "toolName": "dig", "content": [{"type": "text", "text": "a root"}], "isError": false}}),
+        json!({"type": "message", "id": "a2", "parentId": "r1", "message": {"role": "assistant", "content": [{"type": "text", "text": "A root."}], "stopReason": "stop"}}),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let store = store();
+    let report = import(&store, importer("pi"), "g.jsonl", text.as_bytes()).unwrap();
+    is_sound(&store, "a result on a branch summary");
+    assert_eq!(report.skipped, []);
+    let shown = format!("{:?}", shown(&store, "garden-9"));
+    assert!(
+        shown.contains("a root") && shown.contains("A root."),
+        "{shown}"
+    );
+}

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use loopstore::extend::import::{
-    FoundCompaction, FoundEffect, Importer, SessionHead, Sink, Source,
+    FoundCompaction, FoundEffect, Importer, SessionHead, Sink, Source, read_transcript,
 };
 use loopstore::import::{ImportError, importers};
 use loopstore::{AgentMessage, Json, LoopId, LoopRecord, LoopStatus, Message, Role};
@@ -45,7 +45,7 @@ impl Recorder {
             path: path.as_ref(),
             reader: &mut reader,
         };
-        if let Err(error) = importer(format).import(&mut source, &mut recorder) {
+        if let Err(error) = read_transcript(importer(format), &mut source, &mut recorder) {
             recorder.error = Some(error.to_string());
         }
         recorder

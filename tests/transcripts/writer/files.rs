@@ -96,8 +96,9 @@ fn folders_are_walked_in_order_and_others_are_counted() {
     assert_eq!(ids(&report), ["first", "third", "second"]);
     assert_eq!(
         (report.files, report.unknown_files, report.messages),
-        (3, 1, 3)
+        (3, 2, 3)
     );
+    assert!(report.unread[0].reason.contains("a link to a folder"));
     let skipped: Vec<_> = report
         .skipped
         .iter()
@@ -181,12 +182,16 @@ fn bad_paths_are_errors_that_say_what_is_wrong() {
         ("none/readme.md", "known formats are lines"),
         ("none", "holds no transcript"),
     ] {
-        let error = all(&store, &[&at("good.x"), &at(name)])
-            .unwrap_err()
-            .to_string();
+        let error = all(&store, &[&at(name)]).unwrap_err().to_string();
         assert!(error.contains(part) && error.contains(name), "{error}");
     }
     assert_eq!(rows(&store, "SELECT count(*) FROM sessions"), ["0"]);
+    // What is good comes in all the same.
+    for name in ["missing", "none/readme.md", "none"] {
+        let report = all(&store, &[&at(name), &at("good.x")]).unwrap();
+        assert_eq!((report.files, report.failed.len()), (1, 1), "{report:?}");
+        assert!(report.failed[0].file.ends_with(name), "{report:?}");
+    }
     let error = all(&store, &[&at("empty.x")]).unwrap_err().to_string();
     assert!(error.contains("empty"), "{error}");
     let odd = ImportOptions {

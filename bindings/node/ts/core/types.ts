@@ -289,7 +289,10 @@ export interface ImportReport {
   /** Conversations under an id that another one has. */
   separated?: { file: string; id: string; session: string }[];
   unknown_files: number;
+  unread: Json[];
+  failed: Json[];
   skipped: Json[];
+  repaired: Json[];
   bytes: number;
   seconds: number;
 }

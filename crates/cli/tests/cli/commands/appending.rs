@@ -66,6 +66,36 @@ fn a_line_is_one_transaction_and_one_receipt() {
 }
 
 #[test]
+fn damage_that_an_import_repairs_stops_no_stream() {
+    let stage = Stage::new();
+    let input = b"{\"role\":\"user\",\"content\":\"half \\ud83d\"}\n\
+        \0\0\0{\"role\":\"assistant\",\"content\":\"cut \xF0\x9F\"}\r\n\
+        {\"role\":\"us{\"role\":\"user\",\"content\":\"one\"}{\"role\":\"assistant\",\"content\":\"two\"}\n";
+    let (lines, code) = receipts(&stage, &["new", "--format", "openai"], input);
+    assert_eq!(code, 0, "{lines:?}");
+    let numbers: Vec<_> = lines.iter().map(|line| line["line"].clone()).collect();
+    assert_eq!(numbers, [1, 2, 3, 3]);
+    assert_eq!(
+        lines[0]["notes"],
+        json!(["half of a surrogate pair, replaced by U+FFFD"])
+    );
+    assert_eq!(lines[1]["notes"].as_array().unwrap().len(), 2);
+    assert!(lines[2]["notes"][0].as_str().unwrap().contains("cut off"));
+    let texts = texts(&stage, "new");
+    assert_eq!(texts, ["half \u{fffd}", "cut \u{fffd}", "one", "two"]);
+}
+
+#[test]
+fn lines_in_utf16_are_read() {
+    let stage = Stage::new();
+    let text = "\u{feff}{\"role\":\"user\",\"content\":\"čaj 🍵\"}\r\n";
+    let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let (lines, code) = receipts(&stage, &["new", "--format", "openai"], &bytes);
+    assert_eq!((lines.len(), code), (1, 0));
+    assert_eq!(texts(&stage, "new"), ["čaj 🍵"]);
+}
+
+#[test]
 fn what_is_wrong_with_a_message_is_named_and_who_counted_its_tokens() {
     let stage = Stage::new();
     let robot = br#"{"role":"robot","content":"x"}"#;
@@ -165,7 +195,6 @@ fn the_first_bad_line_ends_it_and_the_lines_before_are_kept() {
         b"\"text\"",
         b"{\"role\":\"emperor\",\"content\":\"hi\"}",
         b"{\"role\":\"user\",\"content\":{\"deep\":[]}}",
-        b"{\"role\":\"user\",\"content\":\"\xff\xfe\"}",
         b"{\"key\":\"\",\"messages\":[]}",
         b"{\"key\":7,\"messages\":[]}",
         b"{\"key\":\"k\",\"messages\":[],\"more\":1}",

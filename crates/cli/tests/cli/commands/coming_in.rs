@@ -35,9 +35,45 @@ fn skipped_records_are_told_on_stderr() {
     Imported 1 file: 1 session, 2 new messages (N s).
     The file holds 2 loops, 1 turn and 2 messages.
     session tree
+    Left out or repaired: 1 item skipped.
     --- stderr
     skipped: ./tree.json:37: loop `root` is listed twice: the one with 3 messages replaces the one with 1
     "#);
+}
+
+#[test]
+fn what_is_damaged_unknown_or_missing_is_told_and_the_rest_comes_in() {
+    let stage = Stage::empty();
+    let chat =
+        r#"[{"role":"user","content":"Is it \ud83d dry?"},{"role":"assistant","content":"No."}]"#;
+    std::fs::write(stage.path("chat.json"), chat).unwrap();
+    std::fs::create_dir(stage.path("folder")).unwrap();
+    let units = chat.encode_utf16().flat_map(u16::to_le_bytes);
+    let wide: Vec<u8> = [0xFF, 0xFE].into_iter().chain(units).collect();
+    std::fs::write(stage.path("folder/wide.json"), wide).unwrap();
+    std::fs::write(stage.path("folder/notes.json"), "{\"a\": [1, 2]}").unwrap();
+    std::fs::write(stage.path("folder/picture.png"), b"\x89PNG").unwrap();
+    assert_snapshot!(stage.say("import chat.json nope.json folder"), @r"
+    Imported 2 files: 2 sessions, 4 new messages (N s).
+    The files hold 2 loops, 2 turns and 4 messages.
+    session chat-0
+    session wide-0
+    Left out or repaired: 1 path not imported, 3 places repaired, 1 file not read that may hold a conversation, 1 other file not read.
+    --- stderr
+    not imported: nope.json: cannot be read: No such file or directory (os error 2)
+    repaired: chat.json:1: half of a surrogate pair, replaced by U+FFFD
+    repaired: folder/wide.json: read as UTF-16
+    repaired: folder/wide.json:1: half of a surrogate pair, replaced by U+FFFD
+    not read: folder/notes.json: JSON of no known format; if it is a transcript, name its format with --format
+    --- exit 1
+    ");
+    let said = stage.json("sessions");
+    assert_eq!(
+        said.as_array()
+            .map(Vec::len)
+            .or(said["sessions"].as_array().map(Vec::len)),
+        Some(2)
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Halves of surrogate pairs: JSON can spell them, as in a text that a program cut in the middle of an
-//! emoji, and no text can hold them.
+//! Halves of surrogate pairs. JSON can spell them (a program that cuts a text by UTF-16 units leaves half
+//! an emoji), and no text can hold them.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use memchr::memmem;
 
 /// An escaped unit of UTF-16, as `\ud83d`, in bytes.
 const ESCAPE: usize = 6;
-/// What stands in place of a half, escaped: the character for what cannot be read.
+/// The escaped replacement character; it is as long as the half that it replaces.
 const REPLACEMENT: &str = "\\ufffd";
 
-/// Replaces the halves in a JSON document that stand alone.
-pub(super) fn replace_lone(json: &str) -> Cow<'_, str> {
-    if memmem::find(json.as_bytes(), b"\\u").is_none() {
-        return Cow::Borrowed(json);
+/// Replaces the halves in JSON text that have no other half; returns their number too.
+pub(in crate::import) fn replace_lone(json: &str) -> (Cow<'_, str>, u64) {
+    if !may_hold(json.as_bytes()) {
+        return (Cow::Borrowed(json), 0);
     }
-    let (mut mended, mut taken, mut at) = (String::new(), 0, 0);
+    let (mut mended, mut taken, mut at, mut count) = (String::new(), 0, 0, 0);
     while let Some(found) = memchr::memchr(b'\\', &json.as_bytes()[at..]) {
         at += found;
         let Some(unit) = unit_at(json, at) else {
@@ -31,17 +31,23 @@ pub(super) fn replace_lone(json: &str) -> Cow<'_, str> {
             0xD800..0xE000 => {
                 mended.push_str(&json[taken..at]);
                 mended.push_str(REPLACEMENT);
+                count += 1;
                 at += ESCAPE;
                 taken = at;
             }
             _ => at += ESCAPE,
         }
     }
-    if taken == 0 {
-        return Cow::Borrowed(json);
+    if count == 0 {
+        return (Cow::Borrowed(json), 0);
     }
     mended.push_str(&json[taken..]);
-    Cow::Owned(mended)
+    (Cow::Owned(mended), count)
+}
+
+/// True if an escaped surrogate may be among the bytes.
+pub(super) fn may_hold(json: &[u8]) -> bool {
+    memmem::find(json, b"\\ud").is_some() || memmem::find(json, b"\\uD").is_some()
 }
 
 /// Reads the unit that is escaped at a byte.
@@ -74,13 +80,13 @@ mod tests {
             ("\"\\é\\ud83d", "\"\\é\\ufffd"),
             ("\\u+123", "\\u+123"),
         ] {
-            assert_eq!(replace_lone(json), mended, "{json}");
+            assert_eq!(replace_lone(json).0, mended, "{json}");
         }
     }
 
     #[test]
     fn what_is_replaced_can_be_read() {
-        let text: String = serde_json::from_str(&replace_lone(r#""a\ud83db\\\ude00""#)).unwrap();
+        let text: String = serde_json::from_str(&replace_lone(r#""a\ud83db\\\ude00""#).0).unwrap();
         assert_eq!(text, "a\u{fffd}b\\\u{fffd}");
     }
 }
