@@ -222,7 +222,8 @@ impl<'a> StoreSink<'a> {
         }
         self.flush()?;
         let Identity::Own(id) = head.identity.clone() else {
-            return Ok(self.wait(head, None));
+            self.wait(head, None);
+            return Ok(());
         };
         let is_same = |of: &Incoming| of.identity == head.identity;
         if let Some(at) = self.waiting.iter().position(is_same) {
@@ -234,7 +235,8 @@ impl<'a> StoreSink<'a> {
             && let Some(namesake) = self.write.session(&id)?
         {
             self.skip_encoding.set();
-            return Ok(self.wait(head, Some(namesake.key)));
+            self.wait(head, Some(namesake.key));
+            return Ok(());
         }
         let is_wanted = self.wants(&id);
         Ok(self.begin(id, None, head, is_wanted)?)
