@@ -31,6 +31,7 @@ mod identity;
 mod json_stream;
 mod key_outline;
 mod lines;
+mod loops;
 mod matching;
 pub(crate) mod mini_swe_agent;
 pub(crate) mod one_file;

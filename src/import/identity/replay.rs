@@ -258,11 +258,10 @@ impl Replay {
             }
             _ => (GroupCursor::default(), 0),
         };
-        let entries = &self.incoming.loops[number].entries;
-        for at in piece.from..=entry {
-            let is_new = self.plan.fate_of(number, at) == Fate::New;
-            if is_new && !entries[at].is_note() {
-                turns += u32::from(cursor.begins(entries[at].turn_index));
+        let entries = self.incoming.loops[number].entries.iter().enumerate();
+        for (at, of) in entries.take(entry + 1).skip(piece.from) {
+            if self.plan.fate_of(number, at) == Fate::New && !of.is_note() {
+                turns += u32::from(cursor.begins(of.turn_index));
             }
         }
         Some((turns.checked_sub(1)?, None))
