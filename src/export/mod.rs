@@ -10,6 +10,7 @@ mod native;
 mod phi_core;
 pub(crate) mod records;
 mod session_jsonl;
+mod unfinished;
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -17,6 +18,7 @@ use std::str::FromStr;
 
 pub use file::WholeFile;
 pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
+pub use unfinished::{UnfinishedFile, unfinished_files};
 
 use crate::compaction::UnknownWord;
 use crate::context::{LiveCompaction, leaf_of, live_compaction, session_of};

@@ -126,6 +126,8 @@ pub struct SqliteStore {
     /// The connection that the file was opened with: for whoever comes first. Most of what opening
     /// costs is to parse the schema, and who only reads or only writes so pays for it once.
     first: Mutex<Option<Connection>>,
+    /// True once a removal that was cut off before was looked for.
+    has_looked_for_removal: AtomicBool,
 }
 
 impl SqliteStore {
@@ -167,6 +169,7 @@ impl SqliteStore {
             writer: OnceLock::new(),
             readers: Mutex::default(),
             first: Mutex::new(Some(first)),
+            has_looked_for_removal: AtomicBool::new(false),
         })
     }
 
@@ -203,6 +206,7 @@ impl SqliteStore {
             writer: OnceLock::from(writer),
             readers: Mutex::default(),
             first: Mutex::default(),
+            has_looked_for_removal: AtomicBool::new(true),
         })
     }
 
@@ -472,11 +476,19 @@ impl SessionStore for SqliteStore {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);
         }
+        let mut was_cut_off = false;
         self.transaction(|connection| {
             let mut reader = self.reader(connection);
             schema::check_still_counts_with(connection, self.options.counter.name())?;
+            if !self.has_looked_for_removal.swap(true, Ordering::Relaxed) {
+                was_cut_off = removal::scrub::mark(connection)?.is_some();
+            }
             work(&mut reader)
-        })
+        })?;
+        if was_cut_off {
+            self.finish_removal();
+        }
+        Ok(())
     }
 
     fn counter(&self) -> &dyn TokenCounter {
@@ -487,7 +499,7 @@ impl SessionStore for SqliteStore {
         let Some(place) = &self.place else {
             return Vec::new();
         };
-        let ends = ["", "-wal", "-shm", "-journal", "-queue"];
+        let ends = ["", "-wal", "-shm", "-journal", "-queue", "-copies"];
         ends.iter()
             .map(|end| place::with_end(place.file(), end))
             .collect()
