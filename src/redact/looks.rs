@@ -81,7 +81,10 @@ pub(super) fn is_made_of_words(text: &str) -> bool {
         let length = part.chars().count();
         let digits = part.chars().filter(char::is_ascii_digit).count();
         let is_number = digits == length && length <= MAX_DIGITS;
-        if !(is_number || is_numbered_word(part)) {
+        if is_number {
+            continue;
+        }
+        if !is_numbered_word(part) {
             return false;
         }
         all += length;
@@ -106,7 +109,7 @@ fn is_numbered_word(text: &str) -> bool {
         && is_word(first)
         && numbers.map(str::len).all(|digits| digits <= MAX_NUMBER)
         && more.iter().all(|word| is_long(word) && is_word(word))
-        && (more.is_empty() || is_long(&first))
+        && (more.is_empty() || first.len() >= 2)
 }
 
 /// True if a text has the signs of a path: separators, or the end of a file's name.

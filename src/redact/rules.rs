@@ -380,6 +380,17 @@ impl Rule {
     }
 }
 
+/// True if the name before a value says that it is an id: `apiCallId`, `key_id`.
+fn names_an_id(whole: &[u8], secret: &[u8]) -> bool {
+    let before = whole.windows(secret.len()).position(|part| part == secret);
+    let before = &whole[..before.unwrap_or(0)];
+    let end = before.iter().rposition(u8::is_ascii_alphanumeric);
+    let name = &before[..end.map_or(0, |at| at + 1)];
+    [&b"Id"[..], b"ID", b"_id", b"-id"]
+        .iter()
+        .any(|end| name.ends_with(end))
+}
+
 /// Widens a range to whole characters.
 fn whole_characters(text: &str, mut range: Range<usize>) -> Range<usize> {
     while !text.is_char_boundary(range.start) {

@@ -39,7 +39,9 @@ fn dry_run(store: &SqliteStore, policy: RedactionPolicy) -> RedactReport {
 }
 
 fn finds(store: &SqliteStore, text: &str) -> bool {
-    let sql = format!("SELECT count(*) AS n FROM message_content WHERE json LIKE '%{text}%'");
+    let sql = format!(
+        "SELECT count(*) AS n FROM messages WHERE coalesce(head, '') || coalesce(body, '') LIKE '%{text}%'"
+    );
     number(store, &sql) > 0
 }
 

@@ -418,7 +418,10 @@ pub fn plant(kind: &Kind, random: &mut Random) -> (String, String) {
     (text, shown.unwrap_or(value))
 }
 
-const SENTENCES: [&str; 24] = [
+const SENTENCES: [&str; 27] = [
+    "--- PASS: TestParse{}Level_{} (0.00s)",
+    "PASS: tests/{}/{}_test.go::Test{}",
+    "{\"apiCallId\":\"resp_0a1b2c3d4e5f60718293a4b5c6d7e8f9\",\"tool\":\"{}\"}",
     "The {} of the {} is read before the {} is written.",
     "Enter the password of the {} and the {} again.",
     "We changed the token of the {}: it ends after ten {}s.",

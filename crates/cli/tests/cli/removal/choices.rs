@@ -26,7 +26,7 @@ fn stage() -> Stage {
 fn left(stage: &Stage) -> [bool; 3] {
     let store = stage.store();
     [PASSWORD, CORE, PATH].map(|text| {
-        let sql = format!("SELECT count(*) AS n FROM message_content WHERE json LIKE '%{text}%'");
+        let sql = format!("SELECT count(*) AS n FROM messages WHERE coalesce(head, '') || coalesce(body, '') LIKE '%{text}%'");
         number(&store, &sql) > 0
     })
 }

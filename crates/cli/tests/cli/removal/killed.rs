@@ -136,9 +136,9 @@ fn bytes_that_a_killed_redaction_left_are_reported_and_go_with_the_next_write() 
     );
     child.kill().unwrap();
     child.wait().unwrap();
+    assert!(stage.count(CORE.as_bytes()) > 8);
     reader.execute_batch("COMMIT").unwrap();
     drop(reader);
-    assert!(stage.count(CORE.as_bytes()) > 8);
     let (code, out, _) = super::commands::run(&stage, &["verify"]);
     assert!(code == 0 && out.contains("a removal was cut off"), "{out}");
     assert_eq!(
