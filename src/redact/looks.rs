@@ -31,7 +31,7 @@ pub(super) fn looks_random(text: &str) -> bool {
     // A consonant after a letter that has a vowel behind it nearly always.
     let is_odd = |pair: &[char]| "jqv".contains(pair[0]) && is_consonant(pair[1]) && pair[1] != 'y';
     digits.count() >= 2
-        || has_many_words(&kinds)
+        || has_many_words(&kinds, 5)
         || has_many_consonants(text)
         || letters.windows(2).any(is_odd)
 }
@@ -46,8 +46,9 @@ fn kinds(text: &str) -> Vec<Kind> {
     kinds.collect()
 }
 
-/// True if a text falls into many short words where capitals are taken for the beginning of one.
-fn has_many_words(kinds: &[Kind]) -> bool {
+/// True if a text falls into many words, shorter than `shortest` on average, where capitals are taken for the
+/// beginning of one.
+fn has_many_words(kinds: &[Kind], shortest: usize) -> bool {
     let changes = kinds
         .windows(2)
         .filter(|pair| pair[0] != pair[1] && *pair != [Kind::Upper, Kind::Lower])
@@ -58,7 +59,7 @@ fn has_many_words(kinds: &[Kind]) -> bool {
         .filter(|part| *part == [Kind::Upper, Kind::Upper, Kind::Lower])
         .count();
     let words = 1 + changes + capitals;
-    words >= 3 && words * 5 > kinds.len()
+    words >= 3 && words * shortest > kinds.len()
 }
 
 fn is_consonant(c: char) -> bool {
@@ -87,7 +88,7 @@ pub(super) fn is_made_of_words(text: &str) -> bool {
         if !is_numbered_word(part) {
             return false;
         }
-        all += length;
+        all += length - digits;
         if length - digits >= MIN_WORD {
             letters += length - digits;
         }
@@ -121,7 +122,7 @@ pub(super) fn is_path(text: &str) -> bool {
 
 fn is_word(text: &str) -> bool {
     let is_letters = text.chars().all(char::is_alphabetic);
-    is_letters && !has_many_words(&kinds(text)) && !has_many_consonants(text)
+    is_letters && !has_many_words(&kinds(text), MIN_WORD) && !has_many_consonants(text)
 }
 
 /// True if a text is one word, perhaps with a capital at its beginning: it may stand anywhere.

@@ -322,7 +322,10 @@ impl Rules {
             }
             _ if !is_random_enough || self.allowed.contains(whole, secret) => return None,
             RuleKind::Named => is_made_of_words(&text),
-            RuleKind::Generic => !looks_random(&text) || is_made_of_words(&text) || is_uuid(&text),
+            RuleKind::Generic => {
+                let is_name = !looks_random(&text) || is_made_of_words(&text);
+                is_name || is_uuid(&text) || names_an_id(whole, secret)
+            }
         };
         Some(match is_low {
             true => Confidence::Low,
