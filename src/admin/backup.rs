@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::admin::copies::CopyNote;
 use crate::admin::inspect::{Checked, VerifyReport, verify};
 use crate::export::WholeFile;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
@@ -133,10 +134,11 @@ pub(crate) fn checked_copy(
     if log.is_ok_and(|log| log.len() > 0) {
         return Err(BackupError::InUse(to.to_owned()));
     }
-    let file = WholeFile::create(to).map_err(failed)?;
+    let file = WholeFile::create_named(to).map_err(failed)?;
     let Some(beside) = file.beside().map(Path::to_owned) else {
         return Err(BackupError::NoFile(to.to_owned()));
     };
+    let note = database.and_then(|database| CopyNote::new(database, &beside));
     let made = copy_and_check(&beside, key, copy);
     for end in ["-wal", "-shm", "-journal"] {
         // Left only if something failed.
@@ -144,6 +146,7 @@ pub(crate) fn checked_copy(
     }
     let made = made?;
     file.finish().map_err(failed)?;
+    drop(note);
     Ok(made)
 }
 
@@ -181,7 +184,7 @@ fn copy_and_check(
 pub fn is_part_of(path: &Path, database: &Path) -> bool {
     let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let (path, database) = (whole(path), whole(database));
-    let ends = ["", "-wal", "-shm", "-journal", "-queue"];
+    let ends = ["", "-wal", "-shm", "-journal", "-queue", "-copies"];
     ends.iter().any(|end| path == with_end(&database, end))
 }
 

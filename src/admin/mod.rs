@@ -1,5 +1,6 @@
 //! For those who run a database: checks, copies, removals, and the past moment by moment.
 //!
+//! - [`copies`]: copies that killed processes left half written
 //! - [`inspect`]: `verify`, and what two contexts show of each turn
 //! - [`backup`], [`copy`], [`salvage`]: a copy of a file, all sessions to another database, what is intact
 //!   of a damaged one
@@ -9,6 +10,7 @@
 //! A program that only keeps sessions needs none of this: see [`Store`](crate::Store).
 
 pub mod backup;
+pub mod copies;
 pub mod copy;
 pub mod inspect;
 pub mod replay;

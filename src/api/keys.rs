@@ -6,8 +6,11 @@ use super::session::{Appended, begin_session};
 use super::{SessionHandle, calls};
 use crate::compact::seal_appended;
 use crate::model::{AgentMessage, LoopId};
+use crate::redact::append_key_marker;
 use crate::store::append::append_in_turns;
-use crate::store::{self, AppendKey, AppendKeyRange, LoopKey, StoreRead, StoreResult, StoreWrite};
+use crate::store::{
+    self, AppendKey, AppendKeyRange, LoopKey, SessionKey, StoreRead, StoreResult, StoreWrite,
+};
 use crate::tokens::TokenCounter;
 
 /// Which append keys of a session are asked for, in the order of their bytes: without more, all.
@@ -141,7 +144,7 @@ impl SessionHandle {
             let Some(row) = read.session(self.id())? else {
                 return Ok(None);
             };
-            let known = read.append_key(row.key, key)?;
+            let known = known_key(read, row.key, key)?;
             let known = known.map(|known| appended_before(read, known));
             Ok(known.transpose()?.map(|(_, appended)| appended))
         })?)
@@ -213,7 +216,7 @@ fn append_part(
     counter: &dyn TokenCounter,
 ) -> StoreResult<(LoopKey, Appended)> {
     if let Some(key) = key
-        && let Some(known) = write.append_key(at.session, key)?
+        && let Some(known) = known_key(write.as_read(), at.session, key)?
     {
         return appended_before(write.as_read(), known);
     }
@@ -240,6 +243,19 @@ fn append_part(
         duplicate: false,
     };
     Ok((done.loop_key, appended))
+}
+
+/// Returns an append by the key that its caller gave, also if a redaction replaced the key.
+fn known_key(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    key: &str,
+) -> StoreResult<Option<AppendKey>> {
+    let known = read.append_key(session, key)?;
+    if known.is_some() || !read.flags(session)?.redacts {
+        return Ok(known);
+    }
+    read.append_key(session, &append_key_marker(&read.import_key()?, key))
 }
 
 /// Says where the messages of an earlier append are.

@@ -1,12 +1,14 @@
 //! A file that is there whole or not at all.
 //!
-//! It is written beside its place under another name, brought to the disk and renamed. Whatever
-//! cuts the writing off, a file of the final name is the old one or the new one.
+//! It is written beside its place without a name where the file system can do that, else under another name,
+//! brought to the disk, and gets its name. Whatever cuts the writing off, a file of the final name is the old one
+//! or the new one. What a killed process left under another name is removed by the next one that writes there.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use super::unfinished::{create_locked, name_beside, unfinished_files};
 
 /// A file in the making; dropped before [`WholeFile::finish`], it leaves nothing behind.
 ///
@@ -27,10 +29,20 @@ use std::path::{Path, PathBuf};
 pub struct WholeFile {
     file: File,
     target: PathBuf,
-    /// Where it is written; `None`: in its place, which is no file that could be renamed over.
-    beside: Option<PathBuf>,
-    /// Whether nothing may have its name.
+    written: Written,
+    /// True if nothing may have its name.
     is_new: bool,
+}
+
+/// Where a file is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Written {
+    /// In its place, which is no file that could be renamed over.
+    InPlace,
+    /// In its folder, without a name.
+    Unnamed,
+    /// In its folder, under another name.
+    Beside(PathBuf),
 }
 
 impl WholeFile {
@@ -40,6 +52,19 @@ impl WholeFile {
     /// # Errors
     /// If its folder cannot be written to, or `path` is a folder.
     pub fn create(path: &Path) -> io::Result<Self> {
+        Self::begin(path, true)
+    }
+
+    /// Begins a file as [`WholeFile::create`], which another program writes by its name
+    /// [`beside`](WholeFile::beside).
+    ///
+    /// # Errors
+    /// As [`WholeFile::create`].
+    pub(crate) fn create_named(path: &Path) -> io::Result<Self> {
+        Self::begin(path, false)
+    }
+
+    fn begin(path: &Path, may_be_unnamed: bool) -> io::Result<Self> {
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if let Ok(found) = std::fs::metadata(&target) {
             if found.is_dir() {
@@ -49,16 +74,15 @@ impl WholeFile {
                 ));
             }
             if !found.is_file() {
-                let file = OpenOptions::new().write(true).open(&target)?;
                 return Ok(Self {
-                    file,
+                    file: OpenOptions::new().write(true).open(&target)?,
                     target,
-                    beside: None,
+                    written: Written::InPlace,
                     is_new: false,
                 });
             }
         }
-        Self::beside_of(target, false)
+        Self::in_folder_of(target, false, may_be_unnamed)
     }
 
     /// Begins a file at `path`, with mode 0600, where nothing may be: no file, and no link either.
@@ -78,28 +102,38 @@ impl WholeFile {
     pub fn create_new(path: &Path) -> io::Result<Self> {
         match std::fs::symlink_metadata(path) {
             Ok(_) => Err(exists()),
-            Err(_) => Self::beside_of(path.to_owned(), true),
+            Err(_) => Self::in_folder_of(path.to_owned(), true, true),
         }
     }
 
-    fn beside_of(target: PathBuf, is_new: bool) -> io::Result<Self> {
-        let beside = name_beside(&target)?;
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)?;
+    fn in_folder_of(target: PathBuf, is_new: bool, may_be_unnamed: bool) -> io::Result<Self> {
+        let folder = folder_of(&target).ok_or(io::ErrorKind::InvalidInput)?;
+        for left in unfinished_files(folder) {
+            // What cannot be removed has another name and does no harm here.
+            let _ = left.remove();
+        }
+        let unnamed = may_be_unnamed.then(|| unnamed::create(folder)).flatten();
+        let (file, written) = match unnamed {
+            Some(file) => (file, Written::Unnamed),
+            None => {
+                let (file, path) = create_locked(&target)?;
+                (file, Written::Beside(path))
+            }
+        };
         Ok(Self {
             file,
             target,
-            beside: Some(beside),
+            written,
             is_new,
         })
     }
 
-    /// Where it is written until it is finished; `None` if that is its place.
+    /// Returns the path where it is written until it is finished; `None` if that has no name, or is its place.
     pub fn beside(&self) -> Option<&Path> {
-        self.beside.as_deref()
+        match &self.written {
+            Written::Beside(path) => Some(path),
+            _ => None,
+        }
     }
 
     /// Waits for the disk and gives the file its name.
@@ -109,16 +143,27 @@ impl WholeFile {
     /// then nothing is left behind. If only the folder cannot be
     /// brought to the disk, the file is there, and it is not sure that its name outlasts a power loss.
     pub fn finish(mut self) -> io::Result<()> {
-        let Some(beside) = &self.beside else {
+        if self.written == Written::InPlace {
             return self.file.flush();
-        };
+        }
         self.file.sync_all()?;
         let folder = folder_of(&self.target).map(File::open).transpose()?;
-        match self.is_new {
-            true => rename_to_new(beside, &self.target)?,
-            false => std::fs::rename(beside, &self.target)?,
+        if self.written == Written::Unnamed {
+            if unnamed::link(&self.file, &self.target, self.is_new)? {
+                return folder.map_or(Ok(()), |folder| folder.sync_all());
+            }
+            // Nothing can be replaced by a file without a name.
+            let path = name_beside(&self.target)?;
+            unnamed::link(&self.file, &path, true)?;
+            self.written = Written::Beside(path);
         }
-        self.beside = None;
+        if let Written::Beside(beside) = &self.written {
+            match self.is_new {
+                true => rename_to_new(beside, &self.target)?,
+                false => std::fs::rename(beside, &self.target)?,
+            }
+        }
+        self.written = Written::InPlace;
         // The name is on the disk once its folder is.
         folder.map_or(Ok(()), |folder| folder.sync_all())
     }
@@ -136,7 +181,7 @@ impl Write for WholeFile {
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        if let Some(beside) = &self.beside {
+        if let Written::Beside(beside) = &self.written {
             // What cannot be removed has another name and does no harm.
             let _ = std::fs::remove_file(beside);
         }
@@ -170,17 +215,61 @@ fn folder_of(path: &Path) -> Option<&Path> {
     })
 }
 
-/// Returns a name in the same folder that nobody has.
-fn name_beside(target: &Path) -> io::Result<PathBuf> {
-    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut random = [0; 6];
-    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-    let mut beside = std::ffi::OsString::from(".");
-    // A long name must stay within the 255 bytes that a name may have.
-    let short: String = name.to_string_lossy().chars().take(48).collect();
-    beside.push(short);
-    beside.push(format!(".{}.part", hex::encode(random)));
-    Ok(target.with_file_name(beside))
+/// Files without a name.
+#[cfg(target_os = "linux")]
+mod unnamed {
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::{Path, PathBuf};
+
+    use rustix::fs::{AtFlags, CWD, OFlags, linkat};
+    use rustix::io::Errno;
+
+    /// Creates a file in a folder; `None` where its file system, or a system without `/proc`, cannot.
+    pub(super) fn create(folder: &Path) -> Option<File> {
+        let file = OpenOptions::new()
+            .write(true)
+            .custom_flags(OFlags::TMPFILE.bits().cast_signed())
+            .mode(0o600)
+            .open(folder)
+            .ok()?;
+        path_of(&file).symlink_metadata().is_ok().then_some(file)
+    }
+
+    /// Gives a file a name; returns whether it has it, which it has not if another file does that may be replaced.
+    ///
+    /// # Errors
+    /// If the folder refuses, or another file that may not be replaced has the name.
+    pub(super) fn link(file: &File, path: &Path, is_new: bool) -> io::Result<bool> {
+        match linkat(CWD, path_of(file), CWD, path, AtFlags::SYMLINK_FOLLOW) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) if is_new => Err(super::exists()),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn path_of(file: &File) -> PathBuf {
+        format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+    }
+}
+
+/// Files without a name, which no file can be here.
+#[cfg(not(target_os = "linux"))]
+mod unnamed {
+    use std::fs::File;
+    use std::io;
+    use std::path::Path;
+
+    pub(super) fn create(_folder: &Path) -> Option<File> {
+        None
+    }
+
+    pub(super) fn link(_file: &File, _path: &Path, _is_new: bool) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 #[cfg(test)]
@@ -201,8 +290,13 @@ mod tests {
         std::fs::write(&path, "old").unwrap();
         let mut file = WholeFile::create(&path).unwrap();
         file.write_all(b"half").unwrap();
-        assert_eq!(names(folder.path()).len(), 2);
+        if cfg!(target_os = "linux") {
+            assert_eq!(names(folder.path()), ["a"], "a kill would leave something");
+        }
         drop(file);
+        let named = WholeFile::create_named(&path).unwrap();
+        assert_eq!(names(folder.path()).len(), 2);
+        drop(named);
         assert_eq!(names(folder.path()), ["a"]);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
         let mut file = WholeFile::create(&path).unwrap();
@@ -229,6 +323,18 @@ mod tests {
         assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
         assert!(WholeFile::create(folder.path()).is_err());
         assert!(WholeFile::create(&folder.path().join("none/file")).is_err());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_goes_with_the_next_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        for end in ["", "-wal", "-shm"] {
+            let left = folder.path().join(format!(".b.0123456789ab.part{end}"));
+            std::fs::write(left, "half").unwrap();
+        }
+        WholeFile::create(&path).unwrap().finish().unwrap();
+        assert_eq!(names(folder.path()), ["a"]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod native;
 mod phi_core;
 pub(crate) mod records;
 mod session_jsonl;
+mod unfinished;
 mod visible;
 
 use std::io::{self, Write};
@@ -18,6 +19,7 @@ use std::str::FromStr;
 
 pub use file::WholeFile;
 pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
+pub use unfinished::{UnfinishedFile, unfinished_files};
 pub use visible::visible;
 
 use crate::compaction::UnknownWord;

@@ -19,6 +19,7 @@ use super::unread::reason_of;
 use super::{ImportError, Importer, Source, importers, unread};
 use crate::compact::Hooks;
 use crate::model::SessionId;
+use crate::redact::RedactionPolicy;
 use crate::store::SessionStore;
 use crate::store::sqlite::schema::is_store;
 
@@ -39,6 +40,8 @@ pub struct ImportOptions {
     /// Replace secrets by markers before anything is stored. The files themselves are not kept then:
     /// they hold the secrets.
     pub redact: bool,
+    /// Which of the secrets found are replaced, in sessions that are redacted.
+    pub redaction: RedactionPolicy,
     /// Are told of each compaction that came in, after its file was committed.
     pub hooks: Hooks,
 }

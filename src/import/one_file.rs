@@ -77,7 +77,7 @@ pub(super) fn import_and_keep(
             }
             let sink = StoreSink::new(write, store.counter(), origin.clone(), only.clone())?;
             let sink = sink
-                .redacting(options.redact)
+                .redacting(options.redact, &options.redaction)
                 .with_last_turn(match importer.rewrites() {
                     true => LastTurn::Open,
                     false => LastTurn::Sealed,

@@ -9,6 +9,7 @@ use super::ImportError;
 use super::files::with_causes;
 use crate::compact::CompactionEnded;
 use crate::model::{LoopId, SessionId};
+use crate::redact::add_counts;
 
 /// Something that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -89,6 +90,9 @@ pub struct ImportReport {
     /// Secrets that were replaced in what was new, by type; `None`: nothing was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets: Option<BTreeMap<String, u64>>,
+    /// Secrets that were found in what was new and not replaced, as their confidence is too low, by type.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub held_back: BTreeMap<String, u64>,
     /// Sessions that came in before without being redacted: what was stored then is as it was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unredacted: Vec<SessionId>,
@@ -126,11 +130,9 @@ impl ImportReport {
         self.failed.extend(other.failed);
         self.repaired.extend(other.repaired);
         if let Some(secrets) = other.secrets {
-            let all = self.secrets.get_or_insert_default();
-            for (kind, count) in secrets {
-                *all.entry(kind).or_default() += count;
-            }
+            add_counts(self.secrets.get_or_insert_default(), &secrets);
         }
+        add_counts(&mut self.held_back, &other.held_back);
         self.unredacted.extend(other.unredacted);
         self.skipped.extend(other.skipped);
         self.bytes += other.bytes;

@@ -8,7 +8,7 @@ use super::matching::Digest;
 use super::writer::{Origin, StoreSink};
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead};
 use crate::model::{AgentMessage, LoopId, LoopRecord, SealingProvider};
-use crate::redact::{Redactor, drop_sealed};
+use crate::redact::{RedactionPolicy, Redactor, add_counts, drop_sealed};
 use crate::store::{SessionFlags, SessionKey, StoreError, StoreResult};
 
 /// What redacts an import.
@@ -122,10 +122,11 @@ fn invalid(error: serde_json::Error) -> StoreError {
 }
 
 impl StoreSink<'_> {
-    /// Redacts all sessions of the transcript.
+    /// Redacts all sessions of the transcript, or only those that are redacted already, as a policy says.
     #[must_use]
-    pub fn redacting(mut self, all: bool) -> Self {
+    pub fn redacting(mut self, all: bool, policy: &RedactionPolicy) -> Self {
         self.secrets.all = all;
+        self.secrets.redactor = self.secrets.redactor.with_policy(policy.clone());
         if all {
             self.report.secrets = Some(Default::default());
         }
@@ -302,15 +303,13 @@ impl StoreSink<'_> {
 
     /// Adds what was replaced since the last time to the report.
     pub(super) fn report_secrets(&mut self) {
-        let all = self.report.secrets.get_or_insert_default();
-        for (kind, count) in self.secrets.redactor.counts() {
-            *all.entry(kind.clone()).or_default() += count;
-        }
-        self.secrets.redactor.reset_counts();
+        let counts = self.secrets.redactor.take_counts();
+        add_counts(self.report.secrets.get_or_insert_default(), &counts.secrets);
+        add_counts(&mut self.report.held_back, &counts.held_back);
     }
 
     /// Forgets what was replaced since the last time: it is stored already.
     pub(super) fn known_already(&mut self) {
-        self.secrets.redactor.reset_counts();
+        self.secrets.redactor.take_counts();
     }
 }

@@ -131,6 +131,7 @@ impl SessionRecorder<'_> {
         if self.active.contains_key(loop_id) {
             return Err(RecordError::AlreadyBegun(loop_id.to_string()));
         }
+        self.prepare_redactor()?;
         let options = &self.options;
         let taken = writing(&*self.store, |write| {
             let owner = write

@@ -12,16 +12,27 @@ use crate::store::{self, SessionKey, StoreResult, StoreWrite};
 impl SessionRecorder<'_> {
     /// Returns an event as it is to be recorded.
     pub(super) fn redacted(&mut self, event: AgentEvent) -> RecordResult<AgentEvent> {
-        if !self.options.redact {
+        self.prepare_redactor()?;
+        let Some(mut redactor) = self.redactor.take() else {
             return Ok(event);
-        }
-        let mut redactor = match self.redactor.take() {
-            Some(redactor) => redactor,
-            None => Redactor::new(&store::read(&*self.store, |read| read.import_key())?),
         };
         let done = without_secrets(&mut redactor, event);
         self.redactor = Some(redactor);
         Ok(done?)
+    }
+
+    /// Makes the redactor if one is needed, and redacts the name under which the recorder drives: leases have it.
+    pub(super) fn prepare_redactor(&mut self) -> RecordResult<()> {
+        if !self.options.redact || self.redactor.is_some() {
+            return Ok(());
+        }
+        let mut redactor = Redactor::new(&store::read(&*self.store, |read| read.import_key())?);
+        if let Some(owner) = redactor.text(&self.options.owner) {
+            self.options.owner = owner;
+        }
+        redactor.take_counts();
+        self.redactor = Some(redactor);
+        Ok(())
     }
 
     /// Returns how many secrets were replaced in the events so far, by type. A message that several

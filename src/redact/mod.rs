@@ -4,34 +4,41 @@
 //! hexadecimal digits of a digest that is keyed with a random key of the database. Equal secrets have
 //! equal markers, and without the database nobody can try out what stood there.
 //!
+//! What is found has a [`Confidence`], and a [`RedactionPolicy`] says what of it is replaced; the rest is only
+//! reported.
+//!
 //! A secret that is split across content blocks is not found, nor one in the pixels of an image.
 
+mod finding;
 mod json;
+mod known;
+mod looks;
 mod pieces;
+mod policy;
 mod rules;
+mod sealed;
+mod search;
 mod views;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
-use aho_corasick::{AhoCorasick, MatchKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest as _, Sha256};
 
 use crate::model::{AgentMessage, Content, Json, Message, image_data};
+use known::{KnownSecret, KnownSecrets};
 use pieces::Pieces;
-use rules::{SecretMatch, rules};
-use views::{MappedText, plain, views};
+use sealed::unsign;
+use views::views;
+
+pub use finding::{Finding, FoundBy};
+pub use policy::{Confidence, RedactionPolicy, UnknownRule, rule_names};
+pub(crate) use sealed::drop_sealed;
 
 /// How a marker begins.
 const MARKER: &str = "[REDACTED:";
-/// Names longer than this are not looked at together with their value.
-const MAX_NAME: usize = 100;
-/// A secret shorter than this is not looked for where no rule finds it.
-const MIN_KNOWN: usize = 6;
-/// A line of a private key from this length on is looked for by itself.
-const MIN_KEY_LINE: usize = 40;
+/// The digits of a digest in a marker.
+const MARKER_DIGITS: usize = 6;
 
 /// Replaces secrets by markers and counts them.
 ///
@@ -48,37 +55,35 @@ const MIN_KEY_LINE: usize = 40;
 #[derive(Clone, Debug)]
 pub struct Redactor {
     key: Vec<u8>,
+    policy: RedactionPolicy,
     counts: BTreeMap<String, u64>,
-    /// Secrets that were found, by what is written for them; `None`: they are not remembered.
-    known: Option<BTreeMap<String, KnownSecret>>,
-    /// Finds those; `None` after another one was added.
-    finder: Option<AhoCorasick>,
+    /// Secrets that were found and not replaced, by type.
+    held_back: BTreeMap<String, u64>,
+    /// Secrets that were found; `None`: they are not remembered.
+    known: Option<KnownSecrets>,
     /// Finds parts of those.
     pieces: Pieces,
     /// The secrets of which there are pieces.
     cut: Vec<KnownSecret>,
-    /// Whether parts of what is found are looked for too.
+    /// True if parts of what is found are looked for too.
     learns_pieces: bool,
-    /// Whether parts are replaced.
+    /// True if parts are replaced.
     replaces_pieces: bool,
-    /// How many parts were replaced.
+    /// The number of parts that were replaced.
     pieces_replaced: u64,
+    /// What was found; `None`: it is not kept.
+    findings: Option<Vec<Finding>>,
 }
 
-/// A secret that was found.
-#[derive(Clone, Debug)]
-struct KnownSecret {
-    rule: String,
-    marker: String,
-}
-
-/// What is to be replaced.
-struct Redactions {
-    range: Range<usize>,
-    rule: String,
-    marker: String,
-    /// Whether it is only a part of a secret.
-    is_piece: bool,
+/// The numbers of what was replaced and what was not.
+#[derive(Debug, Default)]
+pub(crate) struct RedactionCounts {
+    /// Secrets that were replaced, by type.
+    pub(crate) secrets: BTreeMap<String, u64>,
+    /// Parts of secrets that were replaced.
+    pub(crate) pieces: u64,
+    /// Secrets that were found and not replaced, by type.
+    pub(crate) held_back: BTreeMap<String, u64>,
 }
 
 impl Redactor {
@@ -86,15 +91,24 @@ impl Redactor {
     pub fn new(key: &[u8]) -> Self {
         Self {
             key: key.to_vec(),
+            policy: RedactionPolicy::default(),
             counts: BTreeMap::new(),
+            held_back: BTreeMap::new(),
             known: None,
-            finder: None,
             pieces: Pieces::default(),
             cut: Vec::new(),
-            learns_pieces: true,
+            learns_pieces: false,
             replaces_pieces: false,
             pieces_replaced: 0,
+            findings: None,
         }
+    }
+
+    /// Replaces what a policy says, and not all that is found.
+    #[must_use]
+    pub fn with_policy(mut self, policy: RedactionPolicy) -> Self {
+        self.policy = policy;
+        self
     }
 
     /// Remembers what it finds, and from then on replaces it also where no rule would find it: a
@@ -110,19 +124,49 @@ impl Redactor {
         &self.counts
     }
 
-    /// Forgets the counts, not what was found.
-    pub(crate) fn reset_counts(&mut self) {
-        self.counts.clear();
-        self.pieces_replaced = 0;
+    /// Returns how many secrets were found and not replaced, as their confidence is too low, by type.
+    pub fn held_back(&self) -> &BTreeMap<String, u64> {
+        &self.held_back
     }
 
-    /// Returns how many secrets were replaced since the last time, by type, and how many parts of some.
-    pub(crate) fn take_counts(&mut self) -> (BTreeMap<String, u64>, u64) {
-        let pieces = std::mem::take(&mut self.pieces_replaced);
-        (std::mem::take(&mut self.counts), pieces)
+    /// Returns the secrets in a text, masked, and changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::redact::{Confidence, Redactor};
+    ///
+    /// let mut redactor = Redactor::new(b"a random key");
+    /// let found = redactor.findings("export DB_PASSWORD=QuietRiverStone");
+    /// assert_eq!((found[0].rule.as_str(), found[0].confidence), ("password", Confidence::Medium));
+    /// assert_eq!(found[0].masked, "Q…e");
+    /// ```
+    pub fn findings(&mut self, text: &str) -> Vec<Finding> {
+        let before = self.findings.replace(Vec::new());
+        self.find(None, text);
+        std::mem::replace(&mut self.findings, before).unwrap_or_default()
     }
 
-    /// Whether parts of what is found next are to be looked for too. A summary that cuts a text may make
+    /// Keeps what is found from now on, for [`Redactor::take_findings`].
+    pub(crate) fn keep_findings(&mut self) {
+        self.findings.get_or_insert_default();
+    }
+
+    /// Returns what was found since the last time.
+    pub(crate) fn take_findings(&mut self) -> Vec<Finding> {
+        let findings = self.findings.as_mut();
+        findings.map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Returns the counts since the last time.
+    pub(crate) fn take_counts(&mut self) -> RedactionCounts {
+        RedactionCounts {
+            secrets: std::mem::take(&mut self.counts),
+            pieces: std::mem::take(&mut self.pieces_replaced),
+            held_back: std::mem::take(&mut self.held_back),
+        }
+    }
+
+    /// Sets whether parts of what is found next are to be looked for too. A summary that cuts a text may make
     /// its own words look like a secret.
     pub(crate) fn learn_pieces(&mut self, learns: bool) {
         self.learns_pieces = learns;
@@ -140,31 +184,12 @@ impl Redactor {
         self.replaces_pieces = true;
     }
 
-    /// Returns how often a secret that was found stands in a text, or a part of one; with `in_doubt` also what
-    /// other texts have too: a part that looks like a word, or the frame of a key.
-    pub(crate) fn count_in(&mut self, text: &str, in_doubt: bool) -> u64 {
-        let views = views(text);
-        let markers = markers(text);
-        let mut found = Vec::new();
-        self.add_known(text, &markers, &mut found);
-        self.add_pieces(&views, &markers, &mut found);
-        let counts = |one: &&Redactions| {
-            let found = &text[one.range.clone()];
-            let is_own = match one.is_piece {
-                true => pieces::is_no_word(found),
-                false => !pieces::is_bare_frame(found),
-            };
-            in_doubt || is_own
-        };
-        found.iter().filter(counts).count() as u64
-    }
-
     /// Whether a secret that was found, or a part of one, stands in bytes that are no text.
     pub(crate) fn is_in_bytes(&self, bytes: &[u8]) -> bool {
         self.pieces.are_in_bytes(bytes)
     }
 
-    /// Redacts a text; `None` if nothing was found.
+    /// Redacts a text; `None` if nothing is replaced.
     pub fn text(&mut self, text: &str) -> Option<String> {
         self.named(None, text)
     }
@@ -173,6 +198,11 @@ impl Redactor {
     /// redacted as text.
     pub fn json(&mut self, text: &str) -> Option<String> {
         self.of_form(text, false)
+    }
+
+    /// Redacts the key of an append: as a whole; `None` if nothing is replaced.
+    pub(crate) fn append_key(&mut self, name: &str) -> Option<String> {
+        self.text(name).map(|_| append_key_marker(&self.key, name))
     }
 
     /// Redacts JSON in which fields that name sessions and loops stay.
@@ -234,7 +264,7 @@ impl Redactor {
             self.pieces_replaced += 1;
             match block {
                 Content::Thinking(thinking) => thinking.signature = None,
-                _ => *block = Content::text(format!("{MARKER}image:{}]", self.digest("image"))),
+                _ => *block = Content::text(marker("image", &self.id_of("image"))),
             }
         }
     }
@@ -270,268 +300,33 @@ impl Redactor {
         let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
         for one in found {
             out.push_str(&text[copied..one.range.start]);
-            out.push_str(&one.marker);
+            out.push_str(&one.marker());
             copied = one.range.end;
-            match one.is_piece {
-                true => self.pieces_replaced += 1,
-                false => *self.counts.entry(one.rule).or_default() += 1,
+            match one.found_by {
+                FoundBy::Part => self.pieces_replaced += 1,
+                _ => *self.counts.entry(one.rule_name().to_owned()).or_default() += 1,
             }
         }
         out.push_str(&text[copied..]);
         Some(out)
     }
+}
 
-    fn find(&mut self, name: Option<&str>, text: &str) -> Vec<Redactions> {
-        let mut hits = Vec::new();
-        let views = views(text);
-        for view in &views {
-            hits.extend(placed(view, rules().find(&view.text)));
-            hits.extend(name.into_iter().flat_map(|name| with_name(name, view)));
-        }
-        let markers = markers(text);
-        hits.retain(|hit| is_new(&text[hit.range.clone()], &hit.range, &markers));
-        let mut found: Vec<Redactions> = merged(hits)
-            .into_iter()
-            .map(|hit| self.marked(text, hit))
-            .collect();
-        self.add_known(text, &markers, &mut found);
-        if self.replaces_pieces {
-            self.add_pieces(&views, &markers, &mut found);
-        }
-        found
-    }
-
-    fn marked(&mut self, text: &str, hit: SecretMatch) -> Redactions {
-        let rule = rules().name(hit.rule).to_owned();
-        let secret = plain(&text[hit.range.clone()]);
-        let marker = format!("{MARKER}{rule}:{}]", self.digest(secret.trim()));
-        self.remember(&rule, &marker, &text[hit.range.clone()], &secret);
-        Redactions {
-            range: hit.range,
-            rule,
-            marker,
-            is_piece: false,
-        }
-    }
-
-    /// Returns the first digits of the keyed digest of a secret.
-    fn digest(&self, secret: &str) -> String {
-        let mut hash = Sha256::new();
-        hash.update(b"loopstore redaction");
-        hash.update((self.key.len() as u64).to_le_bytes());
-        hash.update(&self.key);
-        hash.update(secret);
-        let digest = hash.finalize();
-        digest[..3]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
-    }
-
-    fn remember(&mut self, rule: &str, marker: &str, written: &str, secret: &str) {
-        let Some(known) = &mut self.known else { return };
-        if self.learns_pieces && self.pieces.learn(rule, secret, self.cut.len()) {
-            let (rule, marker) = (rule.to_owned(), marker.to_owned());
-            self.cut.push(KnownSecret { rule, marker });
-        }
-        let lines = secret.lines().map(str::trim);
-        let lines = lines.filter(|line| line.len() >= MIN_KEY_LINE && rule == "private-key");
-        for text in [written, secret].into_iter().chain(lines) {
-            if can_be_told_apart(text) && !text.starts_with("-----") && !known.contains_key(text) {
-                let (rule, marker) = (rule.to_owned(), marker.to_owned());
-                known.insert(text.to_owned(), KnownSecret { rule, marker });
-                self.finder = None;
-            }
-        }
-    }
-
-    /// Adds secrets that were found before and that no rule finds here.
-    fn add_known(&mut self, text: &str, markers: &[Range<usize>], found: &mut Vec<Redactions>) {
-        let Some(known) = self.known.as_ref().filter(|known| !known.is_empty()) else {
-            return;
-        };
-        if self.finder.is_none() {
-            let mut builder = AhoCorasick::builder();
-            builder.match_kind(MatchKind::LeftmostLongest);
-            self.finder = builder.build(known.keys()).ok();
-        }
-        let Some(finder) = &self.finder else { return };
-        let mut more = Vec::new();
-        for one in finder.find_iter(text) {
-            let range = one.range();
-            let taken = found.iter().map(|one| &one.range).chain(markers);
-            let is_free = !taken.into_iter().any(|other| meet(other, &range));
-            if let (true, Some(known)) = (is_free, known.get(&text[range.clone()])) {
-                more.push(Redactions {
-                    range,
-                    rule: known.rule.clone(),
-                    marker: known.marker.clone(),
-                    is_piece: false,
-                });
-            }
-        }
-        found.extend(more);
-        found.sort_by_key(|one| one.range.start);
-    }
-
-    /// Adds parts of secrets that were found before; what touches a whole one becomes a part of that.
-    fn add_pieces(
-        &self,
-        views: &[MappedText<'_>],
-        markers: &[Range<usize>],
-        found: &mut Vec<Redactions>,
-    ) {
-        for piece in self.pieces.find(views) {
-            let is_free = !markers.iter().any(|marker| meet(marker, &piece.range));
-            if let (true, Some(secret)) = (is_free, self.cut.get(piece.secret)) {
-                found.push(Redactions {
-                    range: piece.range,
-                    rule: secret.rule.clone(),
-                    marker: secret.marker.clone(),
-                    is_piece: true,
-                });
-            }
-        }
-        found.sort_by_key(|one| (one.range.start, one.is_piece));
-        found.dedup_by(|later, one| {
-            let is_one = later.range.start < one.range.end;
-            if is_one {
-                one.range.end = one.range.end.max(later.range.end);
-                if one.is_piece && !later.is_piece {
-                    one.rule = std::mem::take(&mut later.rule);
-                    one.marker = std::mem::take(&mut later.marker);
-                    one.is_piece = false;
-                }
-            }
-            is_one
-        });
+/// Adds numbers of secrets by type.
+pub(crate) fn add_counts(sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
+    for (kind, count) in counts {
+        *sums.entry(kind.clone()).or_default() += count;
     }
 }
 
-/// Whether a secret is no word that may stand anywhere.
-fn can_be_told_apart(secret: &str) -> bool {
-    let has = |kind: fn(char) -> bool| u8::from(secret.chars().any(kind));
-    let kinds = has(|c| c.is_ascii_lowercase())
-        + has(|c| c.is_ascii_uppercase())
-        + has(|c| c.is_ascii_digit())
-        + has(|c| !c.is_ascii_alphanumeric());
-    secret.len() >= MIN_KNOWN && kinds >= 2
+/// Returns the key that stands for the key of an append in which secrets were found. It is made of the whole key,
+/// whatever rules find in it, so that the append is found again by the key that its caller has.
+pub(crate) fn append_key_marker(key: &[u8], name: &str) -> String {
+    let id = Redactor::new(key).id_of(&format!("append key {name}"));
+    format!("{MARKER}append-key:{id}]")
 }
 
-/// Returns where markers stand.
-fn markers(text: &str) -> Vec<Range<usize>> {
-    let found = text.match_indices(MARKER);
-    let ends = |at: usize| text[at..].find(']').map(|end| at..at + end + 1);
-    found.filter_map(|(at, _)| ends(at)).collect()
-}
-
-fn meet(a: &Range<usize>, b: &Range<usize>) -> bool {
-    a.start < b.end && b.start < a.end
-}
-
-/// Whether a find is no marker, no part of one and nothing around one. What is left of a private key
-/// goes whole.
-fn is_new(secret: &str, range: &Range<usize>, markers: &[Range<usize>]) -> bool {
-    secret.contains("-----BEGIN") || !markers.iter().any(|marker| meet(marker, range))
-}
-
-fn placed(view: &MappedText<'_>, hits: Vec<SecretMatch>) -> Vec<SecretMatch> {
-    let place = |hit: SecretMatch| SecretMatch {
-        range: view.place(hit.range),
-        ..hit
-    };
-    hits.into_iter().map(place).collect()
-}
-
-/// Finds what only the name of the field tells.
-fn with_name(name: &str, view: &MappedText<'_>) -> Vec<SecretMatch> {
-    if name.len() > MAX_NAME || view.text.is_empty() {
-        return Vec::new();
-    }
-    let before = format!("{name}=\"");
-    let whole = format!("{before}{}\"", view.text);
-    let shift = before.len();
-    let end = shift + view.text.len();
-    let mut hits = rules().find(&whole);
-    hits.retain(|hit| hit.range.start >= shift && hit.range.start < end);
-    for hit in &mut hits {
-        hit.range = hit.range.start - shift..hit.range.end.min(end) - shift;
-    }
-    placed(view, hits)
-}
-
-/// Makes one of finds that touch the same bytes; the rule that knows most gives its name.
-fn merged(mut hits: Vec<SecretMatch>) -> Vec<SecretMatch> {
-    hits.sort_by_key(|hit| (hit.range.start, hit.range.end));
-    let mut merged: Vec<SecretMatch> = Vec::new();
-    for hit in hits {
-        match merged
-            .last_mut()
-            .filter(|last| hit.range.start < last.range.end)
-        {
-            Some(last) => {
-                last.range.end = last.range.end.max(hit.range.end);
-                last.rule = last.rule.min(hit.rule);
-            }
-            None => merged.push(hit),
-        }
-    }
-    merged
-}
-
-/// Takes the signature from thinking that is no longer what was signed, and takes out the sealed items that
-/// are no longer what their provider gave.
-fn unsign(before: &AgentMessage, after: &mut AgentMessage) {
-    let old = before.message().map(Message::content).unwrap_or_default();
-    let Some(new) = after.message_mut() else {
-        return;
-    };
-    let mut old = old.iter();
-    new.content_mut().retain_mut(|new| {
-        let old = old.next();
-        match (old, &mut *new) {
-            (Some(Content::Thinking(old)), Content::Thinking(new))
-                if old.thinking != new.thinking =>
-            {
-                new.signature = None;
-            }
-            (Some(old), Content::Sealed(_)) => return old == new,
-            (Some(old), Content::Other(json)) if is_signed(json) => return old == new,
-            _ => {}
-        }
-        true
-    });
-}
-
-/// Takes out all sealed content with the signatures of thinking, or only compactions; returns whether there
-/// was any.
-pub(crate) fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
-    let Some(inner) = message.message_mut() else {
-        return false;
-    };
-    let content = inner.content_mut();
-    let before = content.len();
-    content.retain(|block| !goes(block, all));
-    let mut dropped = content.len() < before;
-    if all {
-        for block in content {
-            if let Content::Thinking(thinking) = block {
-                dropped |= thinking.signature.take().is_some();
-            }
-        }
-    }
-    dropped
-}
-
-fn goes(block: &Content, all: bool) -> bool {
-    match block {
-        Content::Sealed(sealed) => all || sealed.compaction().is_some(),
-        Content::Other(json) => all && is_signed(json),
-        _ => false,
-    }
-}
-
-/// Whether an item of a provider holds what only the provider can read.
-fn is_signed(item: &Json) -> bool {
-    item.as_str().contains("\"encrypted_")
+/// Returns the marker that stands for a secret of a type.
+fn marker(rule: &str, id: &str) -> String {
+    format!("{MARKER}{rule}:{}]", &id[..MARKER_DIGITS])
 }

@@ -1,37 +1,57 @@
 //! The rules that find secrets, and where they come from.
 //!
-//! The rule set is that of the crate `secrets_scanner`, which puts together those of gitleaks and
-//! other scanners and keeps them up to date. `own.toml` adds what is missing there. Rules that look
-//! at a path only, or at files of one kind, are left out.
+//! `rules/own.toml` are rules of our own, `rules/gitleaks.toml` those of gitleaks as it publishes them. Rules
+//! that look at a path, or at files of one kind, are left out.
 //!
-//! A rule runs only where one of its keywords stands, and its expression is compiled when it first
-//! runs. Where a rule knows a secret by its own form, a look at how random it is would only let
-//! dummies through; a rule that knows it by the name before it (`secret = …`) needs that look.
+//! A rule runs only on a text that holds one of its keywords, and its expression is compiled when it first runs.
+//! The expressions of gitleaks demand a space, a quote or an end behind a secret; here the form of the secret
+//! ends it ([`pattern`]).
+//!
+//! Each match has a [`Confidence`]. A rule that knows a secret by its own form is certain. One that knows it by
+//! a name before it (`secret = …`) has to look at the value: how random it is, and whether it is made of words.
+
+mod pattern;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
-use regex::bytes::{Captures, Regex, RegexBuilder};
-use secrets_scanner::rules::BUNDLED_RULES;
+use regex::bytes::{Captures, Regex};
 use serde::Deserialize;
 
-const OWN: &str = include_str!("own.toml");
+use super::looks::{entropy, is_made_of_words, is_path, is_uuid, looks_random};
+use super::pieces::{SecretForm, is_bare_frame};
+use super::policy::Confidence;
+use pattern::{compile, with_own_end};
+
+const OWN: &str = include_str!("rules/own.toml");
+const GITLEAKS: &str = include_str!("rules/gitleaks.toml");
 
 /// The rule that goes by a name before the secret alone; it has the last word.
 const GENERIC: &str = "generic-api-key";
 
+/// The rule whose secrets stand in a frame.
+const PRIVATE_KEY: &str = "private-key";
+
 /// What stands between a name and its secret in the expressions of gitleaks.
 const ASSIGNMENT: &str = r"\|\||:|=>|\?=|,)";
 
-/// The most bytes of a compiled expression.
-const MAX_COMPILED: usize = 64 << 20;
-
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct File {
-    allowlist: Option<Allow>,
+    #[serde(default)]
+    allowlist: Allow,
+    #[serde(default)]
+    gitleaks: Adjustments,
     rules: Vec<RuleText>,
+}
+
+/// What is known of rules of gitleaks beside what their file says.
+#[derive(Default, Deserialize)]
+struct Adjustments {
+    medium: Vec<String>,
+    random: Vec<String>,
+    without: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -46,9 +66,16 @@ struct RuleText {
     entropy: Option<f64>,
     #[serde(default)]
     allowlists: Vec<Allow>,
+    confidence: Option<Confidence>,
+    /// True if a value that is made of words is none.
+    #[serde(default)]
+    random: bool,
+    /// True if a value that is made of words has low confidence, unless it has a digit and is no path.
+    #[serde(default, rename = "words_are_low")]
+    words_are_low: bool,
 }
 
-/// What is no secret though it looks like one.
+/// Values that are no secret though they look like one.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Allow {
@@ -60,21 +87,35 @@ struct Allow {
     #[serde(default)]
     paths: Vec<String>,
     #[serde(skip)]
-    compiled: OnceLock<Vec<Regex>>,
+    compiled: OnceLock<(Vec<Regex>, Option<AhoCorasick>)>,
 }
 
 /// One rule.
 struct Rule {
     form: RuleText,
     compiled: OnceLock<Option<Regex>>,
-    /// Whether it knows a secret by what stands before it.
-    is_loose: bool,
+    /// How it judges what it matches.
+    kind: RuleKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RuleKind {
+    /// Of our own, with the confidence that it states.
+    Own(Confidence),
+    /// Of gitleaks, by the form of the secret.
+    Form,
+    /// Of gitleaks, by a name before the secret.
+    Named,
+    /// [`GENERIC`].
+    Generic,
 }
 
 /// All rules, and the words that wake them.
 pub(super) struct Rules {
     rules: Vec<Rule>,
-    /// Allowed whatever the rule that goes by a name says.
+    /// Values that rules of our own without a form never take.
+    no_values: Allow,
+    /// Values that rules of gitleaks without a form never take.
     allowed: Allow,
     keywords: Option<AhoCorasick>,
     /// The rule of each keyword.
@@ -83,12 +124,13 @@ pub(super) struct Rules {
     always: BTreeSet<usize>,
 }
 
-/// Where a rule found a secret.
+/// A match of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SecretMatch {
     pub(super) range: Range<usize>,
-    /// The place of its rule: a smaller one knows more.
+    /// The index of its rule: a smaller one knows more.
     pub(super) rule: usize,
+    pub(super) confidence: Confidence,
 }
 
 /// Returns the rules.
@@ -97,38 +139,19 @@ pub(super) fn rules() -> &'static Rules {
     RULES.get_or_init(Rules::load)
 }
 
-fn compile(pattern: &str) -> Option<Regex> {
-    // Bytes: without Unicode the expressions stay small and mean what they mean to gitleaks.
-    let build = |pattern: &str| {
-        let mut builder = RegexBuilder::new(pattern);
-        builder.unicode(false).size_limit(MAX_COMPILED).build().ok()
-    };
-    // To Go a brace that counts nothing is itself.
-    build(pattern).or_else(|| build(&with_plain_braces(pattern)))
-}
-
-/// Puts a backslash before each opening brace that counts nothing.
-fn with_plain_braces(pattern: &str) -> String {
-    let mut out = String::with_capacity(pattern.len());
-    let mut is_escaped = false;
-    for (at, c) in pattern.char_indices() {
-        let counts = pattern[at + c.len_utf8()..].starts_with(|c: char| c.is_ascii_digit());
-        if c == '{' && !is_escaped && !counts {
-            out.push('\\');
-        }
-        out.push(c);
-        is_escaped = c == '\\' && !is_escaped;
-    }
-    out
-}
-
 impl Allow {
-    fn regexes(&self) -> &[Regex] {
-        self.compiled
-            .get_or_init(|| self.regexes.iter().filter_map(|one| compile(one)).collect())
+    fn compiled(&self) -> &(Vec<Regex>, Option<AhoCorasick>) {
+        self.compiled.get_or_init(|| {
+            let regexes = self.regexes.iter().filter_map(|one| compile(one)).collect();
+            let mut words = AhoCorasickBuilder::new();
+            words.ascii_case_insensitive(true);
+            let has_words = !self.stopwords.is_empty();
+            let words = has_words.then(|| words.build(&self.stopwords).ok());
+            (regexes, words.flatten())
+        })
     }
 
-    fn holds(&self, whole: &[u8], secret: &[u8]) -> bool {
+    fn contains(&self, whole: &[u8], secret: &[u8]) -> bool {
         // What goes by the path or the line of a file does not fit here.
         let target = match self.regex_target.as_deref() {
             Some("line") => return false,
@@ -138,34 +161,30 @@ impl Allow {
         if !self.paths.is_empty() {
             return false;
         }
-        let low = String::from_utf8_lossy(secret).to_lowercase();
-        self.regexes().iter().any(|one| one.is_match(target))
-            || self
-                .stopwords
-                .iter()
-                .any(|word| low.contains(word.as_str()))
+        let (regexes, words) = self.compiled();
+        regexes.iter().any(|one| one.is_match(target))
+            || words.as_ref().is_some_and(|words| words.is_match(secret))
     }
 }
 
 impl Rules {
     fn load() -> Self {
         // Both are part of the program; a test reads them.
-        let read = |text: &str| toml::from_str::<File>(text).ok();
-        let (own, leaks) = (read(OWN), read(BUNDLED_RULES));
-        let mut rules: Vec<Rule> = Vec::new();
-        rules.extend(own.into_iter().flat_map(|file| file.rules).map(Rule::new));
-        let mut allowed = Allow::default();
-        if let Some(file) = leaks {
-            allowed = file.allowlist.unwrap_or_default();
-            allowed.paths.clear();
-            rules.extend(file.rules.into_iter().map(Rule::new));
-        }
+        let read = |text: &str| toml::from_str::<File>(text).unwrap_or_default();
+        let (own, leaks) = (read(OWN), read(GITLEAKS));
+        let adjusted = own.gitleaks;
+        let mut rules: Vec<Rule> = own.rules.into_iter().map(Rule::own).collect();
+        let leaks_rules = leaks.rules.into_iter();
+        let leaks_rules = leaks_rules.filter(|rule| !adjusted.without.contains(&rule.id));
+        rules.extend(leaks_rules.map(|rule| Rule::of_gitleaks(rule, &adjusted)));
         rules.retain(|rule| rule.form.regex.is_some() && rule.form.path.is_none());
-        rules.sort_by_key(|rule| rule.form.id == GENERIC);
-        Self::with(rules, allowed)
+        rules.sort_by_key(|rule| rule.kind == RuleKind::Generic);
+        let mut allowed = leaks.allowlist;
+        allowed.paths.clear();
+        Self::new(rules, own.allowlist, allowed)
     }
 
-    fn with(rules: Vec<Rule>, allowed: Allow) -> Self {
+    fn new(rules: Vec<Rule>, no_values: Allow, allowed: Allow) -> Self {
         let (mut words, mut of_keyword, mut always) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (at, rule) in rules.iter().enumerate() {
             if rule.form.keywords.is_empty() {
@@ -182,6 +201,7 @@ impl Rules {
             .ok();
         Self {
             rules,
+            no_values,
             allowed,
             keywords,
             of_keyword,
@@ -192,6 +212,30 @@ impl Rules {
     /// Returns the name of a rule: the type of the secrets that it finds.
     pub(super) fn name(&self, rule: usize) -> &str {
         self.rules.get(rule).map_or("secret", |rule| &rule.form.id)
+    }
+
+    /// Returns the names of all rules, in the order of the alphabet.
+    pub(super) fn names(&self) -> BTreeSet<&str> {
+        self.rules.iter().map(|rule| &*rule.form.id).collect()
+    }
+
+    /// Returns what is known of the form of the secrets of a rule.
+    pub(super) fn form(&self, rule: usize) -> SecretForm {
+        let Some(rule) = self.rules.get(rule) else {
+            return SecretForm::Free;
+        };
+        match rule.kind {
+            _ if rule.form.id == PRIVATE_KEY => SecretForm::PrivateKey,
+            RuleKind::Own(Confidence::High) | RuleKind::Form => SecretForm::Token,
+            RuleKind::Named => SecretForm::Token,
+            _ => SecretForm::Free,
+        }
+    }
+
+    /// True if a text holds a keyword of a rule.
+    pub(super) fn wakes(&self, text: &str) -> bool {
+        let keywords = self.keywords.as_ref();
+        !self.always.is_empty() || keywords.is_none_or(|words| words.is_match(text))
     }
 
     /// Finds secrets; several rules may find one.
@@ -229,44 +273,103 @@ impl Rules {
             };
             let whole = captures.get(0).map_or(from..from, |found| found.range());
             let secret = rule.secret_of(&captures).unwrap_or_else(|| whole.clone());
-            if self.is_secret(rule, &bytes[whole.clone()], &bytes[secret.clone()]) {
+            if let Some(confidence) =
+                self.judge(rule, &bytes[whole.clone()], &bytes[secret.clone()])
+            {
                 let range = whole_characters(text, secret.clone());
-                hits.push(SecretMatch { range, rule: at });
+                hits.push(SecretMatch {
+                    range,
+                    rule: at,
+                    confidence,
+                });
             }
             // What ends one match may begin the next.
             from = secret.end.max(whole.start + 1);
         }
     }
 
-    fn is_secret(&self, rule: &Rule, whole: &[u8], secret: &[u8]) -> bool {
-        if secret.is_empty() {
-            return false;
+    /// Returns how certain a match is; `None` if it is no secret.
+    fn judge(&self, rule: &Rule, whole: &[u8], secret: &[u8]) -> Option<Confidence> {
+        let mut lists = rule.form.allowlists.iter();
+        if secret.is_empty() || lists.any(|allow| allow.contains(whole, secret)) {
+            return None;
         }
-        let least = rule.form.entropy.filter(|_| rule.is_loose);
-        let is_random = least.is_none_or(|least| entropy(secret) > least);
-        let mut allows = rule.form.allowlists.iter();
-        let is_allowed = allows.any(|allow| allow.holds(whole, secret))
-            || (rule.is_loose && self.allowed.holds(whole, secret));
-        is_random && !is_allowed
+        let text = String::from_utf8_lossy(secret);
+        // Source code and documents name the frame of a key.
+        if rule.form.id == PRIVATE_KEY && is_bare_frame(&text) {
+            return None;
+        }
+        if rule.form.random && (!looks_random(&text) || is_made_of_words(&text)) {
+            return None;
+        }
+        let is_random_enough = rule
+            .form
+            .entropy
+            .is_none_or(|least| entropy(secret) > least);
+        let is_low = match rule.kind {
+            RuleKind::Own(Confidence::High) => return Some(Confidence::High),
+            // A look at how random it is would only let dummies through.
+            RuleKind::Form if is_random_enough && rule.form.confidence.is_none() => {
+                return Some(Confidence::High);
+            }
+            RuleKind::Form => false,
+            RuleKind::Own(_) if self.no_values.contains(whole, secret) => return None,
+            RuleKind::Own(confidence) => {
+                // A word with a number is how many a password is made, and no path.
+                let has_digit = secret.iter().any(u8::is_ascii_digit);
+                let is_words = is_made_of_words(&text) && (!has_digit || is_path(&text));
+                confidence == Confidence::Low || (rule.form.words_are_low && is_words)
+            }
+            _ if !is_random_enough || self.allowed.contains(whole, secret) => return None,
+            RuleKind::Named => is_made_of_words(&text),
+            RuleKind::Generic => {
+                let is_name = !looks_random(&text) || is_made_of_words(&text);
+                is_name || is_uuid(&text) || names_an_id(whole, secret)
+            }
+        };
+        Some(match is_low {
+            true => Confidence::Low,
+            false => Confidence::Medium,
+        })
     }
 }
 
 impl Rule {
-    fn new(form: RuleText) -> Self {
-        let is_loose = form
-            .regex
-            .as_ref()
-            .is_some_and(|one| one.contains(ASSIGNMENT));
+    fn own(form: RuleText) -> Self {
+        let kind = RuleKind::Own(form.confidence.unwrap_or(Confidence::Medium));
         Self {
             form,
             compiled: OnceLock::new(),
-            is_loose,
+            kind,
+        }
+    }
+
+    fn of_gitleaks(mut form: RuleText, adjusted: &Adjustments) -> Self {
+        let is_named = form
+            .regex
+            .as_ref()
+            .is_some_and(|one| one.contains(ASSIGNMENT));
+        let kind = match form.id == GENERIC {
+            true => RuleKind::Generic,
+            false if is_named => RuleKind::Named,
+            false => RuleKind::Form,
+        };
+        form.random |= adjusted.random.contains(&form.id);
+        if adjusted.medium.contains(&form.id) {
+            form.confidence = Some(Confidence::Medium);
+        }
+        Self {
+            form,
+            compiled: OnceLock::new(),
+            kind,
         }
     }
 
     fn regex(&self) -> Option<&Regex> {
         let pattern = self.form.regex.as_deref()?;
-        self.compiled.get_or_init(|| compile(pattern)).as_ref()
+        self.compiled
+            .get_or_init(|| compile(&with_own_end(pattern)))
+            .as_ref()
     }
 
     /// Returns the group that holds the secret: the one named, else the first that took part.
@@ -280,6 +383,17 @@ impl Rule {
     }
 }
 
+/// True if the name before a value says that it is an id: `apiCallId`, `key_id`.
+fn names_an_id(whole: &[u8], secret: &[u8]) -> bool {
+    let before = whole.windows(secret.len()).position(|part| part == secret);
+    let before = &whole[..before.unwrap_or(0)];
+    let end = before.iter().rposition(u8::is_ascii_alphanumeric);
+    let name = &before[..end.map_or(0, |at| at + 1)];
+    [&b"Id"[..], b"ID", b"_id", b"-id"]
+        .iter()
+        .any(|end| name.ends_with(end))
+}
+
 /// Widens a range to whole characters.
 fn whole_characters(text: &str, mut range: Range<usize>) -> Range<usize> {
     while !text.is_char_boundary(range.start) {
@@ -291,18 +405,6 @@ fn whole_characters(text: &str, mut range: Range<usize>) -> Range<usize> {
     range
 }
 
-/// Returns the entropy in bits a byte.
-fn entropy(bytes: &[u8]) -> f64 {
-    let mut counts = [0u32; 256];
-    for byte in bytes {
-        counts[usize::from(*byte)] += 1;
-    }
-    let all = bytes.len() as f64;
-    let part = |count: &u32| f64::from(*count) / all;
-    let some = counts.iter().filter(|count| **count > 0).map(part);
-    some.map(|part| -part * part.log2()).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,21 +412,36 @@ mod tests {
     #[test]
     fn every_rule_can_be_read_and_compiled() {
         let rules = rules();
-        assert!(rules.rules.len() > 200, "{}", rules.rules.len());
+        let count = |own: bool| {
+            let rules = rules.rules.iter();
+            rules
+                .filter(|rule| matches!(rule.kind, RuleKind::Own(_)) == own)
+                .count()
+        };
+        assert!(count(true) > 40 && count(false) > 200);
         for rule in &rules.rules {
             assert!(rule.regex().is_some(), "{}", rule.form.id);
             // What goes by the line of a file is not asked.
             let asked = |allow: &&Allow| allow.regex_target.as_deref() != Some("line");
             for allow in rule.form.allowlists.iter().filter(asked) {
-                assert_eq!(
-                    allow.regexes().len(),
-                    allow.regexes.len(),
-                    "{}",
-                    rule.form.id
-                );
+                let compiled = allow.compiled().0.len();
+                assert_eq!(compiled, allow.regexes.len(), "{}", rule.form.id);
             }
         }
-        assert_eq!(rules.allowed.regexes().len(), rules.allowed.regexes.len());
+        for allow in [&rules.allowed, &rules.no_values] {
+            assert!(!allow.regexes.is_empty());
+            assert_eq!(allow.compiled().0.len(), allow.regexes.len());
+        }
         assert_eq!(rules.name(rules.rules.len() - 1), GENERIC);
+    }
+
+    #[test]
+    fn every_adjusted_rule_is_one_of_gitleaks() {
+        let own: File = toml::from_str(OWN).unwrap();
+        let leaks: File = toml::from_str(GITLEAKS).unwrap();
+        let adjusted = own.gitleaks;
+        for id in [adjusted.medium, adjusted.random, adjusted.without].concat() {
+            assert!(leaks.rules.iter().any(|rule| rule.id == id), "{id}");
+        }
     }
 }

@@ -45,6 +45,9 @@ pub enum TextForm {
     Json,
     /// As JSON in which the ids of sessions and loops stay.
     Meta,
+    /// As the key of an append: one that holds a secret is replaced whole, by a digest under which the append is
+    /// found again.
+    AppendKey,
     /// Not at all: an id, which stays.
     Id,
 }

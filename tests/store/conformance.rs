@@ -54,6 +54,7 @@ macro_rules! promises {
 
 mod listed;
 mod quoted;
+mod redacted;
 mod sealed;
 mod titles;
 

@@ -8,7 +8,7 @@ use loopstore::admin::backup::{BackupError, backup, compact_backup};
 use serde_json::json;
 
 use super::error::CliError;
-use super::output::note;
+use super::output::{note, remove_unfinished_beside};
 use super::{App, Done, progress, text};
 
 /// Copy the database while others keep writing, and check the copy
@@ -38,6 +38,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             "backup copies a database file; use `pg_dump` for a database on a server".into(),
         ));
     };
+    remove_unfinished_beside(&args.to);
     let made = copy(store, args);
     let seconds = begun.elapsed().as_secs_f64();
     let report = |ok: bool, bytes: Option<u64>| {

@@ -6,7 +6,7 @@ use loopstore::{Database, SessionId};
 
 use super::confirm::confirm;
 use super::error::CliError;
-use super::output::note;
+use super::output::{note, note_copies};
 use super::{App, Done, kept_files, select, text};
 
 /// Permanently remove a session; only a receipt remains
@@ -61,6 +61,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         (report, _) => report?,
     };
     app.print(&report, || summary(&report))?;
+    note_copies(&report.copies);
     Ok(left(report.leftover, "erase"))
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::context::note_mended;
 use super::error::CliError;
-use super::output::Counted;
+use super::output::{Counted, remove_unfinished_beside};
 use super::{App, Done, select, text};
 
 /// How many files an error names.
@@ -201,6 +201,7 @@ fn to_file(
     if is_part_of(path, &app.db) {
         return Err(failed(&"it is the database"));
     }
+    remove_unfinished_beside(path);
     let file = WholeFile::create(path).map_err(|error| failed(&error))?;
     let mut out = Counted::new(BufWriter::with_capacity(64 << 10, file));
     let mended = match write_what(store, session, what, &mut out) {

@@ -8,10 +8,12 @@ use loopstore::import::{
     FileProgress, ImportError, ImportOptions, ImportReport, Repaired, Skipped, import_paths,
     importers,
 };
+use loopstore::redact::RedactionPolicy;
 use loopstore::{COUNTERS, Database, SessionId};
 
 use super::error::CliError;
 use super::output::note;
+use super::redaction::RedactionArgs;
 use super::server::Access;
 use super::{App, Done, progress, text, watch};
 
@@ -45,6 +47,8 @@ pub struct Args {
     /// without this option.
     #[arg(long)]
     redact: bool,
+    #[command(flatten)]
+    redaction: RedactionArgs,
     /// Keep running: import what is added to the files, and new files in the folders, until Ctrl-C.
     /// With --json, prints one document per line.
     #[arg(long)]
@@ -72,6 +76,7 @@ pub fn run_watch(app: &mut App, args: &WatchArgs) -> Result<Done, CliError> {
 
 /// Imports and prints what was added.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let redaction = args.redaction.policy()?;
     // Checked before the database is created: mistyped paths should leave nothing behind.
     let mut missing = None;
     for path in &args.paths {
@@ -91,11 +96,11 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     }
     let access = Access::Create(COUNTERS[0]);
     if app.address().is_some() {
-        return import(app, args, &*app.open(access)?);
+        return import(app, args, redaction, &*app.open(access)?);
     }
     let is_new = app.db.symlink_metadata().is_err();
     let store = app.open_file(access)?;
-    let done = import(app, args, &store);
+    let done = import(app, args, redaction, &store);
     if done.is_err() && is_new {
         // An empty database left behind would look like one in use. What prevents its removal also
         // failed the import, which is reported.
@@ -104,12 +109,18 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     done
 }
 
-fn import(app: &mut App, args: &Args, store: &dyn Database) -> Result<Done, CliError> {
+fn import(
+    app: &mut App,
+    args: &Args,
+    redaction: RedactionPolicy,
+    store: &dyn Database,
+) -> Result<Done, CliError> {
     let options = ImportOptions {
         format: args.format.clone(),
         session: args.session.clone(),
         without_source: args.no_source,
         redact: args.redact,
+        redaction,
         ..ImportOptions::default()
     };
     if args.watch {
@@ -214,6 +225,13 @@ fn summary(report: &ImportReport) -> String {
     ];
     if let Some(secrets) = &report.secrets {
         lines.push(text::secrets(secrets));
+        let held_back: u64 = report.held_back.values().sum();
+        if held_back > 0 {
+            let possible = text::count(held_back, "possible secret");
+            lines.push(format!(
+                "{possible} of low confidence not replaced; `loopstore redact --dry-run SESSION` shows each"
+            ));
+        }
     }
     let sessions = report.sessions.iter();
     let sessions = sessions.map(|id| format!("session {}", text::line(id.as_str())));

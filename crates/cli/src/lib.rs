@@ -59,6 +59,7 @@ mod receipts;
 mod recount;
 mod recover;
 mod redact;
+mod redaction;
 mod redo;
 mod repair;
 mod replay;

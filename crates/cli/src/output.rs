@@ -5,6 +5,8 @@ use std::path::Path;
 
 use anstyle::AnsiColor;
 use loopstore::Database;
+use loopstore::admin::copies::UnfinishedCopy;
+use loopstore::export::unfinished_files;
 use loopstore::search::SearchError;
 use serde::Serialize;
 
@@ -182,6 +184,36 @@ impl<W: Write> Write for Counted<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// Removes what killed processes left half written where a file is about to be written, and names it.
+pub fn remove_unfinished_beside(path: &Path) {
+    let folder = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let Some(folder) = folder.parent() else {
+        return;
+    };
+    for file in unfinished_files(folder) {
+        let (path, bytes) = (file.path.clone(), file.bytes);
+        let removed = file.remove().is_ok();
+        note_unfinished(&path, bytes, removed);
+    }
+}
+
+/// Names the unfinished copies of a database that a removal found.
+pub fn note_copies(copies: &[UnfinishedCopy]) {
+    for copy in copies {
+        note_unfinished(&copy.path, copy.bytes, copy.removed);
+    }
+}
+
+fn note_unfinished(path: &Path, bytes: u64, removed: bool) {
+    let (path, bytes) = (text::line(&path.display().to_string()), text::bytes(bytes));
+    note(&match removed {
+        true => format!("removed {path} ({bytes}), which a killed process left half written"),
+        false => format!(
+            "warning: {path} ({bytes}) was left half written by a killed process; remove it"
+        ),
+    });
 }
 
 /// Prints a note on stderr. Failing to write there is not an error.

@@ -5,6 +5,7 @@ use loopstore::admin::retention::{self, KeptWhy, PruneReport, PruneRequest};
 use super::confirm::confirm;
 use super::erase::left;
 use super::error::CliError;
+use super::output::note_copies;
 use super::{App, Done, kept_files, text};
 
 /// The most days that an age can have: a thousand years.
@@ -91,6 +92,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         report = retention::prune(&*store, &PruneRequest { dry_run, ..request })?;
     }
     app.print(&report, || summary(&report))?;
+    note_copies(&report.copies);
     Ok(left(report.leftover, "prune"))
 }
 

@@ -1,11 +1,17 @@
 //! `loopstore redact`
 
-use loopstore::admin::retention::{self, LeftPlace, Leftover, RedactReport, RedactRequest};
+mod review;
+
+use loopstore::admin::retention::{
+    self, FindingPlace, FoundSecret, LeftPlace, Leftover, RedactReport, RedactRequest,
+};
+use loopstore::redact::FoundBy;
 
 use super::confirm::confirm;
 use super::erase::left;
 use super::error::CliError;
-use super::output::note;
+use super::output::{note, note_copies};
+use super::redaction::RedactionArgs;
 use super::{App, Done, kept_files, select, text};
 
 /// How many places are listed.
@@ -16,8 +22,11 @@ const LISTED: usize = 20;
 /// Replaces keys, tokens, passwords and private keys in messages, compaction blocks, runs, titles and
 /// everything else stored of the session; also parts of them, from eight characters on, where a summary
 /// or a shortened output cut the rest off. A marker is [REDACTED:type:digest]: equal secrets have equal
-/// digests, keyed by the database. If something is found, the source files of the session are removed.
+/// digests, keyed by the database. If something is replaced, the source files of the session are removed.
 /// Later imports into it are redacted first.
+///
+/// --dry-run shows each secret masked, with its rule, confidence and context. What is found with low
+/// confidence, such as a path after `key =`, is reported and not replaced.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session: its id or a unique prefix.
@@ -31,6 +40,12 @@ pub struct Args {
     /// Only report what would be replaced, and where.
     #[arg(long)]
     dry_run: bool,
+    /// Decide about each secret, also those of low confidence, then replace those that you chose. Reads the
+    /// answers from standard input.
+    #[arg(long, conflicts_with_all = ["dry_run", "yes"])]
+    review: bool,
+    #[command(flatten)]
+    redaction: RedactionArgs,
     /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
@@ -38,29 +53,43 @@ pub struct Args {
 
 /// Redacts the session and prints what was found.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let policy = args.redaction.policy()?;
     let store = app.open_for(!args.dry_run)?;
     let session = select::session(&*store, &args.session)?.session_id;
     let mut request = RedactRequest::new(session.clone());
     request.reason.clone_from(&args.reason);
     request.with_files = args.with_files;
-    let tell = || {
-        let (dry_run, request) = (true, request.clone());
-        retention::redact_session(&*store, &RedactRequest { dry_run, ..request })
+    request.policy = policy;
+    let preview = |request: &RedactRequest| {
+        let request = RedactRequest {
+            dry_run: true,
+            ..request.clone()
+        };
+        retention::redact_session(&*store, &request)
     };
     if args.dry_run {
-        let report = tell()?;
+        let report = preview(&request)?;
         app.print(&report, || summary(&report))?;
         return Ok(Done::Well);
     }
-    confirm(args.yes, || {
-        let id = text::line(session.as_str());
-        Ok(format!(
-            "{}\nPermanently replace the secrets in session {id}?",
-            summary(&tell()?)
-        ))
-    })?;
+    if args.review {
+        let found = preview(&request)?.findings;
+        if !review::choose(&mut request.policy, &found)? {
+            note("nothing was replaced");
+            return Ok(Done::Well);
+        }
+    } else {
+        confirm(args.yes, || {
+            let id = text::line(session.as_str());
+            Ok(format!(
+                "{}\nPermanently replace the secrets in session {id}?",
+                summary(&preview(&request)?)
+            ))
+        })?;
+    }
     let report = retention::redact_session(&*store, &request)?;
     app.print(&report, || summary(&report))?;
+    note_copies(&report.copies);
     if report.leftover == Leftover::InContent {
         return Ok(still_there(&report));
     }
@@ -70,7 +99,12 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 fn summary(report: &RedactReport) -> String {
     let id = text::line(report.session_id.as_str());
     if report.secrets.is_empty() {
-        return format!("Found no secrets in session {id}.");
+        let mut lines = vec![match report.held_back.is_empty() {
+            true => format!("Found no secrets in session {id}."),
+            false => format!("Replaced nothing in session {id}."),
+        }];
+        lines.extend(held_back(report));
+        return lines.join("\n");
     }
     let texts: u64 = report.texts.values().sum();
     let done = match report.receipt {
@@ -91,23 +125,66 @@ fn summary(report: &RedactReport) -> String {
             "{pieces} of secrets replaced where the rest was cut off"
         ));
     }
-    if report.dry_run {
-        let places = report.places.iter().map(|place| {
-            let of = place.generation;
-            let of = of.map_or(String::new(), |number| format!(", block {number}"));
-            let id = text::line(place.loop_id.as_str());
-            format!("loop {id}{of}, message {}", place.seq)
-        });
-        lines.extend(text::at_most(places, LISTED));
-        lines.extend(
-            report
-                .texts
-                .iter()
-                .map(|(place, count)| format!("{place}: {count}")),
-        );
-    }
+    let replaced = report.findings.iter().filter(|one| one.finding.replaced);
+    lines.extend(replaced.flat_map(finding_lines));
+    lines.extend(held_back(report));
     lines.extend(kept_files::lines(&report.files));
     lines.join("\n")
+}
+
+/// Lists what was found and is not replaced.
+fn held_back(report: &RedactReport) -> Vec<String> {
+    let count: u64 = report.held_back.values().sum();
+    if count == 0 {
+        return Vec::new();
+    }
+    let possible = text::count(count, "possible secret");
+    let mut lines = vec![match report.dry_run {
+        true => format!(
+            "{possible} of low confidence not replaced without --min-confidence low or --review:"
+        ),
+        false => format!(
+            "{possible} of low confidence not replaced; --dry-run shows, --review asks about each"
+        ),
+    }];
+    let held = report.findings.iter().filter(|one| !one.finding.replaced);
+    lines.extend(held.flat_map(finding_lines));
+    lines
+}
+
+/// Describes a secret: what it is and where, and the text around it.
+fn finding_lines(one: &FoundSecret) -> [String; 2] {
+    let of = &one.finding;
+    let part = match of.found_by {
+        FoundBy::Part => "part of ",
+        _ => "",
+    };
+    let place = one.places.first().map_or_else(String::new, place);
+    let head = format!(
+        "  {part}{} ({}) {}, {}, {}: {place}, id {}",
+        text::line(&of.rule),
+        of.confidence.name(),
+        text::line(&of.masked),
+        text::count(of.length as u64, "character"),
+        text::count(one.count, "time"),
+        of.id,
+    );
+    [head, format!("    {}", text::line(&of.context))]
+}
+
+fn place(place: &FindingPlace) -> String {
+    match place {
+        FindingPlace::Message {
+            loop_id,
+            generation,
+            seq,
+        } => {
+            let of = generation.map_or(String::new(), |number| format!(", block {number}"));
+            let id = text::line(loop_id.as_str());
+            format!("loop {id}{of}, message {seq}")
+        }
+        FindingPlace::Text { text } => text.clone(),
+    }
 }
 
 /// Says where secrets still stand, and returns how the command ended: other sessions are redacted by

@@ -14,7 +14,7 @@ use loopstore_report::{
 use serde_json::json;
 
 use super::error::CliError;
-use super::output::Counted;
+use super::output::{Counted, remove_unfinished_beside};
 use super::{App, Done, select, text};
 
 /// Write a session as one HTML page
@@ -188,6 +188,7 @@ pub(super) fn to_file<T>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<T, ExportError>,
 ) -> Result<(u64, T), CliError> {
+    remove_unfinished_beside(path);
     let file = WholeFile::create(path).map_err(|error| failed(path, &error))?;
     let mut out = Counted::new(BufWriter::with_capacity(64 << 10, file));
     let made = match write(&mut out) {

@@ -16,6 +16,7 @@ use loopstore::{AgentMessage, BuildOptions, Database, build_context_from_session
 use serde::Serialize;
 
 use super::error::CliError;
+use super::output::remove_unfinished_beside;
 use super::{App, Done, amount, compact, context, homes, select, text};
 
 /// Hand a session to a coding agent: write it as a transcript of the agent's own, to go on with
@@ -170,6 +171,7 @@ fn write(
     messages: &[AgentMessage],
     path: &Path,
 ) -> std::io::Result<NativeReport> {
+    remove_unfinished_beside(path);
     let file = WholeFile::create_new(path)?;
     let mut out = BufWriter::with_capacity(64 << 10, file);
     let report = write_native(native, messages, &mut out)?;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::error::CliError;
+use super::output::remove_unfinished_beside;
 use super::{App, Done, progress, text};
 
 /// How many problems are listed.
@@ -48,6 +49,7 @@ pub struct Args {
 /// Verifies the database.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     if let Some(to) = &args.salvage {
+        remove_unfinished_beside(to);
         let report = salvage(&app.db, app.key.as_ref(), to, args.force)?;
         app.print(&report, || salvaged(to, &report))?;
         return Ok(done(report.ok));
@@ -143,6 +145,20 @@ fn summary(report: &VerifyReport) -> String {
         }
     });
     lines.push(format!("Checked: {counts}."));
+    if report.unscrubbed {
+        lines.push(
+            "Bytes of removed content are still in the file: a removal was cut off. The next write removes them."
+                .into(),
+        );
+    }
+    lines.extend(report.copies.iter().map(|copy| {
+        let (path, bytes) = (copy.path.display().to_string(), text::bytes(copy.bytes));
+        format!(
+            "Unfinished copy of the database, left by a killed process: {} ({bytes}). The next backup there, or \
+             `redact`, removes it.",
+            text::line(&path)
+        )
+    }));
     lines.extend(report.explained.iter().map(|line| text::line(line)));
     if let Some(first) = report.index.first() {
         let first = text::line(first);

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use serde::Serialize;
 
+use crate::admin::copies::UnfinishedCopy;
 use crate::failpoints::{self, Failpoint};
 use crate::store::{
     BlockKey, FlipKey, HideKey, LoopKey, ManifestKey, PinKey, RunKey, SessionKey, SourceKey,
@@ -138,6 +139,17 @@ pub struct VerifyReport {
     /// problem.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub explained: Vec<String>,
+    /// True if bytes of removed content may still be in the file or its log, as a removal was killed or others
+    /// read an older state. The next write removes them. This is no problem of the record.
+    #[serde(skip_serializing_if = "is_false")]
+    pub unscrubbed: bool,
+    /// Copies that killed processes left half written: they hold what the database held then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<UnfinishedCopy>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The row that a problem is found at.
@@ -243,6 +255,8 @@ impl Findings {
             problems: self.problems,
             index: self.index,
             explained: self.explained,
+            unscrubbed: false,
+            copies: Vec::new(),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::report::{Findings, Problem, ProblemKind, Subject, VerifyReport};
 use super::{blobs, receipts, sessions, sources};
+use crate::admin::copies::unfinished_copies;
 use crate::search;
 use crate::store::scan::StoreScan;
 use crate::store::{Database, ReceiptRow, SessionKey, StoreError, StoreResult, database};
@@ -82,13 +83,21 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
         strays(&mut verify)?;
         Ok(verify.found)
     });
+    let left = |report: VerifyReport| VerifyReport {
+        // A file that cannot be read this far is reported as damaged.
+        unscrubbed: store
+            .as_sqlite()
+            .is_some_and(|store| store.needs_scrub().unwrap_or_default()),
+        copies: unfinished_copies(store),
+        ..report
+    };
     match scanned {
-        Ok(found) => Ok(found.into_report()),
+        Ok(found) => Ok(left(found.into_report())),
         // The snapshot itself could not be had: the header or the schema is damaged.
         Err(StoreError::Damaged(detail)) => {
             let mut found = kept.unwrap_or_default();
             found.add(ProblemKind::Sqlite, "database", detail);
-            Ok(found.into_report())
+            Ok(left(found.into_report()))
         }
         // Something stands in place of a table, and does not end.
         Err(error @ StoreError::ForeignSchema(_)) => {

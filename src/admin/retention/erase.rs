@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::files::{self, KeptFile, KeptFiles};
 use super::{Leftover, scrub};
+use crate::admin::copies::UnfinishedCopy;
 use crate::model::{SessionId, Time};
 use crate::store::receipt::{OpenReceipt, Receipt};
 use crate::store::removal::StoreRemove;
@@ -68,6 +69,9 @@ pub struct EraseReport {
     pub named_by: Vec<SessionId>,
     /// Whether bytes are left.
     pub leftover: Leftover,
+    /// Copies that killed processes had left half written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<UnfinishedCopy>,
 }
 
 /// Erases a session: its rows, its words in the index, the files that hold nothing else, and their bytes
@@ -114,7 +118,9 @@ pub fn erase(store: &dyn Database, request: &EraseRequest) -> StoreResult<EraseR
     report.receipt = Some(key);
     report.was_erased = was_erased;
     let stays = report.files.iter().any(|file| !file.goes);
-    report.leftover = scrub(store)?.or_in_content(stays);
+    let (leftover, copies) = scrub(store)?;
+    report.leftover = leftover.or_in_content(stays);
+    report.copies = copies;
     Ok(report)
 }
 
@@ -155,6 +161,7 @@ impl EraseReport {
             shared: receipt.shared,
             named_by: receipt.named_by,
             leftover: Leftover::None,
+            copies: Vec::new(),
         }
     }
 }

@@ -23,6 +23,7 @@ mod sizes;
 
 use serde::Serialize;
 
+use super::copies::{UnfinishedCopy, remove_unfinished_copies};
 use crate::model::{SessionId, Time};
 use crate::store::sqlite::Scrubbed;
 use crate::store::{self, Database, StoreError, StoreResult};
@@ -36,7 +37,9 @@ pub use erase::{EraseReport, EraseRequest, erase};
 pub use files::{FilesRemoved, KeptFile, files_removed};
 pub use left::LeftPlace;
 pub use prune::{Kept, KeptWhy, PruneReport, PruneRequest, Pruned, prune};
-pub use redact::{RedactReport, RedactRequest, RedactedMessage, redact_session};
+pub use redact::{
+    FindingPlace, FoundSecret, RedactReport, RedactRequest, RedactedMessage, redact_session,
+};
 
 /// Whether bytes of what was removed are left in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -67,15 +70,16 @@ impl Leftover {
     }
 }
 
-/// Scrubs the file; what cannot be done now is told.
-fn scrub(store: &dyn Database) -> StoreResult<Leftover> {
-    match store.scrub() {
-        Ok(Scrubbed::Clean | Scrubbed::Done) => Ok(Leftover::None),
-        Ok(Scrubbed::InLog) => Ok(Leftover::InLog),
-        Ok(Scrubbed::OnServer) => Ok(Leftover::OnServer),
-        Err(StoreError::Busy) => Ok(Leftover::InFile),
-        Err(error) => Err(error),
-    }
+/// Scrubs the file and removes copies that killed processes left. What cannot be done now is reported.
+fn scrub(store: &dyn Database) -> StoreResult<(Leftover, Vec<UnfinishedCopy>)> {
+    let leftover = match store.scrub() {
+        Ok(Scrubbed::Clean | Scrubbed::Done) => Leftover::None,
+        Ok(Scrubbed::InLog) => Leftover::InLog,
+        Ok(Scrubbed::OnServer) => Leftover::OnServer,
+        Err(StoreError::Busy) => Leftover::InFile,
+        Err(error) => return Err(error),
+    };
+    Ok((leftover, remove_unfinished_copies(store)))
 }
 
 /// Finishes a removal that was cut off after its transaction; does nothing if there is none.
@@ -93,7 +97,7 @@ fn scrub(store: &dyn Database) -> StoreResult<Leftover> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
-    scrub(store)
+    scrub(store).map(|(leftover, _)| leftover)
 }
 
 /// Protects a session, so that [`prune`] leaves it alone, or no longer. Returns since when it is protected.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::erase::remove;
 use super::files::{self, KeptFile, KeptFiles};
 use super::{Leftover, scrub};
+use crate::admin::copies::UnfinishedCopy;
 use crate::model::{SessionId, Time};
 use crate::store::scan::StoreScan;
 use crate::store::{
@@ -97,6 +98,9 @@ pub struct PruneReport {
     pub files: Vec<KeptFile>,
     /// Whether bytes are left.
     pub leftover: Leftover,
+    /// Copies that killed processes had left half written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<UnfinishedCopy>,
 }
 
 /// Removes old sessions, each with a receipt. Protected ones stay, and so do those with an open loop and
@@ -138,6 +142,7 @@ pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneR
         source_of: Vec::new(),
         files: Vec::new(),
         leftover: Leftover::None,
+        copies: Vec::new(),
     };
     let mut files = plan.files;
     for group in plan.groups {
@@ -151,7 +156,9 @@ pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneR
     report.take_files(files);
     if !request.dry_run {
         let stays = report.files.iter().any(|file| !file.goes);
-        report.leftover = scrub(store)?.or_in_content(stays);
+        let (leftover, copies) = scrub(store)?;
+        report.leftover = leftover.or_in_content(stays);
+        report.copies = copies;
     }
     Ok(report)
 }

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use super::sizes::{Changes, SizeChange};
 use super::{files, left, scrub};
 use crate::model::{AgentMessage, LoopId, Role};
-use crate::redact::Redactor;
+use crate::redact::{RedactionCounts, Redactor, add_counts};
 use crate::store::codec;
 use crate::store::receipt::{MessageDigest, OpenReceipt, Receipt};
 use crate::store::removal::StoreRemove;
@@ -27,10 +27,12 @@ use crate::tokens::TokenCounter;
 use messages::{RedactableText, check, for_each_message, forget_blobs, forget_blobs_of_block};
 use sealed::SealedDrops;
 
-pub use report::{RedactReport, RedactRequest, RedactedMessage};
+use report::FindingList;
+pub use report::{FindingPlace, FoundSecret, RedactReport, RedactRequest, RedactedMessage};
 
 /// Replaces the secrets in a stored session by markers, and parts of them from eight characters on. What
-/// is imported into it from then on is redacted first.
+/// is imported into it from then on is redacted first. The policy of the request says what of the secrets found is
+/// replaced; by default all with medium or high confidence.
 ///
 /// # Errors
 /// If there is no such session, if it is damaged, or if the store refuses. Then nothing was changed.
@@ -58,7 +60,7 @@ pub fn redact_session(store: &dyn Database, request: &RedactRequest) -> StoreRes
     if request.dry_run {
         return database::scan(store, |scan| {
             let mut work = RedactWork::new(scan, store.counter(), request)?;
-            if work.learn(scan)? {
+            if work.learn(scan)? || !work.report.held_back.is_empty() {
                 work.preview(scan, request)?;
             }
             Ok(work.report)
@@ -72,7 +74,8 @@ pub fn redact_session(store: &dyn Database, request: &RedactRequest) -> StoreRes
         }
         Ok((work.report, work.redactor, work.shared))
     })?;
-    let leftover = scrub(store)?;
+    let (leftover, copies) = scrub(store)?;
+    report.copies = copies;
     if report.receipt.is_some() {
         report.left = left::look(store, &request.session, &mut redactor, shared)?;
     }
@@ -100,6 +103,7 @@ struct RedactWork<'a> {
     digests: Vec<MessageDigest>,
     /// Kept files that stay for other sessions.
     shared: Vec<SourceRow>,
+    findings: FindingList,
     report: RedactReport,
 }
 
@@ -114,17 +118,20 @@ impl<'a> RedactWork<'a> {
             .ok_or_else(|| StoreError::NoSession(request.session.to_string()))?;
         Ok(Self {
             session: row.key,
-            redactor: Redactor::new(&scan.import_key()?).remembering(),
+            redactor: Redactor::new(&scan.import_key()?)
+                .with_policy(request.policy.clone())
+                .remembering(),
             counter,
             changes: Changes::default(),
             sealed: SealedDrops::default(),
             digests: Vec::new(),
             shared: Vec::new(),
+            findings: FindingList::default(),
             report: RedactReport::nothing(row.session_id, request.dry_run),
         })
     }
 
-    /// Finds all secrets, and returns whether there are any.
+    /// Finds all secrets, and returns whether any are replaced.
     fn learn(&mut self, scan: &dyn StoreScan) -> StoreResult<bool> {
         let loops = scan.loops(self.session)?;
         for row in &loops {
@@ -140,10 +147,11 @@ impl<'a> RedactWork<'a> {
             self.redact_text(cell);
             Ok(())
         })?;
-        if self.redactor.counts().is_empty() {
+        let counts = self.redactor.take_counts();
+        if counts.secrets.is_empty() {
+            self.report.held_back = counts.held_back;
             return Ok(false);
         }
-        self.redactor.take_counts();
         for row in &loops {
             scan.messages(row.key, 0..row.totals.next_seq, &mut |found| {
                 for text in [&found.body.head, &found.body.text].into_iter().flatten() {
@@ -178,12 +186,15 @@ impl<'a> RedactWork<'a> {
             TextForm::Text => self.redactor.text(cell.text),
             TextForm::Json => self.redactor.json(cell.text),
             TextForm::Meta => self.redactor.meta(cell.text),
+            TextForm::AppendKey => self.redactor.append_key(cell.text),
             TextForm::Id => None,
         }
     }
 
-    /// Tells what would be replaced.
+    /// Reports what would be replaced.
     fn preview(&mut self, scan: &dyn StoreScan, request: &RedactRequest) -> StoreResult<()> {
+        self.report.held_back.clear();
+        self.redactor.keep_findings();
         for row in scan.loops(self.session)? {
             self.find_in_loop(scan, &row)?;
         }
@@ -192,10 +203,17 @@ impl<'a> RedactWork<'a> {
             if self.redact_text(cell).is_some() {
                 *texts.entry(cell.place.to_owned()).or_default() += 1;
             }
+            let text = cell.place.to_owned();
+            let found = self.redactor.take_findings();
+            self.findings.add(found, &FindingPlace::Text { text });
             Ok(())
         })?;
         self.report.texts = texts;
         self.add_counts();
+        self.report.findings = std::mem::take(&mut self.findings).into_sorted();
+        if self.report.secrets.is_empty() {
+            return Ok(());
+        }
         let files = files::plan(scan, &[self.session], request.with_files)?;
         self.report_files(files);
         Ok(())
@@ -249,14 +267,13 @@ impl<'a> RedactWork<'a> {
         self.report.source_of.dedup();
     }
 
-    /// Adds what was replaced since the last time, and returns it.
-    fn add_counts(&mut self) -> (BTreeMap<String, u64>, u64) {
-        let (secrets, pieces) = self.redactor.take_counts();
-        for (kind, count) in &secrets {
-            *self.report.secrets.entry(kind.clone()).or_default() += count;
-        }
-        self.report.pieces += pieces;
-        (secrets, pieces)
+    /// Adds what was found since the last time, and returns it.
+    fn add_counts(&mut self) -> RedactionCounts {
+        let counts = self.redactor.take_counts();
+        add_counts(&mut self.report.secrets, &counts.secrets);
+        add_counts(&mut self.report.held_back, &counts.held_back);
+        self.report.pieces += counts.pieces;
+        counts
     }
 
     /// Finds the messages of a loop that change, and what they say then.
@@ -268,23 +285,33 @@ impl<'a> RedactWork<'a> {
         let mut found = Vec::new();
         for_each_message(scan, row, &mut |said| {
             let new = self.redact(&said.message)?;
-            let Some(new) = self.sealed.apply(&said, row, new) else {
+            let counts = self.add_counts();
+            let findings = self.redactor.take_findings();
+            let new = self.sealed.apply(&said, row, new);
+            if new.is_none() && findings.is_empty() {
                 return Ok(());
-            };
-            let (secrets, pieces) = self.add_counts();
+            }
             let (generation, seq) = match said.place {
                 MessagePlace::InLoop(_, seq) => (None, seq),
                 MessagePlace::InBlock(block, ordinal) => {
                     (Some(scan.block_by_key(block)?.generation), ordinal)
                 }
             };
+            let loop_id = row.loop_id.clone();
+            let place = FindingPlace::Message {
+                loop_id,
+                generation,
+                seq,
+            };
+            self.findings.add(findings, &place);
+            let Some(new) = new else { return Ok(()) };
             self.report.messages += 1;
             self.report.places.push(RedactedMessage {
                 loop_id: row.loop_id.clone(),
                 generation,
                 seq,
-                secrets,
-                pieces,
+                secrets: counts.secrets,
+                pieces: counts.pieces,
             });
             found.push((said, new));
             Ok(())

@@ -141,6 +141,8 @@ pub struct SqliteStore {
     holders: holders::Holders,
     length: FileLength,
     connections: Arc<Connections>,
+    /// True once a removal that was cut off before was looked for.
+    has_looked_for_removal: AtomicBool,
 }
 
 impl SqliteStore {
@@ -181,6 +183,7 @@ impl SqliteStore {
             holders: holders::Holders::new(schema::network_of(path).is_none().then_some(path)),
             length: FileLength::of(path),
             connections: Connections::to_file(place, first),
+            has_looked_for_removal: AtomicBool::new(false),
         })
     }
 
@@ -230,6 +233,7 @@ impl SqliteStore {
             holders: holders::Holders::new(None),
             length: FileLength::default(),
             connections: Connections::of_memory(writer),
+            has_looked_for_removal: AtomicBool::new(true),
         })
     }
 
@@ -516,11 +520,19 @@ impl SessionStore for SqliteStore {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);
         }
+        let mut was_cut_off = false;
         self.transaction(|connection| {
             let mut reader = self.reader(connection);
             schema::check_still_counts_with(connection, self.options.counter.name())?;
+            if !self.has_looked_for_removal.swap(true, Ordering::Relaxed) {
+                was_cut_off = removal::scrub::mark(connection)?.is_some();
+            }
             work(&mut reader)
-        })
+        })?;
+        if was_cut_off {
+            self.finish_removal();
+        }
+        Ok(())
     }
 
     fn counter(&self) -> &dyn TokenCounter {
@@ -531,7 +543,7 @@ impl SessionStore for SqliteStore {
         let Some(place) = self.connections.place() else {
             return Vec::new();
         };
-        let ends = ["", "-wal", "-shm", "-journal", "-queue"];
+        let ends = ["", "-wal", "-shm", "-journal", "-queue", "-copies"];
         ends.iter()
             .map(|end| place::with_end(place.file(), end))
             .collect()

@@ -92,7 +92,7 @@ impl OpenFiles {
     /// If the folder refuses.
     pub(super) fn remove(&self) -> io::Result<()> {
         std::fs::remove_file(&self.file)?;
-        for end in ["-wal", "-shm", "-queue"] {
+        for end in ["-wal", "-shm", "-queue", "-copies"] {
             match std::fs::remove_file(with_end(&self.file, end)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

@@ -1,5 +1,7 @@
 //! What is not kept: secrets, erased and pruned sessions. The raw bytes of the files are searched.
 
+mod choices;
+mod detection;
 mod erasing;
 mod incoming;
 mod kept_files;

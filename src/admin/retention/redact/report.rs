@@ -1,13 +1,16 @@
 //! What is to be redacted, and what was.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
+use crate::admin::copies::UnfinishedCopy;
 use crate::admin::retention::Leftover;
 use crate::admin::retention::files::KeptFile;
 use crate::admin::retention::left::LeftPlace;
 use crate::model::{LoopId, SessionId};
+use crate::redact::{Finding, FoundBy, RedactionPolicy};
 
 /// What is to be redacted.
 #[derive(Clone, Debug)]
@@ -18,8 +21,10 @@ pub struct RedactRequest {
     pub reason: Option<String>,
     /// Also kept files that hold other sessions too.
     pub with_files: bool,
-    /// Only tell.
+    /// Only report what would be replaced, and what would not.
     pub dry_run: bool,
+    /// Which of the secrets found are replaced.
+    pub policy: RedactionPolicy,
 }
 
 impl RedactRequest {
@@ -30,6 +35,7 @@ impl RedactRequest {
             reason: None,
             with_files: false,
             dry_run: false,
+            policy: RedactionPolicy::default(),
         }
     }
 }
@@ -47,6 +53,10 @@ pub struct RedactReport {
     pub secrets: BTreeMap<String, u64>,
     /// Parts of these that were replaced where the rest had been cut off.
     pub pieces: u64,
+    /// Secrets that were found and not replaced, as their confidence is too low, by type.
+    pub held_back: BTreeMap<String, u64>,
+    /// With `dry_run`, each secret that was found, masked, and where it stands.
+    pub findings: Vec<FoundSecret>,
     /// Messages that changed, those of blocks included.
     pub messages: u64,
     /// Where these are.
@@ -63,6 +73,89 @@ pub struct RedactReport {
     pub left: Vec<LeftPlace>,
     /// Whether bytes are left.
     pub leftover: Leftover,
+    /// Copies that killed processes had left half written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<UnfinishedCopy>,
+}
+
+/// A secret in a session, masked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FoundSecret {
+    /// The secret, with the text around its first place.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// The number of times that it stands there.
+    pub count: u64,
+    /// The places where it stands.
+    pub places: Vec<FindingPlace>,
+}
+
+/// A place in a session where a secret stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum FindingPlace {
+    /// A message of a loop.
+    Message {
+        /// The loop.
+        loop_id: LoopId,
+        /// The generation of the block whose message it is; `None`: an original.
+        generation: Option<u32>,
+        /// Its sequence, or its index in the block.
+        seq: u32,
+    },
+    /// Another text.
+    Text {
+        /// The table and column.
+        text: String,
+    },
+}
+
+/// Collects the secrets of a session, each once.
+#[derive(Default)]
+pub(super) struct FindingList {
+    list: Vec<FoundSecret>,
+    known: HashMap<(String, FoundBy, bool), usize>,
+}
+
+impl FindingList {
+    /// Adds what was found at a place.
+    pub(super) fn add(&mut self, findings: Vec<Finding>, place: &FindingPlace) {
+        for finding in findings {
+            // A value is the same secret whether a rule or its known value found it.
+            let is_part = finding.found_by == FoundBy::Part;
+            let found_by = if is_part {
+                FoundBy::Part
+            } else {
+                FoundBy::Rule
+            };
+            let key = (finding.id.clone(), found_by, finding.replaced);
+            let at = *self.known.entry(key).or_insert(self.list.len());
+            if at == self.list.len() {
+                let (count, places) = (0, Vec::new());
+                self.list.push(FoundSecret {
+                    finding,
+                    count,
+                    places,
+                });
+            }
+            let one = &mut self.list[at];
+            one.count += 1;
+            if one.places.last() != Some(place) {
+                one.places.push(place.clone());
+            }
+        }
+    }
+
+    /// Returns the secrets: what is replaced first, the most certain first.
+    pub(super) fn into_sorted(self) -> Vec<FoundSecret> {
+        let mut list = self.list;
+        list.sort_by_key(|one| {
+            let of = &one.finding;
+            let is_part = of.found_by == FoundBy::Part;
+            (!of.replaced, is_part, Reverse(of.confidence))
+        });
+        list
+    }
 }
 
 /// A message in which secrets were replaced.
@@ -88,6 +181,8 @@ impl RedactReport {
             receipt: None,
             secrets: BTreeMap::new(),
             pieces: 0,
+            held_back: BTreeMap::new(),
+            findings: Vec::new(),
             messages: 0,
             places: Vec::new(),
             texts: BTreeMap::new(),
@@ -96,6 +191,7 @@ impl RedactReport {
             files: Vec::new(),
             left: Vec::new(),
             leftover: Leftover::None,
+            copies: Vec::new(),
         }
     }
 }

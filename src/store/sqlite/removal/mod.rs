@@ -1,7 +1,7 @@
 //! Removing content: the rows of a session, their texts, and in the end their bytes.
 
 pub(in crate::store) mod content;
-mod scrub;
+pub(super) mod scrub;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -133,8 +133,9 @@ impl SqliteReader<'_> {
                 self.check_row(table.name, key)?;
             }
             let (name, id) = (table.name, table.key);
-            let sql = format!("UPDATE {name} SET {column} = ?2 WHERE {id} = ?1");
-            self.run(&sql, params![key, new])?;
+            // The old text too: the keys of a session's appends have no key of their own.
+            let sql = format!("UPDATE {name} SET {column} = ?2 WHERE {id} = ?1 AND {column} = ?3");
+            self.run(&sql, params![key, new, text])?;
             changed += 1;
         }
         Ok(changed)

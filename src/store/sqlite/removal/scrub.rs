@@ -6,7 +6,7 @@
 //! when it moved rows between pages.
 //!
 //! That this is to be done stands in `store_meta` from the removal on. Whoever is killed between is
-//! followed by the next who scrubs.
+//! followed by the next who scrubs: the same command, or the first write of the next who opens the file.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -16,6 +16,9 @@ use crate::store::error::{StoreError, StoreResult};
 
 /// The name of the mark.
 const MARK: &str = "scrub";
+
+/// What its value begins with once the file is written anew and only the log is left.
+const IN_LOG: &str = "log:";
 
 /// What became of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +41,23 @@ impl SqliteStore {
     /// # Errors
     /// [`StoreError::Busy`] if others write for longer than the timeout; it can be tried again.
     pub fn scrub(&self) -> StoreResult<Scrubbed> {
-        let Some(mark) = self.snapshot(mark)? else {
+        let Some(first) = self.snapshot(mark)? else {
             return Ok(Scrubbed::Clean);
         };
-        self.transaction(merge_index)?;
+        if !first.starts_with(IN_LOG) {
+            self.transaction(merge_index)?;
+        }
         let place = self.queue.enter(self.options.busy_timeout)?;
         let (writer, connection) = self.lock_writer()?;
         let alone = writer.log.alone();
-        rewrite(&connection)?;
+        // Another process may have done it meanwhile, all of it or all but the log.
+        let Some(mut mark) = mark(&connection)? else {
+            return Ok(Scrubbed::Done);
+        };
+        if !mark.starts_with(IN_LOG) {
+            rewrite(&connection)?;
+            mark = note_rewritten(&connection, &mark)?;
+        }
         self.connections.check()?;
         if !empty_log(&connection)? {
             return Ok(Scrubbed::InLog);
@@ -59,6 +71,13 @@ impl SqliteStore {
         Ok(Scrubbed::Done)
     }
 
+    /// Finishes a removal that was cut off before this store was opened. It is tried once: who reads an older
+    /// state, or writes all the time, is not waited for again.
+    pub(in crate::store::sqlite) fn finish_removal(&self) {
+        // What fails here is tried again by the next who opens the file; `verify` reports it meanwhile.
+        let _ = self.scrub();
+    }
+
     /// Whether bytes of what was removed may still be in the file or its log.
     ///
     /// # Errors
@@ -68,7 +87,7 @@ impl SqliteStore {
     }
 }
 
-fn mark(connection: &Connection) -> StoreResult<Option<String>> {
+pub(in crate::store::sqlite) fn mark(connection: &Connection) -> StoreResult<Option<String>> {
     connection
         .prepare_cached("SELECT value FROM store_meta WHERE name = ?1")
         .and_then(|mut sql| sql.query_row([MARK], |row| row.get(0)).optional())
@@ -85,6 +104,15 @@ pub(super) fn note(reader: &SqliteReader<'_>) -> StoreResult<()> {
         reader.run(sql, [MARK, &mark])?;
     }
     Ok(())
+}
+
+/// Notes that only the log is left, and returns the mark. Nobody else writes meanwhile.
+fn note_rewritten(connection: &Connection, mark: &str) -> StoreResult<String> {
+    let new = format!("{IN_LOG}{mark}");
+    let reader = SqliteReader::new(connection);
+    let sql = "UPDATE store_meta SET value = ?2 WHERE name = ?1";
+    reader.run(sql, [MARK, &new])?;
+    Ok(new)
 }
 
 /// Writes the index anew: it keeps words of removed messages until it does.

@@ -112,3 +112,120 @@ fn an_erase_that_is_killed_before_it_commits_leaves_all_as_it_was() {
     );
     assert_eq!(stage.count(CORE.as_bytes()), 0);
 }
+
+#[test]
+fn bytes_that_a_killed_redaction_left_are_reported_and_go_with_the_next_write() {
+    if crate::support::keyed::leaves_out(
+        "bytes_that_a_killed_redaction_left_are_reported_and_go_with_the_next_write",
+    ) {
+        return;
+    }
+    let stage = Stage::new();
+    let store = stage.store();
+    tell(&store, "s", &token());
+    plain(&store, "other");
+    drop(store);
+    let reader = crate::support::keyed::raw(stage.file()).unwrap();
+    reader
+        .execute_batch("BEGIN; SELECT count(*) FROM sessions")
+        .unwrap();
+    let mut child = begin(&stage, &["redact", "s", "--yes"]);
+    wait_for(
+        &stage,
+        "SELECT count(*) FROM maintenance WHERE closed_at IS NOT NULL",
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(stage.count(CORE.as_bytes()) > 8);
+    reader.execute_batch("COMMIT").unwrap();
+    drop(reader);
+    let (code, out, _) = super::commands::run(&stage, &["verify"]);
+    assert!(code == 0 && out.contains("a removal was cut off"), "{out}");
+    assert_eq!(
+        super::commands::json(&stage, &["verify"])["unscrubbed"],
+        true
+    );
+    let (code, _, err) = super::commands::run(&stage, &["protect", "other"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(stage.count(CORE.as_bytes()), 0);
+    assert!(super::commands::json(&stage, &["verify"])["unscrubbed"].is_null());
+}
+
+/// Starts a command in a folder and kills it as soon as a file is there that was not before.
+fn kill_when_something_is_written(stage: &Stage, args: &[&str], folder: &std::path::Path) {
+    let names = || std::fs::read_dir(folder).unwrap().count();
+    let before = names();
+    let mut child = begin(stage, args);
+    while names() == before && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_copy_that_a_killed_backup_left_is_named_and_removed() {
+    let stage = Stage::new();
+    let store = stage.store();
+    tell(&store, "s", &token());
+    for at in 0..40 {
+        plain(&store, &format!("other-{at}"));
+    }
+    drop(store);
+    let there = tempfile::tempdir().unwrap();
+    let files = || {
+        let entries = std::fs::read_dir(there.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        names.collect::<Vec<_>>()
+    };
+    let to = there.path().join("copy.db");
+    let args = ["backup", to.to_str().unwrap()];
+    let left_one = || {
+        for _ in 0..50 {
+            let _ = std::fs::remove_file(&to);
+            kill_when_something_is_written(&stage, &args, there.path());
+            if !to.exists() && !files().is_empty() {
+                return;
+            }
+        }
+        panic!("no backup was killed in time: {:?}", files());
+    };
+    // The next one there removes it.
+    left_one();
+    let (code, out, _) = super::commands::run(&stage, &["verify"]);
+    assert!(
+        code == 0 && out.contains("Unfinished copy of the database"),
+        "{out}"
+    );
+    let (code, _, err) = super::commands::run(&stage, &args);
+    assert!(code == 0 && err.contains("left half written"), "{err}");
+    assert_eq!(files(), ["copy.db"]);
+    // A redaction finds it in another folder.
+    left_one();
+    let (code, _, err) = super::commands::run(&stage, &["redact", "s", "--yes"]);
+    assert!(code == 0 && err.contains("left half written"), "{err}");
+    assert_eq!(files().len(), 0);
+    let (_, out, _) = super::commands::run(&stage, &["verify"]);
+    assert!(!out.contains("Unfinished"), "{out}");
+}
+
+#[test]
+fn a_killed_export_leaves_nothing() {
+    let stage = Stage::new();
+    let store = stage.store();
+    for at in 0..20 {
+        plain(&store, &format!("s-{at}"));
+    }
+    drop(store);
+    let there = tempfile::tempdir().unwrap();
+    let to = there.path().join("out.html");
+    for wait in 0..20 {
+        let mut child = begin(&stage, &["report", "-o", to.to_str().unwrap()]);
+        std::thread::sleep(Duration::from_millis(wait * 5));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let entries = std::fs::read_dir(there.path()).unwrap();
+        let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        assert!(names.is_empty() || names == ["out.html"], "{names:?}");
+    }
+}

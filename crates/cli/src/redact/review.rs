@@ -1,0 +1,86 @@
+//! Deciding about secrets one by one.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead};
+
+use loopstore::admin::retention::FoundSecret;
+use loopstore::redact::{FoundBy, RedactionPolicy};
+
+use super::finding_lines;
+use crate::error::CliError;
+use crate::output::note;
+use crate::text;
+
+/// An answer.
+#[derive(Clone, Copy)]
+enum Answer {
+    Yes,
+    No,
+    /// Yes to all of this rule.
+    All,
+    /// No to all of this rule.
+    None,
+    Quit,
+}
+
+/// Asks about each secret, and adds the answers to the policy. Returns whether any is to be replaced.
+pub(super) fn choose(
+    policy: &mut RedactionPolicy,
+    found: &[FoundSecret],
+) -> Result<bool, CliError> {
+    // A part goes with its secret.
+    let found = found
+        .iter()
+        .filter(|one| one.finding.found_by != FoundBy::Part);
+    let found: Vec<&FoundSecret> = found.collect();
+    if found.is_empty() {
+        note("found no secrets");
+        return Ok(false);
+    }
+    let mut of_rules: BTreeMap<&str, bool> = BTreeMap::new();
+    let mut any = false;
+    for (at, one) in found.iter().enumerate() {
+        let rule = one.finding.rule.as_str();
+        let answer = match of_rules.get(rule) {
+            Some(true) => Answer::Yes,
+            Some(false) => Answer::No,
+            None => ask(at + 1, found.len(), one)?,
+        };
+        let replace = match answer {
+            Answer::Quit => return Ok(false),
+            Answer::All => *of_rules.entry(rule).or_insert(true),
+            Answer::None => *of_rules.entry(rule).or_insert(false),
+            Answer::Yes => true,
+            Answer::No => false,
+        };
+        any |= replace;
+        let ids = match replace {
+            true => &mut policy.confirm,
+            false => &mut policy.allow,
+        };
+        ids.insert(one.finding.id.clone());
+    }
+    Ok(any)
+}
+
+fn ask(number: usize, all: usize, one: &FoundSecret) -> Result<Answer, CliError> {
+    let rule = text::line(&one.finding.rule);
+    loop {
+        note(&format!(
+            "{number} of {all}\n{}\nReplace it? y yes, n no, a all of {rule}, s none of {rule}, q quit:",
+            finding_lines(one).join("\n")
+        ));
+        let mut line = String::new();
+        if io::stdin().lock().read_line(&mut line)? == 0 {
+            return Ok(Answer::Quit);
+        }
+        return Ok(match line.trim() {
+            "y" | "yes" => Answer::Yes,
+            "n" | "no" => Answer::No,
+            "a" | "all" => Answer::All,
+            "s" | "none" => Answer::None,
+            "q" | "quit" => Answer::Quit,
+            _ => continue,
+        });
+    }
+}
