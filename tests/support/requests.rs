@@ -90,7 +90,8 @@ fn what_is_mended_is_told(
     messages: &[AgentMessage],
     request: &ProviderRequest,
 ) -> Result<(), String> {
-    for fault in faults_of(messages, false) {
+    // The calls of the last answer may be open.
+    for fault in faults_of(messages, true) {
         let is_told = request.mended.iter().any(|mending| {
             mending.message == fault.message
                 || fault.kind == FaultKind::LateResult
