@@ -11,6 +11,7 @@ use std::{mem, panic};
 use super::matching::{Digest, Digests};
 use super::pending::PendingMessage;
 use super::{FoundCompaction, ImportError, SessionHead, Sink};
+use crate::model::received;
 use crate::model::{AgentMessage, LoopId, LoopRecord};
 use crate::tokens::TokenCounter;
 
@@ -29,10 +30,14 @@ pub(super) enum SinkCall {
     Message(LoopId, PendingMessage, Digest, usize),
     Compaction(Box<FoundCompaction>),
     Skip(Option<u64>, String),
+    Note(String),
 }
 
 /// A sink that takes messages whose digests are made.
 pub(super) trait EncodedSink: Sink {
+    /// Takes a sentence about a message that was completed.
+    fn note(&mut self, _note: String) {}
+
     /// Takes a message whose record has this digest and so many bytes.
     fn encoded(
         &mut self,
@@ -54,6 +59,10 @@ impl SinkCall {
             Self::Compaction(found) => sink.compaction(*found),
             Self::Skip(line, reason) => {
                 sink.skip(line, reason);
+                Ok(())
+            }
+            Self::Note(note) => {
+                sink.note(note);
                 Ok(())
             }
         }
@@ -180,6 +189,9 @@ impl Sink for QueueSink<'_> {
         message: AgentMessage,
         raw: &[u8],
     ) -> Result<(), ImportError> {
+        for note in received::notes(&message) {
+            self.push(SinkCall::Note(note), 0)?;
+        }
         let origin = self.encoder.digests.of(raw);
         let message = match self.encoder.skip_encoding.is_set() {
             true => message.into(),

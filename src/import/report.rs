@@ -18,6 +18,15 @@ pub struct Skipped {
     pub reason: String,
 }
 
+/// A tool call or a result that did not come as it must, and was completed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CompletedCall {
+    /// The file.
+    pub file: String,
+    /// What came, and as what it was recorded.
+    pub note: String,
+}
+
 /// What an import found and what of it was new.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ImportReport {
@@ -45,6 +54,10 @@ pub struct ImportReport {
     pub unredacted: Vec<SessionId>,
     /// What could not be used.
     pub skipped: Vec<Skipped>,
+    /// Tool calls and results that came without an id or a name, or with arguments of another type, and were
+    /// completed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<CompletedCall>,
     /// Size of the files.
     pub bytes: u64,
     /// How long it took.
@@ -77,6 +90,7 @@ impl ImportReport {
         }
         self.unredacted.extend(other.unredacted);
         self.skipped.extend(other.skipped);
+        self.notes.extend(other.notes);
         self.bytes += other.bytes;
         self.seconds += other.seconds;
         self.compactions.extend(other.compactions);

@@ -13,7 +13,7 @@ use super::deferred::{DeferredSession, RecordKey};
 use super::matching::{Digest, Digests, Stored};
 use super::pending::PendingMessage;
 use super::pipeline::{EncodedSink, Encoder, SinkCall, SkipEncoding};
-use super::report::ImportReport;
+use super::report::{CompletedCall, ImportReport};
 use super::secrets::{HeldMessage, Secrets, TurnPlace};
 use super::state::{Described, LoopState, PendingHistory, SessionState};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
@@ -541,6 +541,11 @@ impl<'a> StoreSink<'a> {
 }
 
 impl EncodedSink for StoreSink<'_> {
+    fn note(&mut self, note: String) {
+        let file = self.from.path.clone();
+        self.report.notes.push(CompletedCall { file, note });
+    }
+
     fn encoded(
         &mut self,
         loop_id: LoopId,

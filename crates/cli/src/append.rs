@@ -29,7 +29,8 @@ const MAX_LINE: u64 = 64 << 20;
 /// a program that was cut off can send its last lines again.
 ///
 /// For each line one line of JSON is printed at once, when its messages are durable:
-/// {"line", "session_id", "loop_id", "turns", "seqs", "tokens", "duplicate"}. The first bad line prints
+/// {"line", "session_id", "loop_id", "turns", "seqs", "tokens", "duplicate"}, and "notes" if a tool call or
+/// a result came without an id or a name and was completed. The first bad line prints
 /// {"line", "error"} and ends the command; the lines before it are kept.
 #[derive(clap::Args)]
 pub struct Args {
@@ -95,6 +96,8 @@ struct LineReceipt<'a> {
     seqs: Option<[u32; 2]>,
     tokens: u64,
     duplicate: bool,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    notes: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -198,5 +201,6 @@ fn receipt<'a>(line: u64, session: &'a SessionHandle, appended: &'a Appended) ->
         seqs: range(&appended.seqs),
         tokens: appended.tokens,
         duplicate: appended.duplicate,
+        notes: &appended.notes,
     }
 }

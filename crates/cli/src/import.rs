@@ -116,6 +116,13 @@ fn import(app: &mut App, args: &Args, store: &dyn Database) -> Result<Done, CliE
     for line in text::at_most(report.skipped.iter().map(skipped_line), LISTED) {
         note(&format!("skipped: {line}"));
     }
+    let completed = report
+        .notes
+        .iter()
+        .map(|one| format!("{}: {}", text::line(&one.file), text::line(&one.note)));
+    for line in text::at_most(completed, LISTED) {
+        note(&format!("note: {line}"));
+    }
     Ok(Done::Well)
 }
 
