@@ -16,6 +16,10 @@ fn openai_gets_text_calls_and_results() {
     {
       "messages": [
         {
+          "role": "system",
+          "content": "Be kind."
+        },
+        {
           "role": "user",
           "content": "one\rtwo"
         },
@@ -65,7 +69,7 @@ fn openai_gets_text_calls_and_results() {
             {
               "type": "image_url",
               "image_url": {
-                "url": "data:image/png;base64,aGVsbG8="
+                "url": "data:image/png;base64,iVBORw0KGgo="
               }
             }
           ]
@@ -95,7 +99,7 @@ fn openai_gets_text_calls_and_results() {
     }
     --- stderr
     note: a call has no result; `[no result recorded]` stands in for it (message 2)
-    note: a tool result without its call is told as text (message 4)
+    note: a tool result was written as text, as its call is not in the context or the conversation went on (message 4)
     note: the name of a tool was changed, as the provider refuses it (message 2)
     note: an empty message was left out (message 5)
     note: thinking that the provider does not accept was left out (2 times, messages 2, 2)
@@ -108,6 +112,7 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
     let stage = Stage::new();
     assert_snapshot!(plain(stage.say("context mess --format anthropic")), @r#"
     {
+      "system": "Be kind.",
       "messages": [
         {
           "role": "user",
@@ -164,7 +169,7 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
                   "source": {
                     "type": "base64",
                     "media_type": "image/png",
-                    "data": "aGVsbG8="
+                    "data": "iVBORw0KGgo="
                   }
                 }
               ]
@@ -212,7 +217,7 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
     }
     --- stderr
     note: a call has no result; `[no result recorded]` stands in for it (message 2)
-    note: a tool result without its call is told as text (message 4)
+    note: a tool result was written as text, as its call is not in the context or the conversation went on (message 4)
     note: the id of a call was changed, as the provider refuses it (2 times, messages 2, 2)
     note: the name of a tool was changed, as the provider refuses it (message 2)
     note: an empty message was left out (message 5)
@@ -233,7 +238,7 @@ fn responses_gets_items() {
         {"type": "function_call", "call_id": "c.2", "name": "ls", "arguments": "[1.50]"},
         {"type": "function_call_output", "call_id": "c.1", "output": [
             {"type": "input_text", "text": "see\u{1b}[1m"},
-            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGVsbG8="},
+            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw0KGgo="},
         ]},
         {"type": "function_call_output", "call_id": "c.2", "output": "[no result recorded]"},
         {"role": "user", "content": [
@@ -324,9 +329,9 @@ mod lists {
         { "role": "tool", "tool_call_id": "a", "content": "late" },
         { "role": "user", "content": "wait" },
         { "role": "assistant", "content": null, "tool_calls": [ { "id": "a_2", "type": "function", "function": { "name": "ls", "arguments": "{\"z\":1.0,\"a\":12345678901234567890123}" } } ] },
-        { "role": "tool", "tool_call_id": "a_2", "content": "second" } ], "mended": [ { "kind": "result_moved", "message": 3, "tool_call_id": "a" },
+        { "role": "tool", "tool_call_id": "a_2", "content": "third" } ], "mended": [ { "kind": "result_moved", "message": 3, "tool_call_id": "a" },
         { "kind": "call_renamed", "message": 4, "tool_call_id": "a" },
-        { "kind": "result_dropped", "message": 6, "tool_call_id": "a" } ] }
+        { "kind": "result_dropped", "message": 5, "tool_call_id": "a" } ] }
         "#);
         assert_snapshot!(told(messages, Form::Anthropic), @r#"
         { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "go" } ] },
@@ -334,9 +339,9 @@ mod lists {
         { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a", "content": [ { "type": "text", "text": "late" } ] },
         { "type": "text", "text": "wait" } ] },
         { "role": "assistant", "content": [ { "type": "tool_use", "id": "a_2", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] },
-        { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a_2", "content": [ { "type": "text", "text": "second" } ] } ] } ], "mended": [ { "kind": "result_moved", "message": 3, "tool_call_id": "a" },
+        { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a_2", "content": [ { "type": "text", "text": "third" } ] } ] } ], "mended": [ { "kind": "result_moved", "message": 3, "tool_call_id": "a" },
         { "kind": "call_renamed", "message": 4, "tool_call_id": "a" },
-        { "kind": "result_dropped", "message": 6, "tool_call_id": "a" } ] }
+        { "kind": "result_dropped", "message": 5, "tool_call_id": "a" } ] }
         "#);
     }
 
@@ -345,9 +350,7 @@ mod lists {
         let messages = vec![answer(vec![Content::text(" ")]), call("a")];
         assert_snapshot!(told(messages, Form::Anthropic), @r#"
         { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "[what came before is not included]" } ] },
-        { "role": "assistant", "content": [ { "type": "tool_use", "id": "a", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] },
-        { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a", "content": [ { "type": "text", "text": "[no result recorded]" } ], "is_error": true } ] } ], "mended": [ { "kind": "empty_dropped", "message": 0 },
-        { "kind": "result_added", "message": 1, "tool_call_id": "a" },
+        { "role": "assistant", "content": [ { "type": "tool_use", "id": "a", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] } ], "mended": [ { "kind": "empty_dropped", "message": 0 },
         { "kind": "user_added", "message": 1 } ] }
         "#);
         assert_snapshot!(told(Vec::new(), Form::Anthropic), @r#"
