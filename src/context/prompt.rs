@@ -98,17 +98,18 @@ pub(crate) fn system_prompt(
         is_restored: None,
         is_done: false,
     };
-    let mut cut = None;
+    let mut below = None;
     read.walk(leaf, &mut |row| {
-        let below = row.parent_cut();
+        let leaves = (row.parent_cut(), row.tick);
         if row.progress.system_tokens > 0 {
-            let end = match cut {
-                None => leaf_end,
-                Some(cut) => end_of(read, &row, cut)?,
+            // What came to a loop after the chain had left it is not of the chain.
+            let (end, until) = match below {
+                None => (leaf_end, Tick::MAX),
+                Some((cut, tick)) => (end_of(read, &row, cut)?, tick),
             };
-            search.look_through(&row, end)?;
+            search.look_through(&row, end, until)?;
         }
-        cut = Some(below);
+        below = Some(leaves);
         Ok(match search.is_done {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -146,7 +147,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn look_through(&mut self, row: &LoopRow, end: u32) -> StoreResult<()> {
+    /// Looks through the messages of a loop before the sequence `end` that were appended until a tick.
+    fn look_through(&mut self, row: &LoopRow, end: u32, until: Tick) -> StoreResult<()> {
         let read = self.read;
         let mut seqs = Vec::new();
         read.sizes(row.key, 0..end, &mut |message| {
@@ -160,6 +162,9 @@ impl Search<'_> {
                 break;
             }
             read.messages(row.key, seq..seq.saturating_add(1), &mut |stored| {
+                if stored.tick > until {
+                    return Ok(ControlFlow::Continue(()));
+                }
                 let (tokens, place) = (stored.body.tokens, (row.key, stored.tick));
                 let is_imported = stored.origin.is_some() || self.is_restored(row)?;
                 let message = store::decode(read, stored.body)?;

@@ -70,7 +70,7 @@ fn faults_and_steering_characters_are_shown() {
 
     [3] result of read_file (call c.1), a:b\u{1b}[2J:3
     see\u{1b}[1m
-    (image image/png, 9 bytes)
+    (image image/png, 6 bytes)
 
     [4] result of read_file (call c.9), a:b\u{1b}[2J:4
     lost

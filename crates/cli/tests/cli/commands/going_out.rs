@@ -242,7 +242,7 @@ fn markdown_takes_nothing_for_markup() {
     see\u{1b}[1m
     ```
 
-    (image `image/png`, 8 bytes)
+    (image `image/png`, 5 bytes)
 
     ### Turn 4
 

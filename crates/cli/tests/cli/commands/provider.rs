@@ -52,27 +52,21 @@ fn openai_gets_text_calls_and_results() {
         {
           "role": "tool",
           "tool_call_id": "c.1",
-          "content": "see\u001b[1m"
+          "content": [
+            {
+              "type": "text",
+              "text": "see\u001b[1m"
+            },
+            {
+              "type": "text",
+              "text": "[image left out: its 5 bytes, declared as image/png, are not PNG, JPEG, GIF or WebP]"
+            }
+          ]
         },
         {
           "role": "tool",
           "tool_call_id": "c.2",
           "content": "[no result recorded]"
-        },
-        {
-          "role": "user",
-          "content": [
-            {
-              "type": "text",
-              "text": "Images that tool call c.1 gave:"
-            },
-            {
-              "type": "image_url",
-              "image_url": {
-                "url": "data:image/png;base64,iVBORw0KGgo="
-              }
-            }
-          ]
         },
         {
           "role": "user",
@@ -103,7 +97,7 @@ fn openai_gets_text_calls_and_results() {
     note: the name of a tool was changed, as the provider refuses it (message 2)
     note: an empty message was left out (message 5)
     note: thinking that the provider does not accept was left out (2 times, messages 2, 2)
-    note: an image of a tool result was moved into a user message (message 3)
+    note: an image that is not PNG, JPEG, GIF or WebP was replaced by a text (message 3)
     "#);
 }
 
@@ -165,12 +159,8 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
                   "text": "see\u001b[1m"
                 },
                 {
-                  "type": "image",
-                  "source": {
-                    "type": "base64",
-                    "media_type": "image/png",
-                    "data": "iVBORw0KGgo="
-                  }
+                  "type": "text",
+                  "text": "[image left out: its 5 bytes, declared as image/png, are not PNG, JPEG, GIF or WebP]"
                 }
               ]
             },
@@ -223,6 +213,7 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
     note: an empty message was left out (message 5)
     note: a message was merged into the previous one of the same role (message 1)
     note: thinking that the provider does not accept was left out (message 2)
+    note: an image that is not PNG, JPEG, GIF or WebP was replaced by a text (message 3)
     "#);
 }
 
@@ -238,7 +229,7 @@ fn responses_gets_items() {
         {"type": "function_call", "call_id": "c.2", "name": "ls", "arguments": "[1.50]"},
         {"type": "function_call_output", "call_id": "c.1", "output": [
             {"type": "input_text", "text": "see\u{1b}[1m"},
-            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+            {"type": "input_text", "text": "[image left out: its 5 bytes, declared as image/png, are not PNG, JPEG, GIF or WebP]"},
         ]},
         {"type": "function_call_output", "call_id": "c.2", "output": "[no result recorded]"},
         {"role": "user", "content": [
@@ -258,6 +249,7 @@ fn responses_gets_items() {
         "result_added",
         "thinking_dropped",
         "thinking_dropped",
+        "image_replaced",
         "result_told",
         "empty_dropped",
     ];
@@ -269,7 +261,7 @@ fn mendings_are_in_the_json() {
     let stage = Stage::new();
     let told = stage.json("context mess --format anthropic");
     assert_snapshot!(told["mended"], @r#"
-    [{"kind":"merged","message":1},{"kind":"call_renamed","message":2,"tool_call_id":"c.1"},{"kind":"tool_renamed","message":2,"tool_call_id":"c.1"},{"kind":"call_renamed","message":2,"tool_call_id":"c.2"},{"kind":"result_added","message":2,"tool_call_id":"c.2"},{"kind":"thinking_dropped","message":2},{"kind":"result_told","message":4,"tool_call_id":"c.9"},{"kind":"empty_dropped","message":5}]
+    [{"kind":"merged","message":1},{"kind":"call_renamed","message":2,"tool_call_id":"c.1"},{"kind":"tool_renamed","message":2,"tool_call_id":"c.1"},{"kind":"call_renamed","message":2,"tool_call_id":"c.2"},{"kind":"result_added","message":2,"tool_call_id":"c.2"},{"kind":"thinking_dropped","message":2},{"kind":"image_replaced","message":3},{"kind":"result_told","message":4,"tool_call_id":"c.9"},{"kind":"empty_dropped","message":5}]
     "#);
     let clean = stage.json("context work --loop try --format openai");
     assert_eq!(clean["mended"], serde_json::json!([]));

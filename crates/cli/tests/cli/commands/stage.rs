@@ -377,7 +377,7 @@ fn messy(store: &SqliteStore) {
     let mut picture = result("c.1", "see\u{1b}[1m");
     picture
         .content_mut()
-        .push(Content::image("iVBORw0KGgo=", "image/png"));
+        .push(Content::image("aGVsbG8=", "image/png"));
     let mut messages: Vec<AgentMessage> = vec![
         AgentMessage::extension("system", Json::string("Be kind.")),
         at_some_time(Message::user("one\r\u{202e}two")),
