@@ -177,7 +177,8 @@ fn a_message_list_is_one_session_with_parts_and_old_calls() {
     let rest = |key| call.extra.get(key).map(Json::as_str);
     assert_eq!(rest("source"), Some(r#"{"index":0}"#));
     assert_eq!(rest("function"), Some(r#"{"strict":true}"#));
-    assert_eq!(rest("received"), Some(r#"{"id":"a number"}"#));
+    let received = r#"{"arguments":"an object","id":"a number"}"#;
+    assert_eq!(rest("received"), Some(received));
     let custom = calls(new)[1];
     assert_eq!((custom.id.as_str(), custom.name.as_str()), ("x", "patch"));
     assert_eq!(custom.arguments, Json::string("text"));

@@ -75,7 +75,10 @@ fn of_kind(said: &[Value], kinds: &[&str]) -> Vec<Value> {
 fn results(said: &[Value]) -> BTreeMap<String, usize> {
     let mut results = BTreeMap::new();
     for result in of_kind(said, &["toolResult"]) {
-        let text = result[4].as_str().unwrap().trim().to_owned();
+        // An image that nobody reads is named behind the rest.
+        let text = result[4].as_str().unwrap();
+        let text = text.split("[image left out: ").next().unwrap_or_default();
+        let text = text.trim().to_owned();
         if text != NO_RESULT {
             *results.entry(text).or_insert(0) += 1;
         }
