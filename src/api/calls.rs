@@ -38,17 +38,6 @@ enum CallOnLine {
     Answered(Box<AgentMessage>),
 }
 
-/// Returns the ids of the calls that messages answer.
-pub(super) fn answered(messages: &[AgentMessage]) -> Vec<String> {
-    let results = messages
-        .iter()
-        .filter_map(|message| match message.message() {
-            Some(Message::ToolResult(result)) => Some(result.tool_call_id.clone()),
-            _ => None,
-        });
-    results.collect()
-}
-
 /// Marks started calls finished whose results are stored now.
 pub(super) fn finish(
     write: &mut dyn StoreWrite,

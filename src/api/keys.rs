@@ -220,9 +220,8 @@ fn append_part(
     {
         return appended_before(write.as_read(), known);
     }
-    let answered = calls::answered(&messages);
     let done = append_in_turns(write, at.session, at.leaf, messages, counter)?;
-    calls::finish(write, at.session, done.loop_key, &answered)?;
+    calls::finish(write, at.session, done.loop_key, &done.answered)?;
     seal_appended(write, counter, &done.compactions)?;
     if let Some(key) = key {
         let row = AppendKey {
@@ -240,6 +239,7 @@ fn append_part(
         seqs: done.seqs,
         tokens: done.tokens,
         begun: done.begun,
+        notes: done.notes,
         duplicate: false,
     };
     Ok((done.loop_key, appended))
@@ -274,6 +274,7 @@ fn known_append(loop_id: LoopId, known: AppendKey) -> Appended {
         seqs: known.seqs,
         tokens: known.tokens,
         begun: Vec::new(),
+        notes: Vec::new(),
         duplicate: true,
     }
 }

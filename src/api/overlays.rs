@@ -25,10 +25,12 @@ impl SessionHandle {
             Some(leaf) => leaf.clone(),
             None => self.leaf_or_not_found()?,
         };
-        let request = CompactRequest {
+        let system = self.kept_prompt_tokens(&leaf)?;
+        let mut request = CompactRequest {
             leaf: Some(leaf),
             ..request.clone()
         };
+        request.window.count_system_prompt(system);
         Ok(compact_session_loops(self.backend(), self.id(), &request)?)
     }
 

@@ -8,6 +8,7 @@ use crate::compaction::{
     DefaultBlockCompaction, KeepRecent, ModelWindows, OlderLoops, RecentWindow,
     SummarizeCompaction, Summarizer, UnknownModel,
 };
+use crate::context::SystemPrompts;
 use crate::model::SealingProvider;
 
 /// When an agent's contexts are compacted, and how: the model's window, what is kept word for word, and
@@ -32,6 +33,7 @@ pub struct Policy {
     pub(super) rollup_tokens: Option<u64>,
     pub(super) hooks: Hooks,
     pub(super) provider: Option<SealingProvider>,
+    pub(super) system_prompts: SystemPrompts,
 }
 
 impl Policy {
@@ -55,10 +57,38 @@ impl Policy {
         self
     }
 
-    /// Sets what the system prompt and the tools take of the window, in tokens.
+    /// Sets what the system prompt and the tools take of the window, in tokens. A system prompt that requests
+    /// begin with counts at least its own tokens, also without this.
     pub fn system_tokens(mut self, tokens: u64) -> Self {
         self.window.system_prompt_tokens = tokens;
         self
+    }
+
+    /// Sets the system prompts that requests for a provider may begin with: unless set, the newest one that
+    /// the agent appended itself.
+    ///
+    /// ```
+    /// use loopstore::context::SystemPrompts;
+    /// use loopstore::provider::{self, Form};
+    /// use loopstore::{Policy, Store};
+    /// use serde_json::json;
+    ///
+    /// let chat = Store::in_memory()?.session("weather")?;
+    /// let said = json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Rain?"}]);
+    /// chat.append(provider::read(Form::OpenAiChat, &said)?)?;
+    /// assert_eq!(chat.prepare()?.to(Form::OpenAiChat)?["messages"], said);
+    /// let chat = chat.with_policy(Policy::new(200_000).system_prompts(SystemPrompts::None));
+    /// assert_eq!(chat.prepare()?.to(Form::OpenAiChat)?["messages"][0]["role"], "user");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn system_prompts(mut self, which: SystemPrompts) -> Self {
+        self.system_prompts = which;
+        self
+    }
+
+    /// Returns the system prompts that requests for a provider may begin with.
+    pub fn which_system_prompts(&self) -> SystemPrompts {
+        self.system_prompts
     }
 
     /// Sets the provider that contexts go to. What it compacted itself, and only it can read, then stands

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use super::error::Error;
-use crate::compact::{
-    CompactOutcome, CompactReport, CompactRequest, CompactTrigger, compact_session_loops,
-};
+use crate::compact::{CompactOutcome, CompactReport, CompactRequest, compact_session_loops};
 use crate::compaction::{DIGEST, DigestCompaction};
 use crate::context::BuildError;
 use crate::model::SessionId;
@@ -41,12 +39,6 @@ fn prepare_another(report: &CompactReport, request: &mut CompactRequest) -> bool
         CompactOutcome::Failed if report.too_small.is_none() && report.strategy != DIGEST => {
             request.config.block_strategy = Arc::new(DigestCompaction::default());
             true
-        }
-        // Too few messages to fire, but too large all the same.
-        CompactOutcome::NotNeeded if request.trigger == CompactTrigger::Policy => {
-            let fits = request.window.budget().fits(report.after);
-            request.trigger = CompactTrigger::Length;
-            !fits
         }
         _ => false,
     }

@@ -13,8 +13,10 @@ use super::prepared::Prepared;
 use super::spec::{LoopSpec, TurnRef};
 use crate::compact::{CompactRequest, CompactTrigger, Handback, handback};
 use crate::compaction::CancelFlag;
-use crate::context::{AsOf, BuildOptions, Context, KeptContext, build_context_from_session};
-use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId};
+use crate::context::{
+    AsOf, BuildOptions, Context, KeptContext, SystemPrompt, build_context_from_session,
+};
+use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId, ToolCall};
 use crate::search::{Recall, SearchQuery};
 use crate::store::append::{free_loop_id, set_status};
 use crate::store::session::{self, Fork, SessionLabels};
@@ -69,6 +71,9 @@ pub struct Appended {
     pub tokens: u64,
     /// The loops that they began, in order.
     pub begun: Vec<LoopId>,
+    /// What was completed in tool calls and results that came without an id or a name, or with arguments of
+    /// another type: a sentence for each.
+    pub notes: Vec<String>,
     /// Whether the session had an append of this key before, and nothing was appended now.
     pub duplicate: bool,
 }
@@ -299,6 +304,29 @@ impl SessionHandle {
         Ok(Self::new(self.store.clone(), id, policy))
     }
 
+    /// Returns the tool calls that wait for their results, in order: what an agent runs next. A call that can
+    /// get no result any more, because a prompt or a later answer follows it or its loop has ended, is not
+    /// open.
+    ///
+    /// ```
+    /// use loopstore::{Json, Message, Store};
+    ///
+    /// let chat = Store::in_memory()?.session("weather")?;
+    /// let call = Message::assistant("").with_tool_call("c1", "forecast", Json::parse("{}")?);
+    /// chat.append([Message::user("Will it rain?"), call])?;
+    /// for call in chat.open_calls()? {
+    ///     chat.append([Message::tool_result(&call.id, "Rain from noon on.")])?;
+    /// }
+    /// assert!(chat.open_calls()?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn open_calls(&self) -> Result<Vec<ToolCall>> {
+        Ok(self.context()?.open_calls().into_iter().cloned().collect())
+    }
+
     /// Builds what the next model call sees, without changing anything; empty if the session is not
     /// there.
     ///
@@ -311,6 +339,7 @@ impl SessionHandle {
         let options = BuildOptions {
             leaf: Some(leaf),
             provider: self.policy.provider,
+            system_prompts: self.policy.system_prompts,
             ..BuildOptions::default()
         };
         Ok(build_context_from_session(
@@ -329,6 +358,7 @@ impl SessionHandle {
         let options = BuildOptions {
             as_of: Some(at),
             provider: self.policy.provider,
+            system_prompts: self.policy.system_prompts,
             ..BuildOptions::default()
         };
         Ok(build_context_from_session(
@@ -404,16 +434,19 @@ impl SessionHandle {
         let Some(leaf) = self.leaf()? else {
             return Ok(Prepared::new(Arc::new(self.nothing()), Vec::new()));
         };
-        let request = CompactRequest {
+        let mut request = CompactRequest {
             leaf: Some(leaf.clone()),
             trigger,
             cancel,
             ..self.policy.request()
         };
-        let (budget, provider) = (request.window.budget(), request.provider);
-        let reports = compact_to_fit(self.backend(), &self.id, request)?;
         // Whoever asks at the same time builds one of its own: nobody waits for a read.
         let mut kept = std::mem::take(&mut *self.kept());
+        let which = self.policy.system_prompts;
+        let prompt = kept.system_prompt(self.backend(), &self.id, &leaf, which)?;
+        request.window.count_system_prompt(prompt.tokens);
+        let (budget, provider) = (request.window.budget(), request.provider);
+        let reports = compact_to_fit(self.backend(), &self.id, request)?;
         let context = kept
             .refresh(self.backend(), &self.id, leaf, provider, budget)
             .map_err(|error| refused(error, reports.last()))?;
@@ -531,6 +564,16 @@ impl SessionHandle {
         &self.line
     }
 
+    pub(super) fn kept_prompt_tokens(&self, leaf: &LoopId) -> Result<u64> {
+        let mut kept = std::mem::take(&mut *self.kept());
+        let which = self.policy.system_prompts;
+        let tokens = kept
+            .system_prompt(self.backend(), &self.id, leaf, which)?
+            .tokens;
+        *self.kept() = kept;
+        Ok(tokens)
+    }
+
     pub(super) fn backend(&self) -> &dyn SessionStore {
         self.store.database()
     }
@@ -552,6 +595,8 @@ impl SessionHandle {
             faults: Vec::new(),
             provider: self.policy.provider,
             compaction: None,
+            in_flight: false,
+            system: SystemPrompt::default(),
             manifest: None,
         }
     }

@@ -17,6 +17,7 @@ use crate::compaction::{
     CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig, DefaultBlockCompaction,
     KeepRecent, ModelWindows, OlderLoops, RecentWindow, UnknownModel, UnknownWord,
 };
+use crate::context::SystemPrompts;
 
 /// What a file says about a model's window and about compactions. What it leaves out is as in
 /// [`Policy::default`].
@@ -55,6 +56,9 @@ pub struct Settings {
     pub max_bytes: Option<u64>,
     /// Tokens of the system prompt and the tools.
     pub system_tokens: Option<u64>,
+    /// The system prompts that requests for a provider may begin with: `appended` (default), `all` or `none`.
+    #[serde(deserialize_with = "word")]
+    pub system_prompts: Option<SystemPrompts>,
     /// The model whose window it is.
     pub model: Option<String>,
     /// Windows of models in tokens, by the beginnings of their names; they join those that
@@ -176,6 +180,7 @@ impl Settings {
             max_tokens: self.max_tokens.or(below.max_tokens.filter(|_| !has_window)),
             max_bytes: self.max_bytes.or(below.max_bytes),
             system_tokens: self.system_tokens.or(below.system_tokens),
+            system_prompts: self.system_prompts.or(below.system_prompts),
             model: self.model.or(below.model),
             models,
             keep_first: self.keep_first.or(below.keep_first),
@@ -239,6 +244,7 @@ impl Settings {
             },
             summary_tokens: self.max_summary_tokens,
             rollup_tokens: self.max_rollup_tokens,
+            system_prompts: self.system_prompts.unwrap_or_default(),
             ..Policy::default()
         };
         match self.strategy.unwrap_or_default() {

@@ -161,6 +161,21 @@ fn attempt(
     let begun = Instant::now();
     let started_at = Time::now();
     let snapshot = match Snapshot::load(store, session, request)? {
+        // The trigger may count messages, or believe a provider's count: what is too large by the store's own
+        // count is refused by every build with a budget.
+        Asked::NotYet(size, _)
+            if request.trigger == CompactTrigger::Policy && !request.window.budget().fits(size) =>
+        {
+            let trigger = CompactTrigger::Length;
+            return attempt(
+                store,
+                session,
+                &CompactRequest {
+                    trigger,
+                    ..request.clone()
+                },
+            );
+        }
         Asked::NotYet(size, about) => {
             return Ok(Attempted::Ended(CompactReport::of(request, size, about)));
         }
@@ -170,6 +185,7 @@ fn attempt(
         close_interrupted(store, Some(snapshot.session), false)?;
     }
     let mut report = CompactReport::of(request, snapshot.before, snapshot.asked_about);
+    report.in_flight = snapshot.leaf().complete < snapshot.leaf().turns;
     let (texts, open_row) = (Texts::default(), OpenRow::default());
     let planner = Planner {
         store,

@@ -126,6 +126,8 @@ pub struct CompactReport {
     pub reached: Option<Json>,
     /// Set if nothing that the run could give up was enough, or the run before that tried the same.
     pub too_small: Option<BudgetTooSmall>,
+    /// True if the last turn waits for an answer or for tool results: it is never compacted.
+    pub in_flight: bool,
 }
 
 /// Not even the last turn fits.
@@ -299,6 +301,7 @@ impl Default for CompactReport {
             error: None,
             reached: None,
             too_small: None,
+            in_flight: false,
         }
     }
 }

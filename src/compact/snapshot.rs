@@ -228,6 +228,10 @@ impl ContextTokens {
     }
 }
 
+/// A provider's count is not believed if it is so many times smaller than the store's own. Tokenizers differ by
+/// a factor of two or three; placeholders and counts without what came from a cache differ by more.
+const IMPLAUSIBLE: u64 = 4;
+
 /// Returns the size of the context as it is built now: with the scope of the newest live run, not
 /// with that of the next one. Also returns its tokens as the provider counted them, if it did.
 fn active_size(
@@ -241,7 +245,8 @@ fn active_size(
     let purpose = Purpose::Build;
     let chain = Chain::load(read, leaf, view, &now.config, &now.window, purpose)?;
     let size = chain.size();
-    let about = match reported(read, &chain)? {
+    let is_plausible = |tokens: &u64| tokens.saturating_mul(IMPLAUSIBLE) >= size.tokens;
+    let about = match reported(read, &chain)?.filter(is_plausible) {
         None => ContextTokens::estimated(size),
         Some(tokens) => ContextTokens {
             tokens: tokens.saturating_sub(request.window.system_prompt_tokens),

@@ -56,6 +56,12 @@ impl Default for ContextConfig {
 }
 
 impl ContextConfig {
+    /// Counts a system prompt of the record: what was given for the system prompt and the tools is at least
+    /// that.
+    pub(crate) fn count_system_prompt(&mut self, tokens: u64) {
+        self.system_prompt_tokens = self.system_prompt_tokens.max(tokens);
+    }
+
     /// Returns what messages may have: the window without the system prompt.
     pub fn budget(&self) -> Budget {
         Budget {

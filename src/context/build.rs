@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use super::chain::Chain;
 use super::faults::sealed_faults;
 use super::manifest::Outline;
-use super::{BuildOptions, Context, Part, PartSection, faults_of};
+use super::{BuildOptions, Context, Part, PartSection, SystemPrompt, faults_of, system_prompt};
 use crate::compaction::Shown;
 use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId};
 use crate::overlay::turn_seqs;
@@ -33,6 +33,8 @@ pub(crate) fn build(
         builder.add_loop(link)?;
     }
     let mut context = builder.context;
+    let end = leaf.end_seq;
+    context.system = system_prompt(read, leaf.row.key, end, options.system_prompts)?;
     finish(read, &mut context, chain, options.provider)?;
     Ok((context, builder.outline))
 }
@@ -53,7 +55,8 @@ pub(super) fn finish(
         }
         _ => None,
     };
-    context.faults = faults_of(&context.messages, in_flight(leaf));
+    context.in_flight = in_flight(leaf);
+    context.faults = faults_of(&context.messages, context.in_flight);
     if let Some(provider) = provider {
         let sealed = sealed_faults(read, context, sealed_anchor(chain), provider)?;
         context.faults.extend(sealed);
@@ -198,6 +201,8 @@ impl<'a> Builder<'a> {
             faults: Vec::new(),
             provider: None,
             compaction: None,
+            in_flight: false,
+            system: SystemPrompt::default(),
             manifest: None,
         };
         Self {

@@ -1,8 +1,8 @@
 //! What is asked of a build, and what it gives.
 
-use super::{AsOf, ContextFault};
+use super::{AsOf, ContextFault, SystemPrompt, SystemPrompts, open_calls};
 use crate::compaction::{CompactionScope, OlderLoops};
-use crate::model::{AgentMessage, LoopId, Message, Role, SealingProvider, SessionId, ToolCall};
+use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId, ToolCall};
 use crate::store::StoreError;
 
 /// What to build. Options that are not given come from the newest run that is live from the leaf,
@@ -24,6 +24,8 @@ pub struct BuildOptions {
     pub older_loops: Option<OlderLoops>,
     /// The scope, for [`OlderLoops::Skip`].
     pub scope: Option<CompactionScope>,
+    /// The system prompts that requests for a provider may begin with.
+    pub system_prompts: SystemPrompts,
     /// Whether to leave a manifest: a row that says which messages the context was made of.
     pub record: bool,
     /// Whether to compare each message with its digest; one that does not fit is an error. It is `verify`
@@ -112,23 +114,19 @@ pub struct Context {
     pub provider: Option<SealingProvider>,
     /// The message with the compaction of that provider which stands for all before, if one does.
     pub compaction: Option<usize>,
+    /// True if the loop of the leaf has not ended: calls of its last answer can still get their results.
+    pub in_flight: bool,
+    /// The system prompt that a request for a provider begins with.
+    pub system: SystemPrompt,
     /// The id of the manifest, if one was left.
     pub manifest: Option<String>,
 }
 
 impl Context {
-    /// Returns the tool calls that have no result yet, in order.
+    /// Returns the tool calls that wait for their results, in order. A call that can get no result any more,
+    /// because a prompt or a later answer follows it or its loop has ended, is not open.
     pub fn open_calls(&self) -> Vec<&ToolCall> {
-        let mut open: Vec<&ToolCall> = Vec::new();
-        for message in self.messages.iter().filter_map(AgentMessage::message) {
-            match message {
-                Message::ToolResult(result) => {
-                    open.retain(|call| call.id != result.tool_call_id);
-                }
-                made => open.extend(made.tool_calls()),
-            }
-        }
-        open
+        open_calls(&self.messages, self.in_flight)
     }
 
     /// Whether the model is to be called: the last message is not its own, and no call is open.

@@ -8,10 +8,10 @@ mod pairing;
 mod sealed;
 mod thinking;
 
-use crate::model::{AgentMessage, Content, Message, Role};
+use crate::model::{AgentMessage, Content, Message, Role, ToolCall};
 
 pub use introduced::introduced;
-pub(crate) use pairing::Pairing;
+pub(crate) use pairing::{Pairing, ResultPlace};
 pub(crate) use sealed::sealed_faults;
 
 /// What is wrong.
@@ -19,7 +19,7 @@ pub(crate) use sealed::sealed_faults;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A tool result whose call is not before it.
+    /// A tool result whose call is not before it, or has another result.
     ResultWithoutCall,
     /// A tool call whose result is not after it.
     CallWithoutResult,
@@ -85,7 +85,7 @@ pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextFault
     let mut finder = Finder {
         messages,
         pairing: Pairing::of(messages),
-        in_flight: last_answer(messages).filter(|_| in_flight),
+        in_flight: answer_in_flight(messages, in_flight),
         faults: Vec::new(),
     };
     for (at, message) in messages.iter().enumerate() {
@@ -99,17 +99,48 @@ pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextFault
     faults
 }
 
-/// Returns the last answer, if only results stand behind it.
-fn last_answer(messages: &[AgentMessage]) -> Option<usize> {
+/// Returns the first message of the answer that is still being worked on: the last one, if only results
+/// follow it and the loop is `in_flight`. Some sources record the blocks of one answer one by one.
+pub(crate) fn answer_in_flight(messages: &[AgentMessage], in_flight: bool) -> Option<usize> {
     let speaks = |message: &AgentMessage| matches!(message.role(), Role::User | Role::Assistant);
-    let last = messages.iter().rposition(speaks)?;
-    (messages[last].role() == Role::Assistant).then_some(last)
+    let mut first = messages.iter().rposition(speaks).filter(|_| in_flight)?;
+    if messages[first].role() != Role::Assistant {
+        return None;
+    }
+    let turn = turn_of(&messages[first]);
+    for (at, message) in messages[..first].iter().enumerate().rev() {
+        match message.role() {
+            Role::Assistant if turn.is_some() && turn_of(message) == turn => first = at,
+            Role::User | Role::Assistant | Role::ToolResult => break,
+            Role::Extension => {}
+        }
+    }
+    Some(first)
+}
+
+/// Returns the calls that can still get a result: those without one of the answer in flight.
+pub(crate) fn open_calls(messages: &[AgentMessage], in_flight: bool) -> Vec<&ToolCall> {
+    let Some(first) = answer_in_flight(messages, in_flight) else {
+        return Vec::new();
+    };
+    let pairing = Pairing::of(&messages[first..]);
+    let calls = messages[first..]
+        .iter()
+        .enumerate()
+        .flat_map(|(at, message)| {
+            let calls = message.message().into_iter().flat_map(Message::tool_calls);
+            calls.enumerate().map(move |(nth, call)| ((at, nth), call))
+        });
+    calls
+        .filter(|(place, _)| pairing.result(*place).is_none())
+        .map(|(_, call)| call)
+        .collect()
 }
 
 struct Finder<'a> {
     messages: &'a [AgentMessage],
     pairing: Pairing,
-    /// The answer that is still being worked on.
+    /// The first message of the answer that is still being worked on.
     in_flight: Option<usize>,
     faults: Vec<ContextFault>,
 }
@@ -124,7 +155,7 @@ impl<'a> Finder<'a> {
             Message::Assistant(_) => self.calls(at, message),
             Message::ToolResult(result) => {
                 let id = Some(&*result.tool_call_id);
-                if !self.pairing.answers(at) {
+                if self.pairing.place(at) != ResultPlace::Behind {
                     self.fault(FaultKind::ResultWithoutCall, at, id);
                 } else if self.pairing.is_late(at) {
                     self.fault(FaultKind::LateResult, at, id);
@@ -138,16 +169,21 @@ impl<'a> Finder<'a> {
             if self.pairing.is_repeated((at, nth)) {
                 self.fault(FaultKind::DuplicateCallId, at, Some(&call.id));
             }
-            if self.pairing.result((at, nth)).is_none() && self.in_flight != Some(at) {
+            if self.pairing.result((at, nth)).is_none() && !self.is_in_flight(at) {
                 self.fault(FaultKind::CallWithoutResult, at, Some(&call.id));
             }
         }
     }
 
+    /// True if an answer is the one in flight, or a part of it.
+    fn is_in_flight(&self, at: usize) -> bool {
+        self.in_flight.is_some_and(|first| at >= first)
+    }
+
     fn is_empty(&self, at: usize, message: &Message) -> bool {
         let is_answer = matches!(message, Message::Assistant(_));
         let thinks = is_answer && message.content().iter().any(Content::is_thinking);
-        let may_go_on = self.in_flight == Some(at) || goes_on(self.messages, at);
+        let may_go_on = self.is_in_flight(at) || goes_on(self.messages, at);
         is_silent(message) && !(thinks && may_go_on)
     }
 

@@ -9,7 +9,10 @@
 use std::sync::Arc;
 
 use super::build::{Builder, finish};
-use super::{BuildError, BuildOptions, Chain, Context, Purpose, find_leaf, settings, too_large};
+use super::{
+    BuildError, BuildOptions, Chain, Context, Purpose, SystemPrompt, SystemPrompts, find_leaf,
+    keys_of, settings, system_prompt, too_large,
+};
 use crate::compaction::Budget;
 use crate::model::{LoopId, SealingProvider, SessionId};
 use crate::store::active_blocks::ChainLink;
@@ -18,7 +21,21 @@ use crate::store::{self, BlockKey, LoopKey, SessionStore, StoreError, StoreRead,
 /// A context that is kept: what is still as it was is neither read nor parsed again. It goes with one
 /// store, as keys mean something in one store only.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KeptContext(Option<BuiltContext>);
+pub(crate) struct KeptContext {
+    built: Option<BuiltContext>,
+    prompt: Option<KeptPrompt>,
+}
+
+/// A system prompt with what it was read from.
+#[derive(Clone, Debug)]
+struct KeptPrompt {
+    prompt: SystemPrompt,
+    which: SystemPrompts,
+    leaf: LoopKey,
+    /// The tokens of the system messages of the leaf.
+    tokens: u64,
+    last_receipt: i64,
+}
 
 /// A context with what it stands on.
 #[derive(Clone, Debug)]
@@ -71,15 +88,51 @@ impl KeptContext {
             max_bytes: budget.bytes,
             ..BuildOptions::default()
         };
-        let before = self.0.take();
+        let before = self.built.take();
+        let prompt = self.prompt.as_ref().map(|kept| &kept.prompt);
         // The backend's own failure comes back as such, a context that does not fit as the inner one.
         let next = store::read(store, |read| {
-            match refreshed(read, session, &options, before) {
+            match refreshed(read, session, &options, before, prompt) {
                 Err(BuildError::Store(error)) => Err(error),
                 other => Ok(other),
             }
         })??;
-        Ok(Arc::clone(&self.0.insert(next).context))
+        Ok(Arc::clone(&self.built.insert(next).context))
+    }
+
+    /// Returns the system prompt of a leaf as it is now; the next context has it. It is read again only if a
+    /// system message was appended, a loop began, or something was removed.
+    ///
+    /// # Errors
+    /// If the session or the loop is not there, or the store fails.
+    pub(crate) fn system_prompt(
+        &mut self,
+        store: &dyn SessionStore,
+        session: &SessionId,
+        leaf: &LoopId,
+        which: SystemPrompts,
+    ) -> StoreResult<&SystemPrompt> {
+        let before = self.prompt.take();
+        let kept = store::read(store, |read| {
+            let (owner, leaf) = keys_of(read, session, Some(leaf))?;
+            let (row, last_receipt) = (read.loop_by_key(leaf)?, read.last_receipt(owner)?);
+            let tokens = row.progress.system_tokens;
+            let is_same = |kept: &KeptPrompt| {
+                (kept.leaf, kept.tokens) == (leaf, tokens)
+                    && (kept.last_receipt, kept.which) == (last_receipt, which)
+            };
+            if let Some(kept) = before.filter(is_same) {
+                return Ok(kept);
+            }
+            Ok(KeptPrompt {
+                prompt: system_prompt(read, leaf, row.totals.next_seq, which)?,
+                which,
+                leaf,
+                tokens,
+                last_receipt,
+            })
+        })?;
+        Ok(&self.prompt.insert(kept).prompt)
     }
 }
 
@@ -88,6 +141,7 @@ fn refreshed(
     session: &SessionId,
     options: &BuildOptions,
     before: Option<BuiltContext>,
+    prompt: Option<&SystemPrompt>,
 ) -> Result<BuiltContext, BuildError> {
     let (owner, leaf, view) = find_leaf(read, session, options)?;
     let plan = settings(read, owner, leaf, view, options)?;
@@ -107,6 +161,9 @@ fn refreshed(
         next = go_on(read, session, &chain, options.provider, None)?;
     }
     next.last_receipt = last_receipt;
+    if let Some(prompt) = prompt.filter(|prompt| **prompt != next.context.system) {
+        Arc::make_mut(&mut next.context).system = prompt.clone();
+    }
     Ok(next)
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod faults;
 mod live;
 mod manifest;
 pub(crate) mod moment;
+mod prompt;
 mod recent_window;
 mod settings;
 pub(crate) mod states;
@@ -33,11 +34,15 @@ pub(crate) use build::{build, messages_with, originals_of, shown_messages};
 pub use built::{BuildError, BuildOptions, Context, Part, PartSection};
 pub(crate) use chain::{Chain, Purpose, size_with};
 pub use faults::{ContextFault, FaultKind};
-pub(crate) use faults::{Pairing, faults_of, goes_on, introduced};
+pub(crate) use faults::{
+    Pairing, ResultPlace, answer_in_flight, faults_of, goes_on, introduced, open_calls,
+};
 pub(crate) use live::KeptContext;
 pub(crate) use manifest::{derive, was_replaced};
 pub use moment::AsOf;
 pub(crate) use moment::{leaf_of, moment_of, session_of};
+pub(crate) use prompt::system_prompt;
+pub use prompt::{SystemPrompt, SystemPrompts};
 pub(crate) use settings::settings;
 pub use states::TurnState;
 pub(crate) use states::{LoopStates, turn_states};

@@ -257,7 +257,8 @@ fn request(
             messages.push(came);
         }
     }
-    let request = ProviderRequest::with_compaction(form, &messages, compaction);
+    let in_flight = (stretches.last()).is_some_and(|last| !last.row.status.is_ended());
+    let request = ProviderRequest::with_compaction(form, &[], &messages, compaction, in_flight);
     serde_json::to_writer_pretty(&mut *out, &request)?;
     out.write_all(b"\n")?;
     Ok(request.mended)

@@ -93,7 +93,9 @@ pub(crate) use phi_core::PhiCore;
 pub(crate) use pi::Pi;
 pub(crate) use provider_form::ProviderForm;
 pub(crate) use qwen::QwenCode;
-pub use report::{ImportReport, ImportedBranch, Repaired, SeparatedSession, Skipped};
+pub use report::{
+    CompletedCall, ImportReport, ImportedBranch, Repaired, SeparatedSession, Skipped,
+};
 pub(crate) use session_jsonl::{Restore, StoredLines};
 pub(crate) use swe_agent::SweAgent;
 pub use watch::{Growth, Watch};

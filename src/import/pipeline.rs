@@ -11,6 +11,7 @@ use std::{mem, panic};
 use super::matching::{Digest, Digests};
 use super::pending::PendingMessage;
 use super::{FoundCompaction, ImportError, SessionHead, Sink};
+use crate::model::received;
 use crate::model::{AgentMessage, LoopId, LoopRecord};
 use crate::tokens::TokenCounter;
 
@@ -31,10 +32,14 @@ pub(super) enum SinkCall {
     EndOfDocument,
     Skip(Option<u64>, String),
     Repaired(Option<u64>, u64, String),
+    Note(String),
 }
 
 /// A sink that takes messages whose digests are made.
 pub(super) trait EncodedSink: Sink {
+    /// Takes a sentence about a message that was completed.
+    fn note(&mut self, _note: String) {}
+
     /// Takes a message whose record has this digest and so many bytes.
     fn encoded(
         &mut self,
@@ -61,6 +66,10 @@ impl SinkCall {
             }
             Self::Repaired(line, count, what) => {
                 sink.repaired(line, count, &what);
+                Ok(())
+            }
+            Self::Note(note) => {
+                sink.note(note);
                 Ok(())
             }
         }
@@ -187,6 +196,9 @@ impl Sink for QueueSink<'_> {
         message: AgentMessage,
         raw: &[u8],
     ) -> Result<(), ImportError> {
+        for note in received::notes(&message) {
+            self.push(SinkCall::Note(note), 0)?;
+        }
         let origin = self.encoder.digests.of(raw);
         let message = match self.encoder.skip_encoding.is_set() {
             true => message.into(),

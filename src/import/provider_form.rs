@@ -16,6 +16,7 @@ use super::key_outline::KeyOutline;
 use super::openai_chat::{head, is_others, run_extra};
 use super::transcript::{Style, TranscriptBuilder};
 use super::{ImportError, Importer, MAX_RECORD_BYTES, Sink, Source, holds_conversation};
+use crate::model::received::name_calls;
 use crate::model::{AgentMessage, Extra, LoopStatus, Role};
 use crate::provider::{Form, read_str};
 
@@ -245,6 +246,7 @@ impl FormReader<'_> {
             form: self.form.0,
             transcript: TranscriptBuilder::new(&mut *self.sink, head, Style::Document),
             output: Vec::new(),
+            taken: 0,
         };
         for (nth, (line, text)) in records.into_iter().enumerate() {
             if let Err(reason) = conversation.record(&text)? {
@@ -262,6 +264,8 @@ struct Conversation<'a> {
     transcript: TranscriptBuilder<'a>,
     /// The items of the answer that is being put out.
     output: Vec<String>,
+    /// The number of messages so far.
+    taken: u64,
 }
 
 impl Conversation<'_> {
@@ -301,11 +305,13 @@ impl Conversation<'_> {
     }
 
     fn take(&mut self, messages: Vec<AgentMessage>, text: &str) -> Result<(), ImportError> {
-        for message in messages {
+        for mut message in messages {
             if message.role() == Role::User {
                 // What was recorded is over.
                 self.transcript.ended_as(Some(LoopStatus::Completed));
             }
+            name_calls(&mut message, &format!("call-{}", self.taken));
+            self.taken += 1;
             self.transcript
                 .message(String::new, message, text.as_bytes())?;
         }

@@ -58,6 +58,15 @@ pub struct Repaired {
     pub what: String,
 }
 
+/// A tool call or a result that did not come as it must, and was completed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CompletedCall {
+    /// The file.
+    pub file: String,
+    /// What came, and as what it was recorded.
+    pub note: String,
+}
+
 /// What an import found and what of it was new.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ImportReport {
@@ -100,6 +109,10 @@ pub struct ImportReport {
     pub skipped: Vec<Skipped>,
     /// What was damaged and could be used all the same.
     pub repaired: Vec<Repaired>,
+    /// Tool calls and results that came without an id or a name, or with arguments of another type, and were
+    /// completed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<CompletedCall>,
     /// Size of the files.
     pub bytes: u64,
     /// How long it took.
@@ -135,6 +148,7 @@ impl ImportReport {
         add_counts(&mut self.held_back, &other.held_back);
         self.unredacted.extend(other.unredacted);
         self.skipped.extend(other.skipped);
+        self.notes.extend(other.notes);
         self.bytes += other.bytes;
         self.seconds += other.seconds;
         self.compactions.extend(other.compactions);

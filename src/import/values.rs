@@ -9,6 +9,7 @@ use crate::model::{
     AgentMessage, Content, Extra, Int, Json, LoopId, Message, SessionId, Time, ToolCall, Usage,
     UserMessage,
 };
+use crate::provider::reasoning;
 
 /// Returns a block of Anthropic's, if it is thinking that only they can read.
 pub(super) fn redacted_thinking(block: &Json) -> Option<Content> {
@@ -195,8 +196,18 @@ pub(super) fn with_thinking(mut message: AgentMessage, fields: &Fields<'_>) -> A
     };
     let blocks = some(fields.get("thinking_blocks")).and_then(list);
     let mut thinking: Vec<Content> = blocks.into_iter().flatten().filter_map(as_it_is).collect();
-    if let (true, Some(text)) = (thinking.is_empty(), fields.text("reasoning_content")) {
-        thinking.push(Content::thinking(text, None));
+    if thinking.is_empty() && !answer.content.iter().any(reasoning::is_returned) {
+        let texts = reasoning::TEXTS.map(|key| Some((key, fields.text(key)?)));
+        let texts = texts
+            .into_iter()
+            .flatten()
+            .filter(|(_, text)| !text.is_empty());
+        thinking = reasoning::thinking(texts.collect(), None);
+    } else if !thinking.is_empty() {
+        // The blocks say the same, with their signatures.
+        answer
+            .content
+            .retain(|block| !reasoning::is_returned(block));
     }
     answer.content.splice(..0, thinking);
     message

@@ -11,7 +11,7 @@ use super::identity::{Fate, Incoming, is_voice};
 use super::matching::{Digest, Digests};
 use super::pending::PendingMessage;
 use super::pipeline::{EncodedSink, Encoder, SkipEncoding};
-use super::report::ImportReport;
+use super::report::{CompletedCall, ImportReport};
 use super::secrets::{HeldMessage, Secrets, TurnPlace};
 use super::state::{RecordKey, SessionState};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
@@ -536,6 +536,11 @@ impl<'a> StoreSink<'a> {
 }
 
 impl EncodedSink for StoreSink<'_> {
+    fn note(&mut self, note: String) {
+        let file = self.from.path.clone();
+        self.report.notes.push(CompletedCall { file, note });
+    }
+
     fn encoded(
         &mut self,
         loop_id: LoopId,

@@ -15,6 +15,7 @@ mod layout;
 mod message;
 mod plain_text;
 mod provider;
+pub(crate) mod received;
 mod session;
 mod time;
 mod turn_map;

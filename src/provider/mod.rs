@@ -2,7 +2,9 @@
 //!
 //! [`read`] turns what a provider answered, or what a program is about to send, into messages;
 //! [`write()`] turns a context into what the next request holds. `read` is strict: what it cannot
-//! keep it refuses with a [`ProviderError`] that names the place, and never guesses.
+//! keep it refuses with a [`ProviderError`] that names the place, and never guesses. Tool calls and results are
+//! read as servers really write them, also without an id or a name: what is missing is completed when they are
+//! stored, and the append says so.
 //!
 //! A new form is a variant of [`Form`] and one file each in `read` and `write`.
 //!
@@ -28,6 +30,8 @@ mod error;
 mod kept;
 mod own;
 mod read;
+pub(crate) mod reasoning;
+mod returned;
 mod write;
 
 use std::fmt;
@@ -37,7 +41,7 @@ use serde_json::Value;
 
 use crate::compaction::UnknownWord;
 use crate::context::Context;
-use crate::model::{AgentMessage, SealingProvider};
+use crate::model::{AgentMessage, Content, SealingProvider};
 
 pub use error::ProviderError;
 pub use own::{OwnFormError, read_own};
@@ -167,6 +171,14 @@ pub fn read_str(form: Form, text: &str) -> Result<Vec<AgentMessage>, ProviderErr
     let items: Value =
         serde_json::from_str(text).map_err(|source| ProviderError::Unreadable { form, source })?;
     read::read(form, &items, Some(text))
+}
+
+/// Reads one of the calls of a chat message from its text.
+///
+/// # Errors
+/// If it is of a type that no message can hold.
+pub(crate) fn read_call(call: &str) -> Result<Content, ProviderError> {
+    read::read_call(call)
 }
 
 /// Writes a context as what a request holds: `{"messages"}` for chat completions,

@@ -7,6 +7,7 @@ mod asynchronous;
 mod audit;
 mod backup;
 mod conformance;
+mod conversation;
 mod differential;
 mod encrypted;
 mod entries;

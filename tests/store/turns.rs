@@ -86,15 +86,15 @@ impl Reference {
         let text = self.text();
         let message = match step {
             Step::User => {
-                let open = self.open();
                 let (none, answered, waits) = match self.last() {
                     None => (true, false, false),
                     Some(turn) => (false, turn.answers > 0, !turn.open.is_empty()),
                 };
-                if self.has_ended || (answered && open.is_empty()) {
+                if self.has_ended || (answered && !waits) {
                     self.begin_loop();
                     self.begin_turn();
-                } else if none || (answered && !waits) {
+                } else if none || answered {
+                    // Nobody waits for the calls any more.
                     self.begin_turn();
                 }
                 Message::user(&text)

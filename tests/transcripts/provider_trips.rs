@@ -311,7 +311,7 @@ fn what_is_of_another_form_is_refused_with_a_reason() {
         json!({"type": "mcp_approval_request"}),
         json!({"role": "assistant", "content": "x", "phase": 1}),
         json!({"role": "user", "content": [{"type": "input_image", "detail": [],
-            "image_url": "data:image/png;base64,aGVsbG8="}]}),
+            "image_url": "data:image/png;base64,iVBORw0KGgo="}]}),
     ] {
         provider::read(OpenAiResponses, &bad).unwrap_err();
     }

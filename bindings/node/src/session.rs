@@ -58,6 +58,8 @@ pub struct Appended {
     pub begun: Vec<String>,
     /// Whether the session had an append of this key before, and nothing was appended now.
     pub duplicate: bool,
+    /// What was completed in tool calls and results that came without an id or a name: a sentence for each.
+    pub notes: Vec<String>,
 }
 
 impl From<loopstore::Appended> for Appended {
@@ -73,6 +75,7 @@ impl From<loopstore::Appended> for Appended {
             tokens: done.tokens as f64,
             begun: done.begun.iter().map(ToString::to_string).collect(),
             duplicate: done.duplicate,
+            notes: done.notes,
         }
     }
 }
@@ -195,6 +198,7 @@ fn prepared(
         "tokens": ready.context.tokens,
         "bytes": ready.context.bytes,
         "faults": ready.context.faults,
+        "open_calls": ready.context.open_calls(),
         "mended": messages::mended(form, &ready.context)?,
         "compactions": ready.compactions,
         "was_compacted": ready.was_compacted(),
@@ -513,6 +517,12 @@ impl NativeSession {
                 status => Ok(session.end_loop(status)?),
             }
         })
+    }
+
+    /// Returns the calls that wait for their results as JSON.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn open_calls(&self) -> Promised<String> {
+        self.call(None, move |session| text(messages::open_calls(&session)?))
     }
 
     #[napi(ts_return_type = "Promise<NativeCall>")]

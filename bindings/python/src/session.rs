@@ -36,8 +36,17 @@ pub struct Session {
     id: String,
 }
 
-/// Where an append went: loop, turns, sequences, tokens, loops that began, whether it was known.
-type Appended = (String, (u32, u32), (u32, u32), u64, Vec<String>, bool);
+/// Where an append went: loop, turns, sequences, tokens, loops that began, whether it was known, and what was
+/// completed in its tool calls.
+type Appended = (
+    String,
+    (u32, u32),
+    (u32, u32),
+    u64,
+    Vec<String>,
+    bool,
+    Vec<String>,
+);
 
 /// The state of a call, its key, and the message that finished it.
 type KnownCall<'py> = (&'static str, Option<String>, Option<Bound<'py, PyBytes>>);
@@ -98,6 +107,7 @@ fn appended(done: loopstore::Appended) -> Appended {
         done.tokens,
         done.begun.iter().map(ToString::to_string).collect(),
         done.duplicate,
+        done.notes,
     )
 }
 
@@ -158,6 +168,10 @@ impl Session {
         })
     }
 
+    fn open_calls<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| messages::open_calls(&session))
+    }
+
     /// Returns the context in a form, and what was done to get it.
     fn prepare<'py>(
         &self,
@@ -178,6 +192,7 @@ impl Session {
                 "tokens": ready.context.tokens,
                 "bytes": ready.context.bytes,
                 "faults": ready.context.faults,
+                "open_calls": ready.context.open_calls(),
                 "mended": messages::mended(form, &ready.context)?,
                 "compactions": ready.compactions,
                 "was_compacted": ready.was_compacted(),

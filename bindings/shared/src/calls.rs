@@ -60,6 +60,7 @@ pub fn context(
         max_bytes,
         check,
         provider: session.policy().request().provider,
+        system_prompts: session.policy().which_system_prompts(),
         ..BuildOptions::default()
     };
     let built = build_context_from_session(session.store().database(), session.id(), &options);

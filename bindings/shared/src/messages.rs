@@ -2,7 +2,7 @@
 
 use loopstore::context::{ContextFault, Part};
 use loopstore::provider::{self, Form, Mending, ProviderRequest};
-use loopstore::{AgentMessage, Context};
+use loopstore::{AgentMessage, Context, SessionHandle};
 use serde::Serialize;
 
 use crate::errors::Failure;
@@ -51,6 +51,8 @@ struct ContextJson<'a> {
     bytes: u64,
     parts: &'a [Part],
     faults: &'a [ContextFault],
+    #[serde(skip_serializing_if = "<[AgentMessage]>::is_empty")]
+    system: &'a [AgentMessage],
 }
 
 /// Writes a context.
@@ -64,11 +66,17 @@ pub fn write(form: &str, context: &Context) -> Result<Vec<u8>, Failure> {
             bytes: context.bytes,
             parts: &context.parts,
             faults: &context.faults,
+            system: &context.system.messages,
         })?,
         MessageForm::Provider(form) => {
             serde_json::to_vec(&ProviderRequest::of_context(form, context)?)?
         }
     })
+}
+
+/// Writes the calls that wait for their results: `id`, `name` and `arguments` of each.
+pub fn open_calls(session: &SessionHandle) -> Result<Vec<u8>, Failure> {
+    Ok(serde_json::to_vec(&session.open_calls()?)?)
 }
 
 /// Returns what was mended for a provider.

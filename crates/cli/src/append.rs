@@ -30,9 +30,10 @@ const MAX_LINE: u64 = 64 << 20;
 ///
 /// For each line one line of JSON is printed at once, when its messages are durable:
 /// {"line", "session_id", "loop_id", "turns", "seqs", "tokens", "duplicate"}. Damage that an import repairs
-/// is repaired here too, and named in "notes": half of an emoji becomes U+FFFD, and a record that was cut off
+/// is repaired here too, and named in "notes": half of an emoji becomes U+FFFD, a record that was cut off
 /// does not take along the one behind it on the line (each record of a line is a transaction and has an
-/// answer). The first bad line prints {"line", "error"} and ends the command; the lines before it are kept.
+/// answer), and a tool call or a result without an id or a name is completed. The first bad line prints
+/// {"line", "error"} and ends the command; the lines before it are kept.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session: its whole id.
@@ -98,8 +99,8 @@ struct LineReceipt<'a> {
     tokens: u64,
     duplicate: bool,
     /// What was repaired in the line, or skipped.
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    notes: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -231,9 +232,10 @@ fn receipt<'a>(
     line: u64,
     session: &'a SessionHandle,
     appended: &'a Appended,
-    notes: &'a [String],
+    repaired: &[String],
 ) -> LineReceipt<'a> {
     let range = |of: &Range<u32>| (!of.is_empty()).then(|| [of.start, of.end - 1]);
+    let notes = repaired.iter().chain(&appended.notes).cloned().collect();
     LineReceipt {
         line,
         session_id: session.id(),

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::config::ConfigArgs;
 use super::error::CliError;
+use super::output::note;
 use super::table::{Column, TextTable};
 use super::{App, Done, amount, select, text};
 
@@ -176,6 +177,13 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             app.out.text("")?;
             app.out.table(&table(&report.blocks))?;
         }
+    }
+    if report.too_small.is_some() && report.in_flight {
+        let id = text::line(session.session_id.as_str());
+        note(&format!(
+            "hint: the last turn waits for an answer or for tool results, and is kept whole until it has them; \
+             append them, or, if its agent is gone, `loopstore recover {id} --all` ends it"
+        ));
     }
     Ok(if went_well(&report) {
         Done::Well

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use loopstore::context::{ContextFault, Part, system_tokens};
+use loopstore::context::{BuildError, ContextFault, Part, SystemPrompts, system_tokens};
 use loopstore::extend::sqlite::Record;
 use loopstore::provider::{Form, Mending, MendingKind, ProviderRequest};
 use loopstore::{
@@ -64,6 +64,10 @@ pub struct Args {
     /// one that says that it cannot decrypt it any more. What is stored stays as it is.
     #[arg(long)]
     drop_reasoning: bool,
+    /// The system prompts that a request for a provider may begin with: appended (the newest that the agent
+    /// appended itself), all (also those of imported transcripts) or none [default: appended].
+    #[arg(long, value_name = "WHICH")]
+    system_prompts: Option<SystemPrompts>,
     /// Record a manifest: which messages these were; `verify` checks it later.
     #[arg(long)]
     record: bool,
@@ -141,6 +145,7 @@ fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
     let settings = args.config.settings(Settings {
         max_tokens: args.max_tokens,
         max_bytes: args.max_bytes,
+        system_prompts: args.system_prompts,
         ..Settings::default()
     })?;
     let session = select::session(store, &args.session)?;
@@ -171,10 +176,19 @@ fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
         max_bytes: settings.max_bytes,
         older_loops: args.older_loops,
         scope: args.scope,
+        system_prompts: settings.system_prompts.unwrap_or_default(),
         record: args.record,
         check: args.check,
     };
-    Ok(build_context_from_session(store, id, &options)?)
+    build_context_from_session(store, id, &options).map_err(|error| match error {
+        BuildError::NeedsCompaction { .. } | BuildError::NeedsFewerBytes { .. }
+            if args.as_of.is_some() =>
+        {
+            let error = error.to_string().replace("; compact it first", "");
+            CliError::Failed(format!("{error}; it is past, and no compaction changes it").into())
+        }
+        error => error.into(),
+    })
 }
 
 /// Says which provider reads something else, as the last compaction is its own.
@@ -222,6 +236,8 @@ pub struct ContextJson<'a> {
     bytes: u64,
     parts: &'a [Part],
     faults: &'a [ContextFault],
+    #[serde(skip_serializing_if = "<[AgentMessage]>::is_empty")]
+    system: &'a [AgentMessage],
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest_id: Option<&'a str>,
 }
@@ -237,6 +253,7 @@ impl<'a> ContextJson<'a> {
             bytes: context.bytes,
             parts: &context.parts,
             faults: &context.faults,
+            system: &context.system.messages,
             manifest_id: context.manifest.as_deref(),
         }
     }
@@ -286,8 +303,12 @@ fn notes(mended: &[Mending]) -> Vec<String> {
 pub fn label(kind: MendingKind) -> &'static str {
     match kind {
         MendingKind::ResultAdded => "a call has no result; `[no result recorded]` stands in for it",
-        MendingKind::ResultDropped => "a second result of a call was left out",
-        MendingKind::ResultTold => "a tool result without its call is told as text",
+        MendingKind::ResultDropped => {
+            "a result of a call was left out, as a later or an equal one is there"
+        }
+        MendingKind::ResultTold => {
+            "a tool result was written as text, as its call is not in the context or the conversation went on"
+        }
         MendingKind::ResultMoved => "a late tool result was moved after its call",
         MendingKind::CallRenamed => "the id of a call was changed, as the provider refuses it",
         MendingKind::ToolRenamed => "the name of a tool was changed, as the provider refuses it",
@@ -308,8 +329,15 @@ pub fn label(kind: MendingKind) -> &'static str {
         }
         MendingKind::BlockDropped => "a block that the provider does not know was left out",
         MendingKind::ImageMoved => "an image of a tool result was moved into a user message",
+        MendingKind::ImageRetyped => "the media type of an image was changed to that of its bytes",
+        MendingKind::ImageReplaced => {
+            "an image that is not PNG, JPEG, GIF or WebP was replaced by a text"
+        }
         MendingKind::UserAdded => "a user message was added before the first answer",
         MendingKind::SpaceDropped => "trailing white space of the last answer was left out",
+        MendingKind::SystemDropped => {
+            "a system prompt was left out: a newer one replaces it, or it was not asked for (--system-prompts)"
+        }
         MendingKind::SystemMoved => "a system message was moved before all others",
         _ => "a message was mended",
     }

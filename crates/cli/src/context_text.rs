@@ -26,6 +26,12 @@ pub fn lines(
         text::count(context.tokens, "token"),
         text::bytes(context.bytes),
     ))?;
+    if !context.system.messages.is_empty() {
+        put(&format!(
+            "Requests for a provider begin with the system prompt, {} more.",
+            text::count(context.system.tokens, "token")
+        ))?;
+    }
     let mut rest = &context.messages[..];
     let mut number = 0;
     for part in &context.parts {

@@ -129,10 +129,14 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
     }
     match error.downcast_ref::<BuildError>() {
         Some(BuildError::NeedsCompaction { .. }) => {
-            return Some("`loopstore compact SESSION --max-tokens N` makes it fit");
+            return Some(
+                "`loopstore compact SESSION --max-tokens N`, with the same --loop if one was given, makes it fit",
+            );
         }
         Some(BuildError::NeedsFewerBytes { .. }) => {
-            return Some("`loopstore compact SESSION --max-bytes N` makes it fit");
+            return Some(
+                "`loopstore compact SESSION --max-bytes N`, with the same --loop if one was given, makes it fit",
+            );
         }
         _ => {}
     }

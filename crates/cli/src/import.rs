@@ -160,6 +160,13 @@ fn import(
             note(&format!("{what}: {line}"));
         }
     }
+    let completed = report
+        .notes
+        .iter()
+        .map(|one| format!("{}: {}", text::line(&one.file), text::line(&one.note)));
+    for line in text::at_most(completed, LISTED) {
+        note(&format!("note: {line}"));
+    }
     Ok(done)
 }
 

@@ -10,12 +10,13 @@ use super::{Settings, SettingsError, nearest};
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 
 /// The keys of a file, as serde lists them.
-pub(super) const KEYS: [&str; 16] = [
+pub(super) const KEYS: [&str; 17] = [
     "policy",
     "policy_param",
     "max_tokens",
     "max_bytes",
     "system_tokens",
+    "system_prompts",
     "model",
     "models",
     "keep_first",

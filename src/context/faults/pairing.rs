@@ -13,7 +13,9 @@ type CallPlace = (usize, usize);
 /// The calls and results of a list of messages.
 ///
 /// A result answers the first unanswered call of its id in the newest answer that made one; calls
-/// of that id in answers before can no longer be answered.
+/// of that id in answers before can no longer be answered. A result whose call is answered already is a
+/// later result of the same call, as tools report that run for long: the newest one before the conversation
+/// goes on replaces the first.
 #[derive(Debug, Default)]
 pub(crate) struct Pairing {
     /// All calls in order.
@@ -22,14 +24,33 @@ pub(crate) struct Pairing {
     first_calls: Vec<usize>,
     /// Of each message: the call that it answers.
     answers: Vec<Option<usize>>,
+    /// Of each message: the call that it answers once more.
+    repeats: Vec<Option<usize>>,
+}
+
+/// What a tool result is to its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResultPlace {
+    /// No call before it has its id.
+    WithoutCall,
+    /// It is the result that a request has behind the call.
+    Behind,
+    /// Another result, which came before the conversation went on, replaces it.
+    Replaced,
+    /// The call had its result before the conversation went on: the message with that.
+    Later(usize),
 }
 
 #[derive(Debug)]
 struct CallPair {
     /// The message that makes it.
     by: usize,
-    /// The message with its result.
+    /// The message with its first result.
     result: Option<usize>,
+    /// The message with the newest result that came before the conversation went on.
+    newest: Option<usize>,
+    /// The last prompt or answer before the first result.
+    speaker: Option<usize>,
     /// Whether a prompt or another answer stands between them.
     is_late: bool,
     /// Whether a call before has its id too.
@@ -47,6 +68,8 @@ struct WaitingCalls {
     /// The first without a result.
     first: Option<usize>,
     last: usize,
+    /// True if there are several: a result more than they are answers none of them for certain.
+    are_many: bool,
 }
 
 impl Pairing {
@@ -56,6 +79,7 @@ impl Pairing {
             calls: Vec::with_capacity(messages.len()),
             first_calls: Vec::with_capacity(messages.len()),
             answers: Vec::with_capacity(messages.len()),
+            repeats: vec![None; messages.len()],
         };
         // More calls than half of the messages are seldom.
         let mut open =
@@ -74,9 +98,12 @@ impl Pairing {
                     }
                 }
                 Some(Message::ToolResult(result)) => {
-                    answers = open
-                        .get_mut(&*result.tool_call_id)
-                        .and_then(|waiting| pairing.answer(at, waiting, speaker));
+                    if let Some(waiting) = open.get_mut(&*result.tool_call_id) {
+                        answers = pairing.answer(at, waiting, speaker);
+                        if answers.is_none() && !waiting.are_many {
+                            pairing.repeat(at, waiting.last, speaker);
+                        }
+                    }
                 }
             }
             pairing.answers.push(answers);
@@ -90,6 +117,7 @@ impl Pairing {
             by,
             first: Some(call),
             last: call,
+            are_many: false,
         };
         let is_repeated = match open.entry(id) {
             Entry::Vacant(place) => {
@@ -101,6 +129,7 @@ impl Pairing {
                 if waiting.by == by {
                     self.calls[waiting.last].next = Some(call);
                     waiting.last = call;
+                    waiting.are_many = true;
                 } else {
                     *waiting = fresh;
                 }
@@ -110,6 +139,8 @@ impl Pairing {
         self.calls.push(CallPair {
             by,
             result: None,
+            newest: None,
+            speaker: None,
             is_late: false,
             is_repeated,
             next: None,
@@ -126,9 +157,18 @@ impl Pairing {
         let first = waiting.first?;
         let call = &mut self.calls[first];
         waiting.first = call.next;
-        call.result = Some(at);
+        (call.result, call.newest, call.speaker) = (Some(at), Some(at), speaker);
         call.is_late = speaker != Some(call.by);
         Some(first)
+    }
+
+    /// Notes that the message `at` answers a call that has its result.
+    fn repeat(&mut self, at: usize, call: usize, speaker: Option<usize>) {
+        self.repeats[at] = Some(call);
+        let call = &mut self.calls[call];
+        if call.speaker == speaker {
+            call.newest = Some(at);
+        }
     }
 
     fn call(&self, (message, nth): CallPlace) -> Option<&CallPair> {
@@ -137,9 +177,28 @@ impl Pairing {
         (call.by == message).then_some(call)
     }
 
-    /// Returns the message with the result of a call.
+    /// Returns the message with the first result of a call.
     pub(crate) fn result(&self, call: CallPlace) -> Option<usize> {
         self.call(call)?.result
+    }
+
+    /// Returns the message with the newest result of a call that came before the conversation went on.
+    pub(crate) fn newest_result(&self, call: CallPlace) -> Option<usize> {
+        self.call(call)?.newest
+    }
+
+    /// Returns what a tool result is to its call.
+    pub(crate) fn place(&self, result: usize) -> ResultPlace {
+        let of = |calls: &[Option<usize>]| calls.get(result).copied().flatten();
+        let Some(call) = of(&self.answers).or_else(|| of(&self.repeats)) else {
+            return ResultPlace::WithoutCall;
+        };
+        match self.calls.get(call).and_then(|call| call.newest) {
+            Some(newest) if newest == result => ResultPlace::Behind,
+            Some(newest) if newest > result => ResultPlace::Replaced,
+            Some(newest) => ResultPlace::Later(newest),
+            None => ResultPlace::WithoutCall,
+        }
     }
 
     /// Whether a call before has the same id.
@@ -147,14 +206,14 @@ impl Pairing {
         self.call(call).is_some_and(|call| call.is_repeated)
     }
 
-    /// Whether a message answers a call.
-    pub(crate) fn answers(&self, message: usize) -> bool {
-        self.answered_by(message).is_some()
-    }
-
-    /// Whether a prompt or another answer stands between a result and its call.
+    /// True if a prompt or another answer is between a result and its call.
     pub(crate) fn is_late(&self, message: usize) -> bool {
         self.answered_by(message).is_some_and(|call| call.is_late)
+    }
+
+    /// True if a prompt or another answer is between a call and its first result.
+    pub(crate) fn is_answered_late(&self, call: CallPlace) -> bool {
+        self.call(call).is_some_and(|call| call.is_late)
     }
 
     fn answered_by(&self, message: usize) -> Option<&CallPair> {

@@ -101,7 +101,8 @@ impl<'a> Conversation<'a> {
             name: form.name_length(),
         };
         let mut mended = Vec::new();
-        let paired = pair(messages, &naming, &mut mended);
+        // The agent goes on with a prompt: no call of the transcript can get its result any more.
+        let paired = pair(messages, false, &naming, &mut mended);
         let times = messages.iter().filter_map(AgentMessage::message);
         let first = times.filter_map(Message::timestamp).find(|at| *at > 0);
         let mut steps = Steps {

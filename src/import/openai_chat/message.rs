@@ -4,11 +4,12 @@ use serde_json::value::RawValue;
 
 use super::super::extension::system_prompt;
 use super::super::fields::{Fields, list, reason, shown, some};
-use super::super::values::{arguments, call, data_url, json, other};
+use super::super::values::{data_url, json, other};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, ToolCall, ToolResultMessage,
     UserMessage,
 };
+use crate::provider::{read_call, reasoning};
 
 /// Reads the `nth` message of a chat.
 ///
@@ -76,7 +77,8 @@ fn system(role: &str, fields: &mut Fields<'_>) -> Result<AgentMessage, String> {
 }
 
 fn assistant(nth: usize, fields: &mut Fields<'_>) -> Result<AgentMessage, String> {
-    let mut blocks = content(fields)?;
+    let mut blocks = reasoning_of(fields);
+    blocks.extend(content(fields)?);
     if let Some(value) = some(fields.take("tool_calls")) {
         for (place, raw) in list(value)
             .ok_or("tool_calls is not a list")?
@@ -87,11 +89,7 @@ fn assistant(nth: usize, fields: &mut Fields<'_>) -> Result<AgentMessage, String
         }
     }
     if let Some(value) = some(fields.take("function_call")) {
-        let mut function = Fields::parse(value.get())?;
-        let mut call = function_call(&mut function, format!("function-{nth}"))?;
-        call.extra.insert("form", Json::string("function_call"));
-        keep_rest(&mut call, &function)?;
-        blocks.push(Content::ToolCall(call));
+        blocks.push(old_call(value, format!("function-{nth}"))?);
     }
     Ok(Message::Assistant(AssistantMessage {
         content: blocks,
@@ -100,65 +98,61 @@ fn assistant(nth: usize, fields: &mut Fields<'_>) -> Result<AgentMessage, String
     .into())
 }
 
+/// Reads the reasoning that a server returns beside the content.
+fn reasoning_of(fields: &mut Fields<'_>) -> Vec<Content> {
+    let mut texts = Vec::new();
+    for key in reasoning::TEXTS {
+        if let Some(text) = fields.text(key).filter(|text| !text.is_empty()) {
+            fields.take(key);
+            texts.push((key, text));
+        }
+    }
+    let details = fields
+        .get(reasoning::DETAILS)
+        .filter(|details| list(details).is_some_and(|list| !list.is_empty()));
+    let details = details.and_then(|details| json(details).ok());
+    if details.is_some() {
+        fields.take(reasoning::DETAILS);
+    }
+    reasoning::thinking(texts, details)
+}
+
 /// Reads one of `tool_calls`; one of an unknown type stays as it is.
 fn tool_call(raw: &RawValue, id: impl Fn() -> String) -> Result<Content, String> {
-    let Ok(mut fields) = Fields::parse(raw.get()) else {
+    let Ok(Content::ToolCall(mut call)) = read_call(raw.get()) else {
         return other(raw);
     };
-    let call_id = fields
-        .take_id("id")
-        .filter(|id| !id.is_empty())
-        .unwrap_or_else(id);
-    let form = ["function", "custom"]
-        .into_iter()
-        .find(|form| fields.get(form).is_some());
-    let Some((form, Ok(mut inner))) =
-        form.and_then(|form| Some((form, Fields::parse(fields.take(form)?.get()))))
-    else {
-        return other(raw);
-    };
-    let Ok(mut call) = function_call(&mut inner, call_id) else {
-        return other(raw);
-    };
-    if fields
-        .get("type")
-        .is_some_and(|kind| kind.get().trim_matches('"') == form)
-    {
-        fields.take("type");
+    if call.id.is_empty() {
+        call.id = id();
     }
-    if form == "custom" {
-        call.extra.insert("form", Json::string(form));
-    }
-    let mut rest = Extra::default();
-    for (key, value) in fields.iter() {
-        rest.insert(key, json(value)?);
-    }
-    if !inner.is_empty() {
-        rest.insert(form, inner.to_json()?);
-    }
-    if !rest.is_empty() {
-        call.extra.insert("source", object(&rest)?);
-    }
+    let fields = Fields::parse(raw.get())?;
+    let inner = ["function", "custom"]
+        .iter()
+        .find_map(|key| fields.child(key));
+    keep_text(&mut call, &inner.unwrap_or(fields));
     Ok(Content::ToolCall(call))
 }
 
-fn keep_rest(call: &mut ToolCall, function: &Fields<'_>) -> Result<(), String> {
-    if !function.is_empty() {
-        call.extra.insert("source", function.to_json()?);
-    }
-    Ok(())
-}
-
-fn function_call(fields: &mut Fields<'_>, id: String) -> Result<ToolCall, String> {
-    let name = fields.take_string("name").ok_or("a call without a name")?;
-    let mut call = call(id, name);
-    if let Some(value) = fields.take("arguments") {
-        arguments(&mut call, Some(value))?;
-    } else if let Some(text) = fields.take_string("input") {
-        call.arguments = Json::string(&text);
+/// Keeps the text of the arguments where it is not that of the value.
+fn keep_text(call: &mut ToolCall, function: &Fields<'_>) {
+    let text = ["arguments", "input"]
+        .iter()
+        .find_map(|key| function.read::<String>(key));
+    if let Some(text) = text.filter(|text| call.arguments.as_str() != text) {
         call.extra.insert("argumentsText", Json::string(&text));
     }
-    Ok(call)
+}
+
+/// Reads a call as chat completions had it before `tool_calls`.
+fn old_call(raw: &RawValue, id: String) -> Result<Content, String> {
+    let call = format!(r#"{{"function":{}}}"#, raw.get());
+    let Ok(Content::ToolCall(mut call)) = read_call(&call) else {
+        return Err("its function_call cannot be read".into());
+    };
+    call.id = id;
+    call.extra.insert("form", Json::string("function_call"));
+    keep_text(&mut call, &Fields::parse(raw.get())?);
+    Ok(Content::ToolCall(call))
 }
 
 fn result(fields: &mut Fields<'_>) -> Result<AgentMessage, String> {

@@ -2,6 +2,7 @@
 
 use super::Result;
 use super::blocks::{content, image, result, system, text, usage_extra, with_rest};
+use super::calls::PartReader;
 use super::node::{JsonNode, NodeFields};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, Thinking, ToolCall, Usage,
@@ -205,15 +206,17 @@ fn thinking(mut fields: NodeFields<'_>) -> Result<Content> {
 }
 
 fn call(mut fields: NodeFields<'_>) -> Result<Content> {
-    let (id, name) = (fields.need("id")?.id()?, fields.need("name")?.id()?);
-    let input = fields.need("input")?;
-    input.fields()?;
+    let mut parts = PartReader::default();
+    let id = parts.id(&mut fields, "id");
+    let name = parts.name(&mut fields);
+    let arguments = parts.object(fields.take("input"), "input")?;
     let mut extra = Extra::default();
     fields.keep_rest(&mut extra)?;
+    parts.received.keep(&mut extra);
     Ok(Content::ToolCall(ToolCall {
         id,
         name,
-        arguments: input.json()?,
+        arguments,
         extra,
     }))
 }
@@ -223,13 +226,16 @@ fn tool_result(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
         ReadBlock::Text(block) | ReadBlock::Input(block) => Ok(block),
         _ => Err(misplaced(node)),
     };
-    let id = fields.need("tool_use_id")?.id()?;
+    let mut parts = PartReader::default();
+    let id = parts.answered(&mut fields, "tool_use_id");
     let given = fields.take("content");
     let given = given.map(|node| content(&node, shown)).transpose()?;
     let is_error = fields.take("is_error");
     let is_error = is_error.map(|node| node.flag()).transpose()?;
     let message = result(id, given.unwrap_or_default(), is_error.unwrap_or_default());
-    with_rest(Message::ToolResult(message), &fields)
+    let mut message = with_rest(Message::ToolResult(message), &fields)?;
+    parts.received.keep(message.extra_mut());
+    Ok(message)
 }
 
 fn usage(node: &JsonNode<'_>) -> Result<Usage> {

@@ -9,6 +9,7 @@
 
 mod anthropic;
 mod blocks;
+mod calls;
 mod hosted;
 mod node;
 mod openai_chat;
@@ -19,7 +20,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::{Form, ProviderError};
-use crate::model::{AgentMessage, Message};
+use crate::model::{AgentMessage, Content, Message};
 use node::JsonNode;
 
 type Result<T, E = ProviderError> = std::result::Result<T, E>;
@@ -36,6 +37,14 @@ pub(super) fn read(form: Form, items: &Value, text: Option<&str>) -> Result<Vec<
     Ok(messages)
 }
 
+/// Reads one of the calls of a chat message.
+pub(super) fn read_call(call: &str) -> Result<Content> {
+    let form = Form::OpenAiChat;
+    let value = serde_json::from_str(call);
+    let value: Value = value.map_err(|source| ProviderError::Unreadable { form, source })?;
+    openai_chat::call(&JsonNode::root(form, &value, Some(call)))
+}
+
 /// Gives results the name of their call's tool: the forms tell it only with the call.
 fn name_results(messages: &mut [AgentMessage]) {
     let is_unnamed = |message: &AgentMessage| match message.message() {
@@ -48,7 +57,10 @@ fn name_results(messages: &mut [AgentMessage]) {
     let mut names: HashMap<String, String> = HashMap::new();
     for message in messages.iter_mut().filter_map(AgentMessage::message_mut) {
         for call in message.tool_calls() {
-            names.insert(call.id.clone(), call.name.clone());
+            // Calls and results without an id are paired when they are stored.
+            if !call.id.is_empty() {
+                names.insert(call.id.clone(), call.name.clone());
+            }
         }
         if let Message::ToolResult(result) = message
             && result.tool_name.is_empty()

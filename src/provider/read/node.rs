@@ -74,6 +74,15 @@ impl<'a> JsonNode<'a> {
         flag.ok_or_else(|| self.wrong_type("a boolean"))
     }
 
+    /// Returns the digits of a number.
+    pub(super) fn number_text(&self) -> Option<String> {
+        self.value.is_number().then(|| self.value.to_string())
+    }
+
+    pub(super) fn is_object(&self) -> bool {
+        self.value.is_object()
+    }
+
     pub(super) fn is_list(&self) -> bool {
         self.value.is_array()
     }
@@ -145,19 +154,23 @@ impl<'a> JsonNode<'a> {
     }
 
     pub(super) fn wrong_type(&self, expected: &'static str) -> ProviderError {
-        let found = match self.value {
+        ProviderError::WrongType {
+            form: self.form,
+            at: self.at.clone(),
+            expected,
+            found: self.type_word(),
+        }
+    }
+
+    /// Returns what kind of value it is.
+    pub(super) fn type_word(&self) -> &'static str {
+        match self.value {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
             Value::Number(_) => "a number",
             Value::String(_) => "a text",
             Value::Array(_) => "a list",
             Value::Object(_) => "an object",
-        };
-        ProviderError::WrongType {
-            form: self.form,
-            at: self.at.clone(),
-            expected,
-            found,
         }
     }
 
@@ -239,6 +252,24 @@ impl<'a> NodeFields<'a> {
     pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>> {
         let text = self.take(key).map(|node| node.text().map(str::to_owned));
         text.transpose()
+    }
+
+    /// Takes a text that is not empty; anything else stays.
+    pub(super) fn text_if_any(&mut self, key: &'static str) -> Option<String> {
+        let text = self
+            .map
+            .get(key)?
+            .as_str()
+            .filter(|text| !text.is_empty())?;
+        self.taken.push(key);
+        Some(text.to_owned())
+    }
+
+    /// Takes a list that is not empty; anything else stays.
+    pub(super) fn list_if_any(&mut self, key: &'static str) -> Option<JsonNode<'a>> {
+        let list = self.map.get(key)?.as_array();
+        list.filter(|list| !list.is_empty())?;
+        self.take(key)
     }
 
     /// Takes a number of tokens.

@@ -2,13 +2,15 @@
 
 use super::Result;
 use super::blocks::{
-    UsageNames, arguments, as_refusal, content, data_image, openai_usage, refusal, result, system,
-    text, with_rest,
+    UsageNames, as_refusal, content, data_image, openai_usage, refusal, result, system, text,
+    with_rest,
 };
+use super::calls::PartReader;
 use super::node::{JsonNode, NodeFields};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, ToolCall, UserMessage,
 };
+use crate::provider::reasoning;
 
 const USAGE: UsageNames = UsageNames {
     input: "prompt_tokens",
@@ -75,23 +77,37 @@ pub(super) fn message(node: &JsonNode<'_>) -> Result<AgentMessage> {
             ..UserMessage::default()
         }),
         "assistant" => answer(&mut fields)?,
-        "tool" => {
-            let id = fields.need("tool_call_id")?.id()?;
-            let mut message = result(id, content(&fields.need("content")?, part)?, false);
-            message.tool_name = fields.text("name")?.unwrap_or_default();
-            Message::ToolResult(message)
-        }
+        role @ ("tool" | "function") => return tool_result(role, fields),
         other => return Err(role.unsupported("role", other)),
     };
     with_rest(message, &fields)
 }
 
+/// Reads what a tool returned; the role `function` is that of calls without an id.
+fn tool_result(role: &str, mut fields: NodeFields<'_>) -> Result<AgentMessage> {
+    let mut parts = PartReader::default();
+    let id = match role {
+        "tool" => parts.answered(&mut fields, "tool_call_id"),
+        _ => String::new(),
+    };
+    let given = fields.take("content");
+    let given = given.map(|node| content(&node, part)).transpose()?;
+    let mut message = result(id, given.unwrap_or_default(), false);
+    message.tool_name = fields.text("name")?.unwrap_or_default();
+    let mut message = with_rest(Message::ToolResult(message), &fields)?;
+    if role == "function" {
+        message.extra_mut().insert("form", Json::string(role));
+    }
+    parts.received.keep(message.extra_mut());
+    Ok(message)
+}
+
 fn answer(fields: &mut NodeFields<'_>) -> Result<Message> {
     fields.refuse("audio")?;
-    fields.refuse("function_call")?;
     let given = fields.take("content");
     let given = given.map(|node| content(&node, plain_text)).transpose()?;
-    let mut blocks = given.unwrap_or_default();
+    let mut blocks = reasoning_of(fields)?;
+    blocks.extend(given.unwrap_or_default());
     if let Some(refusal) = fields.text("refusal")? {
         blocks.push(as_refusal(Content::text(refusal)));
     }
@@ -100,10 +116,24 @@ fn answer(fields: &mut NodeFields<'_>) -> Result<Message> {
             blocks.push(call(&node)?);
         }
     }
+    if let Some(function) = fields.take("function_call") {
+        blocks.push(old_call(&function)?);
+    }
     Ok(Message::Assistant(AssistantMessage {
         content: blocks,
         ..AssistantMessage::default()
     }))
+}
+
+/// Reads the reasoning that a server returns beside the content. An empty text stays among the other fields.
+fn reasoning_of(fields: &mut NodeFields<'_>) -> Result<Vec<Content>> {
+    let mut texts = Vec::new();
+    for key in reasoning::TEXTS {
+        texts.extend(fields.text_if_any(key).map(|text| (key, text)));
+    }
+    let details = fields.list_if_any(reasoning::DETAILS);
+    let details = details.map(|node| node.json()).transpose()?;
+    Ok(reasoning::thinking(texts, details))
 }
 
 /// Reads a part of what a user or a tool said.
@@ -131,27 +161,71 @@ fn plain_text(node: &JsonNode<'_>) -> Result<Content> {
     }
 }
 
-fn call(node: &JsonNode<'_>) -> Result<Content> {
+/// Reads a call as chat completions had it before `tool_calls`: it has no id, and its result names the tool.
+fn old_call(node: &JsonNode<'_>) -> Result<Content> {
+    let (mut parts, mut extra) = (PartReader::default(), Extra::default());
+    let mut function = node.fields()?;
+    let (name, arguments) = of_function(&mut parts, &mut function, false)?;
+    function.keep_rest(&mut extra)?;
+    extra.insert("form", Json::string("function_call"));
+    parts.received.keep(&mut extra);
+    Ok(Content::ToolCall(ToolCall {
+        id: String::new(),
+        name,
+        arguments,
+        extra,
+    }))
+}
+
+/// Reads a call of a function, or of a custom tool, whose input is any text. Some servers leave the type out,
+/// or write the fields of the function beside the id.
+pub(super) fn call(node: &JsonNode<'_>) -> Result<Content> {
     let mut fields = node.fields()?;
-    // Some servers leave the type out.
-    if let Some(kind) = fields.take("type")
-        && kind.text()? != "function"
-    {
-        return Err(node.unsupported("tool call", kind.text()?));
+    let kind = fields.take("type");
+    let kind = kind.map_or(Ok(""), |kind| kind.text())?;
+    let is_custom = kind == "custom" || kind.is_empty() && fields.has("custom");
+    if !is_custom && !matches!(kind, "" | "function") {
+        return Err(node.unsupported("tool call", kind));
     }
-    let id = fields.need("id")?.id()?;
-    let mut function = fields.need("function")?.fields()?;
-    let name = function.need("name")?.id()?;
-    let arguments = arguments(function.need("arguments")?.text()?);
+    let mut parts = PartReader::default();
+    let id = parts.id(&mut fields, "id");
+    let form = if is_custom { "custom" } else { "function" };
     let mut extra = Extra::default();
-    function.keep_rest_as("function", &mut extra)?;
+    let (name, arguments) = match fields.take(form) {
+        Some(function) => {
+            let mut function = function.fields()?;
+            let read = of_function(&mut parts, &mut function, is_custom)?;
+            function.keep_rest_as("function", &mut extra)?;
+            read
+        }
+        None => of_function(&mut parts, &mut fields, is_custom)?,
+    };
     fields.keep_rest(&mut extra)?;
+    if is_custom {
+        extra.insert("form", Json::string(form));
+    }
+    parts.received.keep(&mut extra);
     Ok(Content::ToolCall(ToolCall {
         id,
         name,
         arguments,
         extra,
     }))
+}
+
+fn of_function(
+    parts: &mut PartReader,
+    function: &mut NodeFields<'_>,
+    is_custom: bool,
+) -> Result<(String, Json)> {
+    let name = parts.name(function);
+    let key = if is_custom { "input" } else { "arguments" };
+    let given = function.take(key);
+    let arguments = match given {
+        Some(given) if is_custom && given.is_text() => Json::string(given.text()?),
+        given => parts.arguments(given, key)?,
+    };
+    Ok((name, arguments))
 }
 
 fn stop_reason(word: String) -> String {

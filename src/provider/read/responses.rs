@@ -5,9 +5,9 @@
 
 use super::Result;
 use super::blocks::{
-    UsageNames, arguments, content, data_image, openai_usage, refusal, result, system, text,
-    with_rest,
+    UsageNames, content, data_image, openai_usage, refusal, result, system, text, with_rest,
 };
+use super::calls::PartReader;
 use super::hosted::{hosted_call, hosted_output, is_hosted_call, is_hosted_output};
 use super::node::{JsonNode, NodeFields};
 use crate::model::{
@@ -177,10 +177,14 @@ impl AnswerReader {
             "function_call" => self.output(vec![call(fields, "arguments")?]),
             "custom_tool_call" => self.output(vec![call(fields, "input")?]),
             "function_call_output" | "custom_tool_call_output" => {
-                let id = fields.need("call_id")?.id()?;
-                let given = content(&fields.need("output")?, part)?;
-                let message = Message::ToolResult(result(id, given, false));
-                self.push(with_rest(message, &fields)?);
+                let mut parts = PartReader::default();
+                let id = parts.answered(&mut fields, "call_id");
+                let given = fields.take("output");
+                let given = given.map(|node| content(&node, part)).transpose()?;
+                let message = Message::ToolResult(result(id, given.unwrap_or_default(), false));
+                let mut message = with_rest(message, &fields)?;
+                parts.received.keep(message.extra_mut());
+                self.push(message);
             }
             kind if is_hosted_call(kind, &fields) => {
                 self.output(vec![hosted_call(node, kind, fields)?]);
@@ -357,16 +361,20 @@ fn reasoning(mut fields: NodeFields<'_>) -> Result<Content> {
 
 /// Reads a call of a function, whose arguments are JSON, or of a custom tool, whose input is any text.
 fn call(mut fields: NodeFields<'_>, key: &'static str) -> Result<Content> {
-    let (id, name) = (fields.need("call_id")?.id()?, fields.need("name")?.id()?);
-    let given = fields.need(key)?.text()?;
+    let mut parts = PartReader::default();
+    let id = parts.id(&mut fields, "call_id");
+    let name = parts.name(&mut fields);
+    let is_custom = key == "input";
+    let arguments = match fields.take(key) {
+        Some(given) if is_custom && given.is_text() => Json::string(given.text()?),
+        given => parts.arguments(given, key)?,
+    };
     let mut extra = Extra::default();
     fields.keep_rest(&mut extra)?;
-    let arguments = if key == "input" {
+    if is_custom {
         extra.insert("form", Json::string("custom"));
-        Json::string(given)
-    } else {
-        arguments(given)
-    };
+    }
+    parts.received.keep(&mut extra);
     Ok(Content::ToolCall(ToolCall {
         id,
         name,

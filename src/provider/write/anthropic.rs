@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::{arguments_object, images_of, media_type};
 use super::pairs::IndexedMessage;
-use super::returned::ReturnedFields;
 use super::sealed::own;
 use super::system::SystemMessage;
 use super::{Mending, MendingKind};
 use crate::model::json::json_object;
 use crate::model::{self, Content, Extra, Image, Json, ToolResultMessage};
 use crate::provider::Form;
+use crate::provider::returned::ReturnedFields;
 
 /// What the user is made to say before an answer that would come first.
 pub(crate) const OPENING: &str = "[what came before is not included]";
@@ -156,6 +156,7 @@ pub(super) fn write(messages: &[IndexedMessage], mended: &mut Vec<Mending>) -> V
         last: None,
         thinking: Vec::new(),
         images: Vec::new(),
+        waiting: 0,
         answered: served(messages),
         last_prompt: messages
             .iter()
@@ -266,6 +267,8 @@ struct AnthropicWriter<'a> {
     thinking: Vec<(usize, AnthropicBlock)>,
     /// Images of failed calls: their results may hold nothing but text.
     images: Vec<AnthropicBlock>,
+    /// The number of calls whose result has not come yet.
+    waiting: usize,
     /// The calls that the provider ran itself, with the result behind them.
     answered: HashSet<String>,
     /// The last prompt: what the provider runs since then may still wait for its result.
@@ -348,6 +351,7 @@ impl AnthropicWriter<'_> {
     }
 
     fn result(&mut self, at: usize, result: &ToolResultMessage, source: Option<&Json>) {
+        self.waiting = self.waiting.saturating_sub(1);
         let mut content = self.blocks(at, &result.content, false);
         if result.is_error {
             let is_image = |block: &AnthropicBlock| matches!(block, AnthropicBlock::Image { .. });
@@ -394,7 +398,10 @@ impl AnthropicWriter<'_> {
     }
 
     fn finish(mut self) -> Vec<Message> {
-        self.flush_images(self.last.map_or(0, |(_, at)| at));
+        // Nothing may follow a call that waits for its result.
+        if self.waiting == 0 {
+            self.flush_images(self.last.map_or(0, |(_, at)| at));
+        }
         self.trim_end();
         let blocks = self.out.iter_mut().rev();
         unmark_old(blocks.flat_map(|message| message.content.iter_mut().rev()));
@@ -485,6 +492,7 @@ impl AnthropicWriter<'_> {
                 Some(mut block) => {
                     if let AnthropicBlock::ToolUse { back, .. } = &mut block {
                         self.check_caller(at, back);
+                        self.waiting += 1;
                     }
                     blocks.push(block);
                 }

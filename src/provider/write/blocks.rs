@@ -1,24 +1,11 @@
 //! Blocks as all forms take them: images and the arguments of calls.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use crate::model::{Image, Json, ToolCall};
 
-/// Returns the media type of an image that can be sent: base64 of one of the types that all
-/// providers read.
+/// Returns the media type of an image that [`super::images::check`] let pass: one that all providers read.
 pub(crate) fn media_type(image: &Image) -> Option<&'static str> {
-    let media_type = match image.mime_type.to_ascii_lowercase().as_str() {
-        "image/png" => "image/png",
-        "image/jpeg" | "image/jpg" => "image/jpeg",
-        "image/gif" => "image/gif",
-        "image/webp" => "image/webp",
-        _ => return None,
-    };
-    let is_readable = STANDARD
-        .decode(&image.data)
-        .is_ok_and(|data| !data.is_empty());
-    is_readable.then_some(media_type)
+    let known = super::images::type_of(&image.mime_type);
+    known.filter(|_| !image.data.is_empty())
 }
 
 /// Returns an image that can be sent as a URL that holds it.

@@ -6,11 +6,11 @@
 
 mod anthropic;
 mod blocks;
+mod images;
 mod openai_chat;
 pub(crate) mod pairs;
 mod programs;
 mod responses;
-mod returned;
 mod sealed;
 mod system;
 
@@ -36,12 +36,12 @@ pub const NO_RESULT: &str = "[no result recorded]";
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MendingKind {
-    /// A call without a result got [`NO_RESULT`].
+    /// A call without a result got [`NO_RESULT`], because something follows it or its loop has ended.
     ResultAdded,
-    /// A second result of a call was left out.
+    /// A result of a call was left out: a later one replaces it, or an equal one is there already.
     ResultDropped,
-    /// A result whose call is not in the context, such as one that ran while it was compacted, is told as text
-    /// in a user message.
+    /// A result was written as text in a user message: its call is not in the context, such as one that ran
+    /// while it was compacted, or the conversation went on with an earlier result of the call.
     ResultTold,
     /// A late result was put right behind its call.
     ResultMoved,
@@ -73,12 +73,20 @@ pub enum MendingKind {
     BlockDropped,
     /// An image of a tool result was put into a user message after it.
     ImageMoved,
+    /// The media type of an image was changed to the one of its bytes.
+    ImageRetyped,
+    /// An image that no provider reads, such as an error page under the name of one, was replaced by a text
+    /// that says so.
+    ImageReplaced,
     /// A user message was put before an answer that would have come first.
     UserAdded,
     /// White space at the end of an answer that comes last was left out.
     SpaceDropped,
     /// A system message was put before all other messages.
     SystemMoved,
+    /// A system message was left out: a newer one replaces it, it came with an imported transcript, or the
+    /// policy leaves it out.
+    SystemDropped,
 }
 
 /// One mending.
@@ -114,6 +122,8 @@ impl MendingKind {
                 | Self::CompactedDropped
                 | Self::BlockDropped
                 | Self::SpaceDropped
+                | Self::ImageReplaced
+                | Self::SystemDropped
         )
     }
 }
@@ -186,8 +196,20 @@ pub struct ProviderRequest {
 
 impl ProviderRequest {
     /// Writes messages in a form. Extension messages of the kind `system` are its system prompt,
-    /// the others are for no model and left out.
+    /// the others are for no model and left out. Calls of the last answer stay open if nothing but results
+    /// follows it.
     pub fn new(form: Form, messages: &[AgentMessage]) -> Self {
+        Self::of_messages(form, &[], messages, true)
+    }
+
+    /// Writes messages in a form, behind the system messages of `prompt`. The calls of the last answer stay open
+    /// if it is `in_flight`.
+    fn of_messages(
+        form: Form,
+        prompt: &[AgentMessage],
+        messages: &[AgentMessage],
+        in_flight: bool,
+    ) -> Self {
         let mut mended = Vec::new();
         let naming = match form {
             Form::OpenAiChat => pairs::Naming {
@@ -206,13 +228,15 @@ impl ProviderRequest {
                 name: 128,
             },
         };
-        let system = system::take(messages, &mut mended);
+        let mut system = system::take(prompt, &mut mended);
+        mended.iter_mut().for_each(|mending| mending.message = 0);
+        system.append(&mut system::take(messages, &mut mended));
         let (start, messages) = match form {
             Form::Anthropic => sealed::from_compaction(messages, &mut mended),
             _ => (0, Cow::Borrowed(messages)),
         };
         let mut mendings = Vec::new();
-        let mut paired = pairs::pair(&messages, &naming, &mut mendings);
+        let mut paired = pairs::pair(&messages, in_flight, &naming, &mut mendings);
         paired.iter_mut().for_each(|placed| placed.at += start);
         mendings
             .iter_mut()
@@ -243,11 +267,7 @@ impl ProviderRequest {
     /// If the context begins with the compaction of another provider.
     pub fn of_context(form: Form, context: &Context) -> Result<Self, ProviderError> {
         refuse_another(form, context)?;
-        Ok(Self::with_compaction(
-            form,
-            &context.messages,
-            context.compaction,
-        ))
+        Ok(Self::in_context(form, &context.messages, context))
     }
 
     /// Writes a context in a form, without the reasoning that only the form's provider can read: the way on
@@ -280,22 +300,36 @@ impl ProviderRequest {
             Some(provider) => sealed::without_reasoning(&context.messages, provider, &mut mended),
             None => Cow::Borrowed(&context.messages[..]),
         };
-        let mut request = Self::with_compaction(form, &messages, context.compaction);
+        let mut request = Self::in_context(form, &messages, context);
         request.mended.append(&mut mended);
         request.mended.sort_by_key(|mending| mending.message);
         Ok(request)
     }
 
+    /// Writes the messages of a context, behind its system prompt.
+    fn in_context(form: Form, messages: &[AgentMessage], context: &Context) -> Self {
+        let prompt = &context.system.messages;
+        let (compaction, in_flight) = (context.compaction, context.in_flight);
+        let mut request = Self::with_compaction(form, prompt, messages, compaction, in_flight);
+        if context.system.is_partial {
+            let dropped = Mending::of(MendingKind::SystemDropped, 0);
+            request.mended.insert(0, dropped);
+        }
+        request
+    }
+
     /// Writes messages of which this one holds the provider's compaction that counts.
     pub(crate) fn with_compaction(
         form: Form,
+        prompt: &[AgentMessage],
         messages: &[AgentMessage],
         compaction: Option<usize>,
+        in_flight: bool,
     ) -> Self {
         let mut mended = Vec::new();
         let provider = form.sealing_provider();
         let messages = sealed::without_inactive(messages, compaction, provider, &mut mended);
-        let mut request = Self::new(form, &messages);
+        let mut request = Self::of_messages(form, prompt, &messages, in_flight);
         request.mended.append(&mut mended);
         request.mended.sort_by_key(|mending| mending.message);
         request

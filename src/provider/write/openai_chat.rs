@@ -4,10 +4,11 @@ use serde::Serialize;
 
 use super::blocks::{arguments_text, data_url, images_of};
 use super::pairs::IndexedMessage;
-use super::returned::ReturnedFields;
 use super::system::{SystemMessage, SystemText};
 use super::{Mending, MendingKind};
 use crate::model::{self, Content, Image, ToolCall, ToolResultMessage};
+use crate::provider::reasoning;
+use crate::provider::returned::ReturnedFields;
 
 /// A message of the request.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +27,8 @@ pub(super) enum Message {
         content: Option<ChatContent>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ChatToolCall>,
+        #[serde(flatten)]
+        back: ReturnedFields,
     },
     Tool {
         tool_call_id: String,
@@ -80,11 +83,15 @@ pub(super) fn write(
         mended,
         out,
         images: Vec::new(),
+        waiting: 0,
     };
     for placed in messages {
         writer.add(placed);
     }
-    writer.flush_images();
+    // Nothing may follow a call that waits for its result.
+    if writer.waiting == 0 {
+        writer.flush_images();
+    }
     writer.out
 }
 
@@ -93,6 +100,8 @@ struct ChatWriter<'a> {
     out: Vec<Message>,
     /// Images of tool results: only a user message may hold them.
     images: Vec<ChatPart>,
+    /// The number of calls whose result has not come yet.
+    waiting: usize,
 }
 
 impl ChatWriter<'_> {
@@ -107,6 +116,7 @@ impl ChatWriter<'_> {
         for block in placed.message.content() {
             match block {
                 Content::ToolCall(call) if !is_user => calls.push(call_of(call)),
+                Content::Thinking(_) if !is_user && reasoning::is_returned(block) => {}
                 Content::Image(image) if is_user => self.image(at, image, &mut parts),
                 _ => self.block(at, block, &mut parts),
             }
@@ -117,15 +127,18 @@ impl ChatWriter<'_> {
             let content = parts_of(parts);
             self.out.push(Message::User { content });
         } else {
+            self.waiting += calls.len();
             let content = (!parts.is_empty()).then(|| parts_of(parts));
             self.out.push(Message::Assistant {
                 content,
                 tool_calls: calls,
+                back: fields_of(placed),
             });
         }
     }
 
     fn result(&mut self, at: usize, result: &ToolResultMessage) {
+        self.waiting = self.waiting.saturating_sub(1);
         let (mut parts, mut images) = (Vec::new(), Vec::new());
         for block in &result.content {
             match block {
@@ -173,6 +186,21 @@ impl ChatWriter<'_> {
             self.out.push(Message::User { content });
         }
     }
+}
+
+/// Returns the fields of an answer that its server requires back.
+fn fields_of(placed: &IndexedMessage) -> ReturnedFields {
+    let [content, text] = reasoning::TEXTS;
+    let keys = [
+        content,
+        text,
+        reasoning::DETAILS,
+        "thinking_blocks",
+        "extra_content",
+    ];
+    let mut back = ReturnedFields::of_source(placed.source.as_ref(), &keys);
+    reasoning::returned(placed.message.content(), &mut back);
+    back
 }
 
 fn system_message(system: &SystemMessage) -> Message {

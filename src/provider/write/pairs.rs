@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Mending, MendingKind, NO_RESULT};
-use crate::context::{Pairing, goes_on};
+use super::{Mending, MendingKind, NO_RESULT, images};
+use crate::context::{Pairing, ResultPlace, answer_in_flight, goes_on};
 use crate::model::{
     AgentMessage, Author, Content, Json, Message, ToolCall, ToolResultMessage, UserMessage,
 };
@@ -15,7 +15,7 @@ pub(crate) struct IndexedMessage {
     pub(crate) message: Message,
     /// Whether the next message is another piece of this answer.
     pub(crate) goes_on: bool,
-    /// What the source of a result said of it besides.
+    /// The fields of an answer or a result that no message has a place for.
     pub(super) source: Option<Json>,
 }
 
@@ -35,16 +35,18 @@ pub(crate) fn is_word(c: char) -> bool {
 }
 
 /// Returns the messages with each result right behind its call, its ids and names as `naming`
-/// wants them.
+/// wants them. The calls of the answer that is `in_flight` stay open until their results are there.
 pub(crate) fn pair(
     messages: &[AgentMessage],
+    in_flight: bool,
     naming: &Naming,
     mended: &mut Vec<Mending>,
 ) -> Vec<IndexedMessage> {
     let mut pairs = Pairs {
         messages,
         pairing: Pairing::of(messages),
-        calls: HashSet::new(),
+        in_flight: answer_in_flight(messages, in_flight),
+        open_at: None,
         naming,
         ids: HashSet::new(),
         numbers: HashMap::new(),
@@ -55,12 +57,7 @@ pub(crate) fn pair(
         match message.message() {
             None => {}
             Some(Message::ToolResult(result)) => pairs.stray(at, result),
-            Some(message @ Message::User(_)) => pairs.out.push(IndexedMessage {
-                at,
-                message: message.clone(),
-                goes_on: false,
-                source: None,
-            }),
+            Some(message @ Message::User(_)) => pairs.say(at, message.clone()),
             Some(message @ Message::Assistant(_)) => pairs.answer(at, message.clone()),
         }
     }
@@ -70,8 +67,10 @@ pub(crate) fn pair(
 struct Pairs<'a> {
     messages: &'a [AgentMessage],
     pairing: Pairing,
-    /// The recorded ids of the calls so far.
-    calls: HashSet<String>,
+    /// The first message of the answer whose calls stay open.
+    in_flight: Option<usize>,
+    /// Where the messages of that answer begin in `out`, if one of its calls is open.
+    open_at: Option<usize>,
     naming: &'a Naming,
     ids: HashSet<String>,
     /// How often each id was numbered.
@@ -81,29 +80,47 @@ struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// Tells a result without its call as text, and leaves out a second one of a call; others come with their
-    /// answer.
+    /// Writes a result without its call, and a later one of a call, as text; a result that another one
+    /// replaces is left out, and the others come with their answer.
     fn stray(&mut self, at: usize, result: &ToolResultMessage) {
-        if self.pairing.answers(at) {
-            return;
-        }
         let id = &result.tool_call_id;
-        if self.calls.contains(id) {
-            return self.mend(MendingKind::ResultDropped, at, id);
-        }
+        let head = match self.pairing.place(at) {
+            ResultPlace::Behind => return,
+            ResultPlace::Replaced => return self.mend(MendingKind::ResultDropped, at, id),
+            ResultPlace::Later(first) if self.is_same_result(first, result) => {
+                return self.mend(MendingKind::ResultDropped, at, id);
+            }
+            ResultPlace::Later(_) => head_of(result, "which came later"),
+            ResultPlace::WithoutCall => head_of(result, "which is not shown here"),
+        };
         self.mend(MendingKind::ResultTold, at, id);
-        self.out.push(IndexedMessage {
+        self.say(at, Message::User(as_text(head, result)));
+    }
+
+    /// Adds a message in the user's name. Nothing may follow a call that waits for its result.
+    fn say(&mut self, at: usize, mut message: Message) {
+        images::check(at, message.content_mut(), self.mended);
+        let place = self.open_at.unwrap_or(self.out.len());
+        let said = IndexedMessage {
             at,
-            message: Message::User(told(result)),
+            message,
             goes_on: false,
             source: None,
-        });
+        };
+        self.out.insert(place, said);
+        self.open_at = self.open_at.map(|place| place + 1);
+    }
+
+    fn is_same_result(&self, at: usize, result: &ToolResultMessage) -> bool {
+        let other = self.messages.get(at).and_then(AgentMessage::message);
+        matches!(other, Some(Message::ToolResult(other))
+            if other.content == result.content && other.is_error == result.is_error)
     }
 
     /// Adds an answer and the results of its calls. What the provider carried out itself has none, and is
     /// an item of its own.
     fn answer(&mut self, at: usize, mut message: Message) {
-        let mut results = Vec::new();
+        let (mut results, begin) = (Vec::new(), self.out.len());
         let mut nth = 0;
         for block in message.content_mut() {
             let Content::ToolCall(call) = block else {
@@ -118,45 +135,52 @@ impl Pairs<'_> {
                 continue;
             }
             let recorded = call.id.clone();
-            self.calls.insert(recorded.clone());
             call.id = self.id_for(at, &recorded);
             self.name(at, call, &recorded);
-            results.push(self.result((at, of_answer), call, &recorded));
+            match self.result((at, of_answer), call, &recorded) {
+                Some(result) => results.push(result),
+                None => self.open_at = self.open_at.or(Some(begin)),
+            }
         }
         self.out.push(IndexedMessage {
             at,
             message,
             goes_on: goes_on(self.messages, at),
-            source: None,
+            source: source_of(&self.messages[at]),
         });
         self.out.append(&mut results);
     }
 
+    /// Returns the result of a call; `None` if the call is still open.
     fn result(
         &mut self,
         (at, nth): (usize, usize),
         call: &ToolCall,
         recorded: &str,
-    ) -> IndexedMessage {
-        let found = self.pairing.result((at, nth));
+    ) -> Option<IndexedMessage> {
+        let found = self.pairing.newest_result((at, nth));
         let stored = found.and_then(|place| match self.messages[place].message() {
             Some(Message::ToolResult(result)) => Some((place, result.clone())),
             _ => None,
         });
+        if stored.is_none() && self.in_flight.is_some_and(|first| at >= first) {
+            return None;
+        }
         let source = found.and_then(|place| source_of(&self.messages[place]));
         let (place, mut result) = stored.unwrap_or_else(|| (at, no_result(call)));
         if found.is_none() {
             self.mend(MendingKind::ResultAdded, at, recorded);
-        } else if self.pairing.is_late(place) {
+        } else if self.pairing.is_answered_late((at, nth)) {
             self.mend(MendingKind::ResultMoved, place, recorded);
         }
         result.tool_call_id.clone_from(&call.id);
-        IndexedMessage {
+        images::check(place, &mut result.content, self.mended);
+        Some(IndexedMessage {
             at: place,
             message: Message::ToolResult(result),
             goes_on: false,
             source,
-        }
+        })
     }
 
     fn mend(&mut self, kind: MendingKind, at: usize, id: &str) {
@@ -198,15 +222,19 @@ fn plain(text: &str, is_plain: fn(char) -> bool, most: usize, other: &str) -> St
     text.chars().take(most).map(plain).collect()
 }
 
-/// Returns a result as a message that says whose it is: nobody may take it for the words of a person.
-fn told(result: &ToolResultMessage) -> UserMessage {
+/// Returns the line before a result that is written as text: it names the call.
+fn head_of(result: &ToolResultMessage, why: &str) -> String {
     let what = if result.is_error { "Error" } else { "Result" };
     let of = match result.tool_name.as_str() {
         "" => String::new(),
         name => format!(" ({name})"),
     };
     let id = &result.tool_call_id;
-    let head = format!("{what} of tool call {id}{of}, which is not shown here:");
+    format!("{what} of tool call {id}{of}, {why}:")
+}
+
+/// Returns a result as a message that names its source: nobody may take it for the words of a person.
+fn as_text(head: String, result: &ToolResultMessage) -> UserMessage {
     UserMessage {
         content: std::iter::once(Content::text(head))
             .chain(result.content.iter().cloned())

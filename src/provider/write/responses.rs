@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::{arguments_text, data_url};
 use super::pairs::IndexedMessage;
-use super::returned::ReturnedFields;
 use super::sealed::own;
 use super::{Mending, MendingKind};
 use crate::model::{Content, Image, Json, Message, ToolCall, ToolResultMessage};
 use crate::provider::Form;
 use crate::provider::kept::KeptItem;
+use crate::provider::returned::ReturnedFields;
 
 /// An item of the request's input.
 ///

@@ -8,7 +8,11 @@
 use std::ops::{ControlFlow, Range};
 
 use super::{Append, LastTurn, Ready, SealedMessage};
-use crate::model::{AgentMessage, LlmMessage, LoopId, LoopRecord, LoopStatus, Role, TurnId};
+use crate::model::received;
+use crate::model::{
+    AgentMessage, Author, LlmMessage, LoopId, LoopRecord, LoopStatus, Message, Role, ToolCall,
+    TurnId,
+};
 use crate::store::error::StoreResult;
 use crate::store::{LoopKey, SessionKey, StoreRead, StoreWrite, lease, session};
 use crate::tokens::TokenCounter;
@@ -28,6 +32,10 @@ pub struct TurnsAppended {
     pub tokens: u64,
     /// The loops that they began, in order.
     pub begun: Vec<LoopId>,
+    /// The ids of the calls that they answer.
+    pub answered: Vec<String>,
+    /// What was completed in calls and results that did not come as they must: a sentence for each.
+    pub notes: Vec<String>,
     /// The messages that hold a provider's own compaction.
     pub(crate) compactions: Vec<SealedMessage>,
 }
@@ -67,6 +75,8 @@ pub struct TurnsAppend {
     open: OpenLoop,
     tokens: u64,
     begun: Vec<LoopId>,
+    answered: Vec<String>,
+    notes: Vec<String>,
 }
 
 impl TurnsAppend {
@@ -93,6 +103,8 @@ impl TurnsAppend {
             open: OpenLoop::of(write, leaf)?,
             tokens: 0,
             begun,
+            answered: Vec::new(),
+            notes: Vec::new(),
         })
     }
 
@@ -130,7 +142,13 @@ impl TurnsAppend {
                     self.open.go_on(write, id)?;
                     place = MessagePlacement::NewTurn;
                 }
-                AgentMessage::Llm(self.open.numbered(message, place))
+                let mut message = AgentMessage::Llm(self.open.numbered(message, place));
+                self.open.name_calls(write, &mut message)?;
+                if let Some(Message::ToolResult(result)) = message.message() {
+                    self.answered.push(result.tool_call_id.clone());
+                }
+                self.notes.append(&mut received::notes(&message));
+                message
             }
             extension => extension,
         };
@@ -148,6 +166,8 @@ impl TurnsAppend {
             open,
             tokens,
             begun,
+            answered,
+            notes,
             ..
         } = self;
         let (loop_key, loop_id) = (open.append.row.key, open.append.row.loop_id.clone());
@@ -162,6 +182,8 @@ impl TurnsAppend {
             turns: first..appended.turns,
             tokens,
             begun,
+            answered,
+            notes,
             compactions: appended.compactions,
         })
     }
@@ -239,13 +261,65 @@ impl OpenLoop {
         };
         let calls = &self.append.progress.open_calls;
         let is_waiting = calls.values().any(|made| *made == turn.turn);
+        let is_harness = message.message.author() == Author::Harness;
         Ok(match role {
             Role::ToolResult => MessagePlacement::OpenTurn,
             Role::Assistant if !turn.answered || goes_on => MessagePlacement::OpenTurn,
-            Role::User if !turn.answered || is_waiting => MessagePlacement::OpenTurn,
-            Role::User if calls.is_empty() => MessagePlacement::NewLoop,
+            Role::User if !turn.answered || is_waiting && is_harness => MessagePlacement::OpenTurn,
+            // Somebody speaks although calls wait: their turn gets no result any more that a model reads there,
+            // and must not stay in flight for ever.
+            Role::User if is_waiting => MessagePlacement::NewTurn,
+            Role::User => MessagePlacement::NewLoop,
             _ => MessagePlacement::NewTurn,
         })
+    }
+
+    /// Names the calls of a message that have no id, and the call that a result without an id answers.
+    fn name_calls(&self, read: &dyn StoreWrite, message: &mut AgentMessage) -> StoreResult<()> {
+        match message.message() {
+            Some(Message::Assistant(_)) => {
+                let row = &self.append.row;
+                let prefix = format!("call-{}-{}", row.key.0, row.totals.next_seq);
+                received::name_calls(message, &prefix);
+            }
+            Some(Message::ToolResult(result)) if result.tool_call_id.is_empty() => {
+                let open = self.open_calls(read)?;
+                received::pair_result(message, &open);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the calls of the last turn that have no result, in order.
+    fn open_calls(&self, read: &dyn StoreWrite) -> StoreResult<Vec<ToolCall>> {
+        let (row, mut open) = (&self.append.row, Vec::new());
+        let Some(turn) = &self.append.turn else {
+            return Ok(open);
+        };
+        let is_open = |id: &str| self.append.progress.open_calls.get(id) == Some(&turn.turn);
+        if !self
+            .append
+            .progress
+            .open_calls
+            .values()
+            .any(|made| *made == turn.turn)
+        {
+            return Ok(open);
+        }
+        read.messages(
+            row.key,
+            turn.first_seq..row.totals.next_seq,
+            &mut |stored| {
+                if stored.body.role == Role::Assistant {
+                    let message = crate::store::decode(read, stored.body)?;
+                    let made = message.message().into_iter().flat_map(Message::tool_calls);
+                    open.extend(made.filter(|call| is_open(&call.id)).cloned());
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        Ok(open)
     }
 
     /// Returns the index that the message's source gave its turn, if it counted in this loop.

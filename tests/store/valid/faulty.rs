@@ -67,9 +67,10 @@ mod of_openai {
             ]),
             &[(2, Kind::CallWithoutResult), (3, Kind::LateResult)],
         );
+        openai(json!([calls(&[call("a"), call("b")]), result("b")]), &[]);
         openai(
-            json!([calls(&[call("a")])]),
-            &[(0, Kind::CallWithoutResult)],
+            json!([calls(&[call("a")]), user(json!("?"))]),
+            &[(1, Kind::CallWithoutResult)],
         );
         openai(
             json!([result("a"), calls(&[call("a")]), result("a"), result("a")]),
@@ -123,9 +124,9 @@ mod of_openai {
             let image = json!({"type": "image_url", "image_url": {"url": url}});
             json!([user(json!([image]))])
         };
-        openai(image("data:image/png;base64,aGVsbG8="), &[]);
+        openai(image("data:image/png;base64,iVBORw0KGgo="), &[]);
         openai(
-            image("data:image/svg+xml;base64,aGVsbG8="),
+            image("data:image/svg+xml;base64,iVBORw0KGgo="),
             &[(0, Kind::Image)],
         );
         openai(
@@ -185,7 +186,8 @@ mod of_anthropic {
     #[test]
     fn what_is_right_has_no_fault() {
         anthropic(json!([]), &[]);
-        let source = json!({"type": "base64", "media_type": "image/webp", "data": "aGVsbG8="});
+        let source =
+            json!({"type": "base64", "media_type": "image/webp", "data": "UklGRgAAAABXRUJQ"});
         let image = json!({"type": "image", "source": source});
         let mut failed = result("b");
         failed["is_error"] = json!(true);
@@ -228,7 +230,13 @@ mod of_anthropic {
             ]),
             &[(2, Kind::CallWithoutResult), (4, Kind::LateResult)],
         );
-        anthropic(json!([go(), calls]), &[(1, Kind::CallWithoutResult); 2]);
+        anthropic(
+            json!([go(), calls, go()]),
+            &[(2, Kind::CallWithoutResult); 2],
+        );
+        // The agent runs them before it asks again.
+        anthropic(json!([go(), calls]), &[]);
+        anthropic(json!([go(), calls, user(&[result("a")])]), &[]);
         anthropic(
             json!([user(&[result("a")])]),
             &[(0, Kind::ResultWithoutCall)],
@@ -302,7 +310,7 @@ mod of_anthropic {
             let source = json!({"type": "base64", "media_type": media_type, "data": data});
             json!({"type": "image", "source": source})
         };
-        let svg = image("image/svg+xml", "aGVsbG8=");
+        let svg = image("image/svg+xml", "iVBORw0KGgo=");
         anthropic(json!([user(&[svg])]), &[(0, Kind::Image)]);
         anthropic(
             json!([user(&[image("image/png", "x")])]),
@@ -310,13 +318,13 @@ mod of_anthropic {
         );
         let mut failed = result("a");
         failed["is_error"] = json!(true);
-        failed["content"] = json!([image("image/png", "aGVsbG8=")]);
+        failed["content"] = json!([image("image/png", "iVBORw0KGgo=")]);
         anthropic(
             json!([go(), answer(&[call("a")]), user(&[failed])]),
             &[(2, Kind::Form)],
         );
         anthropic(
-            json!([go(), answer(&[image("image/png", "aGVsbG8=")])]),
+            json!([go(), answer(&[image("image/png", "iVBORw0KGgo=")])]),
             &[(1, Kind::Form)],
         );
     }

@@ -78,7 +78,7 @@ impl Maker {
     }
 
     fn image(random: &mut Random) -> Content {
-        let data = ["aGVsbG8=", "aGVsbG8=", "d29ybGQh", "not base64", ""];
+        let data = ["iVBORw0KGgo=", "/9j/4A==", "d29ybGQh", "not base64", ""];
         let types = [
             "image/png",
             "image/png",

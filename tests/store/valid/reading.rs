@@ -69,7 +69,7 @@ pub fn answers() -> Vec<(Form, Value)> {
 
 /// What a request holds, with everything that is read in one.
 pub fn requests() -> Vec<(Form, Value)> {
-    let url = "data:image/png;base64,aGVsbG8=";
+    let url = "data:image/png;base64,iVBORw0KGgo=";
     let chat = json!({"messages": [
         {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
         {"role": "user", "name": "ada", "content": [
@@ -93,7 +93,7 @@ pub fn requests() -> Vec<(Form, Value)> {
         {"type": "message", "role": "developer", "content": "No jokes."},
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]},
     ]});
-    let source = json!({"type": "base64", "media_type": "image/png", "data": "aGVsbG8="});
+    let source = json!({"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="});
     let anthropic = json!({"system": [{"type": "text", "text": "Be brief."}], "messages": [
         {"role": "user", "content": [
             {"type": "text", "text": "What is this?"}, {"type": "image", "source": source},
@@ -215,7 +215,7 @@ fn requests_are_read_with_results_and_images() {
         assert_eq!(roles.collect::<Vec<_>>(), expected, "{form}");
         let image = &messages[1].message().unwrap().content()[1];
         assert!(
-            matches!(image, Content::Image(i) if i.data == "aGVsbG8=" && i.mime_type == "image/png")
+            matches!(image, Content::Image(i) if i.data == "iVBORw0KGgo=" && i.mime_type == "image/png")
         );
         let Some(Message::ToolResult(result)) = messages[3].message() else {
             panic!("{messages:?}")
@@ -326,12 +326,11 @@ fn what_no_message_can_hold_is_refused() {
     let remote = json!({"type": "image_url", "image_url": {"url": "https://a.test/b.png"}});
     let remote = json!({"role": "user", "content": [remote]});
     unsupported(refused(OpenAiChat, remote, "/content/0/image_url/url"));
-    let custom = json!({"id": "c", "type": "custom", "custom": {"name": "n", "input": ""}});
-    let custom = json!({"role": "assistant", "tool_calls": [custom]});
-    unsupported(refused(OpenAiChat, custom, "/tool_calls/0"));
+    let unknown = json!({"role": "assistant", "tool_calls": [{"id": "c", "type": "browser"}]});
+    unsupported(refused(OpenAiChat, unknown, "/tool_calls/0"));
     unsupported(refused(
         OpenAiChat,
-        json!({"role": "function", "content": ""}),
+        json!({"role": "critic", "content": ""}),
         "/role",
     ));
     unsupported(refused(
@@ -360,25 +359,27 @@ fn what_no_message_can_hold_is_refused() {
 fn what_is_missing_or_of_another_type_is_named() {
     use Form::{Anthropic, OpenAiChat, OpenAiResponses};
     let say = |form, items, at| refused(form, items, at).to_string();
-    let no_id =
-        json!({"role": "assistant", "content": [{"type": "tool_use", "name": "n", "input": {}}]});
+    let no_role = json!({"content": [{"type": "text", "text": "n"}]});
     assert_eq!(
-        say(Anthropic, no_id, "/content/0/id"),
-        "anthropic: `/content/0/id` is missing"
+        say(Anthropic, no_role, "/role"),
+        "anthropic: `/role` is missing"
     );
-    let empty = json!({"role": "tool", "tool_call_id": "", "content": ""});
+    let empty = json!({"type": "redacted_thinking", "data": ""});
+    let empty = json!({"role": "assistant", "content": [empty]});
     assert_eq!(
-        say(OpenAiChat, empty, "/tool_call_id"),
-        "openai: invalid value at `/tool_call_id`: it is empty"
+        say(Anthropic, empty, "/content/0/data"),
+        "anthropic: invalid value at `/content/0/data`: it is empty"
     );
     let number = json!([{"role": "user", "content": 12}]);
     assert_eq!(
         say(OpenAiResponses, number, "/0/content"),
         "responses: expected a text or a list at `/0/content`, found a number"
     );
-    let text = json!({"role": "assistant", "content": [
-        {"type": "tool_use", "id": "c", "name": "n", "input": "{}"}]});
-    refused(Anthropic, text, "/content/0/input");
+    refused(
+        OpenAiChat,
+        json!({"role": "assistant", "tool_calls": {}}),
+        "/tool_calls",
+    );
     let image = json!({"role": "user", "content": [
         {"type": "input_image", "image_url": "data:image/png;base64,no base64"}]});
     refused(OpenAiResponses, image, "/content/0/image_url");

@@ -22,7 +22,7 @@ fn conversation(random: &mut Random) -> Vec<AgentMessage> {
     for turn in 0..1 + random.below(5) {
         let mut prompt = Message::user(format!("Prompt {turn}: é – 漢字\n\t\"quoted\""));
         if random.one_in(3) {
-            prompt = prompt.with_image("aGVsbG8=", "image/png");
+            prompt = prompt.with_image("iVBORw0KGgo=", "image/png");
         }
         messages.push(prompt.into());
         let mut answer = Message::assistant(if random.one_in(4) { "" } else { "I look." });
@@ -42,7 +42,7 @@ fn conversation(random: &mut Random) -> Vec<AgentMessage> {
             let mut result = Message::tool_result(id(call), "line 1\nline 2");
             match random.below(4) {
                 0 => result = result.with_error(),
-                1 => result = result.with_image("d29ybGQh", "image/jpeg"),
+                1 => result = result.with_image("/9j/4A==", "image/jpeg"),
                 2 => result.content_mut().clear(),
                 _ => {}
             }

@@ -56,7 +56,7 @@ fn outputs() -> impl Strategy<Value = Vec<Value>> {
                     "output": ""}),
                 json!({"type": "function_call_output", "call_id": format!("d{n}"),
                     "output": [{"type": "input_text", "text": "a"},
-                        {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGVsbG8="}]}),
+                        {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw0KGgo="}]}),
             ]
         },
         |n| {
@@ -83,7 +83,7 @@ fn responses() -> impl Strategy<Value = Value> {
     let prompt = select(vec![
         json!("Will it rain?"),
         json!([{"type": "input_text", "text": "This?"},
-            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGVsbG8="}]),
+            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw0KGgo="}]),
     ]);
     let prompt = prompt.prop_map(|content| json!({"role": "user", "content": content}));
     let turn = (prompt, outputs());
@@ -156,7 +156,7 @@ fn exchanges() -> impl Strategy<Value = (Vec<Value>, Vec<Value>)> {
         json!([{"type": "search_result", "title": ANTHROPIC, "source": "a", "content": []}]),
         json!([{"type": "image", "source": {"type": "url", "url": format!("https://{ANTHROPIC}")}},
             {"type": "image", "source": {"type": "base64", "media_type": "image/png",
-                "data": "aGVsbG8="}}]),
+                "data": "iVBORw0KGgo="}}]),
     ]);
     let prompt = select(vec![
         json!({"type": "text", "text": "And?"}),

@@ -163,7 +163,7 @@ fn piece(kind: u64, n: &str, random: &mut Random) -> (Vec<Value>, Vec<Value>) {
 }
 
 fn result(id: &str, random: &mut Random) -> Value {
-    let source = json!({"type": "base64", "media_type": "image/jpeg", "data": PIXEL});
+    let source = json!({"type": "base64", "media_type": "image/png", "data": PIXEL});
     let content = one_of(
         random,
         vec![

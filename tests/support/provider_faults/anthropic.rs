@@ -23,12 +23,11 @@ pub(super) fn check<'a>(messages: &'a [Value], found: &mut Found<'a>) {
         }
         before = role;
         match role {
-            "user" => prompt(message, found),
+            "user" => prompt(message, found, at + 1 == messages.len()),
             "assistant" => answer(message, found),
             _ => found.form(format!("`{role}` is not a role")),
         }
     }
-    found.close_calls();
     the_last_answer(messages, found);
 }
 
@@ -54,9 +53,10 @@ fn said(text: &str, found: &mut Found<'_>) {
     }
 }
 
-fn prompt<'a>(message: &'a Value, found: &mut Found<'a>) {
+fn prompt<'a>(message: &'a Value, found: &mut Found<'a>, is_last: bool) {
     let mut is_behind = false;
-    for block in blocks(message, found) {
+    let blocks = blocks(message, found);
+    for block in blocks {
         if text(block, "type") == "tool_result" {
             result(block, found);
             if is_behind {
@@ -68,7 +68,9 @@ fn prompt<'a>(message: &'a Value, found: &mut Found<'a>) {
             shown(block, found);
         }
     }
-    found.close_calls();
+    if !is_last || is_behind || blocks.is_empty() {
+        found.close_calls();
+    }
 }
 
 /// Checks a text or an image.

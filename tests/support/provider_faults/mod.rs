@@ -39,7 +39,7 @@ pub enum ProviderFaultKind {
     ToolName,
     /// Arguments that are not JSON of the form that is wanted.
     Arguments,
-    /// An image of another type than the provider reads, or that is not base64.
+    /// An image of another type than the provider reads or than its bytes are, or that is not base64.
     Image,
     /// Thinking without a signature, as the end of an answer, or not first in the last answer.
     Thinking,
@@ -66,6 +66,8 @@ impl std::fmt::Display for ProviderFault {
 
 /// Returns why a provider would refuse a request: its list of messages, or an object that has it as
 /// `messages` or `input`. An empty list has no fault; what is to be asked is not in it yet.
+///
+/// Calls of the last answer may be open: an agent runs them before it asks the model.
 ///
 /// Only messages are looked at. What depends on the rest of a request (whether thinking is on,
 /// which tools there are) or on its size is not judged.
@@ -182,10 +184,24 @@ impl<'a> Found<'a> {
     fn image(&mut self, media_type: &str, data: &str) {
         if !["image/png", "image/jpeg", "image/gif", "image/webp"].contains(&media_type) {
             let detail = format!("images of type `{media_type}` are not read");
-            self.add(ProviderFaultKind::Image, detail);
+            return self.add(ProviderFaultKind::Image, detail);
         }
-        if data.is_empty() || STANDARD.decode(data).is_err() {
-            self.add(ProviderFaultKind::Image, "an image is not base64");
+        let starts: [(&str, &[u8]); 4] = [
+            ("image/png", b"\x89PNG"),
+            ("image/jpeg", b"\xff\xd8\xff"),
+            ("image/gif", b"GIF8"),
+            ("image/webp", b"RIFF"),
+        ];
+        match STANDARD.decode(data) {
+            Err(_) => self.add(ProviderFaultKind::Image, "an image is not base64"),
+            Ok(bytes)
+                if !starts
+                    .iter()
+                    .any(|(of, start)| *of == media_type && bytes.starts_with(start)) =>
+            {
+                self.add(ProviderFaultKind::Image, "an image is not of its type");
+            }
+            Ok(_) => {}
         }
     }
 }

@@ -10,12 +10,18 @@ const ID: usize = 40;
 const NAME: usize = 64;
 
 pub(super) fn check<'a>(messages: &'a [Value], found: &mut Found<'a>) {
+    // Calls of the pieces of an answer before its last one.
+    let (mut pieces, mut before) = (Vec::new(), "");
     for (at, message) in messages.iter().enumerate() {
         found.at = at;
         let role = text(message, "role");
-        if role != "tool" {
+        if role == "assistant" && before == "assistant" {
+            pieces.append(&mut found.open);
+        } else if role != "tool" {
+            found.open.append(&mut pieces);
             found.close_calls();
         }
+        before = role;
         match role {
             "user" => content(message, found, true),
             "system" | "developer" => content(message, found, false),
@@ -24,7 +30,6 @@ pub(super) fn check<'a>(messages: &'a [Value], found: &mut Found<'a>) {
             _ => found.form(format!("`{role}` is not a role")),
         }
     }
-    found.close_calls();
 }
 
 /// Checks content that must say something.

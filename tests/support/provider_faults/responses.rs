@@ -37,7 +37,6 @@ pub(super) fn check<'a>(items: &'a [Value], found: &mut Found<'a>) {
             other => found.form(format!("`{other}` is no item")),
         }
     }
-    found.close_calls();
 }
 
 fn message(item: &Value, found: &mut Found<'_>) {

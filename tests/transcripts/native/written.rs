@@ -289,12 +289,17 @@ fn what_no_agent_can_show_is_left_out_and_counted() {
     ];
     each(&messages, |agent, handed| {
         let said = plain(&handed.messages);
-        assert_eq!(
-            said,
-            [json!(["user", "Look."]), json!(["assistant", "Done."])]
-        );
+        let note =
+            "[image left out: its 3 bytes, declared as image/tiff, are not PNG, JPEG, GIF or WebP]";
+        let shown = [
+            json!(["user", "Look."]),
+            json!(["user", note]),
+            json!(["assistant", "Done."]),
+        ];
+        assert_eq!(said, shown);
         let report = handed.report;
-        assert_eq!(count(&report.left_out, MendingKind::BlockDropped), 3);
+        assert_eq!(count(&report.left_out, MendingKind::BlockDropped), 2);
+        assert_eq!(count(&report.left_out, MendingKind::ImageReplaced), 1);
         assert_eq!(count(&report.left_out, MendingKind::EmptyDropped), 2);
         assert_eq!(report.messages, 2, "{agent:?}");
     });

@@ -68,6 +68,7 @@ export {
   type LoopOptions,
   type Moment,
   type PrepareOptions,
+  type OpenCall,
   type Prepared,
   type Recall,
   Session,

@@ -20,6 +20,8 @@ export interface Appended {
   begun: Array<string>
   /** Whether the session had an append of this key before, and nothing was appended now. */
   duplicate: boolean
+  /** What was completed in tool calls and results that came without an id or a name: a sentence for each. */
+  notes: Array<string>
 }
 
 /** Cancels a call from another thread. */
@@ -166,6 +168,8 @@ export declare class NativeSession {
   /** Begins a loop; `kind` is JSON. */
   beginLoop(id: string | undefined | null, fresh: boolean, agent?: string | undefined | null, kind?: string | undefined | null): Promise<string>
   endLoop(status: string): Promise<void>
+  /** Returns the calls that wait for their results as JSON. */
+  openCalls(): Promise<string>
   startCall(callId: string): Promise<NativeCall>
   child(callId: string, id: string): Promise<NativeSession>
   pin(loopId: string, turn: number, seq?: number | undefined | null): Promise<string>

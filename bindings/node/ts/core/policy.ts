@@ -52,6 +52,11 @@ export interface Policy {
   models?: Record<string, number> | undefined;
   /** Tokens of the system prompt and the tools. */
   systemTokens?: number | undefined;
+  /**
+   * The system prompts that requests for a provider may begin with: the newest that the agent appended itself,
+   * those of imported transcripts too, or none.
+   */
+  systemPrompts?: "appended" | "all" | "none" | undefined;
   /** Bytes of JSON that the messages may have. */
   maxBytes?: number | undefined;
   /** When to compact, and what to come down to. */
@@ -94,6 +99,7 @@ const SETTINGS = {
   window: "max_tokens",
   maxBytes: "max_bytes",
   systemTokens: "system_tokens",
+  systemPrompts: "system_prompts",
   model: "model",
   models: "models",
   keepFirst: "keep_first",

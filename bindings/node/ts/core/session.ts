@@ -61,6 +61,18 @@ export interface Prepared<F extends Form = "loopstore"> {
   faults: Json[];
   /** What was done so that the provider accepts it. */
   mended: Json[];
+  /** The tool calls that wait for their results. */
+  openCalls: OpenCall[];
+}
+
+/** A tool call that waits for its result. */
+export interface OpenCall {
+  /** Names the call; its result carries the same id. */
+  id: string;
+  /** The tool. */
+  name: string;
+  /** What the tool is called with. */
+  arguments: unknown;
 }
 
 /** What answers a question. */
@@ -406,6 +418,14 @@ export class Session {
     await this.#calls.run(() => this.#native.endLoop(status));
   }
 
+  /**
+   * Returns the tool calls that wait for their results, in order. A call that can get no result any more is not
+   * among them: a prompt or a later answer follows it, or its loop has ended.
+   */
+  async openCalls(): Promise<OpenCall[]> {
+    return decode<OpenCall[]>(await this.#calls.run(() => this.#native.openCalls()));
+  }
+
   /** Says that a tool call is about to run, so that a restart knows of it. Appending the result finishes the call. */
   async startCall(callId: string): Promise<CallState> {
     const { state, key, message } = await this.#calls.run(() => this.#native.startCall(callId));
@@ -527,13 +547,15 @@ interface About {
   compactions: CompactReport[];
   faults: Json[];
   mended: Json[];
+  open_calls: OpenCall[];
 }
 
 function prepared<F extends Form>({ request, about }: NativePrepared): Prepared<F> {
-  const { loop_id: loopId, was_compacted: wasCompacted, ...rest } = decode<About>(about);
+  const { loop_id: loopId, was_compacted: wasCompacted, open_calls: openCalls, ...rest } = decode<About>(about);
   const asked = decode<ContextOf<F>>(request);
   const found = asked as { input?: MessageOf<F>[]; messages?: MessageOf<F>[] };
-  return { request: asked, messages: found.input ?? found.messages ?? [], loopId, wasCompacted, ...rest };
+  const messages = found.input ?? found.messages ?? [];
+  return { request: asked, messages, loopId, wasCompacted, openCalls, ...rest };
 }
 
 /** Makes an answer of what the native part gives. */

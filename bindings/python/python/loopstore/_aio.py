@@ -459,6 +459,10 @@ class AsyncSession:
         """As `Session.end_loop`."""
         await self._workers.run(self._session.end_loop, status)
 
+    async def open_calls(self) -> list[Json]:
+        """As `Session.open_calls`."""
+        return await self._workers.run(self._session.open_calls)
+
     async def start_call(self, call_id: str) -> CallState:
         """As `Session.start_call`."""
         return await self._workers.run(self._session.start_call, call_id)

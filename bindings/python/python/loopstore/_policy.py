@@ -66,6 +66,9 @@ class Policy:
     """Windows of models by the beginnings of their names; they join those that loopstore knows."""
     system_tokens: int | None = None
     """Tokens of the system prompt and the tools."""
+    system_prompts: Literal["appended", "all", "none"] | None = None
+    """The system prompts that requests for a provider may begin with: the newest that the agent appended itself,
+    those of imported transcripts too, or none."""
     max_bytes: int | None = None
     """Bytes of JSON that the messages may have."""
     trigger: Literal["headroom", "reserves", "target"] | None = None
@@ -112,6 +115,7 @@ def native(
         "max_tokens": policy.window,
         "max_bytes": policy.max_bytes,
         "system_tokens": policy.system_tokens,
+        "system_prompts": policy.system_prompts,
         "model": policy.model,
         "models": dict(policy.models),
         "keep_first": policy.keep_first,

@@ -32,6 +32,8 @@ class Appended(NamedTuple):
     """The loops that they began, in order."""
     duplicate: bool
     """Whether the session had an append of this key before, and nothing was appended now."""
+    notes: list[str]
+    """What was completed in tool calls and results that came without an id or a name: a sentence for each."""
 
 
 class CallState(NamedTuple):
@@ -65,6 +67,8 @@ class Prepared:
     """What a provider would object to in the originals."""
     mended: list[Json]
     """What was done so that the provider accepts it."""
+    open_calls: list[Json]
+    """The tool calls that wait for their results, each with `id`, `name` and `arguments`."""
 
     @property
     def messages(self) -> list[Json]:
@@ -675,6 +679,15 @@ class Session:
         """End the loop that the handle stands on. A user message after that begins the next."""
         self._native.end_loop(status)
 
+    def open_calls(self) -> list[Json]:
+        """Return the tool calls that wait for their results, each with `id`, `name` and `arguments`.
+
+        A call that can get no result any more is not among them: a prompt or a later answer follows it, or
+        its loop has ended.
+        """
+        calls: list[Json] = decode(self._native.open_calls())  # type: ignore[assignment]
+        return calls
+
     def start_call(self, call_id: str) -> CallState:
         """Say that a tool call is about to run, so that a restart knows of it.
 
@@ -805,10 +818,10 @@ class Session:
 
 
 def _appended(
-    done: tuple[str, tuple[int, int], tuple[int, int], int, list[str], bool],
+    done: tuple[str, tuple[int, int], tuple[int, int], int, list[str], bool, list[str]],
 ) -> Appended:
-    loop_id, turns, seqs, tokens, begun, duplicate = done
-    return Appended(loop_id, range(*turns), range(*seqs), tokens, begun, duplicate)
+    loop_id, turns, seqs, tokens, begun, duplicate, notes = done
+    return Appended(loop_id, range(*turns), range(*seqs), tokens, begun, duplicate, notes)
 
 
 def _entry_query(

@@ -269,3 +269,81 @@ fn a_python_program_whose_appends_are_killed_loses_nothing_and_appends_nothing_t
             .is_empty()
     );
 }
+
+#[test]
+fn calls_as_servers_write_them_are_recorded_and_noted_in_the_receipt() {
+    let stage = Stage::new();
+    let input = concat!(
+        r#"{"role":"user","content":"Go."}"#,
+        "\n",
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"","function":{"name":"ls","arguments":{"a":1}}}]}"#,
+        "\n",
+        r#"{"role":"tool","content":"a b"}"#,
+        "\n",
+    );
+    let (lines, code) = receipts(&stage, &["new", "--format", "openai"], input.as_bytes());
+    assert_eq!((lines.len(), code), (3, 0), "{lines:?}");
+    assert_eq!(lines[0].get("notes"), None);
+    let notes = |line: usize| lines[line]["notes"][0].as_str().unwrap();
+    assert!(
+        notes(1).contains("`arguments`: an object, `id`: empty"),
+        "{}",
+        notes(1)
+    );
+    assert!(
+        notes(2).contains("as the result of call `call-"),
+        "{}",
+        notes(2)
+    );
+
+    // An import completes the same, and says so.
+    let chat = json!([
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "ls", "arguments": null}}]},
+        {"role": "tool", "content": "a b"},
+    ]);
+    std::fs::write(stage.path("chat.json"), chat.to_string()).unwrap();
+    let said = stage.say("import chat.json");
+    assert!(said.err.contains("`id`: missing"), "{}", said.err);
+    let report = stage.json("import chat.json");
+    assert_eq!(report["notes"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(report["skipped"], json!([]));
+}
+
+#[test]
+fn a_turn_that_waits_is_named_where_it_does_not_fit() {
+    let stage = Stage::new();
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "ls", "arguments": "{}"}});
+    let huge = "a line of it\n".repeat(4_000);
+    let lines = [
+        json!({"role": "user", "content": "Go."}),
+        json!({"role": "assistant", "tool_calls": [call("a"), call("b")]}),
+        json!({"role": "tool", "tool_call_id": "a", "content": huge}),
+    ];
+    let input = lines.map(|line| line.to_string() + "\n").concat();
+    let (_, code) = receipts(&stage, &["new", "--format", "openai"], input.as_bytes());
+    assert_eq!(code, 0);
+    let said = stage.say("compact new --max-tokens 4000");
+    assert!(
+        said.err.contains("loopstore recover new --all"),
+        "{}",
+        said.err
+    );
+    stage.say("recover new --all");
+    let said = stage.say("compact new --max-tokens 4000");
+    assert!(said.out.contains("committed"), "{}", said.out);
+    let said = stage.say("context new --max-tokens 4000");
+    assert_eq!(said.code, 0, "{}", said.err);
+}
+
+#[test]
+fn a_context_of_the_past_is_not_sent_to_compact() {
+    let stage = Stage::new();
+    let said = stage.say("context work --as-of try:0 --max-tokens 10");
+    assert!(!said.err.contains("loopstore compact"), "{}", said.err);
+    assert!(
+        said.err.contains("no compaction changes it"),
+        "{}",
+        said.err
+    );
+}

@@ -21,6 +21,9 @@ fn a_transcript_comes_in_once() {
     Imported 1 file: 1 session, 5 new messages (N s).
     The file holds 2 loops, 3 turns and 5 messages.
     session chat-0
+    --- stderr
+    note: chat.json: a call of tool `zoom` came with `id`: missing; recorded as call `function-3`
+    note: chat.json: a call of tool `zoom` came with `arguments`: an object, `id`: a number; recorded as call `12`
     "#);
     let again = stage.json("import chat.json --format openai-chat");
     assert_eq!(again["added_messages"], 0);

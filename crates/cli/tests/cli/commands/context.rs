@@ -51,6 +51,7 @@ fn faults_and_steering_characters_are_shown() {
     let stage = Stage::new();
     assert_snapshot!(stage.say("context mess"), @r#"
     Context of session mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J: 8 messages, 169 tokens, 1.1 KiB
+    Requests for a provider begin with the system prompt, 7 tokens more.
 
     ── loop a:b\u{1b}[2J, turns 0-7: verbatim (8 messages, 169 tokens)
 
@@ -158,7 +159,7 @@ fn a_window_that_is_too_small_is_an_error() {
     assert_snapshot!(stage.say("context work --max-tokens 100"), @r#"
     --- stderr
     error: the context has 10012 tokens and 100 fit; compact it first
-    hint: `loopstore compact SESSION --max-tokens N` makes it fit
+    hint: `loopstore compact SESSION --max-tokens N`, with the same --loop if one was given, makes it fit
     --- exit 1
     "#);
     assert_eq!(

@@ -16,6 +16,10 @@ fn openai_gets_text_calls_and_results() {
     {
       "messages": [
         {
+          "role": "system",
+          "content": "Be kind."
+        },
+        {
           "role": "user",
           "content": "one\rtwo"
         },
@@ -48,27 +52,21 @@ fn openai_gets_text_calls_and_results() {
         {
           "role": "tool",
           "tool_call_id": "c.1",
-          "content": "see\u001b[1m"
+          "content": [
+            {
+              "type": "text",
+              "text": "see\u001b[1m"
+            },
+            {
+              "type": "text",
+              "text": "[image left out: its 5 bytes, declared as image/png, are not PNG, JPEG, GIF or WebP]"
+            }
+          ]
         },
         {
           "role": "tool",
           "tool_call_id": "c.2",
           "content": "[no result recorded]"
-        },
-        {
-          "role": "user",
-          "content": [
-            {
-              "type": "text",
-              "text": "Images that tool call c.1 gave:"
-            },
-            {
-              "type": "image_url",
-              "image_url": {
-                "url": "data:image/png;base64,aGVsbG8="
-              }
-            }
-          ]
         },
         {
           "role": "user",
@@ -95,11 +93,11 @@ fn openai_gets_text_calls_and_results() {
     }
     --- stderr
     note: a call has no result; `[no result recorded]` stands in for it (message 2)
-    note: a tool result without its call is told as text (message 4)
+    note: a tool result was written as text, as its call is not in the context or the conversation went on (message 4)
     note: the name of a tool was changed, as the provider refuses it (message 2)
     note: an empty message was left out (message 5)
     note: thinking that the provider does not accept was left out (2 times, messages 2, 2)
-    note: an image of a tool result was moved into a user message (message 3)
+    note: an image that is not PNG, JPEG, GIF or WebP was replaced by a text (message 3)
     "#);
 }
 
@@ -108,6 +106,7 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
     let stage = Stage::new();
     assert_snapshot!(plain(stage.say("context mess --format anthropic")), @r#"
     {
+      "system": "Be kind.",
       "messages": [
         {
           "role": "user",
@@ -160,12 +159,8 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
                   "text": "see\u001b[1m"
                 },
                 {
-                  "type": "image",
-                  "source": {
-                    "type": "base64",
-                    "media_type": "image/png",
-                    "data": "aGVsbG8="
-                  }
+                  "type": "text",
+                  "text": "[image left out: its 5 bytes, declared as image/png, are not PNG, JPEG, GIF or WebP]"
                 }
               ]
             },
@@ -212,12 +207,13 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
     }
     --- stderr
     note: a call has no result; `[no result recorded]` stands in for it (message 2)
-    note: a tool result without its call is told as text (message 4)
+    note: a tool result was written as text, as its call is not in the context or the conversation went on (message 4)
     note: the id of a call was changed, as the provider refuses it (2 times, messages 2, 2)
     note: the name of a tool was changed, as the provider refuses it (message 2)
     note: an empty message was left out (message 5)
     note: a message was merged into the previous one of the same role (message 1)
     note: thinking that the provider does not accept was left out (message 2)
+    note: an image that is not PNG, JPEG, GIF or WebP was replaced by a text (message 3)
     "#);
 }
 
@@ -233,7 +229,7 @@ fn responses_gets_items() {
         {"type": "function_call", "call_id": "c.2", "name": "ls", "arguments": "[1.50]"},
         {"type": "function_call_output", "call_id": "c.1", "output": [
             {"type": "input_text", "text": "see\u{1b}[1m"},
-            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGVsbG8="},
+            {"type": "input_text", "text": "[image left out: its 5 bytes, declared as image/png, are not PNG, JPEG, GIF or WebP]"},
         ]},
         {"type": "function_call_output", "call_id": "c.2", "output": "[no result recorded]"},
         {"role": "user", "content": [
@@ -253,6 +249,7 @@ fn responses_gets_items() {
         "result_added",
         "thinking_dropped",
         "thinking_dropped",
+        "image_replaced",
         "result_told",
         "empty_dropped",
     ];
@@ -264,7 +261,7 @@ fn mendings_are_in_the_json() {
     let stage = Stage::new();
     let told = stage.json("context mess --format anthropic");
     assert_snapshot!(told["mended"], @r#"
-    [{"kind":"merged","message":1},{"kind":"call_renamed","message":2,"tool_call_id":"c.1"},{"kind":"tool_renamed","message":2,"tool_call_id":"c.1"},{"kind":"call_renamed","message":2,"tool_call_id":"c.2"},{"kind":"result_added","message":2,"tool_call_id":"c.2"},{"kind":"thinking_dropped","message":2},{"kind":"result_told","message":4,"tool_call_id":"c.9"},{"kind":"empty_dropped","message":5}]
+    [{"kind":"merged","message":1},{"kind":"call_renamed","message":2,"tool_call_id":"c.1"},{"kind":"tool_renamed","message":2,"tool_call_id":"c.1"},{"kind":"call_renamed","message":2,"tool_call_id":"c.2"},{"kind":"result_added","message":2,"tool_call_id":"c.2"},{"kind":"thinking_dropped","message":2},{"kind":"image_replaced","message":3},{"kind":"result_told","message":4,"tool_call_id":"c.9"},{"kind":"empty_dropped","message":5}]
     "#);
     let clean = stage.json("context work --loop try --format openai");
     assert_eq!(clean["mended"], serde_json::json!([]));
@@ -324,9 +321,9 @@ mod lists {
         { "role": "tool", "tool_call_id": "a", "content": "late" },
         { "role": "user", "content": "wait" },
         { "role": "assistant", "content": null, "tool_calls": [ { "id": "a_2", "type": "function", "function": { "name": "ls", "arguments": "{\"z\":1.0,\"a\":12345678901234567890123}" } } ] },
-        { "role": "tool", "tool_call_id": "a_2", "content": "second" } ], "mended": [ { "kind": "result_moved", "message": 3, "tool_call_id": "a" },
+        { "role": "tool", "tool_call_id": "a_2", "content": "third" } ], "mended": [ { "kind": "result_moved", "message": 3, "tool_call_id": "a" },
         { "kind": "call_renamed", "message": 4, "tool_call_id": "a" },
-        { "kind": "result_dropped", "message": 6, "tool_call_id": "a" } ] }
+        { "kind": "result_dropped", "message": 5, "tool_call_id": "a" } ] }
         "#);
         assert_snapshot!(told(messages, Form::Anthropic), @r#"
         { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "go" } ] },
@@ -334,9 +331,9 @@ mod lists {
         { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a", "content": [ { "type": "text", "text": "late" } ] },
         { "type": "text", "text": "wait" } ] },
         { "role": "assistant", "content": [ { "type": "tool_use", "id": "a_2", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] },
-        { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a_2", "content": [ { "type": "text", "text": "second" } ] } ] } ], "mended": [ { "kind": "result_moved", "message": 3, "tool_call_id": "a" },
+        { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a_2", "content": [ { "type": "text", "text": "third" } ] } ] } ], "mended": [ { "kind": "result_moved", "message": 3, "tool_call_id": "a" },
         { "kind": "call_renamed", "message": 4, "tool_call_id": "a" },
-        { "kind": "result_dropped", "message": 6, "tool_call_id": "a" } ] }
+        { "kind": "result_dropped", "message": 5, "tool_call_id": "a" } ] }
         "#);
     }
 
@@ -345,9 +342,7 @@ mod lists {
         let messages = vec![answer(vec![Content::text(" ")]), call("a")];
         assert_snapshot!(told(messages, Form::Anthropic), @r#"
         { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "[what came before is not included]" } ] },
-        { "role": "assistant", "content": [ { "type": "tool_use", "id": "a", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] },
-        { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a", "content": [ { "type": "text", "text": "[no result recorded]" } ], "is_error": true } ] } ], "mended": [ { "kind": "empty_dropped", "message": 0 },
-        { "kind": "result_added", "message": 1, "tool_call_id": "a" },
+        { "role": "assistant", "content": [ { "type": "tool_use", "id": "a", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] } ], "mended": [ { "kind": "empty_dropped", "message": 0 },
         { "kind": "user_added", "message": 1 } ] }
         "#);
         assert_snapshot!(told(Vec::new(), Form::Anthropic), @r#"

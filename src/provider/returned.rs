@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::model::{Extra, Json};
 
-/// Such fields of a block.
+/// Such fields of a block or a message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReturnedFields(Vec<(&'static str, Json)>);
 
@@ -34,6 +34,12 @@ impl ReturnedFields {
     /// Adds a field.
     pub(super) fn push(&mut self, key: &'static str, value: Json) {
         self.0.push((key, value));
+    }
+
+    /// Sets a field, in place of one of this name.
+    pub(super) fn set(&mut self, key: &'static str, value: Json) {
+        self.remove(key);
+        self.push(key, value);
     }
 
     /// Whether a field is there.
