@@ -192,7 +192,7 @@ pub(super) fn stand_in(
         told.add(&message);
     }
     let run = RecordedRun {
-        run_id: format!("repair-{}", uuid::Uuid::now_v7().simple()),
+        run_id: format!("repair-{}", crate::clock::new_uuid().simple()),
         strategy: strategy.to_owned(),
         trigger: TRIGGER.to_owned(),
         started_at: Time::now(),

@@ -124,6 +124,7 @@ fn summary(report: &PruneReport) -> String {
             KeptWhy::Open => {
                 "one of its loops has not ended, and it was active within the last day"
             }
+            KeptWhy::Undated => "no time of it is known; `erase` removes it",
             KeptWhy::Linked => "it is linked to a session that is kept",
             _ => "it changed in the meantime",
         };
