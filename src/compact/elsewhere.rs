@@ -180,8 +180,7 @@ pub(super) fn stand_in(
     let Some(block) = write.blocks_of_run(sealed)?.pop() else {
         return Ok(false);
     };
-    let place = |key| chain.links.iter().position(|link| link.row.key == key);
-    let (Some(at), Some(kept)) = (place(block.loop_key), block.layout.recent) else {
+    let (Some(at), Some(kept)) = (chain.place(block.loop_key), block.layout.recent) else {
         return Ok(false);
     };
     let turn = kept.first;

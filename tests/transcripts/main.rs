@@ -5,6 +5,7 @@ mod authors;
 mod claude_code;
 mod compaction_events;
 mod forged;
+mod last_active;
 mod many;
 mod native;
 mod openai_chat;

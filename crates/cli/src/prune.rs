@@ -20,7 +20,7 @@ const LISTED: usize = 20;
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
 pub struct Args {
-    /// Sessions inactive for this long: 30d, 12h, 6w, 2y.
+    /// Sessions whose newest message is at least this old: 30d, 12h, 6w, 2y.
     #[arg(long, value_name = "AGE", value_parser = age, group = "which")]
     older_than: Option<i64>,
     /// Keep the N newest, however old they are.
