@@ -3,7 +3,6 @@
 use std::io::sink;
 use std::time::Instant;
 
-use loopstore::extend::Database;
 use loopstore::*;
 use loopstore_report::{ReportOptions, write_report};
 

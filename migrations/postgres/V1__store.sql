@@ -2105,7 +2105,7 @@ FROM sessions s
     JOIN loops l ON l.session = r.session AND l.key = r.loop
     LEFT JOIN LATERAL (
         SELECT f.kind FROM flips f
-        WHERE f.session = r.session AND f.run = r.key AND f.loop = r.loop
+        WHERE f.session = r.session AND f.run = r.key AND f.loop + 0 = r.loop
         ORDER BY f.tick DESC, f.key DESC LIMIT 1
     ) f ON TRUE;
 
@@ -2141,7 +2141,7 @@ SELECT
     CASE
         WHEN b.kind LIKE 'sealed:%' THEN (coalesce(
             (SELECT f.kind <> 'undo' FROM flips f
-             WHERE f.session = r.session AND f.run = r.key AND f.loop = r.loop
+             WHERE f.session = r.session AND f.run = r.key AND f.loop + 0 = r.loop
              ORDER BY f.tick DESC, f.key DESC LIMIT 1),
             TRUE
         ) AND NOT EXISTS (
@@ -2150,7 +2150,7 @@ SELECT
                 AND (n.kind = b.kind OR n.kind NOT LIKE 'sealed:%')
                 AND coalesce(
                     (SELECT f.kind <> 'undo' FROM flips f
-                     WHERE f.session = n.session AND f.run = n.run AND f.loop = r.loop
+                     WHERE f.session = n.session AND f.run = n.run AND f.loop + 0 = r.loop
                      ORDER BY f.tick DESC, f.key DESC LIMIT 1),
                     TRUE
                 )

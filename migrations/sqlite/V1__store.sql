@@ -2320,12 +2320,12 @@ FROM sessions s
 
 -- Compaction runs: the audit row of every attempt. is_live is as seen from the run's own loop.
 -- turns is how many complete turns that loop had. config is what was asked for, reached what was
--- compacted with, where that is another one.
+-- compacted with, where that is another one. (+f.loop: the flips of a run are few, those of a loop are not.)
 CREATE VIEW v_compaction_runs AS
 SELECT
     s.session_id, r.run_id, l.loop_id, r.trigger, r.strategy, r.round, r.outcome,
     r.outcome = 'committed' AND coalesce(
-        (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND f.loop = r.loop
+        (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND +f.loop = r.loop
          ORDER BY f.tick DESC, f.key DESC LIMIT 1),
         1
     ) AS is_live,
@@ -2363,7 +2363,7 @@ SELECT
     b.tokens_block * 1.0 / nullif(b.tokens_covered, 0) AS ratio,
     CASE
         WHEN b.kind LIKE 'sealed:%' THEN coalesce(
-            (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND f.loop = r.loop
+            (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND +f.loop = r.loop
              ORDER BY f.tick DESC, f.key DESC LIMIT 1),
             1
         ) AND NOT EXISTS (
@@ -2371,7 +2371,7 @@ SELECT
             WHERE n.loop = b.loop AND n.generation > b.generation
                 AND (n.kind = b.kind OR n.kind NOT LIKE 'sealed:%')
                 AND coalesce(
-                    (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = n.run AND f.loop = r.loop
+                    (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = n.run AND +f.loop = r.loop
                      ORDER BY f.tick DESC, f.key DESC LIMIT 1),
                     1
                 )

@@ -182,7 +182,7 @@ fn sessions_are_listed_by_instants_whatever_their_offsets() {
         };
         let mut paged = Vec::new();
         while let Some(row) = store.sessions(&page).unwrap().pop() {
-            page.after = Some(row.cursor());
+            page.after = Some(row.cursor().clone());
             paged.push(row.session_id.to_string());
         }
         assert_eq!(paged, all);

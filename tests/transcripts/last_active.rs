@@ -103,7 +103,10 @@ fn a_transcript_without_times_was_active_when_its_file_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.json");
     let chat = |messages: usize| {
-        let say = |at: usize| json!({"role": ["user", "assistant"][at % 2], "content": format!("Message {at}")});
+        let say = |at: usize| {
+            let role = if at % 2 == 0 { "user" } else { "assistant" };
+            json!({"role": role, "content": format!("Message {at}")})
+        };
         json!((0..messages).map(say).collect::<Vec<_>>()).to_string()
     };
     let store = SqliteStore::in_memory().unwrap();

@@ -398,7 +398,8 @@ fn time_and_role_narrow_the_search() {
         places.sort();
         places
     };
-    assert_eq!(with(Some(2000), None, None), ["loop-0:2", "loop-0:4"]);
+    let user = Some(Role::User);
+    assert_eq!(with(Some(2000), None, user), ["loop-0:2", "loop-0:4"]);
     assert_eq!(with(None, Some(2000), None), ["loop-0:0", "loop-0:2"]);
     assert_eq!(with(Some(1001), Some(2999), None), ["loop-0:2"]);
     assert_eq!(with(None, None, Some(Role::Assistant)).len(), 3);

@@ -71,8 +71,8 @@ fn a_long_line_of_loops_costs_in_proportion() {
 fn undone(runs: usize) -> Stage {
     let stage = Stage::new("s");
     let mut keys = Vec::new();
-    for at in 0..8 {
-        let parent = at.checked_sub(1).map(|at: usize| format!("l{at}"));
+    for at in 0..8_usize {
+        let parent = at.checked_sub(1).map(|at| format!("l{at}"));
         let key = stage.start(&format!("l{at}"), parent.as_deref().map(|id| (id, None)));
         stage.turns(key, 1);
         keys.push(key);

@@ -38,6 +38,8 @@ fn a_clock_before_1970_stops_nothing() {
         messages += &format!("{{\"role\":\"user\",\"content\":\"Question {turn} {word}\"}}\n");
         messages += &format!("{{\"role\":\"assistant\",\"content\":\"Answer {turn} {word}\"}}\n");
     }
+    let page = folder.path().join("page.html");
+    let page = page.to_str().unwrap();
     let runs: [(&[&str], &str); 9] = [
         (&["append", "s", "--format", "openai"], &messages),
         (&["compact", "s", "--force"], ""),
@@ -46,7 +48,7 @@ fn a_clock_before_1970_stops_nothing() {
         (&["context", "s"], ""),
         (&["sessions"], ""),
         (&["show", "s"], ""),
-        (&["report", "s", "-o", "-"], ""),
+        (&["report", "s", "-o", page], ""),
         (&["verify"], ""),
     ];
     for (args, input) in runs {
