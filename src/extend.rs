@@ -24,9 +24,8 @@
 //! ```
 
 pub use crate::context::moment::{leaf_of, moment_of, session_of};
-pub use crate::context::states::{
-    LoopStates, ShownChain, context_size, shown_chain, turn_dispositions,
-};
+pub use crate::context::over_time::SizesOverTime;
+pub use crate::context::states::{LoopStates, ShownChain, shown_chain, turn_dispositions};
 pub use crate::recorder::usage::usage_below;
 pub use crate::store::*;
 

@@ -56,6 +56,7 @@ compile_error!("loopstore is tested on 64-bit little-endian machines only, and r
 
 pub mod admin;
 mod api;
+mod clock;
 pub mod compact;
 pub mod compaction;
 pub mod context;

@@ -5,8 +5,11 @@
 //! session, as up to 10,000 sessions, and with the feature `postgres` as sessions of 100 messages in 16
 //! partitions of a server that it starts. Neither an append nor a build nor a compaction may take more than
 //! 1.2 times as long in the larger one, and nothing else more than 1.3 times; what goes with the size, and is
-//! told in the guide, is printed and not judged. `-- giant` (`many`, `partitions`) runs only these.
+//! told in the guide, is printed and not judged. Compactions that were undone again and again, and sessions of
+//! many small loops, may take no more than goes with their number. `-- giant` (`many`, `partitions`,
+//! `overlays`) runs only these.
 
+mod overlays;
 #[cfg(feature = "postgres")]
 mod partitions;
 #[cfg(feature = "postgres")]
@@ -110,6 +113,9 @@ fn run() -> Outcome<bool> {
         .collect();
     let is_asked = |name: &str| asked.is_empty() || asked.iter().any(|arg| arg == name);
     let mut met = true;
+    if is_asked("overlays") {
+        overlays::run(&mut met)?;
+    }
     for many in all {
         if is_asked("giant") {
             on_sqlite("one session", Aged::giant, (few, many), &mut met)?;

@@ -2106,7 +2106,7 @@ FROM sessions s
     JOIN loops l ON l.session = r.session AND l.key = r.loop
     LEFT JOIN LATERAL (
         SELECT f.kind FROM flips f
-        WHERE f.session = r.session AND f.run = r.key AND f.loop = r.loop
+        WHERE f.session = r.session AND f.run = r.key AND f.loop + 0 = r.loop
         ORDER BY f.tick DESC, f.key DESC LIMIT 1
     ) f ON TRUE;
 
@@ -2142,7 +2142,7 @@ SELECT
     CASE
         WHEN b.kind LIKE 'sealed:%' THEN (coalesce(
             (SELECT f.kind <> 'undo' FROM flips f
-             WHERE f.session = r.session AND f.run = r.key AND f.loop = r.loop
+             WHERE f.session = r.session AND f.run = r.key AND f.loop + 0 = r.loop
              ORDER BY f.tick DESC, f.key DESC LIMIT 1),
             TRUE
         ) AND NOT EXISTS (
@@ -2151,21 +2151,25 @@ SELECT
                 AND (n.kind = b.kind OR n.kind NOT LIKE 'sealed:%')
                 AND coalesce(
                     (SELECT f.kind <> 'undo' FROM flips f
-                     WHERE f.session = n.session AND f.run = n.run AND f.loop = r.loop
+                     WHERE f.session = n.session AND f.run = n.run AND f.loop + 0 = r.loop
                      ORDER BY f.tick DESC, f.key DESC LIMIT 1),
                     TRUE
                 )
         ))::INT
-        ELSE (active.block IS NOT NULL)::INT
+        ELSE (b.key = ANY (leaf.active))::INT
     END AS is_active,
     b.created_at
 FROM sessions s
-    JOIN runs r ON r.session = s.session
+    -- What is active is the same for all runs that were made on a loop.
+    JOIN LATERAL (
+        SELECT n.loop, ARRAY(SELECT a.block FROM loopstore_active_blocks(n.session, n.loop) a) AS active
+        FROM runs n WHERE n.session = s.session GROUP BY n.session, n.loop
+    ) leaf ON TRUE
+    JOIN runs r ON r.session = s.session AND r.loop = leaf.loop
     JOIN blocks b ON b.session = r.session AND b.run = r.key
     JOIN loops l ON l.session = b.session AND l.key = b.loop
     LEFT JOIN blocks base ON base.session = b.session AND base.key = b.extends
-    LEFT JOIN loops base_loop ON base_loop.session = base.session AND base_loop.key = base.loop
-    LEFT JOIN LATERAL loopstore_active_blocks(r.session, r.loop) active ON active.block = b.key;
+    LEFT JOIN loops base_loop ON base_loop.session = base.session AND base_loop.key = base.loop;
 
 -- The pins of messages, as they were made and taken back: pinned is 1 or 0, author is whose words the message
 -- is, from_loop_id and from_turns say from where it was made. is_last is 1 for the newest row of a message.

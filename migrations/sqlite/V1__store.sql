@@ -2321,12 +2321,12 @@ FROM sessions s
 
 -- Compaction runs: the audit row of every attempt. is_live is as seen from the run's own loop.
 -- turns is how many complete turns that loop had. config is what was asked for, reached what was
--- compacted with, where that is another one.
+-- compacted with, where that is another one. (+f.loop: the flips of a run are few, those of a loop are not.)
 CREATE VIEW v_compaction_runs AS
 SELECT
     s.session_id, r.run_id, l.loop_id, r.trigger, r.strategy, r.round, r.outcome,
     r.outcome = 'committed' AND coalesce(
-        (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND f.loop = r.loop
+        (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND +f.loop = r.loop
          ORDER BY f.tick DESC, f.key DESC LIMIT 1),
         1
     ) AS is_live,
@@ -2364,7 +2364,7 @@ SELECT
     b.tokens_block * 1.0 / nullif(b.tokens_covered, 0) AS ratio,
     CASE
         WHEN b.kind LIKE 'sealed:%' THEN coalesce(
-            (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND f.loop = r.loop
+            (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND +f.loop = r.loop
              ORDER BY f.tick DESC, f.key DESC LIMIT 1),
             1
         ) AND NOT EXISTS (
@@ -2372,7 +2372,7 @@ SELECT
             WHERE n.loop = b.loop AND n.generation > b.generation
                 AND (n.kind = b.kind OR n.kind NOT LIKE 'sealed:%')
                 AND coalesce(
-                    (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = n.run AND f.loop = r.loop
+                    (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = n.run AND +f.loop = r.loop
                      ORDER BY f.tick DESC, f.key DESC LIMIT 1),
                     1
                 )
@@ -2381,26 +2381,31 @@ SELECT
     END AS is_active,
     b.created_at
 FROM sessions s
-    JOIN runs r ON r.session = s.key
-    -- The run's blocks, and what is active on the part of its chain where they stand.
+    -- The loops that runs were made on: what is active is the same for all runs of a loop.
+    CROSS JOIN loops leaf ON leaf.key IN (SELECT r.loop FROM runs r WHERE r.session = s.key)
+    -- The blocks of these runs, and what is active on the part of the chain where they stand.
     CROSS JOIN json_each((
         SELECT json_group_array(json_array(block, is_active))
         FROM (
             SELECT block, max(is_active) AS is_active
             FROM (
-                SELECT b.key AS block, 0 AS is_active, 1 AS own FROM blocks b WHERE b.run = r.key
+                SELECT b.key AS block, 0 AS is_active, 1 AS own
+                FROM runs r CROSS JOIN blocks b ON b.run = r.key WHERE r.loop = leaf.key
                 UNION ALL
                 SELECT f.block,
                     f.depth >= max(CASE WHEN b.kind = 'rollup' THEN f.depth ELSE 0 END) OVER (),
                     0
                 FROM active_by_loop f CROSS JOIN blocks b ON b.key = f.block
-                WHERE f.leaf = r.loop
-                    AND f.oldest = (SELECT min(b.loop) FROM blocks b WHERE b.run = r.key)
+                WHERE f.leaf = leaf.key AND f.oldest = (
+                    SELECT min(b.loop)
+                    FROM runs r CROSS JOIN blocks b ON b.run = r.key WHERE r.loop = leaf.key
+                )
             )
             GROUP BY block HAVING max(own)
         )
     )) known
     CROSS JOIN blocks b ON b.key = known.value ->> 0
+    CROSS JOIN runs r ON r.key = b.run
     CROSS JOIN loops l ON l.key = b.loop;
 
 -- The pins of messages, as they were made and taken back: pinned is 1 or 0, author is whose words the message

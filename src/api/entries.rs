@@ -406,12 +406,11 @@ fn read_range(
     }
     read.message_refs(range.loop_key, seqs, false, &mut |stored| {
         if let Some(message) = taken(read, stored, query)? {
-            let created_at = message.message().and_then(crate::model::Message::timestamp);
             entries.push(Entry {
                 loop_id: range.loop_id.clone(),
                 turn: stored.turn,
                 seq: stored.seq,
-                created_at,
+                created_at: stored.created_at,
                 message,
             });
         }

@@ -6,7 +6,7 @@ use crate::model::InvalidId;
 use crate::provider::ProviderError;
 use crate::recorder::RecordError;
 use crate::search::SearchError;
-use crate::store::StoreError;
+use crate::store::{StoreError, key_taken};
 
 /// The result of a call on a store or session.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -40,6 +40,16 @@ pub enum Error {
         owner: String,
         /// When its lease ends if it is not renewed, as ISO-8601 text.
         until: String,
+    },
+    /// Other messages were appended under the key; nothing was appended now.
+    #[error("{}", key_taken(key, loop_id, seqs))]
+    KeyTaken {
+        /// The key.
+        key: String,
+        /// The loop that holds the last of the messages that were appended under the key.
+        loop_id: String,
+        /// The sequences of these messages in that loop.
+        seqs: std::ops::Range<u32>,
     },
     /// The context does not fit, and no compaction made it smaller.
     #[error("the context has {tokens} tokens, {budget} fit{}", because(reason))]
@@ -153,6 +163,7 @@ impl From<StoreError> for Error {
                 owner,
                 until,
             },
+            StoreError::KeyTaken { key, loop_id, seqs } => Self::KeyTaken { key, loop_id, seqs },
             StoreError::Damaged(detail) | StoreError::IndexDamaged(detail) => Self::Damaged(detail),
             other => Self::Store(other),
         }

@@ -2,6 +2,7 @@
 
 use super::error::Result;
 use super::line::Position;
+use super::same_append::ensure_same;
 use super::session::{Appended, begin_session};
 use super::{SessionHandle, calls};
 use crate::compact::seal_appended;
@@ -84,8 +85,9 @@ pub struct KeyedAppend {
 
 impl SessionHandle {
     /// Appends several times in one transaction, in order: all of it or, with an error, nothing is kept. A
-    /// part whose key the session has already appends nothing, as in [`SessionHandle::append_once`], whether
-    /// an earlier call gave it or a part before. Returns what became of each part.
+    /// part whose key the session has already appends nothing, whether an earlier call gave it or a part
+    /// before, and whatever its messages are: the first one counts, as somebody who mirrors a log needs it.
+    /// Returns what became of each part.
     ///
     /// ```
     /// use loopstore::{EntryQuery, Message, Store};
@@ -117,7 +119,7 @@ impl SessionHandle {
             }
             Ok((key, messages.into_iter().map(Into::into).collect()))
         });
-        self.append_parts(parts.collect::<Result<_>>()?)
+        self.append_parts(parts.collect::<Result<_>>()?, Reuse::Passed)
     }
 
     /// Returns where the messages are that were appended under a key; `None` if nothing was.
@@ -181,6 +183,7 @@ impl SessionHandle {
     pub(super) fn append_parts(
         &self,
         parts: Vec<(Option<String>, Vec<AgentMessage>)>,
+        reuse: Reuse,
     ) -> Result<Vec<Appended>> {
         let backend = self.backend();
         let (leaf, done) = store::write(backend, |write| {
@@ -191,11 +194,20 @@ impl SessionHandle {
             let (mut reached, mut done) = (None, Vec::with_capacity(parts.len()));
             for (key, messages) in parts {
                 let key = key.as_deref();
-                let (leaf, part) = append_part(write, position, key, messages, backend.counter())?;
-                if !part.duplicate {
-                    position.leaf = Some(leaf);
-                    reached = Some((leaf, part.loop_id.clone()));
+                let known = match key {
+                    Some(key) => known_key(write.as_read(), position.session, key)?,
+                    None => None,
+                };
+                if let Some(known) = known {
+                    if reuse == Reuse::Refused {
+                        ensure_same(write.as_read(), &known, &messages)?;
+                    }
+                    done.push(appended_before(write.as_read(), known)?.1);
+                    continue;
                 }
+                let (leaf, part) = append_part(write, position, key, messages, backend.counter())?;
+                position.leaf = Some(leaf);
+                reached = Some((leaf, part.loop_id.clone()));
                 done.push(part);
             }
             Ok((reached, done))
@@ -207,7 +219,16 @@ impl SessionHandle {
     }
 }
 
-/// Appends unless the session has the key; returns where what was appended ends.
+/// What becomes of an append under a key that the session has already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reuse {
+    /// It must be of the same messages.
+    Refused,
+    /// It is passed over, whatever its messages are.
+    Passed,
+}
+
+/// Appends, under a key that is free; returns where what was appended ends.
 fn append_part(
     write: &mut dyn StoreWrite,
     at: Position,
@@ -215,11 +236,6 @@ fn append_part(
     messages: Vec<AgentMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<(LoopKey, Appended)> {
-    if let Some(key) = key
-        && let Some(known) = known_key(write.as_read(), at.session, key)?
-    {
-        return appended_before(write.as_read(), known);
-    }
     let done = append_in_turns(write, at.session, at.leaf, messages, counter)?;
     calls::finish(write, at.session, done.loop_key, &done.answered)?;
     seal_appended(write, counter, &done.compactions)?;

@@ -1,7 +1,5 @@
 //! What lies over a session and can be taken back: compactions, whoever makes them, and pins.
 
-use uuid::Uuid;
-
 use super::SessionHandle;
 use super::entries::EntryRef;
 use super::error::Result;
@@ -120,7 +118,11 @@ impl SessionHandle {
             return Err(StoreError::Invalid(reason).into());
         }
         let backend = self.backend();
-        let run_id = format!("{}-{}", provider.as_str(), Uuid::now_v7().simple());
+        let run_id = format!(
+            "{}-{}",
+            provider.as_str(),
+            crate::clock::new_uuid().simple()
+        );
         store::write(backend, |write| {
             let session = session_of(write.as_read(), self.id())?;
             let loop_key = |id: &LoopId| {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Store;
 use super::calls::{self, CallState};
 use super::error::{Error, Result};
+use super::keys::Reuse;
 use super::line::{LoopLineage, Position};
 use super::policy::Policy;
 use super::prepare::{compact_to_fit, refused};
@@ -190,9 +191,9 @@ impl SessionHandle {
         self.append_named(None, messages.into_iter().map(Into::into).collect())
     }
 
-    /// Appends messages once: if the session has an append of this key, nothing is appended, whatever the
-    /// messages are, and what is returned says where they are. For callers who cannot tell whether an
-    /// append that was cut off had been kept.
+    /// Appends messages once: if the session has an append of these messages under this key, nothing is
+    /// appended, and what is returned says where they are. For callers who cannot tell whether an append
+    /// that was cut off had been kept. What was redacted since counts as the same.
     ///
     /// ```
     /// use loopstore::{Message, Store};
@@ -206,7 +207,8 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// As [`SessionHandle::append`]; and if the key is empty or longer than 512 bytes.
+    /// As [`SessionHandle::append`]; [`Error::KeyTaken`] if other messages were appended under the key; and if
+    /// the key is empty or longer than 512 bytes.
     pub fn append_once<I>(&self, key: &str, messages: I) -> Result<Appended>
     where
         I: IntoIterator,
@@ -219,7 +221,7 @@ impl SessionHandle {
 
     fn append_named(&self, key: Option<&str>, messages: Vec<AgentMessage>) -> Result<Appended> {
         let part = (key.map(str::to_owned), messages);
-        let done = self.append_parts(vec![part])?.pop();
+        let done = self.append_parts(vec![part], Reuse::Refused)?.pop();
         done.ok_or_else(|| StoreError::Invalid("an append told nothing".into()).into())
     }
 

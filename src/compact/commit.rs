@@ -205,7 +205,7 @@ impl PendingRun<'_> {
         Ok(RunRow {
             key: RunKey(0),
             session: self.snapshot.session,
-            run_id: uuid::Uuid::now_v7().to_string(),
+            run_id: crate::clock::new_uuid().to_string(),
             point: self.snapshot.point(),
             tick: 0,
             trigger: self.started.trigger.clone(),

@@ -180,8 +180,7 @@ pub(super) fn stand_in(
     let Some(block) = write.blocks_of_run(sealed)?.pop() else {
         return Ok(false);
     };
-    let place = |key| chain.links.iter().position(|link| link.row.key == key);
-    let (Some(at), Some(kept)) = (place(block.loop_key), block.layout.recent) else {
+    let (Some(at), Some(kept)) = (chain.place(block.loop_key), block.layout.recent) else {
         return Ok(false);
     };
     let turn = kept.first;
@@ -192,7 +191,7 @@ pub(super) fn stand_in(
         told.add(&message);
     }
     let run = RecordedRun {
-        run_id: format!("repair-{}", uuid::Uuid::now_v7().simple()),
+        run_id: format!("repair-{}", crate::clock::new_uuid().simple()),
         strategy: strategy.to_owned(),
         trigger: TRIGGER.to_owned(),
         started_at: Time::now(),

@@ -1,13 +1,13 @@
 //! What a compaction keeps word for word: pinned messages, in the window as they are, elsewhere quoted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::candidate::PlacedBlock;
 use super::planner::{Attempt, Planner};
 use crate::compaction::{Draft, Recent, StrategyError, Summary};
 use crate::model::Size;
 use crate::overlay::{BlockSpec, CompactedAs, PinnedMessage, quotes_of, rolled_up};
-use crate::store::active_blocks::{View, chain};
+use crate::store::active_blocks::{View, chain, depth_of};
 use crate::store::{
     self, BlockCore, BlockKey, BlockKind, BlockRow, CoverageRow, Disposition, LoopKey, Section,
     StoreRead, StoreResult, quote_body,
@@ -84,10 +84,10 @@ impl Attempt<'_> {
         loop {
             let after = self.chain_with(blocks)?;
             let mut renewed = Vec::new();
+            let fresh: HashSet<usize> = blocks.iter().map(|placed| placed.depth).collect();
             for link in after.links.iter().skip(after.start) {
-                let mut links = self.snapshot.chain.links.iter();
-                let depth = links.position(|known| known.row.key == link.row.key);
-                let is_fresh = |depth: &usize| blocks.iter().any(|placed| placed.depth == *depth);
+                let depth = depth_of(&self.snapshot.chain.links, link.row.key);
+                let is_fresh = |depth: &usize| fresh.contains(depth);
                 if let Some(block) = &link.block
                     && let Some(depth) = depth.filter(|depth| !is_fresh(depth))
                     && let Some(spec) = self.renewed(depth, block.key)?

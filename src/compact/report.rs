@@ -11,7 +11,8 @@ use crate::compaction::{Budget, CompactionConfig, SummaryNotes};
 use crate::model::{Extra, Json, LoopId, SessionId, Size, Time, Turns, Usage};
 use crate::overlay::message_count;
 use crate::store::{
-    BlockKind, CoverageRow, Disposition, Outcome, RunRow, StoreError, StoreRead, StoreResult,
+    BlockKind, CoverageRow, Disposition, LoopKey, Outcome, RunRow, StoreError, StoreRead,
+    StoreResult,
 };
 
 /// How many messages of what a block covers were treated how.
@@ -26,28 +27,41 @@ impl CoverageCounts {
 
     pub(super) fn of(read: &dyn StoreRead, coverage: &[CoverageRow]) -> StoreResult<Self> {
         let mut counts = Self::default();
-        // Where a summary hides a turn of which a message is kept.
-        let is_quoting = |row: &CoverageRow| {
-            let of_loop = |other: &&CoverageRow| other.loop_key == row.loop_key;
-            let mut turns = coverage
-                .iter()
-                .filter(of_loop)
-                .filter(|other| *other != row);
-            turns.any(|other| match (row.turns, other.turns) {
-                (Some((from, to)), Some((first, last))) => from <= last && first <= to,
-                _ => false,
-            })
-        };
-        for row in coverage {
+        for (row, is_shared) in coverage.iter().zip(shares_a_turn(coverage)) {
             let is_summary = matches!(
                 row.disposition,
                 Disposition::Summarised | Disposition::RolledUp | Disposition::Sealed
             );
-            let within_turns = is_summary && is_quoting(row);
+            // A summary hides a turn of which a message is kept.
+            let within_turns = is_summary && is_shared;
             counts.0[row.disposition as usize] += message_count(read, row, within_turns)?;
         }
         Ok(counts)
     }
+}
+
+/// Returns of each row whether another one is of a turn of its own.
+fn shares_a_turn(coverage: &[CoverageRow]) -> Vec<bool> {
+    let turns = coverage.iter().enumerate();
+    let turns = turns.filter_map(|(at, row)| Some((row.loop_key, row.turns?, at)));
+    let mut turns: Vec<(LoopKey, (u32, u32), usize)> = turns.collect();
+    turns.sort_unstable();
+    let mut shares = vec![false; coverage.len()];
+    // The row of the loop at hand that reaches farthest.
+    let mut farthest: Option<(LoopKey, u32, usize)> = None;
+    for (key, (first, last), at) in turns {
+        match farthest.filter(|(loop_key, ..)| *loop_key == key) {
+            Some((_, end, other)) if first <= end => {
+                shares[at] = true;
+                shares[other] = true;
+                if last > end {
+                    farthest = Some((key, last, at));
+                }
+            }
+            _ => farthest = Some((key, last, at)),
+        }
+    }
+    shares
 }
 
 impl Serialize for CoverageCounts {

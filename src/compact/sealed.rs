@@ -114,7 +114,7 @@ pub(crate) fn seal_all(
     let chain = ChainSnapshot::load(write.as_read(), what.leaf, view)?;
     if let Some(item) = first_item(&messages, provider) {
         let through = what.through.and_then(|(key, seq)| {
-            let link = chain.links.iter().find(|link| link.row.key == key)?;
+            let link = &chain.links[chain.place(key)?];
             Some((&link.row.loop_id, seq))
         });
         run.record = SealedRecord::of_whole(&run.record, &item, through);
@@ -165,8 +165,9 @@ fn end_at(
     chain: &ChainSnapshot,
     (loop_key, seq): (LoopKey, u32),
 ) -> StoreResult<Option<End>> {
-    let place = chain.links.iter().position(|link| link.row.key == loop_key);
-    let at = place.filter(|at| seq < chain.links[*at].end_seq);
+    let at = chain
+        .place(loop_key)
+        .filter(|at| seq < chain.links[*at].end_seq);
     let at = at.ok_or_else(|| {
         StoreError::Invalid("what the compaction stands for was taken back meanwhile".into())
     })?;

@@ -171,9 +171,10 @@ impl Snapshot {
     /// Whether a block or a rollup really applies to a loop.
     pub(super) fn block_applies(&self, depth: usize) -> bool {
         let key = self.chain.links[depth].row.key;
-        let has_block =
-            |(loop_key, block): &(LoopKey, Option<BlockKey>)| *loop_key == key && block.is_some();
-        self.active_blocks.iter().any(has_block) || self.anchor.is_some_and(|anchor| key <= anchor)
+        let blocks = &self.active_blocks;
+        let place = blocks.binary_search_by_key(&key, |(loop_key, _)| *loop_key);
+        place.is_ok_and(|at| blocks[at].1.is_some())
+            || self.anchor.is_some_and(|anchor| key <= anchor)
     }
 
     /// Returns the rollup that the plan sees active. It stands on the first loop.

@@ -9,7 +9,7 @@ use crate::compaction::plan::{
 };
 use crate::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
 use crate::model::{Message, Role, Turns};
-use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainLink, View, depth_of};
 use crate::store::append::size_through;
 use crate::store::{
     self, BlockCore, BlockKey, CallSite, LoopKey, NewBlock, Size, StoreError, StoreRead,
@@ -56,17 +56,30 @@ impl Chain {
         blocks: &[&BlockCore],
     ) -> StoreResult<Self> {
         view.without_rollups |= config.older_loops == OlderLoops::Skip;
+        let walk = ActiveBlocks::new(read, leaf, view).with_blocks(blocks.iter().copied());
+        Self::load_along(read, walk, config, limits, purpose)
+    }
+
+    /// Reads the chain that a walk goes along.
+    pub(crate) fn load_along(
+        read: &dyn StoreRead,
+        mut walk: ActiveBlocks<'_>,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+        purpose: Purpose,
+    ) -> StoreResult<Self> {
+        let (leaf, view) = (walk.leaf(), walk.view());
         // A build that leaves no loop out needs nothing but sizes.
         let with_facts = purpose == Purpose::Plan || config.older_loops == OlderLoops::Skip;
         let mut load = Load {
             read,
             links: Vec::new(),
             sites: Vec::new(),
+            oldest_call: None,
             with_facts,
         };
         let (mut shown, mut need) = (Vec::new(), Need::new(config, limits, purpose));
-        let walk = ActiveBlocks::new(read, leaf, view);
-        walk.with_blocks(blocks.iter().copied()).run(&mut |link| {
+        walk.run(&mut |link| {
             let size = shown_of(read, &link, view)?;
             let more = !with_facts || need.more_after(read, &link, size)?;
             load.add(link)?;
@@ -121,7 +134,7 @@ impl Chain {
     /// written on stays as it is.
     pub(crate) fn hiding_as(mut self, other: &Self) -> Self {
         for (link, facts) in self.links.iter().zip(&mut self.facts) {
-            let place = other.links.iter().position(|l| l.row.key == link.row.key);
+            let place = depth_of(&other.links, link.row.key);
             facts.hidden = place.and_then(|depth| other.facts[depth].hidden);
         }
         self
@@ -247,6 +260,8 @@ struct Load<'a> {
     links: Vec<ChainLink>,
     /// Per link, if facts are wanted: the calls of other turns that its turns answer.
     sites: Vec<Vec<(u32, Vec<CallSite>)>>,
+    /// The oldest loop that holds one of these calls.
+    oldest_call: Option<LoopKey>,
     with_facts: bool,
 }
 
@@ -260,6 +275,9 @@ impl Load<'_> {
             {
                 answers.pop();
             }
+            let calls = answers.iter().flat_map(|(_, sites)| sites);
+            let calls = calls.map(|site| site.loop_key);
+            self.oldest_call = calls.chain(self.oldest_call).min();
             self.sites.push(answers);
         }
         self.links.push(link);
@@ -268,24 +286,20 @@ impl Load<'_> {
 
     /// Whether a loop not met yet holds a call that is answered in one that is.
     fn awaits_a_call(&self) -> bool {
-        let Some(last) = self.links.last().map(|link| link.row.key) else {
-            return false;
-        };
-        let mut sites = self.sites.iter().flatten().flat_map(|(_, sites)| sites);
-        sites.any(|site| site.loop_key < last)
+        let last = self.links.last().map(|link| link.row.key);
+        self.oldest_call.is_some() && self.oldest_call < last
     }
 
     fn finish(mut self) -> (Vec<ChainLink>, Vec<LoopFacts>) {
         self.links.reverse();
         self.sites.reverse();
-        let depth_of = |key: LoopKey| self.links.iter().position(|link| link.row.key == key);
         let leaf = self.links.len().saturating_sub(1);
         let mut all = Vec::with_capacity(self.links.len());
         for (depth, (link, sites)) in self.links.iter().zip(&self.sites).enumerate() {
             let (mut answers, mut orphans) = (Vec::new(), Vec::new());
             for (turn, sites) in sites {
                 for site in sites {
-                    match depth_of(site.loop_key) {
+                    match depth_of(&self.links, site.loop_key) {
                         None => orphans.push(*turn),
                         Some(depth) => {
                             let call = ChainTurn {

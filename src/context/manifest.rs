@@ -79,7 +79,7 @@ pub(super) struct BuiltAt<'a> {
 pub(super) fn row_of(moment: &BuiltAt<'_>, outline: Outline) -> ManifestRow {
     ManifestRow {
         key: ManifestKey::default(),
-        manifest_id: uuid::Uuid::now_v7().to_string(),
+        manifest_id: crate::clock::new_uuid().to_string(),
         session: moment.session,
         leaf: moment.leaf,
         tick: moment.tick,

@@ -11,6 +11,7 @@ pub(crate) mod faults;
 mod live;
 mod manifest;
 pub(crate) mod moment;
+pub(crate) mod over_time;
 mod prompt;
 mod recent_window;
 mod settings;

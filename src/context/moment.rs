@@ -1,12 +1,13 @@
 //! Moments: which loop one is of, and how it is seen.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::active_blocks::View;
 use crate::store::{
-    self, LoopRow, Outcome, SessionRow, SessionStore, StoreError, StoreRead, StoreResult, Tick,
-    TurnRow,
+    self, LoopKey, LoopRow, Outcome, SessionRow, SessionStore, StoreError, StoreRead, StoreResult,
+    Tick, TurnRow,
 };
 
 /// A moment at which a context is read.
@@ -158,12 +159,13 @@ pub fn last_until(
             offer(turn.tick, &|| AsOf::turn(row.loop_id.as_str(), turn.turn));
         }
     }
+    let keys: HashSet<LoopKey> = loops.iter().map(|row| row.key).collect();
     read.runs(owner.key, &mut |run| {
         let ended = Time::from_text(run.started_at.as_str()).millis();
         let ended = ended.map(|started| started.saturating_add(run.duration_ms as i64));
         if run.outcome == Outcome::Committed
             && ended.is_some_and(|ended| ended <= until)
-            && loops.iter().any(|row| row.key == run.point.loop_key)
+            && keys.contains(&run.point.loop_key)
         {
             offer(run.tick, &|| AsOf::run(run.run_id.as_str()));
         }

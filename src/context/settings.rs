@@ -5,7 +5,7 @@ use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
 };
 use crate::store::active_blocks::{ActiveBlocks, View};
-use crate::store::{LoopKey, SessionKey, StoreRead, StoreResult};
+use crate::store::{LoopKey, RunKey, SessionKey, StoreRead, StoreResult};
 
 /// How a chain is read: the policy and the window.
 #[derive(Clone, Debug)]
@@ -27,6 +27,15 @@ pub(crate) fn settings(
 ) -> StoreResult<ChainSettings> {
     let mut walk = ActiveBlocks::new(read, leaf, view);
     let newest = walk.newest_live(session, |run| (run.key, run.older_loops.parse().ok()))?;
+    settings_of(read, newest, options)
+}
+
+/// Returns what a build takes from this run, the newest live one, and how that shows older loops.
+pub(super) fn settings_of(
+    read: &dyn StoreRead,
+    newest: Option<(RunKey, Option<OlderLoops>)>,
+    options: &BuildOptions,
+) -> StoreResult<ChainSettings> {
     let of_run = newest.and_then(|(_, older_loops)| older_loops);
     let older_loops = options.older_loops.or(of_run).unwrap_or_default();
     if older_loops == OlderLoops::Rollup {

@@ -6,10 +6,9 @@ use std::collections::HashMap;
 
 use super::chain::{Chain, Purpose};
 use super::{BuildOptions, settings};
-use crate::compaction::OlderLoops;
 use crate::model::LoopId;
 use crate::overlay::whole_as;
-use crate::store::active_blocks::{ChainLink, View, chain};
+use crate::store::active_blocks::{ChainLink, View, chain, depth_of};
 use crate::store::{
     BlockCore, CoverageRow, Disposition, LoopCore, LoopKey, Size, StoreError, StoreRead,
     StoreResult,
@@ -79,36 +78,18 @@ pub struct ShownChain {
 /// # Errors
 /// If a row is damaged, or the store fails.
 pub fn shown_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<ShownChain> {
-    let (chain, _) = plain_chain(read, leaf, view)?;
+    let chain = plain_chain(read, leaf, view)?;
     Ok(ShownChain {
         states: turn_states(read, &chain, view)?,
         size: chain.size(),
     })
 }
 
-/// Returns the size of the context of a leaf, and how it shows older loops. No message is read for it.
-///
-/// # Errors
-/// If a row is damaged, or the store fails.
-pub fn context_size(
-    read: &dyn StoreRead,
-    leaf: &LoopCore,
-    view: View,
-) -> StoreResult<(Size, OlderLoops)> {
-    let (chain, older_loops) = plain_chain(read, leaf, view)?;
-    Ok((chain.size(), older_loops))
-}
-
 /// Loads a chain with the options that its newest run says.
-fn plain_chain(
-    read: &dyn StoreRead,
-    leaf: &LoopCore,
-    view: View,
-) -> StoreResult<(Chain, OlderLoops)> {
+fn plain_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<Chain> {
     let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
     let (config, window) = (&plain.config, &plain.window);
-    let chain = Chain::load(read, leaf.key, view, config, window, Purpose::Build)?;
-    Ok((chain, config.older_loops))
+    Chain::load(read, leaf.key, view, config, window, Purpose::Build)
 }
 
 /// Returns what the context of a chain shows of each turn, loop by loop from the root. Loops that
@@ -131,7 +112,7 @@ pub(crate) fn turn_states(
     let shown = &loaded.links[loaded.start..];
     let mut all = Vec::new();
     for link in chain(read, leaf.row.key, whole)? {
-        let in_context = shown.iter().find(|shown| shown.row.key == link.row.key);
+        let in_context = depth_of(shown, link.row.key).map(|depth| &shown[depth]);
         let is_before = first.is_some_and(|first| link.row.key < first.row.key);
         let (turns, block) = match (in_context, anchor) {
             (Some(link), _) => (states_of(read, link)?, link.block.clone()),

@@ -4,7 +4,7 @@
 //! from the whole loop, else from the loop itself. The form knows neither tails nor rollups, so a block
 //! takes in what came after it, and a loop that a rollup covers has a block that shows nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use crate::import::runs::OWN_RUN;
@@ -47,7 +47,7 @@ fn overlays(
     loops: &[LoopRow],
 ) -> StoreResult<HashMap<LoopKey, Overlay>> {
     let mut found = HashMap::new();
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     if let Some(current) = session.current_loop {
         let chain = ChainSnapshot::load(read, current, View::default())?;
         let rollup = chain.anchor.and_then(|at| chain.links[at].block.clone());
@@ -56,7 +56,7 @@ fn overlays(
             if link.is_part || link.turns < link.row.totals.turns {
                 continue;
             }
-            seen.push(link.row.key);
+            seen.insert(link.row.key);
             let above = chain.anchor.is_some_and(|anchor| at < anchor);
             let overlay = match (&link.block, &rollup) {
                 (_, Some(rollup)) if above => {

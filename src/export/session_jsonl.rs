@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{ExportError, ExportRange, each_message};
 use crate::import::session_jsonl::form::*;
 use crate::model::{AgentMessage, LoopId};
-use crate::store::codec::to_json;
+use crate::store::codec::{self, to_json};
 use crate::store::{
     self, BlockKey, BlockRow, LoopKey, LoopRow, ManifestRow, MessageRow, Note, Outcome, RunKey,
     RunRow, Section, SessionRow, StoreError, StoreRead, StoreResult,
@@ -219,10 +219,13 @@ impl<'a> LineWriter<'a> {
     }
 
     fn messages(&mut self, stretch: &ExportRange) -> Result<(), ExportError> {
-        let read = self.read;
+        let (read, mut chain) = (self.read, [0; 32]);
         each_message(read, stretch, &mut |row| {
+            // No message tells whose its time is once its content was removed: the chain does.
+            let stamped = row.chain != codec::chain(&chain, &row.body.digest, None);
+            chain = row.chain;
             let line = message_line(read, self.session, &stretch.row, row)?;
-            self.line(&line)
+            self.line(&MessageLine { stamped, ..line })
         })
     }
 
@@ -426,6 +429,7 @@ fn message_line(
         tokens: row.body.tokens,
         tick: row.tick,
         created_at: row.created_at,
+        stamped: false,
         salt: row.body.salt.as_ref().map(hex::encode),
         digest: hex::encode(row.body.digest),
         message: match is_there {

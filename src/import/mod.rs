@@ -8,6 +8,7 @@
 //! A new format is a room here with an `Importer`, its line in [`importers`], hand-written
 //! transcripts in `tests/fixtures/` and a room in `tests/transcripts/`.
 
+mod activity;
 pub(crate) mod adk;
 pub(crate) mod aider;
 mod appended;

@@ -172,7 +172,8 @@ impl StoreSink<'_> {
         let key = state.key;
         self.sessions[at].is_changed = true;
         self.reopen(key)?;
-        let appended = append::replace_turn(self.write, key, turn, self.counter, self.last_turn)?;
+        let appended =
+            append::replace_turn(self.write, key, turn, self.counter, None, self.last_turn)?;
         let sealed = seal_appended(self.write, self.counter, &appended.compactions)?;
         self.report.compactions.extend(sealed);
         Ok(())

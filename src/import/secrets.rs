@@ -36,6 +36,7 @@ impl Secrets {
             format: from.format.clone(),
             path: name(&from.path),
             file_name: name(&from.file_name),
+            modified_at: from.modified_at,
         }
     }
 

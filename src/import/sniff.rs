@@ -163,7 +163,8 @@ mod tests {
     use super::*;
 
     fn head_of(text: &str) -> Vec<u8> {
-        let path = std::env::temp_dir().join(format!("loopstore-head-{}", uuid::Uuid::now_v7()));
+        let path =
+            std::env::temp_dir().join(format!("loopstore-head-{}", crate::clock::new_uuid()));
         std::fs::write(&path, text).unwrap();
         let head = sniff(&path).unwrap();
         std::fs::remove_file(path).unwrap();

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use super::activity;
 use super::history::{history_fingerprint, shorten_history};
 use super::identity::{CurrentLoop, newest_loop};
 use super::matching::Digest;
@@ -375,7 +376,7 @@ impl SessionState {
             }
         }
         let row = write.session_by_key(key)?;
-        let mut new = self.described(&row)?;
+        let mut new = self.described(&row, from)?;
         new.current_loop = current.or(row.current_loop);
         if new != row {
             write.update_session(&new)?;
@@ -416,7 +417,7 @@ impl SessionState {
         }
     }
 
-    fn described(&self, row: &SessionRow) -> StoreResult<SessionRow> {
+    fn described(&self, row: &SessionRow, from: &Origin) -> StoreResult<SessionRow> {
         let mut new = row.clone();
         session::describe_session(&mut new, &self.head.session)?;
         new.agent_id = new.agent_id.or_else(|| row.agent_id.clone());
@@ -424,18 +425,21 @@ impl SessionState {
         new.title = self.head.title.clone().or_else(|| row.title.clone());
         // Where it began: an agent may go to other folders.
         new.project = row.project.clone().or_else(|| self.head.project.clone());
-        new.last_active_at = self.last_active(row);
+        new.last_active_at = self.last_active(row, from);
         Ok(new)
     }
 
-    /// Returns the newest of the times known. A transcript that has none was active just now.
-    fn last_active(&self, row: &SessionRow) -> Option<String> {
-        let stated = self.head.session.last_active_at.clone();
-        let before = self.last_active_before.clone().map(Time::from_text);
-        let newest = self.newest.and_then(Time::from_millis);
-        let known = [before, stated, newest].into_iter().flatten();
-        let last = known.reduce(|a, b| if b.millis() > a.millis() { b } else { a });
-        last.map(|time| time.as_str().to_owned())
-            .or_else(|| row.last_active_at.clone())
+    /// Returns the newest of the times known. Where neither the messages that came in nor the transcript tell
+    /// one, its files do.
+    fn last_active(&self, row: &SessionRow, from: &Origin) -> Option<String> {
+        let stated = self.head.session.last_active_at.as_ref();
+        let newest = self.newest.and_then(Time::sortable_from_millis);
+        let told = stated.and_then(Time::sortable).max(newest);
+        let told = match told {
+            None if self.is_changed => activity::of_files(&self.head, from),
+            told => told,
+        };
+        let before = self.last_active_before.clone();
+        told.max(before).max(row.last_active_at.clone())
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use super::activity;
 use super::identity::{Fate, Incoming, is_voice};
 use super::matching::{Digest, Digests};
 use super::pending::PendingMessage;
@@ -36,6 +37,8 @@ pub struct Origin {
     pub path: String,
     /// The file's name without folders.
     pub file_name: String,
+    /// When the file was last written, in milliseconds since the epoch; `None` if there is no such file.
+    pub modified_at: Option<i64>,
 }
 
 impl Origin {
@@ -46,6 +49,7 @@ impl Origin {
             format: format.to_owned(),
             path: path.to_string_lossy().into_owned(),
             file_name: name.to_string_lossy().into_owned(),
+            modified_at: activity::modified_at(path),
         }
     }
 

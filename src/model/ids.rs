@@ -93,7 +93,7 @@ id! {
 impl SessionId {
     /// Makes a new id, a UUIDv7.
     pub fn generate() -> Self {
-        Self(uuid::Uuid::now_v7().to_string())
+        Self(crate::clock::new_uuid().to_string())
     }
 }
 
@@ -105,7 +105,7 @@ impl LoopId {
 
     /// Makes a new id, a UUIDv7.
     pub fn generate() -> Self {
-        Self(uuid::Uuid::now_v7().to_string())
+        Self(crate::clock::new_uuid().to_string())
     }
 }
 

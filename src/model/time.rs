@@ -1,6 +1,6 @@
 //! Times as they were written.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
 /// A point in time as ISO-8601 text, kept to the letter.
@@ -27,7 +27,7 @@ impl Time {
 
     /// The current time in UTC, to the millisecond.
     pub fn now() -> Self {
-        Self::from(Utc::now())
+        Self(crate::clock::utc_now().to_rfc3339_opts(SecondsFormat::Millis, true))
     }
 
     /// The time `ms` milliseconds after the epoch, `None` if that is out of range.
@@ -55,6 +55,24 @@ impl Time {
     pub fn millis(&self) -> Option<i64> {
         self.parse().map(|time| time.timestamp_millis())
     }
+
+    /// Returns the same instant in the form that lists are ordered by, `None` if the text is no time or its
+    /// year in UTC has not four digits.
+    pub(crate) fn sortable(&self) -> Option<String> {
+        sortable(self.parse()?)
+    }
+
+    /// Returns the instant `ms` milliseconds after the epoch in the form that lists are ordered by.
+    pub(crate) fn sortable_from_millis(ms: i64) -> Option<String> {
+        sortable(DateTime::from_timestamp_millis(ms)?)
+    }
+}
+
+/// Writes an instant as UTC text of one width: the order of such texts is the order of the instants.
+fn sortable(time: DateTime<Utc>) -> Option<String> {
+    (0..=9999)
+        .contains(&time.year())
+        .then(|| time.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
 impl From<DateTime<Utc>> for Time {
@@ -83,5 +101,32 @@ mod tests {
         assert_eq!(Time::from_text("1970-01-01T00:00:01").millis(), Some(1000));
         assert_eq!(Time::from_text("yesterday").millis(), None);
         assert_eq!(Time::from_millis(i64::MAX), None);
+    }
+
+    #[test]
+    fn sortable_texts_are_ordered_as_their_instants() {
+        let in_order = [
+            "0000-01-01T00:00:00Z",
+            "1969-12-31T23:59:59.999Z",
+            "2026-03-02T09:00:00+09:00",
+            "2026-03-02T00:00:00.001Z",
+            "2026-03-01T23:00:00.5-02:00",
+            "2026-03-02T02:00:00",
+            "9999-12-31T23:59:59Z",
+        ];
+        let sortable = in_order.map(|text| Time::from_text(text).sortable().unwrap());
+        assert!(sortable.is_sorted(), "{sortable:?}");
+        assert_eq!(sortable[2], "2026-03-02T00:00:00.000Z");
+        let again = sortable
+            .clone()
+            .map(|text| Time::from_text(text).sortable());
+        assert_eq!(again.map(Option::unwrap), sortable);
+        assert_eq!(Time::from_text("soon").sortable(), None);
+        // In UTC it is a year of five digits.
+        let late = Time::from_text("9999-12-31T23:59:59-05:00");
+        assert_eq!(late.sortable(), None);
+        assert_eq!(Time::sortable_from_millis(i64::MAX / 1000), None);
+        let before_the_epoch = Time::sortable_from_millis(-1).unwrap();
+        assert_eq!(before_the_epoch, "1969-12-31T23:59:59.999Z");
     }
 }

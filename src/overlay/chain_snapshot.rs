@@ -3,7 +3,7 @@
 use super::block_builder::BlockSpec;
 use super::coverage::rolled_up;
 use crate::model::Turns;
-use crate::store::active_blocks::{self, ChainLink, View};
+use crate::store::active_blocks::{self, ChainLink, View, depth_of};
 use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 
 /// Every loop of a chain from the root, with the active block on each.
@@ -88,6 +88,6 @@ impl ChainSnapshot {
 
     /// Returns the place of a loop.
     pub(crate) fn place(&self, key: LoopKey) -> Option<usize> {
-        self.links.iter().position(|link| link.row.key == key)
+        depth_of(&self.links, key)
     }
 }

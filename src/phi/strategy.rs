@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chrono::Utc;
 use phi_core::context as theirs;
 use phi_core::session::{LoopRecord, SessionFormation, SessionScope};
 
@@ -290,7 +289,7 @@ fn kept(record: &LoopRecord, is_most_recent: bool) -> theirs::CompactionBlock {
         keep_first: range.clone().filter(|_| is_most_recent),
         keep_recent: None,
         keep_compacted: range.filter(|_| !is_most_recent).map(section),
-        created_at: Utc::now(),
+        created_at: crate::clock::utc_now(),
     }
 }
 
@@ -305,7 +304,7 @@ fn record_of(
         agent_id: String::new(),
         parent_loop_id: None,
         continuation_kind: phi_core::ContinuationKind::Initial,
-        started_at: Utc::now(),
+        started_at: crate::clock::utc_now(),
         ended_at: None,
         status: phi_core::LoopStatus::Completed,
         rejection: None,

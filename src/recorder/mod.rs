@@ -83,7 +83,7 @@ pub struct RecorderOptions {
 impl Default for RecorderOptions {
     fn default() -> Self {
         Self {
-            owner: format!("{}/{}", std::process::id(), uuid::Uuid::now_v7()),
+            owner: format!("{}/{}", std::process::id(), crate::clock::new_uuid()),
             ttl: Duration::from_secs(15 * 60),
             streaming: false,
             request_payloads: false,

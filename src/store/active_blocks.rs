@@ -73,6 +73,14 @@ impl ChainLink {
     }
 }
 
+/// Returns the place of a loop in a chain, root first. The keys of loops rise from the root to the leaf.
+pub fn depth_of(links: &[ChainLink], key: LoopKey) -> Option<usize> {
+    links.binary_search_by_key(&key, |link| link.row.key).ok()
+}
+
+/// Returns the active block on a loop.
+pub(crate) type BlockLookup<'a> = &'a dyn Fn(LoopKey) -> StoreResult<Option<BlockCore>>;
+
 /// Follows a chain from its leaf and knows which runs count.
 pub struct ActiveBlocks<'a> {
     read: &'a dyn StoreRead,
@@ -85,6 +93,8 @@ pub struct ActiveBlocks<'a> {
     live: HashMap<RunKey, bool>,
     /// Blocks that are to be written: as if they were active already.
     instead: HashMap<LoopKey, BlockCore>,
+    /// Knows the active blocks, so that none are looked for.
+    lookup: Option<BlockLookup<'a>>,
 }
 
 impl<'a> ActiveBlocks<'a> {
@@ -99,7 +109,24 @@ impl<'a> ActiveBlocks<'a> {
             leaf,
             live: HashMap::new(),
             instead: HashMap::new(),
+            lookup: None,
         }
+    }
+
+    /// The same walk along a raw chain, on which `lookup` knows the active blocks.
+    #[must_use]
+    pub(crate) fn with_lookup(mut self, lookup: BlockLookup<'a>) -> Self {
+        self.view.raw = true;
+        self.lookup = Some(lookup);
+        self
+    }
+
+    pub(crate) fn leaf(&self) -> LoopKey {
+        self.leaf
+    }
+
+    pub(crate) fn view(&self) -> View {
+        self.view
     }
 
     /// The same walk as if these blocks were active.
@@ -167,7 +194,10 @@ impl<'a> ActiveBlocks<'a> {
         } = standing;
         let block = match (self.instead.get(&row.key).cloned(), newest) {
             (Some(block), _) => Some(block),
-            (None, _) if self.view.raw => None,
+            (None, _) if self.view.raw => match self.lookup {
+                Some(lookup) => lookup(row.key)?,
+                None => None,
+            },
             (None, None) if !is_disputed => None,
             // Nearly always it is the newest, and nobody ever flipped its run.
             (None, Some(newest)) if self.applies(&newest)? => Some(newest.block),

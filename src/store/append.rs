@@ -21,7 +21,7 @@ use crate::tokens::TokenCounter;
 pub use replace::replace_last_turn;
 pub(crate) use replace::replace_turn;
 use state::Append;
-pub(crate) use state::Retell;
+pub(crate) use state::{Retell, Stamp};
 pub(crate) use turns::end_of_line;
 pub use turns::{TurnsAppend, TurnsAppended, append_in_turns, free_loop_id};
 
@@ -66,7 +66,7 @@ pub(crate) struct SealedMessage {
     pub(crate) provider: SealingProvider,
 }
 
-/// Appends messages to a loop that nobody drives.
+/// Appends messages to a loop that nobody drives. One without a time of its own gets that of the append.
 ///
 /// # Errors
 /// If the loop is not there, somebody drives it ([`StoreError::LeaseHeld`]), or the store refuses.
@@ -96,7 +96,15 @@ pub fn append(
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
-    append_ended_by(write, loop_key, messages, counter, LastTurn::Sealed)
+    let now = lease::now();
+    append_ended_by(
+        write,
+        loop_key,
+        messages,
+        counter,
+        (now, Some(now)),
+        LastTurn::Sealed,
+    )
 }
 
 fn append_ended_by(
@@ -104,11 +112,12 @@ fn append_ended_by(
     loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
+    (now, stamp): (i64, Stamp),
     last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let state = write.append_state(loop_key)?;
-    lease::ensure_row_unleased(write, state.lease.as_ref(), lease::now())?;
-    append_all(write, state, ready(messages, counter), last_turn)
+    lease::ensure_row_unleased(write, state.lease.as_ref(), now)?;
+    append_all(write, state, ready(messages, counter), stamp, last_turn)
 }
 
 /// Appends messages to a loop for the holder of its lease.
@@ -120,7 +129,8 @@ pub(crate) fn append_leased(
 ) -> StoreResult<Appended> {
     let state = write.append_state(lease.loop_key)?;
     lease::keep_row(write, lease, state.lease.as_ref(), now)?;
-    append_all(write, state, ready(messages, counter), LastTurn::Sealed)
+    let messages = ready(messages, counter);
+    append_all(write, state, messages, Some(now), LastTurn::Sealed)
 }
 
 fn ready(
@@ -139,8 +149,8 @@ pub(crate) enum LastTurn {
     Open,
 }
 
-/// Appends messages that are in their stored form to a loop that nobody drives. One that has ended
-/// runs again.
+/// Appends imported messages, which are in their stored form, to a loop that nobody drives. One that has
+/// ended runs again.
 pub(crate) fn append_ready(
     write: &mut dyn StoreWrite,
     loop_key: LoopKey,
@@ -152,17 +162,18 @@ pub(crate) fn append_ready(
     if state.row.status.is_ended() {
         state.row.status = LoopStatus::Running;
     }
-    append_all(write, state, messages.into_iter().map(Ok), last_turn)
+    append_all(write, state, messages.into_iter().map(Ok), None, last_turn)
 }
 
 fn append_all(
     write: &mut dyn StoreWrite,
     state: AppendState,
     messages: impl Iterator<Item = StoreResult<Ready>>,
+    stamp: Stamp,
     last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let from = state.row.totals.next_seq;
-    let mut append = Append::begin(state)?;
+    let mut append = Append::begin(state, stamp)?;
     for message in messages {
         append.push(write, message?)?;
     }

@@ -174,11 +174,15 @@ pub fn message_digest(
     hash.finalize().into()
 }
 
-/// Returns the chain after a message with this digest.
-pub fn chain(before: &[u8; 32], digest: &[u8; 32]) -> [u8; 32] {
+/// Returns the chain after a message with this digest. `stamp` is the time that the store gave a message
+/// which has none of its own: no digest holds it.
+pub fn chain(before: &[u8; 32], digest: &[u8; 32], stamp: Option<i64>) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(before);
     hash.update(digest);
+    if let Some(stamp) = stamp {
+        hash.update(stamp.to_le_bytes());
+    }
     hash.finalize().into()
 }
 

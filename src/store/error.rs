@@ -268,6 +268,16 @@ pub enum StoreError {
     /// The loop is there already.
     #[error("loop `{0}` already exists in this session")]
     LoopExists(String),
+    /// An append key of the session stands for other messages.
+    #[error("{}", key_taken(key, loop_id, seqs))]
+    KeyTaken {
+        /// The key.
+        key: String,
+        /// The loop that holds the last of the messages that were appended under it.
+        loop_id: String,
+        /// Their sequences in that loop.
+        seqs: std::ops::Range<u32>,
+    },
     /// An id that fits several.
     #[error("`{given}` matches {count} ids: {}; give more characters", listed(ids, *count))]
     Ambiguous {
@@ -391,4 +401,20 @@ fn listed(ids: &[String], count: usize) -> String {
     let quoted: Vec<String> = ids.iter().map(|id| format!("`{id}`")).collect();
     let more = if count > ids.len() { ", …" } else { "" };
     quoted.join(", ") + more
+}
+
+/// Describes the append that has a key already.
+pub(crate) fn key_taken(key: &str, loop_id: &str, seqs: &std::ops::Range<u32>) -> String {
+    let first = match seqs.len() {
+        0 => "an append without messages".to_owned(),
+        1 => format!("message {} of loop `{loop_id}`", seqs.start),
+        _ => format!(
+            "messages {} to {} of loop `{loop_id}`",
+            seqs.start,
+            seqs.end - 1
+        ),
+    };
+    format!(
+        "append key `{key}` already belongs to {first}; append other messages under a key of their own"
+    )
 }

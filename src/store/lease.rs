@@ -17,10 +17,10 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::error::{StoreError, StoreResult};
 use super::{LoopKey, StoreRead, StoreWrite};
+pub(crate) use crate::clock::now;
 use crate::model::Time;
 
 /// A row of `leases`.
@@ -95,15 +95,6 @@ pub enum Acquire {
     /// Somebody holds it. The transaction must commit all the same: a lease from a clock that went
     /// back was counted anew.
     Held(StoreError),
-}
-
-/// Returns milliseconds since the epoch.
-pub(crate) fn now() -> i64 {
-    // Every append asks: no text is made of it and read again.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    })
 }
 
 /// Takes the lease of a loop for `ttl` milliseconds, if nobody holds it: nobody took it, its holder let it

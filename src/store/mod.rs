@@ -47,6 +47,7 @@ mod values;
 mod write;
 
 pub use database::Database;
+pub(crate) use error::key_taken;
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseGuard, LeaseRow};

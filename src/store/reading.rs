@@ -43,6 +43,8 @@ pub struct MessageRef<'a> {
     pub seq: u32,
     /// Its turn group; `None` for an extension before the first.
     pub turn: Option<u32>,
+    /// Milliseconds since the epoch.
+    pub created_at: Option<i64>,
     /// What it says.
     pub message: StoredMessageRef<'a>,
 }
@@ -55,6 +57,7 @@ impl<'a> MessageRef<'a> {
         Self {
             seq: row.seq,
             turn: row.turn,
+            created_at: row.created_at,
             message: StoredMessageRef { proof, ..message },
         }
     }

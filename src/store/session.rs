@@ -238,13 +238,14 @@ fn own_id(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionId> {
 
 /// Takes over what `session` says of itself.
 ///
+/// The document keeps its times to the letter; the columns hold the instants, which lists are ordered by.
+///
 /// # Errors
 /// If it cannot be written as JSON.
 pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<()> {
-    let text = |time: &Option<Time>| time.as_ref().map(|time| time.as_str().to_owned());
     row.agent_id = session.agent_id.clone();
-    row.created_at = text(&session.created_at);
-    row.last_active_at = text(&session.last_active_at);
+    row.created_at = session.created_at.as_ref().and_then(Time::sortable);
+    row.last_active_at = session.last_active_at.as_ref().and_then(Time::sortable);
     row.meta = super::codec::to_json(session)?;
     Ok(())
 }
@@ -442,12 +443,7 @@ pub fn fork(write: &mut dyn StoreWrite, parent: LoopKey, fork: &Fork) -> StoreRe
     record.status = LoopStatus::Pending;
     let tag = fork.tag.clone();
     record.continuation_kind = Some(ContinuationKind::Branch { tag });
-    let key = create_loop(write, parent.session, &record)?;
-    // The loop itself has not started: without this nothing would say that the session is in use.
-    let mut session = write.session_by_key(parent.session)?;
-    session.last_active_at = Some(Time::now().as_str().to_owned());
-    write.touch_session(&(&session).into())?;
-    Ok(key)
+    create_loop(write, parent.session, &record)
 }
 
 /// Returns the last turn of the parent that belongs to the new loop's chain, and the last message of that turn

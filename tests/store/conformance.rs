@@ -1441,17 +1441,18 @@ fn an_index_looks_only_at_what_it_is_told_to(store: &dyn SessionStore) {
         (tool("read"), tool("X"), tool("")),
         (vec![], vec![], vec![])
     );
-    // Messages without a time are in no span of time.
-    let since = Some(0);
-    assert_eq!(
+    // They have the time of their append.
+    let between = |since, until| {
         two(IndexFilter {
-            since,
+            since: Some(since),
+            until: Some(until),
             ..any.clone()
-        }),
-        []
-    );
-    let until = Some(i64::MAX);
-    assert_eq!(two(IndexFilter { until, ..any }), []);
+        })
+    };
+    let now = loopstore::Time::now().millis().unwrap();
+    assert_eq!(between(now - 60_000, now), two(any.clone()));
+    assert_eq!(between(0, now - 60_000), []);
+    assert_eq!(between(now + 60_000, i64::MAX), []);
 }
 
 fn what_leaves_the_index_is_not_found_and_can_come_again(store: &dyn SessionStore) {

@@ -96,18 +96,23 @@ fn what_a_compaction_hides_is_told_all_the_same() {
 }
 
 #[test]
-fn a_time_is_that_of_the_message() {
+fn a_time_is_that_of_the_message_else_that_of_its_append() {
     for store in stores() {
         let chat = store.session("times").unwrap();
         let told = UserMessage {
             timestamp: Some(1_700_000_000_123.into()),
             ..UserMessage::default()
         };
+        let before = Time::now().millis().unwrap();
         chat.append([Message::User(told), Message::assistant("Yes.")])
             .unwrap();
-        let times = chat.entries(&EntryQuery::new()).unwrap();
-        let times: Vec<_> = times.iter().map(|entry| entry.created_at).collect();
-        assert_eq!(times, [Some(1_700_000_000_123), None]);
+        let after = Time::now().millis().unwrap();
+        let entries = chat.entries(&EntryQuery::new()).unwrap();
+        let times: Vec<_> = entries.iter().map(|entry| entry.created_at).collect();
+        assert_eq!(times[0], Some(1_700_000_000_123));
+        assert!((before..=after).contains(&times[1].unwrap()), "{times:?}");
+        // The message itself comes back as it was given.
+        assert_eq!(entries[1].message.message().unwrap().timestamp(), None);
     }
 }
 

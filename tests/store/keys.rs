@@ -147,7 +147,8 @@ fn agrees(store: &Store, names: &[String], asked: &[Asked]) -> Result<(), TestCa
     let chat = store.session("graph").unwrap();
     let mut all = BTreeMap::new();
     for (number, name) in names.iter().enumerate() {
-        let done = chat.append_once(name, state(number)).unwrap();
+        let done = chat.append_batch([(Some(name.as_str()), state(number))]);
+        let done = done.unwrap().remove(0);
         all.entry(name.as_bytes()).or_insert(done.seqs);
     }
     for (prefix, after, before, descending, limit) in asked {

@@ -221,7 +221,7 @@ const DAMAGES: &[(&str, Kind, &str)] = &[
     ("UPDATE messages SET tokens = tokens + 1 WHERE id = (1 << 32) | 2", Kind::Count, "session s, loop loop-0, message 2"),
     ("UPDATE messages SET bytes = bytes + 1 WHERE id = (1 << 32) | 2", Kind::Count, "session s, loop loop-0, message 2"),
     ("UPDATE messages SET lines = 1 WHERE id = (1 << 32) | 3", Kind::Count, "session s, loop loop-0, message 3"),
-    ("UPDATE messages SET created_at = 5 WHERE id = (1 << 32) | 2", Kind::Count, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET created_at = 5 WHERE id = (1 << 32) | 2", Kind::Chain, "session s, loop loop-0, message 2"),
     ("UPDATE messages SET turn = 3 WHERE id = (1 << 32) | 2", Kind::Turn, "session s, loop loop-0, message 2"),
     ("UPDATE messages SET tick = 99999 WHERE id = (1 << 32) | 2", Kind::Tick, "session s, loop loop-0, message 2"),
     ("UPDATE messages SET tick = 1 WHERE id = (1 << 32) | 9", Kind::Tick, "session s, loop loop-0, message 9"),

@@ -7,6 +7,7 @@ mod compaction_events;
 mod decoded;
 mod forged;
 mod identity;
+mod last_active;
 mod many;
 mod native;
 mod openai_chat;

@@ -218,6 +218,7 @@ fn describe(error: Error) -> Described {
                 sizes(needed, given, "tokens", None),
             );
         }
+        Error::KeyTaken { .. } => "ExistsError",
         Error::Damaged(_) => "DamagedError",
         Error::Id(_) | Error::Provider(_) | Error::Query(_) | Error::Record(_) => {
             "InvalidInputError"
@@ -252,7 +253,9 @@ fn of_store(error: &StoreError) -> &'static str {
         | StoreError::NoRun(_)
         | StoreError::NoCompaction { .. }
         | StoreError::NoBlob(_) => "NotFoundError",
-        StoreError::SessionExists(_) | StoreError::LoopExists(_) => "ExistsError",
+        StoreError::SessionExists(_) | StoreError::LoopExists(_) | StoreError::KeyTaken { .. } => {
+            "ExistsError"
+        }
         StoreError::Ambiguous { .. } | StoreError::Invalid(_) => "InvalidInputError",
         StoreError::Conflict => "BusyError",
         StoreError::LeaseHeld { .. } | StoreError::LeaseLost { .. } => "LoopHeldError",

@@ -1,7 +1,7 @@
 //! Changes of a session's items that are made once, however often they are tried.
 
 use loopstore::extend::{self, AppendKey, append, session_of};
-use loopstore::{AgentMessage, Entry, EntryQuery, Json, SessionHandle};
+use loopstore::{AgentMessage, Entry, EntryQuery, Error, Json, SessionHandle};
 use serde_json::Value;
 
 use crate::errors::Failure;
@@ -44,10 +44,11 @@ pub fn apply(session: &SessionHandle, form: ItemForm, change: &Change<'_>) -> Re
         }
         let expected = change.expected.as_deref().unwrap_or_default();
         if expected.is_empty() {
-            let done = session.append_once(change.key, messages())?;
-            match done.duplicate {
-                true => continue,
-                false => return Ok(()),
+            match session.append_once(change.key, messages()) {
+                Ok(done) if !done.duplicate => return Ok(()),
+                // Somebody else was faster; what the change was is looked up.
+                Ok(_) | Err(Error::KeyTaken { .. }) => continue,
+                Err(error) => return Err(error.into()),
             }
         }
         let backend = session.store().database();

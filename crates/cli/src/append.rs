@@ -26,7 +26,7 @@ const MAX_LINE: u64 = 64 << 20;
 /// A line is a message, an array of messages, or {"key": "…", "messages": […]}; each line is one
 /// transaction. The session begins with its first line; messages are put into turns and loops by what
 /// they are. A key is unique in its session: a line that comes again under its key appends nothing, so
-/// a program that was cut off can send its last lines again.
+/// a program that was cut off can send its last lines again. Other messages under that key are an error.
 ///
 /// For each line one line of JSON is printed at once, when its messages are durable:
 /// {"line", "session_id", "loop_id", "turns", "seqs", "tokens", "duplicate"}. Damage that an import repairs

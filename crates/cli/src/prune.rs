@@ -21,7 +21,7 @@ const LISTED: usize = 20;
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
 pub struct Args {
-    /// Sessions inactive for this long: 30d, 12h, 6w, 2y.
+    /// Sessions whose newest message is at least this old: 30d, 12h, 6w, 2y.
     #[arg(long, value_name = "AGE", value_parser = age, group = "which")]
     older_than: Option<i64>,
     /// Keep the N newest, however old they are.
@@ -126,6 +126,7 @@ fn summary(report: &PruneReport) -> String {
             KeptWhy::Open => {
                 "one of its loops has not ended, and it was active within the last day"
             }
+            KeptWhy::Undated => "no time of it is known; `erase` removes it",
             KeptWhy::Linked => "it is linked to a session that is kept",
             _ => "it changed in the meantime",
         };

@@ -33,10 +33,9 @@ pub(super) fn chain_of(
     let shown = shown_chain(read, leaf, View::default())?;
     let mut all = Vec::with_capacity(links.len());
     for link in links {
-        let own = shown
-            .states
-            .iter()
-            .find(|states| states.key == link.row.key);
+        let states = &shown.states;
+        let place = states.binary_search_by_key(&link.row.key, |states| states.key);
+        let own = place.ok().map(|at| &states[at]);
         let words = own.map(|own| own.turns.iter().map(|state| state.as_str()).collect());
         let words = words.unwrap_or_else(|| vec![LEFT_OUT; link.turns as usize]);
         let block = own.and_then(|own| own.block.as_ref());

@@ -5,14 +5,16 @@
 //! would not hold, every turn is read: where older loops are left out (the scope moves with each
 //! turn), and where a loop got late messages after another went on from it.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use loopstore::admin::replay::{ChangeKind, ReplayChange, changes};
 use loopstore::compaction::OlderLoops;
-use loopstore::context::AsOf;
 use loopstore::extend::active_blocks::{ChainLink, View};
 use loopstore::extend::{
-    LoopCore, Outcome, SessionRow, StoreRead, StoreResult, Tick, context_size, leaf_of, moment_of,
+    LoopCore, Outcome, Point, RunKey, SessionRow, SizesOverTime, StoreError, StoreRead,
+    StoreResult, Tick, leaf_of,
 };
 
 /// The sizes of a context over time.
@@ -55,10 +57,12 @@ pub(super) fn curve_of(
         return Ok(Curve::default());
     };
     let moments = moments(read, links)?;
+    let sizes = SizesOverTime::of(read, owner.key)?;
+    let runs = committed(read, owner)?;
     let mut progress = CurveWalk {
-        read,
+        sizes: &sizes,
         links,
-        breaks: breaks(read, owner)?,
+        breaks: breaks(read, &runs)?,
         settled: settled(read, links)?,
         before: None,
     };
@@ -66,8 +70,15 @@ pub(super) fn curve_of(
     for moment in &moments {
         curve.tokens.push(progress.next(moment)?);
     }
+    let mut ticks: Vec<Tick> = moments.iter().map(|moment| moment.tick).collect();
+    ticks.sort_unstable();
     for change in changes(read, leaf.row.key)? {
-        curve.changes.push(drop_of(read, owner, change, &moments)?);
+        let at = ticks.partition_point(|tick| *tick <= change.tick);
+        let complete = runs.get(&change.run_id).map_or(0, |run| run.point.turns);
+        let leaf = leaf_of(read, owner, Some(&change.loop_id))?;
+        curve
+            .changes
+            .push(drop_of(&sizes, &leaf, complete, change, at)?);
     }
     Ok(curve)
 }
@@ -85,18 +96,31 @@ fn moments(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Vec<TurnEnd
     Ok(moments)
 }
 
-/// Returns when runs were committed, undone and redone.
-fn breaks(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<Vec<Tick>> {
-    let mut runs = Vec::new();
+/// What the sizes of a context need to know of a run.
+struct Committed {
+    key: RunKey,
+    point: Point,
+    tick: Tick,
+}
+
+/// Returns the committed runs of a session, by their ids.
+fn committed(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<HashMap<String, Committed>> {
+    let mut runs = HashMap::new();
     read.runs(owner.key, &mut |run| {
         if run.outcome == Outcome::Committed {
-            runs.push((run.key, run.tick));
+            let (key, point, tick) = (run.key, run.point, run.tick);
+            runs.insert(run.run_id, Committed { key, point, tick });
         }
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
-    let mut ticks: Vec<Tick> = runs.iter().map(|(_, tick)| *tick).collect();
-    for (run, _) in runs {
-        ticks.extend(read.flips(run)?.iter().map(|flip| flip.tick));
+    Ok(runs)
+}
+
+/// Returns when runs were committed, undone and redone.
+fn breaks(read: &dyn StoreRead, runs: &HashMap<String, Committed>) -> StoreResult<Vec<Tick>> {
+    let mut ticks: Vec<Tick> = runs.values().map(|run| run.tick).collect();
+    for run in runs.values() {
+        ticks.extend(read.flips(run.key)?.iter().map(|flip| flip.tick));
     }
     ticks.sort_unstable();
     Ok(ticks)
@@ -123,7 +147,7 @@ fn settled(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Tick> {
 }
 
 struct CurveWalk<'a> {
-    read: &'a dyn StoreRead,
+    sizes: &'a SizesOverTime<'a>,
     links: &'a [ChainLink],
     breaks: Vec<Tick>,
     settled: Tick,
@@ -135,7 +159,7 @@ impl CurveWalk<'_> {
     fn next(&mut self, moment: &TurnEnd) -> StoreResult<u64> {
         let (tokens, only_grows) = match self.added(moment) {
             Some(tokens) => (tokens, true),
-            None => size_at(self.read, &self.links[moment.depth].row, moment.tick)?,
+            None => size_at(self.sizes, &self.links[moment.depth].row, moment.tick)?,
         };
         let TurnEnd {
             depth,
@@ -163,42 +187,36 @@ impl CurveWalk<'_> {
 }
 
 /// Returns the size of a context at a moment, and whether turns only add to it.
-fn size_at(read: &dyn StoreRead, leaf: &LoopCore, tick: Tick) -> StoreResult<(u64, bool)> {
+fn size_at(sizes: &SizesOverTime<'_>, leaf: &LoopCore, tick: Tick) -> StoreResult<(u64, bool)> {
     let view = View {
         at: Some(tick),
         ..View::default()
     };
-    size_of(read, leaf, view)
-}
-
-fn size_of(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<(u64, bool)> {
-    let (size, older_loops) = context_size(read, leaf, view)?;
+    let (size, older_loops) = sizes.size(leaf, view)?;
     Ok((size.tokens, older_loops == OlderLoops::Rollup))
 }
 
+/// Returns what a change did to the context of its leaf, where so many turns are known to have been complete.
 fn drop_of(
-    read: &dyn StoreRead,
-    owner: &SessionRow,
+    sizes: &SizesOverTime<'_>,
+    leaf: &LoopCore,
+    complete: u32,
     change: ReplayChange,
-    moments: &[TurnEnd],
+    at: usize,
 ) -> StoreResult<Drop> {
-    let (leaf, view) = moment_of(read, owner, &AsOf::Run(change.run_id.clone()))?;
-    // An undo or redo may be made from another loop than the run.
-    let leaf = match leaf.loop_id == change.loop_id {
-        true => leaf,
-        false => leaf_of(read, owner, Some(&change.loop_id))?,
+    let tokens_at = |tick| {
+        let view = View {
+            at: Some(tick),
+            complete,
+            ..View::default()
+        };
+        Ok::<_, StoreError>(sizes.size(leaf, view)?.0.tokens)
     };
-    let at = |tick| View {
-        at: Some(tick),
-        ..view
-    };
-    let (before, _) = size_of(read, &leaf, at(change.tick - 1))?;
-    let (after, _) = size_of(read, &leaf, at(change.tick))?;
     Ok(Drop {
-        at: moments.iter().filter(|m| m.tick <= change.tick).count(),
+        at,
+        before: tokens_at(change.tick - 1)?,
+        after: tokens_at(change.tick)?,
         change: change.change,
         run_id: change.run_id,
-        before,
-        after,
     })
 }

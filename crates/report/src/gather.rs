@@ -14,8 +14,8 @@ use super::usage::{UsageLines, usage_of};
 use super::{ReportLine, ReportOptions};
 use loopstore::extend::active_blocks::{self, View};
 use loopstore::extend::{
-    BlockKey, BlockRow, Disposition, LoopKey, LoopRow, Outcome, RunRow, SessionRow, StoreRead,
-    StoreResult, Turns, prompt, turn_dispositions,
+    BlockKey, BlockRow, Disposition, LoopKey, LoopRow, Outcome, RunKey, RunRow, SessionRow,
+    StoreRead, StoreResult, Turns, prompt, turn_dispositions,
 };
 use loopstore::model::{Json, Time};
 
@@ -267,8 +267,10 @@ fn block_lines(
     let ends = |turns: Option<Turns>| turns.map(|turns| (turns.first, turns.last));
     let mut lines = Vec::with_capacity(found.blocks.len());
     let mut active = HashMap::new();
+    let places = runs.iter().enumerate().map(|(at, run)| (run.key, at));
+    let places: HashMap<RunKey, usize> = places.collect();
     for (row, piece) in &found.blocks {
-        let run = runs.iter().position(|run| run.key == row.run);
+        let run = places.get(&row.run).copied();
         let is_active = match run {
             Some(at) => is_active(read, row, runs[at].point.loop_key, &mut active)?,
             None => false,

@@ -26,15 +26,17 @@ pub(super) struct WrittenMessages {
     /// All blocks, by loop and generation, with the piece that holds their messages.
     pub(super) blocks: Vec<(BlockRow, usize)>,
     pub(super) calls: Calls,
+    loop_places: HashMap<LoopKey, usize>,
+    block_places: HashMap<BlockKey, usize>,
 }
 
 impl WrittenMessages {
     pub(super) fn place_of(&self, key: LoopKey) -> Option<usize> {
-        self.loops.iter().position(|row| row.key == key)
+        self.loop_places.get(&key).copied()
     }
 
     pub(super) fn block_of(&self, key: BlockKey) -> Option<usize> {
-        self.blocks.iter().position(|(row, _)| row.key == key)
+        self.block_places.get(&key).copied()
     }
 }
 
@@ -124,6 +126,12 @@ pub(super) fn write_all(
     }
     Ok(WrittenMessages {
         calls: book.finish(),
+        loop_places: places(&loops),
+        block_places: blocks
+            .iter()
+            .enumerate()
+            .map(|(place, (row, _)): (usize, &(BlockRow, usize))| (row.key, place))
+            .collect(),
         loops,
         pieces,
         blocks,

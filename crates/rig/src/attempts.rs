@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use uuid::Uuid;
+use loopstore::LoopId;
 
 /// How many are remembered; the oldest goes first.
 const MOST: usize = 1_024;
@@ -35,7 +35,7 @@ impl Attempts {
             attempt: Some(attempt.unwrap_or_else(|| Attempt {
                 conversation: conversation.to_owned(),
                 digest,
-                key: format!("{}{}", crate::memory::KEYS, Uuid::now_v7().simple()),
+                key: format!("{}{}", crate::memory::KEYS, LoopId::generate()),
             })),
         }
     }

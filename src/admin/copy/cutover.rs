@@ -46,7 +46,7 @@ impl Copy<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<(), CopyError> {
         let until = Instant::now() + patience;
-        let owner = format!("copy/{}", uuid::Uuid::now_v7());
+        let owner = format!("copy/{}", crate::clock::new_uuid());
         let mut left = self.sessions()?;
         let (mut done, all) = (0, left.len() as u64);
         loop {

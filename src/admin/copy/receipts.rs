@@ -73,7 +73,7 @@ fn seal_again(
 
 /// A session without anything.
 fn nothing() -> StoreResult<SessionRow> {
-    let id = SessionId::new(uuid::Uuid::now_v7().to_string());
+    let id = SessionId::new(crate::clock::new_uuid().to_string());
     Ok(SessionRow {
         key: SessionKey::default(),
         session_id: id.map_err(|error| StoreError::Other(error.into()))?,

@@ -19,7 +19,7 @@ pub(super) struct Spool {
 
 impl Spool {
     pub(super) fn new(folder: &Path) -> Result<Self, CopyError> {
-        let name = format!("loopstore-copy-{}.jsonl", uuid::Uuid::now_v7());
+        let name = format!("loopstore-copy-{}.jsonl", crate::clock::new_uuid());
         let path = folder.join(name);
         let file = OpenOptions::new()
             .read(true)

@@ -241,7 +241,7 @@ fn check_place(
         let detail = format!("its kind {kind} does not fit the loop of its run");
         verify.found.add(ProblemKind::Block, place, detail);
     }
-    let cut = cut_of(verify, row.loop_key, run);
+    let cut = verify.cuts.of(verify.scan, run.point, row.loop_key);
     match verify.found.readable(place, cut)? {
         Some(Some(cut)) if row.layout.end() > cut => {
             let (end, id) = (row.layout.end(), &run.run_id);
@@ -255,20 +255,6 @@ fn check_place(
         _ => {}
     }
     check_extends(verify, block)
-}
-
-/// Returns how many turns of a loop belong to the chain of a run; `None`: it is not on the chain.
-fn cut_of(verify: &Verify<'_>, loop_key: LoopKey, run: &RunRow) -> StoreResult<Option<u32>> {
-    let (mut cut, mut found) = (run.point.turns, None);
-    verify.scan.walk(run.point.loop_key, &mut |row| {
-        if row.key == loop_key {
-            found = Some(cut);
-            return Ok(ControlFlow::Break(()));
-        }
-        cut = row.parent_turns();
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(found)
 }
 
 fn check_extends(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {

@@ -309,7 +309,10 @@ fn pairs(
     let keys: BTreeSet<LoopKey> = from.iter().chain(to).map(|states| states.key).collect();
     let mut all = Vec::new();
     for key in keys {
-        let of = |states: &[LoopStates]| states.iter().find(|states| states.key == key).cloned();
+        let of = |all: &[LoopStates]| {
+            let place = all.binary_search_by_key(&key, |states| states.key);
+            place.ok().map(|at| all[at].clone())
+        };
         let both = [of(from), of(to)];
         let Some(loop_id) = both.iter().flatten().map(|s| s.loop_id.clone()).next() else {
             continue;

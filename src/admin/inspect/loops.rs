@@ -127,10 +127,10 @@ impl Walk<'_, '_> {
             self.gap();
         }
         self.totals.next_seq = self.totals.next_seq.max(row.seq.saturating_add(1));
-        self.check_chain(&row, &place)?;
+        let stamp = self.check_chain(&row, &place)?;
         self.packs.check(self.verify, &row, &place)?;
         self.check_tick(&row, &place);
-        let message = self.decode(&row, &place)?;
+        let message = self.decode(&row, stamp, &place)?;
         let compaction = message.as_ref().and_then(AgentMessage::last_compaction);
         let sealed = compaction.map(|(_, by)| (self.row.loop_id.clone(), row.seq, by));
         self.scope.sealed.extend(sealed);
@@ -139,18 +139,24 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn check_chain(&mut self, row: &MessageRow, place: &str) -> StoreResult<()> {
+    /// Returns the time that the store gave the message, if the chain holds one.
+    fn check_chain(&mut self, row: &MessageRow, place: &str) -> StoreResult<Option<i64>> {
         let at = MessagePlace::InLoop(self.row.key, row.seq);
         check_digest(self.verify, self.scope, &row.body, at, place)?;
-        if let Some(before) = self.chain {
-            let derived = codec::chain(&before, &row.body.digest);
-            if derived != row.chain {
-                let detail = format!("{} should be {}", short(&row.chain), short(&derived));
-                self.verify.found.add(ProblemKind::Chain, place, detail);
-            }
+        let Some(before) = self.chain.replace(row.chain) else {
+            // Behind a gap nothing says whose the time is.
+            return Ok(row.created_at);
+        };
+        let derived = codec::chain(&before, &row.body.digest, None);
+        if derived == row.chain {
+            return Ok(None);
         }
-        self.chain = Some(row.chain);
-        Ok(())
+        let stamped = codec::chain(&before, &row.body.digest, row.created_at);
+        if stamped != row.chain {
+            let detail = format!("{} should be {}", short(&row.chain), short(&derived));
+            self.verify.found.add(ProblemKind::Chain, place, detail);
+        }
+        Ok(row.created_at)
     }
 
     fn check_tick(&mut self, row: &MessageRow, place: &str) {
@@ -165,8 +171,13 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Decodes a message and compares what its row says of it.
-    fn decode(&mut self, row: &MessageRow, place: &str) -> StoreResult<Option<AgentMessage>> {
+    /// Decodes a message and compares what its row says of it; `stamp` is the time that the store gave it.
+    fn decode(
+        &mut self,
+        row: &MessageRow,
+        stamp: Option<i64>,
+        place: &str,
+    ) -> StoreResult<Option<AgentMessage>> {
         if row.body.head.is_none() {
             return Ok(None);
         }
@@ -175,7 +186,8 @@ impl Walk<'_, '_> {
             return Ok(None);
         };
         let lines = codec::tool_result_lines(&message);
-        let created_at = message.message().and_then(Message::timestamp);
+        let own = message.message().and_then(Message::timestamp);
+        let created_at = own.or(stamp);
         let (found, kind) = (&mut self.verify.found, ProblemKind::Count);
         found.compare(kind, place, "author", &row.body.author, &message.author());
         found.compare(kind, place, "lines", &row.body.lines, &lines);

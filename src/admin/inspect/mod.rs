@@ -8,6 +8,7 @@ mod blobs;
 mod blocks;
 mod calls;
 mod coverage;
+mod cuts;
 mod diff;
 mod expand;
 mod heads;

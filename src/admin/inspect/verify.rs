@@ -3,6 +3,7 @@
 //! Everything is read in one snapshot, session by session and loop by loop; of a loop only the
 //! message at hand, the turn that it is in and the calls without a result are held in memory.
 
+use super::cuts::ChainCuts;
 use super::report::{Findings, Problem, ProblemKind, Subject, VerifyReport};
 use super::{blobs, receipts, sessions, sources};
 use crate::admin::copies::unfinished_copies;
@@ -21,6 +22,7 @@ pub(super) struct Verify<'a> {
     pub(super) receipts: &'a [ReceiptRow],
     /// Whether the audit chains are looked at.
     pub(super) audits: bool,
+    pub(super) cuts: ChainCuts,
     pub(super) found: Findings,
 }
 
@@ -72,6 +74,7 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
             counter: store.counter(),
             receipts: &[],
             audits: true,
+            cuts: ChainCuts::default(),
             found: kept.take().unwrap_or_default(),
         };
         let receipts = receipts::check(&mut verify)?;
@@ -126,6 +129,7 @@ pub(crate) fn verify_session(
         counter,
         receipts: &receipts,
         audits: true,
+        cuts: ChainCuts::default(),
         found: Findings::default(),
     };
     sessions::check_session(&mut verify, session)?;
@@ -156,6 +160,7 @@ pub(crate) fn faults(
         counter,
         receipts: &receipts,
         audits: false,
+        cuts: ChainCuts::default(),
         found: Findings::default(),
     };
     match part {

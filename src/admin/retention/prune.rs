@@ -25,9 +25,10 @@ const OPEN_FOR: i64 = 24 * 60 * 60 * 1000;
 /// What is to be pruned. Without an age and a number nothing is.
 #[derive(Clone, Debug, Default)]
 pub struct PruneRequest {
-    /// Sessions in which nothing happened for this long, in milliseconds.
+    /// Sessions whose newest message is at least this old, in milliseconds.
     pub older_than: Option<i64>,
-    /// The newest so many stay, however old they are; those of the agent, if one is named.
+    /// The newest so many stay, however old they are; those of the agent, if one is named. Those of which
+    /// no time is known come last.
     pub keep_last: Option<usize>,
     /// Only sessions of this agent.
     pub agent: Option<String>,
@@ -46,7 +47,7 @@ pub struct Pruned {
     pub session_id: SessionId,
     /// Its agent.
     pub agent_id: Option<String>,
-    /// When something last happened in it, as ISO-8601 text.
+    /// The time of its newest message, as ISO-8601 text.
     pub last_active_at: Option<String>,
     /// Its loops.
     pub loops: u64,
@@ -64,6 +65,8 @@ pub struct Pruned {
 pub enum KeptWhy {
     /// It is protected.
     Protected,
+    /// No time of it is known, so that it has no age.
+    Undated,
     /// One of its loops is at work.
     Open,
     /// It started, was started by, goes on from or is gone on from by a session that stays.
@@ -199,21 +202,24 @@ impl PrunePlan {
         let until = request
             .older_than
             .map_or(i64::MAX, |age| lease::now().saturating_sub(age));
-        // What a session that is too young did else makes it no older.
-        let each = rows.iter().map(|row| {
-            let own = own_activity(row);
-            let is_young = own.is_some_and(|at| at >= until);
-            let at = match own.filter(|_| is_young) {
-                Some(at) => at,
-                None => last_active(scan, row)?,
-            };
-            Ok((row.key, at))
-        });
-        let active = each.collect::<StoreResult<HashMap<_, _>>>()?;
-        let old = old_enough(&rows, &active, request, until);
+        let active = rows.iter().map(|row| (row.key, last_active(row)));
+        let active: HashMap<SessionKey, Option<i64>> = active.collect();
+        let rest = behind_the_newest(&rows, &active, request);
+        let (undated, dated): (Vec<&SessionRow>, Vec<&SessionRow>) =
+            rest.into_iter().partition(|row| active[&row.key].is_none());
+        let old = dated.iter().filter(|row| active[&row.key] < Some(until));
+        let mut old: HashSet<SessionKey> = old.map(|row| row.key).collect();
+        let mut kept = Vec::new();
+        match request.older_than {
+            None => old.extend(undated.iter().map(|row| row.key)),
+            Some(_) => kept.extend(undated.iter().map(|row| Kept {
+                session_id: row.session_id.clone(),
+                why: KeptWhy::Undated,
+            })),
+        }
         let mut plan = Self {
             groups: Vec::new(),
-            kept: Vec::new(),
+            kept,
             files: KeptFiles::new(),
         };
         if old.is_empty() {
@@ -222,7 +228,7 @@ impl PrunePlan {
         for group in groups(scan, &rows, &old)? {
             plan.take(scan, group, &old)?;
         }
-        let at = |(row, _): &(SessionRow, Pruned)| active.get(&row.key).copied();
+        let at = |(row, _): &(SessionRow, Pruned)| active[&row.key];
         let age = |group: &SessionFamily| group.iter().map(at).max();
         plan.groups.sort_by_key(age);
         if request.dry_run {
@@ -266,16 +272,18 @@ impl PrunePlan {
     }
 }
 
-/// Returns when a message last came into a session, in milliseconds since the epoch.
-fn own_activity(row: &SessionRow) -> Option<i64> {
+/// Returns the time of a session's newest message, else of its beginning, in milliseconds since the epoch;
+/// `None` if neither is known. When it was imported, compacted or forked says nothing of its age.
+fn last_active(row: &SessionRow) -> Option<i64> {
     let text = row.last_active_at.as_ref().or(row.created_at.as_ref())?;
     Time::from_text(text.clone()).millis()
 }
 
-/// Returns when something last happened in a session, in milliseconds since the epoch: a message, a fork,
-/// a compaction, an undo, a context that was noted. What has no time is older than all else.
-fn last_active(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<i64> {
-    let mut times: Vec<String> = Vec::new();
+/// Returns when a session was last used, in milliseconds since the epoch: a message, a loop or fork that
+/// began, a compaction, an undo, a context that was noted. What has no time is older than all else.
+fn last_used(read: &dyn StoreRead, row: &SessionRow, loops: &[LoopRow]) -> StoreResult<i64> {
+    let begun = loops.iter().filter_map(|row| row.started_at.clone());
+    let mut times: Vec<String> = begun.collect();
     let mut runs = Vec::new();
     read.runs(row.key, &mut |run| {
         times.push(run.started_at);
@@ -290,26 +298,22 @@ fn last_active(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<i64> {
     let millis = times
         .into_iter()
         .filter_map(|text| Time::from_text(text).millis());
-    Ok(millis.chain(own_activity(row)).max().unwrap_or(i64::MIN))
+    Ok(millis.chain(last_active(row)).max().unwrap_or(i64::MIN))
 }
 
-/// Returns the sessions that are old enough to go and not among the newest that stay.
-fn old_enough(
-    rows: &[SessionRow],
-    active: &HashMap<SessionKey, i64>,
+/// Returns the sessions that are asked about and not among the newest that stay.
+fn behind_the_newest<'a>(
+    rows: &'a [SessionRow],
+    active: &HashMap<SessionKey, Option<i64>>,
     request: &PruneRequest,
-    until: i64,
-) -> HashSet<SessionKey> {
-    let at = |row: &SessionRow| active.get(&row.key).copied().unwrap_or(i64::MIN);
+) -> Vec<&'a SessionRow> {
     let is_asked = |row: &&SessionRow| {
         let agent = request.agent.as_deref();
         agent.is_none_or(|agent| row.agent_id.as_deref() == Some(agent))
     };
     let mut asked: Vec<&SessionRow> = rows.iter().filter(is_asked).collect();
-    asked.sort_by_key(|row| std::cmp::Reverse((at(row), row.key)));
-    let rest = asked.into_iter().skip(request.keep_last.unwrap_or(0));
-    let old = rest.filter(|row| at(row) < until);
-    old.map(|row| row.key).collect()
+    asked.sort_by_key(|row| std::cmp::Reverse((active[&row.key], row.key)));
+    asked.split_off(request.keep_last.unwrap_or(0).min(asked.len()))
 }
 
 /// Returns the sessions that go together with one of these: those that started each other or go on from each
@@ -352,9 +356,9 @@ fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>>
     if read.flags(row.key)?.protected_at.is_some() {
         return Ok(Some(KeptWhy::Protected));
     }
-    let now = lease::now();
-    let is_recent = last_active(read, row)? > now.saturating_sub(OPEN_FOR);
-    for loop_key in read.loops(row.key)? {
+    let (now, loops) = (lease::now(), read.loops(row.key)?);
+    let is_recent = last_used(read, row, &loops)? > now.saturating_sub(OPEN_FOR);
+    for loop_key in loops {
         let is_driven = lease::held(read, loop_key.key, now)?.is_some();
         if is_driven || (is_recent && !loop_key.status.is_ended()) {
             return Ok(Some(KeptWhy::Open));

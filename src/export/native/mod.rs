@@ -80,7 +80,7 @@ pub struct NativeSession {
 impl NativeSession {
     /// A new session of an agent that works in `folder`, an absolute path.
     pub fn new(agent: NativeAgent, folder: impl Into<String>) -> Self {
-        let now = Utc::now();
+        let now = crate::clock::utc_now();
         let id = match agent {
             NativeAgent::OpenCode => opencode::session_id(now),
             _ => SessionId::generate().as_str().to_owned(),

@@ -26,6 +26,8 @@ pub(super) struct Beside {
     pub(super) project: Option<String>,
     pub(super) parent: Option<String>,
     pub(super) created: Option<Time>,
+    /// When the list of tasks was last told of the task, in milliseconds since the epoch.
+    pub(super) updated: Option<i64>,
     /// The calls of the model, in their order.
     pub(super) requests: Vec<Request>,
     /// What was hidden, in its order.
@@ -176,6 +178,7 @@ impl Beside {
         let folder = folder.or_else(|| item.text("cwdOnTaskInitialization"));
         self.project = folder.or(self.project.take());
         self.parent = item.text("parentTaskId").or(self.parent.take());
+        self.updated = item.read("ts").or(self.updated);
     }
 
     fn models_of(&mut self, about: &Fields<'_>) {

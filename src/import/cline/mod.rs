@@ -218,6 +218,7 @@ fn task_head(
     let by_name = || task_id(path)?.parse().ok();
     let started = survey.started.or_else(by_name).and_then(Time::from_millis);
     let mut session = session(id, tool, started);
+    session.last_active_at = beside.updated.and_then(Time::from_millis);
     session.parent_spawn_ref = beside
         .parent
         .as_deref()

@@ -137,6 +137,9 @@ pub(crate) struct MessageLine<M> {
     pub(crate) tokens: u64,
     pub(crate) tick: i64,
     pub(crate) created_at: Option<i64>,
+    /// True if the store gave the message its time: then the chain of digests holds it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) stamped: bool,
     /// Both as hexadecimal text; no salt: the content was removed.
     pub(crate) salt: Option<String>,
     pub(crate) digest: String,

@@ -253,7 +253,8 @@ impl SessionTarget<'_> {
         }
         let digest: [u8; 32] =
             codec::unhex(&line.digest).ok_or_else(|| wrong("its digest is malformed"))?;
-        open.chain = codec::chain(&open.chain, &digest);
+        let stamp = line.created_at.filter(|_| line.stamped);
+        open.chain = codec::chain(&open.chain, &digest, stamp);
         open.seq += 1;
         if open.check.0 == open.seq && open.check.1 != open.chain {
             let id = shown(open.line.loop_id.as_str());

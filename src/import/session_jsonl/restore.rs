@@ -10,7 +10,7 @@ use super::wrong;
 use crate::admin::inspect::verify_session;
 use crate::import::fields::shown;
 use crate::import::{ImportError, ImportReport};
-use crate::model::{LoopId, SessionId};
+use crate::model::{LoopId, SessionId, Time};
 use crate::store::{
     HideRow, LoopKey, Outcome, PinRow, RunRow, SessionKey, SessionRow, StoreRead, StoreResult,
     StoreWrite,
@@ -263,14 +263,19 @@ fn row_of(line: &SessionLine, current_loop: Option<LoopKey>) -> SessionRow {
         session_id: line.session.clone(),
         agent_id: line.agent_id.clone(),
         title: line.title.clone(),
-        created_at: line.created_at.clone(),
-        last_active_at: line.last_active_at.clone(),
+        created_at: sortable(&line.created_at),
+        last_active_at: sortable(&line.last_active_at),
         current_loop,
         tick: line.tick,
         source: line.source.clone(),
         project: line.project.clone(),
         meta: line.meta.get().to_owned(),
     }
+}
+
+/// Returns a time in the form of its column: other programs write files too.
+fn sortable(time: &Option<String>) -> Option<String> {
+    Time::from_text(time.as_ref()?.as_str()).sortable()
 }
 
 impl SessionTarget<'_> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::{Appended, LastTurn, NewMessage, append_ended_by, turn_of};
+use super::{Appended, LastTurn, NewMessage, Stamp, append_ended_by, turn_of};
 use crate::model::{AgentMessage, Message, Role};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::{LoopKey, LoopRow, StoreWrite, TurnRow, decode, lease};
@@ -42,7 +42,8 @@ pub fn replace_last_turn(
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
-    replace_turn(write, loop_key, messages, counter, LastTurn::Sealed)
+    let stamp = Some(lease::now());
+    replace_turn(write, loop_key, messages, counter, stamp, LastTurn::Sealed)
 }
 
 /// The same, and says whether what stands there then is final once it is complete.
@@ -51,12 +52,14 @@ pub(crate) fn replace_turn(
     loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
+    stamp: Stamp,
     last_turn: LastTurn,
 ) -> StoreResult<Appended> {
-    lease::ensure_unleased(write, loop_key, lease::now())?;
+    let now = lease::now();
+    lease::ensure_unleased(write, loop_key, now)?;
     let mut row = write.loop_by_key(loop_key)?;
     let Some(turn) = row.totals.turns.checked_sub(1) else {
-        return append_ended_by(write, loop_key, messages, counter, last_turn);
+        return append_ended_by(write, loop_key, messages, counter, (now, stamp), last_turn);
     };
     let last = turn_of(write, loop_key, turn)?;
     if last.first_seq < row.totals.sealed_seq {
@@ -67,7 +70,7 @@ pub(crate) fn replace_turn(
     roll_back(write, &mut row, &last)?;
     write.remove_unsealed(loop_key, last.first_seq, turn)?;
     write.update_totals(&row, &row.progress)?;
-    append_ended_by(write, loop_key, messages, counter, last_turn)
+    append_ended_by(write, loop_key, messages, counter, (now, stamp), last_turn)
 }
 
 /// Sets the loop's totals back to what they were before its last turn.

@@ -24,10 +24,17 @@ pub(super) struct Append {
     /// Whether the tick has been raised yet.
     ticked: bool,
     compactions: Vec<SealedMessage>,
+    stamp: Stamp,
+    /// The newest time of the messages appended, in milliseconds since the epoch.
+    newest: Option<i64>,
 }
 
+/// The time of a message that has none of its own, in milliseconds since the epoch; `None` leaves it
+/// without: when a transcript was imported says nothing of when its messages were made.
+pub(crate) type Stamp = Option<i64>;
+
 impl Append {
-    pub(super) fn begin(state: AppendState) -> StoreResult<Self> {
+    pub(super) fn begin(state: AppendState, stamp: Stamp) -> StoreResult<Self> {
         let turns = state.row.totals.turns;
         let cursor = match &state.last {
             Some(turn) => GroupCursor::after(turn.turn_index),
@@ -43,6 +50,8 @@ impl Append {
             dirty: false,
             ticked: false,
             compactions: Vec::new(),
+            stamp,
+            newest: None,
         })
     }
 
@@ -54,7 +63,10 @@ impl Append {
         if !self.ticked {
             self.raise_tick();
         }
-        self.count(&new.body, new.is_system, new.created_at);
+        let stamp = self.stamp.filter(|_| new.created_at.is_none());
+        let created_at = new.created_at.or(stamp);
+        self.newest = self.newest.max(created_at);
+        self.count(&new.body, new.is_system, created_at);
         if let Some(tokens) = new.reported {
             let seq = self.row.totals.next_seq;
             self.row.totals.reported = Some(ReportedTokens { seq, tokens });
@@ -70,11 +82,10 @@ impl Append {
             body,
             blobs,
             origin,
-            created_at,
             ..
         } = new;
         let totals = &mut self.row.totals;
-        self.progress.chain = codec::chain(&self.progress.chain, &body.digest);
+        self.progress.chain = codec::chain(&self.progress.chain, &body.digest, stamp);
         let row = MessageRow {
             seq: totals.next_seq,
             turn: totals.turns.checked_sub(1),
@@ -241,13 +252,14 @@ impl Append {
         }
         let mut session = self.session.clone();
         let next = session::add_loop_to(write, &mut session, record, Some(&self.row))?;
-        let mut next = Self::begin(AppendState {
+        let begun = AppendState {
             row: next.core,
             progress: next.progress,
             session,
             lease: None,
             last: None,
-        })?;
+        };
+        let mut next = Self::begin(begun, self.stamp)?;
         next.compactions = std::mem::take(&mut self.compactions);
         Ok(next)
     }
@@ -257,26 +269,14 @@ impl Append {
         self.session.current_loop
     }
 
+    /// Makes the loop the current one. The session was active when its newest message was made, whenever
+    /// that was appended.
     fn note_activity(&mut self) {
         self.session.current_loop = Some(self.row.key);
-        self.session.last_active_at = Some(self.last_active());
-    }
-
-    /// The time of the last message if it has one: an import must not look like activity today.
-    fn last_active(&self) -> String {
-        let ended = self
-            .turn
-            .as_ref()
-            .and_then(|turn| turn.ended_at)
-            .and_then(Time::from_millis);
-        let known = self.session.last_active_at.clone().map(Time::from_text);
-        match (ended, known) {
-            (Some(ended), Some(known)) if ended.millis() < known.millis() => known,
-            (Some(ended), _) => ended,
-            (None, _) => Time::now(),
+        let newest = self.newest.and_then(Time::sortable_from_millis);
+        if newest > self.session.last_active_at {
+            self.session.last_active_at = newest;
         }
-        .as_str()
-        .to_owned()
     }
 }
 
@@ -304,6 +304,8 @@ impl Retell {
                 dirty: false,
                 ticked: true,
                 compactions: Vec::new(),
+                stamp: None,
+                newest: None,
             },
         }
     }
@@ -322,13 +324,15 @@ impl Retell {
             append.follow_calls(write, &ready)?;
         }
         append.session.tick = row.tick;
-        append.count(&ready.body, ready.is_system, ready.created_at);
+        let stamp = row.created_at.filter(|_| ready.created_at.is_none());
+        let created_at = ready.created_at.or(stamp);
+        append.count(&ready.body, ready.is_system, created_at);
         let (totals, progress) = (&mut append.row.totals, &mut append.progress);
-        progress.chain = codec::chain(&progress.chain, &row.body.digest);
+        progress.chain = codec::chain(&progress.chain, &row.body.digest, stamp);
         totals.next_seq = row.seq.saturating_add(1);
         Ok(MessageRow {
             turn: totals.turns.checked_sub(1),
-            created_at: ready.created_at,
+            created_at,
             chain: progress.chain,
             ..row
         })

@@ -49,7 +49,7 @@ enum MessagePlacement {
 }
 
 /// Appends messages to the line that ends in `leaf`, whose turns and loops make themselves. Without a
-/// leaf the session's first loop begins.
+/// leaf the session's first loop begins. A message without a time of its own gets that of the append.
 ///
 /// # Errors
 /// If the leaf is driven under a lease, or the store refuses.
@@ -205,13 +205,14 @@ struct OpenLoop {
 impl OpenLoop {
     fn of(write: &mut dyn StoreWrite, leaf: LoopKey) -> StoreResult<Self> {
         let mut state = write.append_state(leaf)?;
-        lease::ensure_row_unleased(write, state.lease.as_ref(), lease::now())?;
+        let now = lease::now();
+        lease::ensure_row_unleased(write, state.lease.as_ref(), now)?;
         if state.row.status == LoopStatus::Pending {
             state.row.status = LoopStatus::Running;
         }
         let totals = state.row.totals;
         Ok(Self {
-            append: Append::begin(state)?,
+            append: Append::begin(state, Some(now))?,
             from: totals.next_seq,
             turns_before: totals.turns,
             joined: false,

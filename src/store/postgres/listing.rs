@@ -18,7 +18,8 @@ use crate::store::recount::StoreRecount;
 use crate::store::removal::StoreRemove;
 use crate::store::scan::StoreScan;
 use crate::store::sqlite::{
-    QueryLimits, QueryRows, Record, Scrubbed, SessionView, Stats, view_of, with_flips,
+    QueryLimits, QueryRows, Record, Scrubbed, SessionView, Stats, sort_by_start, view_of,
+    with_flips,
 };
 
 const RUNS: &str = "SELECT v.*, r.events FROM v_compaction_runs v
@@ -222,13 +223,14 @@ impl Database for PostgresStore {
 
     fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
         let (runs, flips) = match session {
-            None => (
-                self.rows(
-                    &format!("{RUNS} ORDER BY r.started_at COLLATE \"C\" DESC, r.session DESC, r.key DESC"),
-                    &[],
-                )?,
-                self.rows(&format!("{FLIPS} ORDER BY f.session, f.key"), &[])?,
-            ),
+            None => {
+                let runs =
+                    self.rows(&format!("{RUNS} ORDER BY r.session DESC, r.key DESC"), &[])?;
+                let flips = self.rows(&format!("{FLIPS} ORDER BY f.session, f.key"), &[])?;
+                let mut found = with_flips(runs, flips)?;
+                sort_by_start(&mut found);
+                return Ok(found);
+            }
             Some(session) => {
                 let id = [session.as_str()];
                 let of = "WHERE s.session_id = $1";
@@ -237,7 +239,7 @@ impl Database for PostgresStore {
                 (self.rows(&runs, &id)?, self.rows(&flips, &id)?)
             }
         };
-        with_flips(&runs, &flips)
+        with_flips(runs, flips)
     }
 
     fn session_view(&self, session: &SessionId) -> StoreResult<SessionView> {
@@ -254,9 +256,7 @@ impl Database for PostgresStore {
              ORDER BY loop_id COLLATE \"C\", generation",
             &id,
         )?;
-        store::read(self, |read| {
-            view_of(read, session, [&found, &loops, &blocks])
-        })
+        store::read(self, |read| view_of(read, session, [found, loops, blocks]))
     }
 
     fn stats(&self) -> StoreResult<Stats> {

@@ -32,7 +32,7 @@ impl PostgresTransaction<'_> {
         let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
         let of_proof = if proofs { "salt, digest, " } else { "" };
         let sql = format!(
-            "SELECT seq, turn, role, tokens, bytes, body_block, {of_proof}head, body, escaped
+            "SELECT seq, turn, created_at, role, tokens, bytes, body_block, {of_proof}head, body, escaped
              FROM messages WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4
              ORDER BY seq LIMIT {PAGE}"
         );
@@ -70,6 +70,7 @@ impl PostgresTransaction<'_> {
         visit(&MessageRef {
             seq,
             turn: row.get("turn")?,
+            created_at: row.get("created_at")?,
             message: StoredMessageRef {
                 role: row.get("role")?,
                 tokens: row.get("tokens")?,

@@ -14,7 +14,8 @@ use crate::store::prompt::{PromptPlace, PromptsOf, VisitPrompt};
 const PAGE: i64 = 256;
 
 const PLACE: &str = "p.session, p.loop, p.seq";
-const PROMPT: &str = "p.session, p.loop, p.seq, p.turn, p.role, p.tokens, p.bytes, p.body_block, p.head, p.body, p.escaped";
+const PROMPT: &str = "p.session, p.loop, p.seq, p.turn, p.created_at, p.role, p.tokens, p.bytes,
+    p.body_block, p.head, p.body, p.escaped";
 
 /// Returns the query of a page of prompts behind `$2`, the key of the last session or loop; `$1` is the
 /// session, or the sessions.

@@ -239,7 +239,7 @@ impl StoreRemove for PostgresTransaction<'_> {
         self.execute(
             "INSERT INTO store_meta (name, value) VALUES ('scrub', $1)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            &[&uuid::Uuid::now_v7().to_string()],
+            &[&crate::clock::new_uuid().to_string()],
         )?;
         Ok(())
     }

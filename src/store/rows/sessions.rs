@@ -14,9 +14,9 @@ pub struct SessionRow {
     pub agent_id: Option<String>,
     /// A title for people.
     pub title: Option<String>,
-    /// ISO-8601 text.
+    /// UTC text of one width, `2026-01-02T03:04:05.678Z`: the order of texts is the order of instants.
     pub created_at: Option<String>,
-    /// ISO-8601 text.
+    /// The time of the newest message, in the same form; `None` if no time is known.
     pub last_active_at: Option<String>,
     /// The loop last appended to or created.
     pub current_loop: Option<LoopKey>,
@@ -44,7 +44,7 @@ impl SessionRow {
 pub struct SessionActivity {
     /// Its key.
     pub key: SessionKey,
-    /// ISO-8601 text.
+    /// As that of [`SessionRow`].
     pub last_active_at: Option<String>,
     /// The loop last appended to or created.
     pub current_loop: Option<LoopKey>,

@@ -3,10 +3,13 @@
 //! A view has no order of its own and no keys, so each question here takes its order from the
 //! tables: the order of ticks and of creation, never that of times.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
 use super::SqliteStore;
 use super::query::{QueryRows, Record, rows};
 use super::read::SqliteReader;
-use crate::model::{Json, SessionId};
+use crate::model::{Json, SessionId, Time};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::listing::{
     self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList,
@@ -69,7 +72,7 @@ impl SqliteReader<'_> {
         part: (usize, usize),
     ) -> StoreResult<Vec<ListedSession>> {
         let (sql, values) = list_sql(filter, behind, part);
-        let found = rows(self.connection, &sql, &values)?.records();
+        let found = rows(self.connection, &sql, &values)?.into_records();
         let listed = found.into_iter().map(|mut record| ListedSession {
             cursor: SessionCursor {
                 key: record
@@ -191,22 +194,27 @@ impl SqliteStore {
     pub fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
         let runs = "SELECT v.*, r.events FROM v_compaction_runs v JOIN runs r USING (run_id)";
         let flips = "SELECT r.run_id, f.kind, l.loop_id, f.turns, f.at, f.reason
-             FROM flips f JOIN runs r ON r.key = f.run JOIN loops l ON l.key = f.loop
-             ORDER BY f.key";
+             FROM flips f JOIN runs r ON r.key = f.run JOIN loops l ON l.key = f.loop";
         self.snapshot(|connection| {
-            let found = match session {
-                None => rows(
-                    connection,
-                    &format!("{runs} ORDER BY r.started_at DESC, r.session DESC, r.key DESC"),
-                    &[],
-                )?,
-                Some(session) => {
-                    let sql =
-                        format!("{runs} WHERE v.session_id = ?1 ORDER BY r.tick DESC, r.key DESC");
-                    rows(connection, &sql, &[session.as_str()])?
-                }
+            let Some(session) = session else {
+                let runs = format!("{runs} ORDER BY r.session DESC, r.key DESC");
+                let flips = format!("{flips} ORDER BY f.key");
+                let mut found = with_flips(
+                    rows(connection, &runs, &[])?,
+                    rows(connection, &flips, &[])?,
+                )?;
+                sort_by_start(&mut found);
+                return Ok(found);
             };
-            with_flips(&found, &rows(connection, flips, &[])?)
+            let id = [session.as_str()];
+            let runs = format!("{runs} WHERE v.session_id = ?1 ORDER BY r.tick DESC, r.key DESC");
+            let flips = format!(
+                "{flips} WHERE r.session = (SELECT key FROM sessions WHERE session_id = ?1) ORDER BY f.key"
+            );
+            with_flips(
+                rows(connection, &runs, &id)?,
+                rows(connection, &flips, &id)?,
+            )
         })
     }
 
@@ -248,7 +256,7 @@ impl SqliteStore {
             )?;
             let blocks = all("SELECT * FROM v_compaction_blocks WHERE session_id = ?1
                  ORDER BY loop_id, generation")?;
-            view_of(&self.reader(connection), session, [&found, &loops, &blocks])
+            view_of(&self.reader(connection), session, [found, loops, blocks])
         })
     }
 }
@@ -257,44 +265,53 @@ impl SqliteStore {
 pub(in crate::store) fn view_of(
     read: &dyn StoreRead,
     id: &SessionId,
-    [found, loops, blocks]: [&QueryRows; 3],
+    [found, loops, blocks]: [QueryRows; 3],
 ) -> StoreResult<SessionView> {
     let missing = || StoreError::NoSession(id.to_string());
-    let mut session = found.records().into_iter().next().ok_or_else(missing)?;
-    let mut loops = loops.records();
+    let mut session = found
+        .into_records()
+        .into_iter()
+        .next()
+        .ok_or_else(missing)?;
+    let mut loops = loops.into_records();
     listing::session_and_loops(read, id, &mut session, &mut loops)?;
     Ok(SessionView {
         session,
-        loops: with_blocks(loops, &blocks.records()),
+        loops: with_blocks(loops, blocks.into_records()),
     })
 }
 
-fn with_blocks(loops: Vec<Record>, blocks: &[Record]) -> Vec<(Record, Vec<Record>)> {
-    let of = |row: &Record| {
-        let id = row.get("loop_id");
-        let own = blocks.iter().filter(|block| block.get("loop_id") == id);
-        own.cloned().collect()
+fn with_blocks(loops: Vec<Record>, blocks: Vec<Record>) -> Vec<(Record, Vec<Record>)> {
+    let mut by_loop = grouped(blocks, "loop_id");
+    let with_own = |row: Record| {
+        let own = by_loop.remove(&row.text("loop_id")).unwrap_or_default();
+        (row, own)
     };
-    loops
-        .into_iter()
-        .map(|row| (of(&row), row))
-        .map(|(blocks, row)| (row, blocks))
-        .collect()
+    loops.into_iter().map(with_own).collect()
+}
+
+/// Puts rows together that have the same text in a column.
+fn grouped(rows: Vec<Record>, column: &str) -> HashMap<Option<String>, Vec<Record>> {
+    let mut groups: HashMap<Option<String>, Vec<Record>> = HashMap::new();
+    for row in rows {
+        groups.entry(row.text(column)).or_default().push(row);
+    }
+    groups
+}
+
+/// Puts runs of several sessions in the order in which they began, the newest first. Other tools write times
+/// of any offset.
+pub(in crate::store) fn sort_by_start(runs: &mut [Record]) {
+    let began = |run: &Record| Time::from_text(run.text("started_at")?).millis();
+    runs.sort_by_cached_key(|run| Reverse(began(run)));
 }
 
 /// Gives each run its events and its undos and redos.
-pub(in crate::store) fn with_flips(
-    runs: &QueryRows,
-    flips: &QueryRows,
-) -> StoreResult<Vec<Record>> {
-    let flips = flips.records();
-    let mut records = runs.records();
+pub(in crate::store) fn with_flips(runs: QueryRows, flips: QueryRows) -> StoreResult<Vec<Record>> {
+    let mut flips = grouped(flips.into_records(), "run_id");
+    let mut records = runs.into_records();
     for record in &mut records {
-        let id = record.get("run_id");
-        let own: Vec<&Record> = flips
-            .iter()
-            .filter(|flip| flip.get("run_id") == id)
-            .collect();
+        let own = flips.remove(&record.text("run_id")).unwrap_or_default();
         let other = |error: serde_json::Error| StoreError::Other(Box::new(error));
         let own = Json::of(&own).map_err(other)?;
         // Read as they stand in the row.

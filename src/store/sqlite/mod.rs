@@ -48,7 +48,7 @@ use rusqlite::{Connection, MAIN_DB};
 pub use super::recount::{RecountError, RecountProgress, RecountReport};
 pub use listing::SessionView;
 #[cfg(feature = "postgres")]
-pub(in crate::store) use listing::{view_of, with_flips};
+pub(in crate::store) use listing::{sort_by_start, view_of, with_flips};
 pub use migration::format_version;
 pub use options::{Durability, SqliteOptions};
 pub use query::{QueryLimits, QueryRows, Record, Stats};

@@ -1,5 +1,6 @@
 //! Questions in SQL: read-only, and figures of the file.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::types::ValueRef;
@@ -79,20 +80,26 @@ impl QueryRows {
 
     /// Returns the rows as JSON objects that know their columns.
     pub fn records(&self) -> Vec<Record> {
-        let names = self.unique_columns();
-        let record = |row: &Vec<Json>| Record(names.iter().cloned().zip(row.clone()).collect());
-        self.rows.iter().map(record).collect()
+        self.clone().into_records()
+    }
+
+    /// The same, without a copy of the rows.
+    pub(in crate::store) fn into_records(self) -> Vec<Record> {
+        let names = self.unique_columns().into_iter().map(Arc::from);
+        let names: Vec<Arc<str>> = names.collect();
+        let record = |row: Vec<Json>| Record(names.iter().cloned().zip(row).collect());
+        self.rows.into_iter().map(record).collect()
     }
 }
 
-/// One row: its columns by name, in order.
+/// One row: its columns by name, in order. The rows of a query share the names.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record(Vec<(String, Json)>);
+pub struct Record(Vec<(Arc<str>, Json)>);
 
 impl Record {
     /// Returns the value of a column; `null` if there is no such column.
     pub fn get(&self, column: &str) -> Json {
-        let found = self.0.iter().find(|(name, _)| name == column);
+        let found = self.0.iter().find(|(name, _)| **name == *column);
         found.map(|(_, value)| value.clone()).unwrap_or_default()
     }
 
@@ -113,7 +120,7 @@ impl Record {
 
     /// Writes over the value of a column; one that is not there is added.
     pub(in crate::store) fn set(&mut self, column: &str, value: Json) {
-        match self.0.iter_mut().find(|(name, _)| name == column) {
+        match self.0.iter_mut().find(|(name, _)| **name == *column) {
             Some((_, old)) => *old = value,
             None => self.push(column, value),
         }
@@ -121,12 +128,12 @@ impl Record {
 
     /// Takes a column out.
     pub(in crate::store) fn take(&mut self, column: &str) -> Option<Json> {
-        let at = self.0.iter().position(|(name, _)| name == column)?;
+        let at = self.0.iter().position(|(name, _)| **name == *column)?;
         Some(self.0.remove(at).1)
     }
 
     /// Adds a column.
-    pub fn push(&mut self, column: impl Into<String>, value: Json) {
+    pub fn push(&mut self, column: impl Into<Arc<str>>, value: Json) {
         self.0.push((column.into(), value));
     }
 }

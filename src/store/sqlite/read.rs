@@ -417,14 +417,21 @@ impl StoreRead for SqliteReader<'_> {
         self.in_order(sql, ids, &mut |row| {
             let seq = row.number("seq")?;
             let turn = row.get("turn")?;
+            let created_at = row.get("created_at")?;
             let message = stored_message_ref(row, proofs)?;
+            let mut visit = |message: StoredMessageRef<'_>| {
+                visit(&MessageRef {
+                    seq,
+                    turn,
+                    created_at,
+                    message,
+                })
+            };
             if message.head.is_none() {
                 let place = (loop_key, seq);
-                return packs::with_message(self, &self.last_pack, place, message, |message| {
-                    visit(&MessageRef { seq, turn, message })
-                });
+                return packs::with_message(self, &self.last_pack, place, message, visit);
             }
-            visit(&MessageRef { seq, turn, message })
+            visit(message)
         })
     }
 

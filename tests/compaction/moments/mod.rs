@@ -4,3 +4,4 @@
 
 mod forks;
 mod in_flight;
+mod over_time;

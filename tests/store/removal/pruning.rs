@@ -1,7 +1,8 @@
 //! Which sessions go and which stay.
 
 use loopstore::admin::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_protected};
-use loopstore::extend::{self as store, lease};
+use loopstore::extend::import::{OpenAiChat, Source, import_source};
+use loopstore::extend::{self as store, SessionFilter, lease};
 use loopstore::*;
 
 use crate::support::removal::*;
@@ -156,10 +157,10 @@ fn sessions_that_started_each_other_go_together_or_stay() {
 }
 
 #[test]
-fn whatever_happened_to_an_old_session_keeps_it() {
+fn only_messages_and_a_new_branch_keep_an_old_session() {
     type Happens = fn(&SqliteStore, &SessionId);
-    let happens: [(&str, Happens); 3] = [
-        ("compacted", |store, id| {
+    let happens: [(&str, bool, Happens); 3] = [
+        ("compacted", false, |store, id| {
             let mut request = CompactRequest {
                 trigger: CompactTrigger::Force,
                 ..CompactRequest::default()
@@ -169,7 +170,8 @@ fn whatever_happened_to_an_old_session_keeps_it() {
             let report = compact_session_loops(store, id, &request).unwrap();
             assert!(report.run.is_some(), "{report:?}");
         }),
-        ("forked", |store, id| {
+        // Whoever forked it is about to go on with it.
+        ("forked", true, |store, id| {
             store::write(store, |write| {
                 let parent = write.session(id)?.and_then(|row| row.current_loop).unwrap();
                 let fork = store::session::Fork {
@@ -182,7 +184,7 @@ fn whatever_happened_to_an_old_session_keeps_it() {
             })
             .unwrap();
         }),
-        ("noted", |store, id| {
+        ("noted", false, |store, id| {
             let options = BuildOptions {
                 record: true,
                 ..BuildOptions::default()
@@ -190,10 +192,58 @@ fn whatever_happened_to_an_old_session_keeps_it() {
             build_context_from_session(store, id, &options).unwrap();
         }),
     ];
-    for (what, happen) in happens {
+    for (what, is_kept, happen) in happens {
         let (_stage, store) = stage();
+        let before = store::read(&store, |read| read.session(&session("oldest"))).unwrap();
         happen(&store, &session("oldest"));
+        let after = store::read(&store, |read| read.session(&session("oldest"))).unwrap();
+        let active = |row: Option<store::SessionRow>| row.unwrap().last_active_at;
+        assert_eq!(active(after), active(before), "{what}");
         let report = prune(&store, &aged(30)).unwrap();
-        assert_eq!(gone(&report), ["older", "old"], "{what}");
+        assert_eq!(gone(&report).contains(&"oldest"), !is_kept, "{what}");
+        let kept = report.kept.iter().map(|one| one.session_id.as_str());
+        assert_eq!(
+            kept.collect::<Vec<_>>().contains(&"oldest"),
+            is_kept,
+            "{what}"
+        );
     }
+}
+
+/// A session of which no time is known: a transcript without any, that is no file.
+fn undated(store: &SqliteStore) -> SessionId {
+    let mut chat = std::io::Cursor::new(r#"[{"role":"user","content":"When was that?"}]"#);
+    let mut source = Source {
+        path: std::path::Path::new("no/such/file.json"),
+        reader: &mut chat,
+    };
+    let report = import_source(store, &OpenAiChat, &mut source, None).unwrap();
+    report.sessions[0].clone()
+}
+
+#[test]
+fn a_session_without_any_time_has_no_age_and_comes_behind_all_others() {
+    let (_stage, store) = stage();
+    let id = undated(&store);
+    store::write(&store, |write| {
+        let key = write
+            .session(&id)?
+            .and_then(|row| row.current_loop)
+            .unwrap();
+        store::append::set_status(write, key, LoopStatus::Completed)
+    })
+    .unwrap();
+    let report = prune(&store, &aged(0)).unwrap();
+    assert!(!gone(&report).contains(&id.as_str()), "{report:?}");
+    let kept = report.kept.iter().find(|one| one.session_id == id).unwrap();
+    assert_eq!(kept.why, KeptWhy::Undated);
+    let rows = store.session_rows(&SessionFilter::default()).unwrap();
+    let last = rows.last().unwrap();
+    assert_eq!(last.text("session_id").as_deref(), Some(id.as_str()));
+    assert_eq!(last.text("last_active_at"), None);
+    let newest = PruneRequest {
+        keep_last: Some(rows.len() - 1),
+        ..PruneRequest::default()
+    };
+    assert_eq!(gone(&prune(&store, &newest).unwrap()), [id.as_str()]);
 }

@@ -398,14 +398,16 @@ fn time_and_role_narrow_the_search() {
         places.sort();
         places
     };
-    assert_eq!(with(Some(2000), None, None), ["loop-0:2", "loop-0:4"]);
+    let user = Some(Role::User);
+    assert_eq!(with(Some(2000), None, user), ["loop-0:2", "loop-0:4"]);
     assert_eq!(with(None, Some(2000), None), ["loop-0:0", "loop-0:2"]);
     assert_eq!(with(Some(1001), Some(2999), None), ["loop-0:2"]);
     assert_eq!(with(None, None, Some(Role::Assistant)).len(), 3);
-    assert!(
-        with(Some(1), None, Some(Role::Assistant)).is_empty(),
-        "they have no time"
-    );
+    // They were appended without times: the store gave them that of the append.
+    let now = loopstore::Time::now().millis();
+    let since = now.map(|now| now - 60_000);
+    assert_eq!(with(since, now, Some(Role::Assistant)).len(), 3);
+    assert!(with(None, since, Some(Role::Assistant)).is_empty());
 }
 
 #[test]
@@ -484,7 +486,9 @@ fn a_session_that_is_not_there_is_an_error() {
 #[test]
 fn a_hit_in_json_is_pinned() {
     let store = told(&["The «red» kite\n\nflies.", "another"]);
-    let results = search(&store, &SearchQuery::new("kite red")).unwrap();
+    let mut results = search(&store, &SearchQuery::new("kite red")).unwrap();
+    assert!(results.hits[0].created_at.is_some());
+    results.hits[0].created_at = Some(loopstore::Time::from_text("2026-01-02T03:04:05Z"));
     insta::assert_snapshot!(serde_json::to_string_pretty(&results).unwrap(), @r#"
     {
       "hits": [
@@ -494,7 +498,7 @@ fn a_hit_in_json_is_pinned() {
           "turn": 0,
           "seq": 0,
           "role": "user",
-          "created_at": null,
+          "created_at": "2026-01-02T03:04:05Z",
           "snippet": "The ««red»» «kite» flies.",
           "score": 4.199807,
           "relevance": 1.0,

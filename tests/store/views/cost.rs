@@ -67,6 +67,45 @@ fn a_long_line_of_loops_costs_in_proportion() {
     assert_eq!(rows.len(), 2000);
 }
 
+/// Eight loops; so many runs on the last one, each with a block on all, every other one undone.
+fn undone(runs: usize) -> Stage {
+    let stage = Stage::new("s");
+    let mut keys = Vec::new();
+    for at in 0..8_usize {
+        let parent = at.checked_sub(1).map(|at| format!("l{at}"));
+        let key = stage.start(&format!("l{at}"), parent.as_deref().map(|id| (id, None)));
+        stage.turns(key, 1);
+        keys.push(key);
+    }
+    let leaf = keys[7];
+    for at in 0..runs {
+        let blocks = keys.iter().map(|key| {
+            BlockOf::new(*key, BlockKind::Earlier, 2)
+                .compacted(0, 0, &["x"])
+                .done()
+        });
+        let run = stage.run(&format!("run-{at}"), leaf, blocks.collect());
+        if at % 2 == 0 {
+            stage.flip(run, leaf, false);
+        }
+    }
+    stage
+}
+
+#[test]
+fn compactions_that_were_undone_cost_in_proportion() {
+    let (few, many) = (undone(20), undone(80));
+    for view in ["v_compaction_blocks", "v_compaction_runs", "v_context"] {
+        let sql = format!("SELECT * FROM {view} WHERE session_id = 's'");
+        let (_, less) = steps(&few, &sql);
+        let (_, more) = steps(&many, &sql);
+        assert!(
+            more < 6 * less,
+            "{view}: {less} steps for 20 runs, {more} for 80"
+        );
+    }
+}
+
 #[test]
 fn other_sessions_cost_nothing() {
     let mut stage = line(50, 10);

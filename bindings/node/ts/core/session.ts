@@ -263,12 +263,15 @@ export class Session {
     return await this.#calls.run((cancel) => this.#native.append(format, json, key, cancel), signal);
   }
 
-  /** Appends messages once: as `append` with `key`. */
+  /** Appends messages once: as `append` with `key`. Other messages under a known key are an `ExistsError`. */
   async appendOnce(key: string, given: Messages, options?: AppendOptions): Promise<Appended> {
     return await this.append(given, { ...options, key });
   }
 
-  /** Appends several times in one transaction: all of it or, with an error, nothing. */
+  /**
+   * Appends several times in one transaction: all of it or, with an error, nothing. Under a known key the first
+   * messages count, and others are passed over.
+   */
   async appendBatch(
     parts: Iterable<{ key?: string | null | undefined; messages: Messages }>,
     options?: { format?: Form | undefined } & Abortable,

@@ -44,7 +44,8 @@ class StateLog:
         """Write a change; under a key once."""
         name = hashlib.sha256((key or uuid.uuid4().hex).encode()).hexdigest()
         new = encode([extension(DELTA, {}, delta)])
-        if not self._log.append(new, key=name if key else None).duplicate and is_time(name):
+        done = self._log.append_batch([(name if key else None, new)])[0]
+        if not done.duplicate and is_time(name):
             self.write_whole({})
 
     def _fold(self, first: Json) -> tuple[Json, Place | None]:

@@ -409,10 +409,11 @@ class Session:
             given: A message, several, or the JSON of either as `str` or `bytes`. In the form of a provider
                 also a whole answer of its API.
             format: The form of the messages.
-            key: Append once: if the session has an append of this key, nothing is appended, and what is
-                returned says where its messages are.
+            key: Append once: if the session has an append of these messages under this key, nothing is
+                appended, and what is returned says where they are.
 
         Raises:
+            ExistsError: Other messages were appended under the key.
             InvalidInputError: Something cannot be kept as a message; the text names its place.
             LoopHeldError: Another program drives the loop.
             BusyError: Another writer held the database too long.
@@ -432,7 +433,8 @@ class Session:
         """Append several times in one transaction, in order: all of it or, with an exception, nothing.
 
         Args:
-            parts: A key, or `None`, and messages each. A key that the session has already appends nothing.
+            parts: A key, or `None`, and messages each. A key that the session has already appends nothing,
+                whatever the messages are: the first ones count.
             format: The form of the messages.
         """
         given = [(key, messages(part)) for key, part in parts]

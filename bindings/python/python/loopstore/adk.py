@@ -116,7 +116,7 @@ class LoopstoreSessionService(BaseSessionService):
         new = encode([extension(_CREATED, about, own)])
 
         def create() -> Session:
-            if self.store.session(id).append(new, key="created").duplicate:
+            if self.store.session(id).append_batch([("created", new)])[0].duplicate:
                 raise AlreadyExistsError(f"Session with id {session_id} already exists.")
             if app:
                 StateLog(self.store, _app_id(app_name)).add(app)
@@ -297,7 +297,7 @@ class LoopstoreSessionService(BaseSessionService):
                 if user:
                     of = _user_id(session.app_name, session.user_id)
                     StateLog(self.store, of).add(user, f"{id}/{key}")
-                at = log.append(new, key=key)
+                at = log.append_batch([(key, new)])[0]
                 if own and is_new and is_time(key):
                     created = self._created(log)
                     StateLog.of(log, start).write_whole(created[2] if created else {})

@@ -96,7 +96,7 @@ impl Endpoint {
         let wait = response.headers().get("retry-after");
         let wait = wait
             .and_then(|value| value.to_str().ok())
-            .and_then(|value| retry_after(value, chrono::Utc::now()));
+            .and_then(|value| retry_after(value, crate::clock::utc_now()));
         let read = self.read(&mut response, request);
         if status == 200 {
             return read;

@@ -97,7 +97,7 @@ pub(in crate::store::sqlite) fn mark(connection: &Connection) -> StoreResult<Opt
 /// Remembers that the file is to be scrubbed. Each mark is another one, so that nobody takes away one
 /// that came after his own.
 pub(super) fn note(reader: &SqliteReader<'_>) -> StoreResult<()> {
-    let mark = uuid::Uuid::now_v7().to_string();
+    let mark = crate::clock::new_uuid().to_string();
     let sql = "UPDATE store_meta SET value = ?2 WHERE name = ?1";
     if reader.run(sql, [MARK, &mark])? == 0 {
         let sql = "INSERT INTO store_meta (name, value) VALUES (?1, ?2)";

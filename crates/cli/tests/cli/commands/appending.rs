@@ -347,3 +347,24 @@ fn a_context_of_the_past_is_not_sent_to_compact() {
         said.err
     );
 }
+
+#[test]
+fn other_messages_under_a_known_key_are_an_error_that_names_the_first() {
+    let stage = Stage::new();
+    let line = |text: &str| {
+        let part = json!({"key": "k", "messages": [{"role": "user", "content": text}]});
+        format!("{part}\n")
+    };
+    let args = ["s", "--format", "openai"];
+    let (first, code) = receipts(&stage, &args, line("Will it rain?").as_bytes());
+    assert_eq!((first[0]["duplicate"].clone(), code), (json!(false), 0));
+    let (again, code) = receipts(&stage, &args, line("Will it rain?").as_bytes());
+    assert_eq!((again[0]["duplicate"].clone(), code), (json!(true), 0));
+    let both = line("Will it snow?") + &line("Will it rain?");
+    let (other, code) = receipts(&stage, &args, both.as_bytes());
+    let error = "append key `k` already belongs to message 0 of loop `loop-1`; append other messages under a \
+         key of their own";
+    assert_eq!(other, [json!({"line": 1, "error": error})]);
+    assert_eq!(code, 1);
+    assert_eq!(texts(&stage, "s"), ["Will it rain?"]);
+}

@@ -7,6 +7,7 @@
 //! takes other samples.
 #![cfg(target_os = "linux")]
 
+mod clock;
 mod commands;
 mod disk;
 mod faults;

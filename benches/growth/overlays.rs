@@ -1,0 +1,115 @@
+//! What many compactions and many loops cost: with four times as many, four times as much and no more.
+
+use std::io::sink;
+use std::time::Instant;
+
+use loopstore::*;
+use loopstore_report::{ReportOptions, write_report};
+
+use crate::workload::{Outcome, is_quick, judge, median};
+
+/// How many times as many.
+const TIMES: usize = 4;
+/// How many times as long; what goes with the square takes sixteen times.
+const BOUND: f64 = 6.0;
+/// Loops of a session that is compacted again and again.
+const LOOPS: usize = 8;
+const ROUNDS: usize = 5;
+
+fn request() -> CompactRequest {
+    CompactRequest {
+        trigger: CompactTrigger::Force,
+        ..CompactRequest::default()
+    }
+}
+
+/// A session of eight loops that was compacted, and the compaction undone, so many times.
+fn undone(times: usize) -> Outcome<Store> {
+    let store = Store::in_memory()?;
+    let chat = store.session("session")?;
+    for number in 0..LOOPS {
+        let answer = |turn| Message::assistant(format!("Turn {turn}: {}", "rain, ".repeat(100)));
+        chat.append([Message::user(format!("Question {number}"))])?;
+        chat.append((0..8).map(answer))?;
+    }
+    for _ in 0..times {
+        chat.compact(&request())?;
+        chat.undo()?;
+    }
+    Ok(store)
+}
+
+/// A session of so many loops of a question and an answer.
+fn of_loops(loops: usize) -> Outcome<Store> {
+    let store = Store::in_memory()?;
+    let all = (0..loops).flat_map(|number| {
+        let question = Message::user(format!("Question {number}"));
+        [question, Message::assistant(format!("Answer {number}"))]
+    });
+    store.session("session")?.append(all)?;
+    Ok(store)
+}
+
+/// Returns how long something takes, in milliseconds.
+fn time(store: &Store, work: &dyn Fn(&Store) -> Outcome<()>) -> Outcome<f64> {
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        work(store)?;
+        times.push(begun.elapsed());
+    }
+    Ok(median(times.into_iter()))
+}
+
+fn show(store: &Store) -> Outcome<()> {
+    store.database().session_view(&SessionId::new("session")?)?;
+    Ok(())
+}
+
+fn report(store: &Store) -> Outcome<()> {
+    let options = ReportOptions::default();
+    let id = SessionId::new("session")?;
+    write_report(store.database(), &id, &options, &mut sink())?;
+    Ok(())
+}
+
+fn compact(store: &Store) -> Outcome<()> {
+    let request = CompactRequest {
+        dry_run: true,
+        ..request()
+    };
+    store.session("session")?.compact(&request)?;
+    Ok(())
+}
+
+/// Compares a few with more.
+pub fn run(met: &mut bool) -> Outcome<()> {
+    let (few_runs, few_loops) = if is_quick() { (20, 500) } else { (100, 4_000) };
+    type Work = fn(&Store) -> Outcome<()>;
+    let of_runs: [(&str, Work); 2] = [("show", show), ("report", report)];
+    let of_many: [(&str, Work); 3] = [
+        ("first compaction", compact),
+        ("show", show),
+        ("report", report),
+    ];
+    let runs = [undone(few_runs)?, undone(few_runs * TIMES)?];
+    let loops = [of_loops(few_loops)?, of_loops(few_loops * TIMES)?];
+    let mut compare = |what: &str, work: Work, [few, many]: &[Store; 2]| -> Outcome<()> {
+        let [less, more] = [time(few, &work)?, time(many, &work)?];
+        judge(
+            &format!("{what}, {TIMES} times as many"),
+            more / less,
+            BOUND,
+            met,
+        );
+        println!("    {less:.1} ms, {more:.1} ms");
+        Ok(())
+    };
+    for (what, work) in of_runs {
+        compare(&format!("{what} after compactions and undos"), work, &runs)?;
+    }
+    for (what, work) in of_many {
+        compare(&format!("{what} of loops"), work, &loops)?;
+    }
+    Ok(())
+}
