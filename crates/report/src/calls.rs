@@ -109,7 +109,8 @@ impl CallLog {
             && let Some(call) = self.found.calls.get_mut(call)
         {
             let between = call.at.zip(at).map(|(from, to)| to - from);
-            call.ms = call.ms.or(between.filter(|ms| *ms >= 0));
+            // A call and a result that were appended together have the time of that append.
+            call.ms = call.ms.or(between.filter(|ms| *ms > 0));
             call.result = Some((loop_key, seq));
             call.failed = result.is_error;
         }
