@@ -62,9 +62,8 @@ pub(super) fn behind_cut(line: &[u8], error: &BadValue, shapes: Option<&Shapes>)
     let (mut begin, mut bad) = (0, error.at);
     loop {
         let at = next_object(line, begin + 1, bad)?;
-        let wrong = match wrong_from(line, at) {
-            None => return Some(at),
-            Some(wrong) => wrong,
+        let Some(wrong) = wrong_from(line, at) else {
+            return Some(at);
         };
         // The next one may be cut off too.
         begin = at;

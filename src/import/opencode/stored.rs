@@ -24,11 +24,14 @@ const JSON: [&str; 5] = ["revert", "permission", "model", "summary_diffs", "meta
 /// What the columns of times begin with.
 const TIME: &str = "time_";
 
+/// Reads a document, which has this number in its file. Returns whether there was a conversation.
+type EachDocument<'a> = dyn FnMut(&str, u64, &mut dyn Sink) -> Result<bool, ImportError> + 'a;
+
 /// Hands the sessions of a SQLite file to `each`, as documents with their numbers.
 pub(super) fn of_database(
     path: &Path,
     sink: &mut dyn Sink,
-    each: &mut dyn FnMut(&str, u64, &mut dyn Sink) -> Result<bool, ImportError>,
+    each: &mut EachDocument<'_>,
 ) -> Result<bool, ImportError> {
     let file = OpencodeFile::open(path).map_err(ImportError::NoTranscript)?;
     let mut any = false;

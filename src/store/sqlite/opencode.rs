@@ -70,11 +70,7 @@ impl OpencodeFile {
         };
         let sql = format!("SELECT * FROM session ORDER BY {order}");
         let mut statement = self.connection.prepare(&sql).map_err(reason)?;
-        let names: Vec<String> = statement
-            .column_names()
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let rows = statement.query_map([], |row| session(row, &names));
         rows.map_err(reason)?
             .collect::<Result<_, _>>()

@@ -357,9 +357,6 @@ fn a_rollout_without_envelopes_is_read_as_one_with_them() {
         format!("{BARE}{more}").as_bytes(),
     );
     let grown = grown.unwrap();
-    assert_eq!(
-        (first.sessions.clone(), grown.added_messages),
-        (grown.sessions, 2)
-    );
+    assert_eq!((first.sessions, grown.added_messages), (grown.sessions, 2));
     is_sound(&store, "an older rollout");
 }
