@@ -1,6 +1,5 @@
 //! Files and folders: which hold transcripts, and what came of each that does.
 
-use std::fs::File;
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +7,8 @@ use std::thread;
 use std::time::Instant;
 
 use walkdir::{DirEntry, WalkDir};
+
+use loopstore_locks::SharedFile;
 
 use super::aider;
 use super::matching::Digests;
@@ -470,7 +471,7 @@ fn import_file(
     options: &ImportOptions,
 ) -> Result<ImportReport, ImportError> {
     let path = &transcript.path;
-    let file = File::open(path).map_err(unread(path))?;
+    let file = SharedFile::open(path).map_err(unread(path))?;
     let mut source = Source {
         path,
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, file),

@@ -1,9 +1,10 @@
 //! The next files of an import are read while the writer is at work on one.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::BufReader;
 use std::thread::Scope;
+
+use loopstore_locks::SharedFile;
 
 use super::files::{BUFFER_BYTES, ImportOptions, Transcript};
 use super::matching::Digests;
@@ -106,7 +107,7 @@ impl<'scope, 'env> FileQueue<'scope, 'env> {
 
 fn read(file: &Transcript<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
     let path = &file.path;
-    let opened = File::open(path).map_err(unread(path))?;
+    let opened = SharedFile::open(path).map_err(unread(path))?;
     let mut source = Source {
         path,
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, opened),

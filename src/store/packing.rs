@@ -1,11 +1,12 @@
 //! Packing the parts of a file ahead of the writer: compressing them is as much work as all the rest
 //! of keeping a file, and needs no transaction.
 
-use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::Scope;
+
+use loopstore_locks::SharedFile;
 
 use super::rows::SourcePiece;
 use super::source::{MAX_PART_BYTES, packed, read_some};
@@ -42,7 +43,7 @@ impl Packing {
         let mut workers = Vec::new();
         for first in 0..count {
             let (send, receive) = sync_channel(WAITING);
-            let (mut file, stop) = (File::open(path)?, stop.clone());
+            let (mut file, stop) = (SharedFile::open(path)?, stop.clone());
             scope.spawn(move || {
                 for number in (first as u64..).step_by(count) {
                     let part = match stop() {
@@ -71,7 +72,7 @@ impl Iterator for Packing {
 }
 
 /// Packs one part, `None` behind the end of the file.
-fn part(file: &mut File, number: u64) -> io::Result<Option<SourcePiece>> {
+fn part(file: &mut SharedFile, number: u64) -> io::Result<Option<SourcePiece>> {
     file.seek(SeekFrom::Start(number * MAX_PART_BYTES as u64))?;
     let data = read_some(file, MAX_PART_BYTES as u64)?;
     (!data.is_empty()).then(|| packed(&data)).transpose()

@@ -14,7 +14,6 @@ mod surrogates;
 mod utf16;
 mod zstd;
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -24,6 +23,8 @@ use self::pieces::Pieces;
 pub(super) use self::repair::{Repair, Repairer, repaired};
 use self::spool::{Spool, SpoolWriter};
 pub(super) use self::surrogates::replace_lone;
+use loopstore_locks::SharedFile;
+
 use super::{ImportError, Importer, ReadSeek, Sink, Source, unread};
 
 /// Lines that are looked at to see whether a text is JSON.
@@ -238,7 +239,7 @@ pub(super) struct TextFile {
 impl TextFile {
     /// Opens a file. Its text is decoded while it is read, but not repaired.
     pub(super) fn open(path: &Path, buffer: usize) -> io::Result<Self> {
-        let mut reader = BufReader::with_capacity(buffer, File::open(path)?);
+        let mut reader = BufReader::with_capacity(buffer, SharedFile::open(path)?);
         let head = head_of(&mut reader)?;
         let mut encodings = Vec::new();
         let whole = Cursor::new(head.clone()).chain(reader);
