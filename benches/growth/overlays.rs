@@ -1,10 +1,11 @@
 //! What many compactions and many loops cost: with four times as many, four times as much and no more.
 
-use std::io::sink;
 use std::time::Instant;
 
+use loopstore::admin::replay::changes;
+use loopstore::extend::active_blocks::View;
+use loopstore::extend::{self as store, SizesOverTime, leaf_of, session_of};
 use loopstore::*;
-use loopstore_report::{ReportOptions, write_report};
 
 use crate::workload::{Outcome, is_quick, judge, median};
 
@@ -66,10 +67,24 @@ fn show(store: &Store) -> Outcome<()> {
     Ok(())
 }
 
-fn report(store: &Store) -> Outcome<()> {
-    let options = ReportOptions::default();
+/// What a report asks: the size of the context before and after each compaction and undo.
+fn sizes(store: &Store) -> Outcome<()> {
     let id = SessionId::new("session")?;
-    write_report(store.database(), &id, &options, &mut sink())?;
+    store::read(store.database(), |read| {
+        let owner = session_of(read, &id)?;
+        let leaf = leaf_of(read, &owner, None)?;
+        let sizes = SizesOverTime::of(read, owner.key)?;
+        for change in changes(read, leaf.key)? {
+            for tick in [change.tick - 1, change.tick] {
+                let view = View {
+                    at: Some(tick),
+                    ..View::default()
+                };
+                sizes.size(&leaf, view)?;
+            }
+        }
+        Ok(())
+    })?;
     Ok(())
 }
 
@@ -86,12 +101,8 @@ fn compact(store: &Store) -> Outcome<()> {
 pub fn run(met: &mut bool) -> Outcome<()> {
     let (few_runs, few_loops) = if is_quick() { (20, 500) } else { (100, 4_000) };
     type Work = fn(&Store) -> Outcome<()>;
-    let of_runs: [(&str, Work); 2] = [("show", show), ("report", report)];
-    let of_many: [(&str, Work); 3] = [
-        ("first compaction", compact),
-        ("show", show),
-        ("report", report),
-    ];
+    let of_runs: [(&str, Work); 2] = [("show", show), ("sizes", sizes)];
+    let of_many: [(&str, Work); 2] = [("first compaction", compact), ("show", show)];
     let runs = [undone(few_runs)?, undone(few_runs * TIMES)?];
     let loops = [of_loops(few_loops)?, of_loops(few_loops * TIMES)?];
     let mut compare = |what: &str, work: Work, [few, many]: &[Store; 2]| -> Outcome<()> {

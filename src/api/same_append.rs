@@ -46,9 +46,8 @@ fn is_same(
             return Ok(true);
         }
         let row = read.loop_by_key(at)?;
-        let parent = match row.core.parent.filter(|_| seqs.start == 0) {
-            Some(parent) => parent,
-            None => return Ok(false),
+        let Some(parent) = row.core.parent.filter(|_| seqs.start == 0) else {
+            return Ok(false);
         };
         let end = end_within(read, &row.core, parent)?;
         let count = u32::try_from(rest.len()).unwrap_or(u32::MAX);

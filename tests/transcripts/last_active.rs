@@ -104,7 +104,11 @@ fn a_transcript_without_times_was_active_when_its_file_was_written() {
     let path = folder.path().join("chat.json");
     let chat = |messages: usize| {
         let say = |at: usize| {
-            let role = if at % 2 == 0 { "user" } else { "assistant" };
+            let role = if at.is_multiple_of(2) {
+                "user"
+            } else {
+                "assistant"
+            };
             json!({"role": role, "content": format!("Message {at}")})
         };
         json!((0..messages).map(say).collect::<Vec<_>>()).to_string()

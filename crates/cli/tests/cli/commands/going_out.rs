@@ -173,14 +173,14 @@ fn markdown_takes_nothing_for_markup() {
 
     - session `mess'; DROP TABLE sessions;--`
     - agent `agent`
-    - created `2026-01-05T09:00:00Z`
-    - last active `2026-01-05T09:01:00Z`
+    - created `2026-01-05T09:00:00.000Z`
+    - last active `2026-01-05T09:01:00.000Z`
 
     ## Loop `a:b\u{1b}[2J`
 
     `Completed`
 
-    **note** `system`
+    **note** `system`, NOW
 
     ```json
     "Be kind."
@@ -356,7 +356,7 @@ fn a_session_is_written_to_a_file_and_comes_back() {
     let stage = Stage::new();
     stage.say("compact work --max-tokens 9000");
     let context = stage.json("context work");
-    assert_snapshot!(stage.say("export work --format phi-core -o work.json"), @"Wrote 66.9 KiB to work.json.");
+    assert_snapshot!(stage.say("export work --format phi-core -o work.json"), @"Wrote 66.8 KiB to work.json.");
     let written = stage.json("export work --format phi-core -o again.json");
     assert_eq!(written["file"], "again.json");
     let bytes = std::fs::read(stage.path("work.json")).unwrap();

@@ -17,10 +17,10 @@ fn sessions_are_listed() {
     assert_snapshot!(serde_json::to_string_pretty(&rows[1]).unwrap(), @r#"
     {
       "agent_id": "agent",
-      "created_at": "2026-01-05T09:00:00Z",
+      "created_at": "2026-01-05T09:00:00.000Z",
       "current_loop_id": "test",
       "hidden_at": null,
-      "last_active_at": "2026-01-05T09:01:00Z",
+      "last_active_at": "2026-01-05T09:01:00.000Z",
       "loops": 4,
       "messages": 54,
       "project": null,

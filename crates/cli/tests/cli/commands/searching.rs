@@ -182,7 +182,7 @@ fn what_was_found_cannot_steer_the_terminal() {
     mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, turn 3, message 4, tool-result, 2026-01-05 09:01:00
       «see» [1m
 
-    mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, message 0, extension; not in the context
+    mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, message 0, extension, NOW; not in the context
       Be «kind».
 
     3 messages, 1 of them not in the context.
@@ -233,7 +233,7 @@ fn words_of_two_characters_are_found() {
     add_loop(&store, key, spec, said);
     drop(store);
     assert_snapshot!(stage.say("search 退款"), @"
-    shop, loop a, turn 0, message 0, user
+    shop, loop a, turn 0, message 0, user, NOW
       我要申请«退款»，谢谢。
 
     1 message, 0 of them not in the context.

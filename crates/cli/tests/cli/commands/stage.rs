@@ -390,4 +390,11 @@ fn messy(store: &SqliteStore) {
     ];
     messages.push(at_some_time(Message::user("thanks")));
     add_loop(store, key, spec, messages);
+    // The prompt of the system has the time of its append, which differs from run to run.
+    write(store, |write| {
+        let mut row = write.session_by_key(key)?;
+        row.last_active_at = Some("2026-01-05T09:01:00.000Z".into());
+        write.update_session(&row)
+    })
+    .unwrap();
 }
