@@ -134,11 +134,15 @@ pub(crate) fn checked_copy(
     if log.is_ok_and(|log| log.len() > 0) {
         return Err(BackupError::InUse(to.to_owned()));
     }
-    let file = WholeFile::create_named(to).map_err(failed)?;
+    // Noted before there is a file: whoever is killed between leaves a note of nothing.
+    let mut note = None;
+    let mut announce = |beside: &Path| {
+        note = database.and_then(|database| CopyNote::new(database, beside));
+    };
+    let file = WholeFile::create_named(to, &mut announce).map_err(failed)?;
     let Some(beside) = file.beside().map(Path::to_owned) else {
         return Err(BackupError::NoFile(to.to_owned()));
     };
-    let note = database.and_then(|database| CopyNote::new(database, &beside));
     let made = copy_and_check(&beside, key, copy);
     for end in ["-wal", "-shm", "-journal"] {
         // Left only if something failed.

@@ -77,10 +77,15 @@ pub(super) struct CopyNote {
 }
 
 impl CopyNote {
-    /// Notes that a copy is written; `None` if it is found without a note, or where no note can be written.
+    /// Notes that a copy is going to be written; `None` if it is found without a note, or where no note can be
+    /// written.
     pub(super) fn new(database: &Path, copy: &Path) -> Option<Self> {
-        let whole = |path: &Path| path.canonicalize().ok();
-        let (database, copy) = (whole(database)?, whole(copy)?);
+        let folder = copy.parent().filter(|folder| *folder != Path::new(""));
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        let (database, copy) = (
+            database.canonicalize().ok()?,
+            folder.join(copy.file_name()?),
+        );
         if database.parent() == copy.parent() || copy.as_os_str().as_bytes().contains(&b'\n') {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use crate::model::{AgentMessage, Role};
+use crate::model::{AgentMessage, Role, received};
 use crate::store::{
     AppendKey, LoopCore, LoopKey, MessageRow, StoreError, StoreRead, StoreResult, decode,
 };
@@ -86,18 +86,17 @@ fn holds(
     Ok(are_same && left.next().is_none())
 }
 
-/// Whether a stored message is this one. The append put it into its turn; of one that was redacted nobody can
-/// tell.
+/// Whether a stored message is this one. The append put it into its turn, and completed calls and results without
+/// an id; of one that was redacted nobody can tell.
 fn is_message(read: &dyn StoreRead, row: MessageRow, given: &AgentMessage) -> StoreResult<bool> {
     if row.body.salt.is_none() {
         return Ok(row.body.role == given.role() || row.body.role == Role::Extension);
     }
     let mut stored = decode(read, row.body)?;
-    match (&mut stored, given) {
-        (AgentMessage::Llm(stored), AgentMessage::Llm(given)) => {
-            stored.turn_id.clone_from(&given.turn_id);
-            Ok(*stored == *given)
-        }
-        (stored, given) => Ok(*stored == *given),
+    let mut given = given.clone();
+    received::complete_as(&mut given, &stored);
+    if let (AgentMessage::Llm(stored), AgentMessage::Llm(given)) = (&mut stored, &given) {
+        stored.turn_id.clone_from(&given.turn_id);
     }
+    Ok(stored == given)
 }

@@ -38,8 +38,8 @@ const NEAR: usize = 16;
 ///     let owner = session_of(read, chat.id())?;
 ///     let leaf = leaf_of(read, &owner, None)?;
 ///     let sizes = SizesOverTime::of(read, owner.key)?;
-///     let at = |tick| Ok(sizes.size(&leaf, View { at: Some(tick), ..View::default() })?.0.messages);
-///     Ok((at(owner.tick - 1)?, at(owner.tick)?))
+///     let at = |tick| sizes.size(&leaf, View { at: Some(tick), ..View::default() });
+///     Ok((at(owner.tick - 1)?.0.messages, at(owner.tick)?.0.messages))
 /// })?;
 /// assert_eq!(sizes, (1, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

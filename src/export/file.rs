@@ -52,7 +52,7 @@ impl WholeFile {
     /// # Errors
     /// If its folder cannot be written to, or `path` is a folder.
     pub fn create(path: &Path) -> io::Result<Self> {
-        Self::begin(path, true)
+        Self::begin(path, None)
     }
 
     /// Begins a file as [`WholeFile::create`], which another program writes by its name
@@ -60,11 +60,11 @@ impl WholeFile {
     ///
     /// # Errors
     /// As [`WholeFile::create`].
-    pub(crate) fn create_named(path: &Path) -> io::Result<Self> {
-        Self::begin(path, false)
+    pub(crate) fn create_named(path: &Path, announce: &mut dyn FnMut(&Path)) -> io::Result<Self> {
+        Self::begin(path, Some(announce))
     }
 
-    fn begin(path: &Path, may_be_unnamed: bool) -> io::Result<Self> {
+    fn begin(path: &Path, announce: Option<&mut dyn FnMut(&Path)>) -> io::Result<Self> {
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if let Ok(found) = std::fs::metadata(&target) {
             if found.is_dir() {
@@ -82,7 +82,7 @@ impl WholeFile {
                 });
             }
         }
-        Self::in_folder_of(target, false, may_be_unnamed)
+        Self::in_folder_of(target, false, announce)
     }
 
     /// Begins a file at `path`, with mode 0600, where nothing may be: no file, and no link either.
@@ -102,21 +102,29 @@ impl WholeFile {
     pub fn create_new(path: &Path) -> io::Result<Self> {
         match std::fs::symlink_metadata(path) {
             Ok(_) => Err(exists()),
-            Err(_) => Self::in_folder_of(path.to_owned(), true, true),
+            Err(_) => Self::in_folder_of(path.to_owned(), true, None),
         }
     }
 
-    fn in_folder_of(target: PathBuf, is_new: bool, may_be_unnamed: bool) -> io::Result<Self> {
+    fn in_folder_of(
+        target: PathBuf,
+        is_new: bool,
+        announce: Option<&mut dyn FnMut(&Path)>,
+    ) -> io::Result<Self> {
         let folder = folder_of(&target).ok_or(io::ErrorKind::InvalidInput)?;
         for left in unfinished_files(folder) {
             // What cannot be removed has another name and does no harm here.
             let _ = left.remove();
         }
-        let unnamed = may_be_unnamed.then(|| unnamed::create(folder)).flatten();
-        let (file, written) = match unnamed {
-            Some(file) => (file, Written::Unnamed),
-            None => {
-                let (file, path) = create_locked(&target)?;
+        let unnamed = match announce {
+            None => unnamed::create(folder),
+            Some(_) => None,
+        };
+        let (file, written) = match (unnamed, announce) {
+            (Some(file), _) => (file, Written::Unnamed),
+            (None, announce) => {
+                let mut nobody = |_: &Path| ();
+                let (file, path) = create_locked(&target, announce.unwrap_or(&mut nobody))?;
                 (file, Written::Beside(path))
             }
         };
@@ -294,7 +302,7 @@ mod tests {
             assert_eq!(names(folder.path()), ["a"], "a kill would leave something");
         }
         drop(file);
-        let named = WholeFile::create_named(&path).unwrap();
+        let named = WholeFile::create_named(&path, &mut |_| ()).unwrap();
         assert_eq!(names(folder.path()).len(), 2);
         drop(named);
         assert_eq!(names(folder.path()), ["a"]);

@@ -41,10 +41,15 @@ fn is_named_so(path: &Path) -> bool {
     })
 }
 
-/// Creates a file under a name of its own and locks it, so that nobody takes it for one that was left.
-pub(super) fn create_locked(target: &Path) -> io::Result<(File, PathBuf)> {
+/// Creates a file under a name of its own and locks it, so that nobody takes it for one that was left. `announce`
+/// gets the path before the file is there.
+pub(super) fn create_locked(
+    target: &Path,
+    announce: &mut dyn FnMut(&Path),
+) -> io::Result<(File, PathBuf)> {
     loop {
         let path = name_beside(target)?;
+        announce(&path);
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -163,7 +168,7 @@ mod tests {
     #[test]
     fn only_what_nobody_writes_was_left() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, path) = create_locked(&folder.path().join("a.db")).unwrap();
+        let (file, path) = create_locked(&folder.path().join("a.db"), &mut |_| ()).unwrap();
         std::fs::write(with_end(&path, "-wal"), "log").unwrap();
         assert!(unfinished_files(folder.path()).is_empty());
         drop(file);

@@ -41,16 +41,16 @@ pub(super) fn reason_of(path: &Path, head: &Head, format: Option<&str>) -> Optio
         return None;
     }
     Some(match format {
-        Some(format) => format!("JSON of another format than {format}; import it without --format"),
-        None => {
-            "JSON of no known format; if it is a transcript, name its format with --format".into()
+        Some(format) => {
+            format!("JSON of another format than {format}; import it without naming a format")
         }
+        None => "JSON of no known format; if it is a transcript, name its format".into(),
     })
 }
 
 fn of_database(path: &Path, head: &[u8]) -> String {
     if is_store(head) {
-        return "a loopstore database; `loopstore copy` copies its sessions".into();
+        return "a loopstore database; copy its sessions instead".into();
     }
     match table_names(path) {
         Ok(tables) if tables.is_empty() => "a SQLite database without tables".into(),

@@ -90,6 +90,37 @@ pub(crate) fn pair_result(message: &mut AgentMessage, open: &[ToolCall]) {
     extra.insert(RECEIVED, Json::of(&notes).unwrap_or_default());
 }
 
+/// Completes the calls or the result of a message as those of a stored one were: what lacks an id gets the id,
+/// the name and the notes of its counterpart.
+pub(crate) fn complete_as(message: &mut AgentMessage, stored: &AgentMessage) {
+    let lacks_call = |message: &Message| matches!(message, Message::ToolResult(result) if result.tool_call_id.is_empty());
+    let lacks_call = message.message().is_some_and(lacks_call);
+    match (message.message_mut(), stored.message()) {
+        (Some(Message::Assistant(answer)), Some(model)) => {
+            let calls = answer.content.iter_mut().filter_map(|block| match block {
+                Content::ToolCall(call) => Some(call),
+                _ => None,
+            });
+            for (call, of) in calls.zip(model.tool_calls()) {
+                if call.id.is_empty() {
+                    call.id.clone_from(&of.id);
+                    call.extra.clone_from(&of.extra);
+                }
+            }
+        }
+        (Some(Message::ToolResult(result)), Some(Message::ToolResult(of))) if lacks_call => {
+            result.tool_call_id.clone_from(&of.tool_call_id);
+            result.tool_name.clone_from(&of.tool_name);
+        }
+        _ => {}
+    }
+    if let (true, AgentMessage::Llm(stored)) = (lacks_call, stored)
+        && let Some(notes) = stored.extra.get(RECEIVED)
+    {
+        message.extra_mut().insert(RECEIVED, notes.clone());
+    }
+}
+
 /// Returns a sentence for each call or result of a message that did not come as it must.
 pub(crate) fn notes(message: &AgentMessage) -> Vec<String> {
     let Some(inner) = message.message() else {

@@ -342,10 +342,10 @@ impl SqliteStore {
         work: impl FnOnce(&Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let transaction = SqliteTransaction(connection);
+        // And once more after the commit: the files may be replaced in between.
+        self.connections.check()?;
         if let Some(place) = self.connections.place() {
-            let checked = self.length.check(connection, place.file());
-            // A file that was replaced by a shorter one was not cut off.
-            checked.map_err(|error| self.connections.check().err().unwrap_or(error))?;
+            self.length.check(connection, place.file())?;
         }
         foreign::refuse(connection)?;
         let done = work(connection)?;
@@ -409,7 +409,6 @@ impl SqliteStore {
             }
             Ok(!is_used)
         };
-        self.connections.check()?;
         self.transaction_then(work, || Ok(()))
     }
 

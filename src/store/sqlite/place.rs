@@ -1,8 +1,8 @@
 //! Whether the files are still those that were opened.
 //!
 //! SQLite goes on writing to a file that was deleted or replaced, and to its log: every commit would
-//! be acknowledged and none found again. So device and inode of both are compared after each commit and
-//! before each read, which costs about three microseconds.
+//! be acknowledged and none found again. So device and inode of both are compared before and after each
+//! write and before each read, which costs about three microseconds.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;

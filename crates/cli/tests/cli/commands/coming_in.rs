@@ -67,7 +67,7 @@ fn what_is_damaged_unknown_or_missing_is_told_and_the_rest_comes_in() {
     repaired: chat.json:1: half of a surrogate pair, replaced by U+FFFD
     repaired: folder/wide.json: read as UTF-16
     repaired: folder/wide.json:1: half of a surrogate pair, replaced by U+FFFD
-    not read: folder/notes.json: JSON of no known format; if it is a transcript, name its format with --format
+    not read: folder/notes.json: JSON of no known format; if it is a transcript, name its format
     --- exit 1
     ");
     let said = stage.json("sessions");
