@@ -49,7 +49,7 @@ fn a_session_takes_over_what_the_transcript_says() {
             &store,
             "SELECT session_id, agent_id, title, created_at, last_active_at, source FROM sessions"
         ),
-        [r#""s" "agent" "A title" "2026-01-01T00:00:00Z" "2026-01-02T00:00:00Z" "script""#]
+        [r#""s" "agent" "A title" "2026-01-01T00:00:00.000Z" "2026-01-02T00:00:00.000Z" "script""#]
     );
     assert_eq!(
         rows(
