@@ -296,7 +296,7 @@ fn what_is_not_read_in_a_folder_is_named_with_the_reason() {
         ("chat.json.xz", "unpack it with `xz -d`"),
         ("cut.jsonl.zst", "zstd data is cut off or damaged"),
         ("other.db", "(it has lamps)"),
-        ("settings.json", "--format"),
+        ("settings.json", "name its format"),
         ("wide.json", "UTF-32"),
     ] {
         let found = unread.iter().find(|(found, _)| *found == name);
