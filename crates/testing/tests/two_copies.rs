@@ -20,7 +20,7 @@ use loopstore_testing::{Random, SystemConnection, SystemSqlite};
 
 /// The environment variable that makes this test the second process of a history.
 const CHILD: &str = "LOOPSTORE_TWO_COPIES_CHILD";
-const HISTORIES: u64 = 60;
+const HISTORIES: u64 = 40;
 
 /// The number that the next message or note has.
 fn numbers(from: u64) -> impl Iterator<Item = u64> {
