@@ -133,7 +133,7 @@ fn what_an_id_and_a_branch_became_is_reported() {
         (separated.id.as_str(), separated.session.as_str()),
         ("orchard-1", "orchard-1-2")
     );
-    assert_eq!(report.sessions, [separated.session.clone()]);
+    assert_eq!(report.sessions, std::slice::from_ref(&separated.session));
     assert_eq!(shown(&store, "orchard-1-2", None), pears);
     // The same file, written anew.
     file(

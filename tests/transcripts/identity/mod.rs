@@ -161,7 +161,7 @@ fn shown(store: &Store, session: &str, leaf: Option<&str>) -> Vec<String> {
 fn plain(text: String) -> String {
     let wrapped: Option<serde_json::Value> = serde_json::from_str(&text).ok();
     let output = wrapped.as_ref().and_then(|of| of.get("output")?.as_str());
-    output.map_or(text.clone(), str::to_owned)
+    output.map_or(text, str::to_owned)
 }
 
 fn rows(store: &Store, sql: &str) -> Vec<Vec<Json>> {
