@@ -687,7 +687,7 @@ class Session:
         A call that can get no result any more is not among them: a prompt or a later answer follows it, or
         its loop has ended.
         """
-        calls: list[Json] = decode(self._native.open_calls())  # type: ignore[assignment]
+        calls: list[Json] = decode(self._native.open_calls())
         return calls
 
     def start_call(self, call_id: str) -> CallState:
