@@ -343,7 +343,7 @@ fn every_command_says_the_same_on_both_backends() {
         &["append", "told", "--format", "openai"],
         r#"{"role":"user","content":"Who mends it?"}
 {"key":"k","messages":[{"role":"assistant","content":"I do."},{"role":"user","content":"When?"}]}
-{"key":"k","messages":[{"role":"user","content":"It comes again."}]}
+{"key":"k","messages":[{"role":"assistant","content":"I do."},{"role":"user","content":"When?"}]}
 "#,
     );
     both.json(&["context", "told"]);

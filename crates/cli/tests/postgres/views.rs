@@ -7,8 +7,9 @@ use loopstore::*;
 const VIEWS: [(&str, &[&str]); 16] = [
     ("v_sessions", &["created_at", "last_active_at"]),
     ("v_loops", &["started_at", "ended_at"]),
-    ("v_turns", &[]),
-    ("v_messages", &[]),
+    // The store stamps what is appended.
+    ("v_turns", &["started_at", "ended_at"]),
+    ("v_messages", &["created_at"]),
     ("v_tool_calls", &[]),
     ("v_chain", &[]),
     (

@@ -226,6 +226,13 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.append_key(k.session, "key")),
         said(read.append_keys(k.session)),
         said(read.hides(k.put_away)),
+        said(read.is_indexed(k.loop_key, 0, "annonly")),
+        said(read.is_indexed(k.loop_key, 0, "benonly")),
+        // Which ones is left to chance.
+        said(
+            read.sampled_loops(999)
+                .map(|loops| loops.contains(&k.loop_key)),
+        ),
         said(read.renamed_from(&k.was)),
         said(read.hide_keys(k.put_away)),
         said(read.hide_and_digest(k.hide)),
