@@ -22,6 +22,7 @@ test("a chat that was closed goes on as it was", async (t) => {
     tokens: done.tokens,
     begun: ["loop-1"],
     duplicate: false,
+    notes: [],
   });
   await store.close();
   const again = await Store.open(path);

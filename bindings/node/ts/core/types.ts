@@ -157,7 +157,8 @@ export interface SearchHit {
   turn: number | null;
   seq: number;
   role: string;
-  created_at: number | null;
+  /** Milliseconds since the epoch, or ISO-8601 text. */
+  created_at: number | string | null;
   snippet: string;
   score: number;
   relevance: number;
@@ -201,7 +202,8 @@ export interface RecallPart {
   turn: number | null;
   seqs: number[];
   role: string;
-  created_at: number | null;
+  /** Milliseconds since the epoch, or ISO-8601 text. */
+  created_at: number | string | null;
   lead: string | null;
   text: string;
   tokens: number;

@@ -110,6 +110,9 @@ fn stores_that_share_two_connections_of_a_server_append_side_by_side_and_lose_no
             });
         }
     });
+    // No trigger but those of the store belongs to its tables.
+    let drop_trigger = "DROP TRIGGER forgets ON loops; DROP FUNCTION forgets()";
+    server.client(&name).batch_execute(drop_trigger).unwrap();
     let store = PostgresStore::open(&pooler.address(&name)).unwrap();
     let report = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
