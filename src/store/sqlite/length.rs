@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::Connection;
+use rusqlite::types::Value;
 
 use super::from_sqlite;
 use super::place::with_end;
@@ -50,8 +51,14 @@ impl FileLength {
 /// True if pages are neither in the file nor in its log.
 fn is_cut_off(connection: &Connection, file: &Path, length: u64) -> rusqlite::Result<bool> {
     let number = |pragma: &str| -> rusqlite::Result<u64> {
-        let number: i64 = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
-        Ok(u64::try_from(number).unwrap_or(0))
+        connection.pragma_query_value(None, pragma, |row| {
+            Ok(match row.get(0)? {
+                Value::Integer(number) => u64::try_from(number).unwrap_or(0),
+                // SQLCipher answers with a text.
+                Value::Text(number) => number.parse().unwrap_or(0),
+                _ => 0,
+            })
+        })
     };
     let (pages, page) = (number("page_count")?, number("page_size")?.max(1));
     let missing = pages.saturating_sub(length / page);

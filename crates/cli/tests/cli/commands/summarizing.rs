@@ -74,7 +74,10 @@ fn a_model_writes_the_summaries() {
         (&json!("gpt-x"), &json!(0.3))
     );
     let context = stage.say("context work").out;
-    assert!(context.contains("## Task\nMend the parser.\n"), "{context}");
+    assert!(
+        context.contains("> ## Task\n> Mend the parser.\n"),
+        "{context}"
+    );
     let runs = stage.json("history");
     assert_eq!(runs[0]["strategy"], "summarize");
     for file in ["loopstore.db", "loopstore.db-wal"] {
@@ -193,7 +196,10 @@ fn a_command_writes_the_summaries() {
     assert_eq!(said.code, 0, "{said}");
     assert!(said.out.contains("model     command echo "), "{said}");
     let context = stage.say("context work").out;
-    assert!(context.contains("## Task\nMend the parser.\n"), "{context}");
+    assert!(
+        context.contains("> ## Task\n> Mend the parser.\n"),
+        "{context}"
+    );
     // A model that runs no more.
     let stage = Stage::new();
     let said = by_command(&stage, "echo no such model >&2; exit 7", &["--json"]);
