@@ -27,6 +27,14 @@ made = {}
 # Reasoning that was recorded without its id: the server takes it so from who lets nothing be stored.
 WITHOUT = {("ResponseReasoningItemParam", "id")}
 
+# Reasoning in fields of other servers that speak chat completions, which want back what they gave.
+OF_OTHER_SERVERS = {
+    "reasoning_content": str,
+    "reasoning": str,
+    "reasoning_details": list,
+    "thinking_blocks": list,
+}
+
 
 def is_union(origin):
     return origin is typing.Union or origin is types.UnionType
@@ -125,6 +133,20 @@ def nearest(errors):
             yield f"{'/'.join(str(part)[:40] for part in loc)}: {one['msg']}"[:400]
 
 
+def without_fields_of_others(request):
+    """Returns a request of chat completions without the reasoning of other servers, where that is well formed."""
+
+    def is_of_others(message, name):
+        wanted = OF_OTHER_SERVERS.get(name)
+        return wanted and message.get("role") == "assistant" and isinstance(message[name], wanted)
+
+    messages = [
+        {name: message[name] for name in message if not is_of_others(message, name)}
+        for message in request["messages"]
+    ]
+    return {**request, "messages": messages}
+
+
 def judged(adapter, value):
     """Returns why a value is refused or changed, or None."""
     try:
@@ -140,7 +162,10 @@ def main():
     known, count = adapters(), 0
     for line in sys.stdin:
         given = json.loads(line)
-        reason = judged(known[given["form"], given["kind"]], given["value"])
+        value = given["value"]
+        if (given["form"], given["kind"]) == ("openai", "request"):
+            value = without_fields_of_others(value)
+        reason = judged(known[given["form"], given["kind"]], value)
         if reason:
             print(json.dumps({"name": given["name"], "form": given["form"], "refused": reason}))
         count += 1

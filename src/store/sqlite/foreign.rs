@@ -74,19 +74,16 @@ pub(super) fn refuse(connection: &Connection) -> StoreResult<()> {
     }
 }
 
-/// Runs a read, for as long as it takes; if something stands in place of a table or view, for `most` at most.
+/// Runs a read where something stands in place of a table or view, for `most` at most.
 ///
 /// # Errors
 /// [`StoreError::ForeignSchema`] if it was stopped, or what `work` returns.
 pub(super) fn read_within<T>(
     connection: &mut Connection,
+    found: &ForeignObjects,
     most: Duration,
     work: impl FnOnce(&mut Connection) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let found = look(connection, migration::formats()).map_err(from_sqlite)?;
-    if found.replaced.is_empty() {
-        return work(connection);
-    }
     let end = Instant::now() + most;
     match in_time(connection, Some(most), work) {
         Err(_) if Instant::now() >= end => Err(found.error()),

@@ -273,11 +273,15 @@ impl SqliteStore {
     /// Runs `work` on one snapshot of the bare connection.
     fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
         self.with_reader(|connection| {
-            foreign::read_within(connection, foreign::MOST_READING, |connection| {
-                let transaction = SqliteTransaction::begin(connection, "BEGIN DEFERRED")?;
-                let done = work(connection)?;
-                transaction.commit()?;
-                Ok(done)
+            let transaction = SqliteTransaction::begin(connection, "BEGIN DEFERRED")?;
+            // Within the transaction of the read: by itself the look would begin and end one more.
+            let found = foreign::look(connection, migration::formats()).map_err(from_sqlite)?;
+            if found.replaced.is_empty() {
+                return transaction.run(work);
+            }
+            drop(transaction);
+            foreign::read_within(connection, &found, foreign::MOST_READING, |connection| {
+                SqliteTransaction::begin(connection, "BEGIN DEFERRED")?.run(work)
             })
         })
     }
@@ -489,6 +493,13 @@ impl<'c> SqliteTransaction<'c> {
 
     fn commit(self) -> StoreResult<()> {
         execute(self.0, "COMMIT")
+    }
+
+    /// Runs `work`, and commits if it returns `Ok`.
+    fn run<T>(self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
+        let done = work(self.0)?;
+        self.commit()?;
+        Ok(done)
     }
 }
 

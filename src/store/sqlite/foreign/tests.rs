@@ -186,7 +186,8 @@ fn a_read_through_something_in_place_of_a_table_ends() {
     other.execute_batch(endless).unwrap();
     let most = Duration::from_millis(200);
     let counted = store.with_reader(|connection| {
-        read_within(connection, most, |connection| {
+        let found = find(connection, migration::formats()).map_err(from_sqlite)?;
+        read_within(connection, &found, most, |connection| {
             let count = connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0));
             count.map_err(from_sqlite)
         })
