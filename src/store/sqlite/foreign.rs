@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, StatementStatus};
+use rusqlite::{Connection, Rows, Statement, StatementStatus};
 
 use super::migration::{self, Formats};
 use super::query::in_time;
@@ -74,18 +74,35 @@ pub(super) fn refuse(connection: &Connection) -> StoreResult<()> {
     }
 }
 
-/// Runs a read where something stands in place of a table or view, for `most` at most.
+/// Runs a read on one snapshot, without a limit of time; if something stands in place of a table or view, for
+/// `most` at most.
+///
+/// The statement that looks at the schema also holds the snapshot: SQLite keeps the snapshot of a connection
+/// while one of its statements is on a row. `BEGIN` and `COMMIT` would be two more statements for each read.
 ///
 /// # Errors
-/// [`StoreError::ForeignSchema`] if it was stopped, or what `work` returns.
-pub(super) fn read_within<T>(
+/// [`StoreError::ForeignSchema`] if the time is over, or what `work` returns.
+pub(super) fn snapshot<T>(
     connection: &mut Connection,
-    found: &ForeignObjects,
     most: Duration,
-    work: impl FnOnce(&mut Connection) -> StoreResult<T>,
+    work: impl FnOnce(&Connection) -> StoreResult<T>,
 ) -> StoreResult<T> {
+    let found = {
+        let mut look = connection.prepare_cached(LOOK).map_err(from_sqlite)?;
+        let rows = first_row(&mut look).map_err(from_sqlite)?;
+        let found = changes(connection, &rows, migration::formats()).map_err(from_sqlite)?;
+        if found.replaced.is_empty() {
+            return work(connection);
+        }
+        found
+    };
     let end = Instant::now() + most;
-    match in_time(connection, Some(most), work) {
+    let done = in_time(connection, Some(most), |connection| {
+        let mut look = connection.prepare_cached(LOOK).map_err(from_sqlite)?;
+        let _rows = first_row(&mut look).map_err(from_sqlite)?;
+        work(connection)
+    });
+    match done {
         Err(_) if Instant::now() >= end => Err(found.error()),
         done => done,
     }
@@ -93,25 +110,40 @@ pub(super) fn read_within<T>(
 
 /// Returns the foreign objects, if the schema may have changed since this connection last looked; else none.
 pub(super) fn look(connection: &Connection, formats: &Formats) -> rusqlite::Result<ForeignObjects> {
-    if !is_new(connection)? {
-        return Ok(ForeignObjects::default());
-    }
-    let found = find(connection, formats)?;
-    if !found.is_empty() {
-        // So that the next one looks again.
-        connection.flush_prepared_statement_cache();
-    }
-    Ok(found)
+    let mut look = connection.prepare_cached(LOOK)?;
+    let rows = first_row(&mut look)?;
+    changes(connection, &rows, formats)
 }
 
-/// True if the schema may have changed since this connection was last asked. SQLite prepares a statement anew
-/// where it has, and counts that: this costs a fraction of reading the number of the schema.
-fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
-    let mut statement = connection.prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 0")?;
-    let is_there = statement.query([])?.next()?.is_some();
-    let is_first = statement.get_status(StatementStatus::Run) <= 1;
-    let is_renewed = statement.reset_status(StatementStatus::RePrepare) > 0;
-    Ok(is_there || is_first || is_renewed)
+/// A statement that SQLite prepares anew when the schema has changed, and counts that it did: a fraction of the
+/// cost of reading the number of the schema. Its first row is of no table, so that none is opened.
+const LOOK: &str = "SELECT 1 UNION ALL SELECT 1 FROM sqlite_schema";
+
+fn first_row<'s>(look: &'s mut Statement<'_>) -> rusqlite::Result<Rows<'s>> {
+    let mut rows = look.query([])?;
+    rows.next()?;
+    Ok(rows)
+}
+
+/// Returns the foreign objects, if the schema may have changed since the statement of `rows` last ran.
+fn changes(
+    connection: &Connection,
+    rows: &Rows<'_>,
+    formats: &Formats,
+) -> rusqlite::Result<ForeignObjects> {
+    if let Some(look) = rows.as_ref() {
+        let is_first = look.get_status(StatementStatus::Run) <= 1;
+        let is_renewed = look.reset_status(StatementStatus::RePrepare) > 0;
+        if !is_first && !is_renewed {
+            return Ok(ForeignObjects::default());
+        }
+    }
+    let found = find(connection, formats)?;
+    if let (false, Some(look)) = (found.is_empty(), rows.as_ref()) {
+        // So that the next one finds them too.
+        look.reset_status(StatementStatus::Run);
+    }
+    Ok(found)
 }
 
 /// Returns the foreign objects of the main schema. A temporary one belongs to a connection, and those of this
@@ -157,7 +189,7 @@ enum Verdict {
 
 /// Returns what a foreign object does to the store, if it does anything.
 fn judge(connection: &Connection, sql: &str) -> rusqlite::Result<Option<Verdict>> {
-    let Some(made) = Statement::read(sql) else {
+    let Some(made) = Created::read(sql) else {
         let line = sql.lines().next().unwrap_or_default();
         let beginning: String = line.chars().take(60).collect();
         let what = format!("an object that SQLite has as `{beginning}`");
@@ -219,7 +251,7 @@ static OWN: LazyLock<Own> = LazyLock::new(|| {
         for rest in breaks.map(|at| &script[at..]) {
             let first = rest.lines().next().unwrap_or_default();
             own.statements.insert(first, rest);
-            match Statement::read(rest) {
+            match Created::read(rest) {
                 Some(made) if made.kind == Kind::Trigger => {
                     own.triggers.insert(made.name.to_ascii_lowercase())
                 }
@@ -270,15 +302,15 @@ impl Kind {
     }
 }
 
-/// What a statement makes.
-struct Statement {
+/// The object that a `CREATE` statement makes.
+struct Created {
     kind: Kind,
     name: String,
     /// The table or view of a trigger or index, in lower case, as SQLite compares names.
     on: Option<String>,
 }
 
-impl Statement {
+impl Created {
     /// Reads the beginning of a statement; `None` if it makes nothing that is known.
     fn read(sql: &str) -> Option<Self> {
         let mut tokens = Tokens(sql);

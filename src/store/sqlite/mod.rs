@@ -273,16 +273,7 @@ impl SqliteStore {
     /// Runs `work` on one snapshot of the bare connection.
     fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
         self.with_reader(|connection| {
-            let transaction = SqliteTransaction::begin(connection, "BEGIN DEFERRED")?;
-            // Within the transaction of the read: by itself the look would begin and end one more.
-            let found = foreign::look(connection, migration::formats()).map_err(from_sqlite)?;
-            if found.replaced.is_empty() {
-                return transaction.run(work);
-            }
-            drop(transaction);
-            foreign::read_within(connection, &found, foreign::MOST_READING, |connection| {
-                SqliteTransaction::begin(connection, "BEGIN DEFERRED")?.run(work)
-            })
+            foreign::snapshot(connection, foreign::MOST_READING, work)
         })
     }
 
@@ -486,20 +477,8 @@ fn begin_writing(connection: &Connection) -> StoreResult<()> {
 struct SqliteTransaction<'c>(&'c Connection);
 
 impl<'c> SqliteTransaction<'c> {
-    fn begin(connection: &'c Connection, how: &str) -> StoreResult<Self> {
-        execute(connection, how)?;
-        Ok(Self(connection))
-    }
-
     fn commit(self) -> StoreResult<()> {
         execute(self.0, "COMMIT")
-    }
-
-    /// Runs `work`, and commits if it returns `Ok`.
-    fn run<T>(self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
-        let done = work(self.0)?;
-        self.commit()?;
-        Ok(done)
     }
 }
 

@@ -186,8 +186,7 @@ fn a_read_through_something_in_place_of_a_table_ends() {
     other.execute_batch(endless).unwrap();
     let most = Duration::from_millis(200);
     let counted = store.with_reader(|connection| {
-        let found = find(connection, migration::formats()).map_err(from_sqlite)?;
-        read_within(connection, &found, most, |connection| {
+        snapshot(connection, most, |connection| {
             let count = connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0));
             count.map_err(from_sqlite)
         })
@@ -219,9 +218,9 @@ fn any_text_is_read_without_a_panic() {
         "CREATE VIEW (",
         "\u{feff}CREATE",
     ] {
-        let _ = Statement::read(sql);
+        let _ = Created::read(sql);
     }
-    let read = |sql| Statement::read(sql).map(|made| (made.kind, made.name, made.on));
+    let read = |sql| Created::read(sql).map(|made| (made.kind, made.name, made.on));
     assert_eq!(
         read("create temp trigger if not exists main.\"A b\" after insert on 'X''y' begin"),
         Some((Kind::Trigger, "A b".into(), Some("x'y".into())))
