@@ -68,18 +68,20 @@ pub mod compaction {
         Activity, Attempt, CallActs, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem,
         PlanState, Work,
     };
-    pub use crate::compaction::config::RunConfig;
-    pub use crate::compaction::cut::{cut_tool_result, truncate_head_tail};
     pub use crate::compaction::digest::{
         DIGEST, Digest, DigestInput, Digester, digest_of, document_work,
     };
-    pub use crate::compaction::one_liner::one_liner;
-    pub use crate::compaction::policy::Budget;
-    pub use crate::compaction::prune::{OutputSize, Pruned, Pruning, image_reference, output_cap};
-    pub use crate::compaction::slice::{EarlierBlock, ReadError, TurnReader};
-    pub use crate::compaction::tiered::{
+    pub use loopstore_model::compaction::Budget;
+    pub use loopstore_model::compaction::RunConfig;
+    pub use loopstore_model::compaction::one_liner;
+    pub use loopstore_model::compaction::{
         CompactionStrategy, DefaultCompaction, compact_messages, keep_within_budget,
     };
+    pub use loopstore_model::compaction::{EarlierBlock, ReadError, TurnReader};
+    pub use loopstore_model::compaction::{
+        OutputSize, Pruned, Pruning, image_reference, output_cap,
+    };
+    pub use loopstore_model::compaction::{cut_tool_result, truncate_head_tail};
 }
 
 /// What a provider would object to in any messages.

@@ -2,49 +2,85 @@
 //!
 //! All of it is pure: nothing here knows a store. What a strategy reads it gets through a
 //! [`LoopSlice`].
+//!
+//! A request names the strategy of its run:
+//!
+//! ```
+//! use loopstore::*;
+//! use std::sync::Arc;
+//!
+//! /// Says only how much is gone.
+//! struct Gone;
+//!
+//! impl BlockCompactionStrategy for Gone {
+//!     fn name(&self) -> &str {
+//!         "gone"
+//!     }
+//!
+//!     fn keep_compacted(
+//!         &self,
+//!         slice: &LoopSlice<'_>,
+//!         turns: Turns,
+//!         _: &CompactionConfig,
+//!     ) -> Result<Summary, StrategyError> {
+//!         let text = format!("[{} messages are left out]", slice.messages(turns)?.len());
+//!         // No turn counts as summarised: the text says nothing of any.
+//!         Ok(Summary { messages: vec![Message::user(text).into()], ..Summary::default() })
+//!     }
+//! }
+//!
+//! let store = Store::in_memory()?;
+//! let chat = store.session("weather")?;
+//! let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+//! chat.append([Message::user("How is the weather?")])?;
+//! chat.append((0..40).map(report))?;
+//! let mut request = CompactRequest::default();
+//! # request.trigger = CompactTrigger::Force;
+//! request.config.block_strategy = Some(Arc::new(Gone));
+//! let report = chat.compact(&request)?;
+//! assert_eq!(report.strategy, "gone");
+//! let context = chat.context()?;
+//! assert_eq!(context.messages[3], Message::user("[28 messages are left out]").into());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The one-liner writes a line for each answer:
+//!
+//! ```
+//! use loopstore::*;
+//! use std::sync::Arc;
+//!
+//! let store = Store::in_memory()?;
+//! let chat = store.session("weather")?;
+//! let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+//! chat.append([Message::user("How is the weather?")])?;
+//! chat.append((0..40).map(report))?;
+//! let mut request = CompactRequest::default();
+//! # request.trigger = CompactTrigger::Force;
+//! request.config.block_strategy = Some(Arc::new(DefaultBlockCompaction));
+//! let report = chat.compact(&request)?;
+//! assert_eq!(report.strategy, "one-liner");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub(crate) mod activity;
-pub(crate) mod config;
-pub(crate) mod cut;
 pub(crate) mod digest;
-#[cfg(test)]
-mod memory;
-mod models;
-mod notes;
-pub(crate) mod one_liner;
-pub(crate) mod plan;
-pub(crate) mod policy;
-pub(crate) mod prune;
-mod recent;
-pub(crate) mod slice;
-mod strategy;
 pub mod summarize;
-pub(crate) mod tiered;
 
-pub use config::{
-    CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow, UnknownWord,
-};
-pub(crate) use config::{Noted, RunConfig};
-pub(crate) use cut::cut_tool_result;
-pub(crate) use digest::DIGEST;
 pub use digest::DigestCompaction;
-pub use models::{ModelWindows, UnknownModel};
-pub use notes::SummaryNotes;
-pub use one_liner::DefaultBlockCompaction;
-pub(crate) use one_liner::one_liner;
-pub(crate) use policy::Budget;
-pub use policy::CompactionPolicy;
-pub(crate) use prune::{
-    OutputSize, Pruned, Pruning, image_facts, image_reference, output_cap, says_nothing,
+pub use loopstore_model::compaction::{
+    BlockCompactionStrategy, CancelFlag, CompactionConfig, CompactionPolicy, CompactionScope,
+    ContextConfig, DefaultBlockCompaction, Draft, KeepRecent, LoopSlice, ModelWindows, OlderLoops,
+    Placed, Recent, RecentWindow, RollupSlice, Shown, StrategyError, Summary, SummaryNotes,
+    UnknownModel, UnknownWord,
 };
-pub use recent::KeepRecent;
-pub(crate) use slice::{EarlierBlock, ReadError, TurnReader};
-pub use slice::{LoopSlice, Placed, RollupSlice, Shown};
-pub(crate) use strategy::cut_recent;
-pub use strategy::{BlockCompactionStrategy, Draft, Recent, StrategyError, Summary};
+pub(crate) use loopstore_model::compaction::{
+    Budget, EarlierBlock, Noted, OutputSize, Pruned, Pruning, ReadError, RunConfig, TurnReader,
+    cut_recent, cut_tool_result, image_facts, image_reference, output_cap, plan, says_nothing,
+};
 #[cfg(feature = "tokio")]
 pub use summarize::FutureSummarizer;
 pub use summarize::{
-    CancelFlag, CommandSummarizer, SummarizeCompaction, SummarizeOptions, Summarizer,
-    SummarizerError, SummaryAnswer, SummaryPrompt, SummaryRequest, SummaryRole,
+    CommandSummarizer, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError,
+    SummaryAnswer, SummaryPrompt, SummaryRequest, SummaryRole,
 };

@@ -32,7 +32,7 @@ use self::names::LoopNames;
 use self::page::{DocumentPage, PageWriter};
 pub use self::strategy::DigestCompaction;
 pub(crate) use self::strategy::{beside_headers, digester_of, rollup_digester, short};
-use super::slice::Placed;
+use super::Placed;
 pub use crate::compaction::activity::Place;
 use crate::compaction::activity::Work;
 use crate::model::{AgentMessage, AssistantMessage, Content, Int, Message, Role, UserMessage};

@@ -2,10 +2,10 @@
 
 use super::lines::OPENING;
 use super::{DIGEST, DigestInput, Digester, name, values};
-use crate::compaction::config::CompactionConfig;
-use crate::compaction::slice::{LoopSlice, Placed, RollupSlice};
-use crate::compaction::strategy::{BlockCompactionStrategy, StrategyError, Summary};
+use crate::compaction::CompactionConfig;
 use crate::compaction::summarize::SUMMARIZE;
+use crate::compaction::{BlockCompactionStrategy, StrategyError, Summary};
+use crate::compaction::{LoopSlice, Placed, RollupSlice};
 use crate::model::{LoopId, Message, Role, SessionId, Turns};
 
 /// Characters of a loop's id that name it: of a UUID those of the time and the counter behind it, and of any other.
@@ -25,7 +25,7 @@ const UUID: usize = 36;
 ///
 /// // Told by the assistant, not the user.
 /// let strategy = DigestCompaction::default().with_role(Role::Assistant);
-/// let block_strategy = Arc::new(strategy);
+/// let block_strategy = Some(Arc::new(strategy));
 /// let config = CompactionConfig { block_strategy, ..CompactionConfig::default() };
 /// assert_eq!(config.block_strategy.name(), "digest");
 /// ```
@@ -276,7 +276,22 @@ fn earlier_document(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::memory::{MemoryTurns, check_promises, earlier_digest, texts};
+    use loopstore_model::Layout;
+    use loopstore_model::compaction::EarlierBlock;
+    use loopstore_model::compaction::memory::{MemoryTurns, check_promises, texts};
+
+    /// A block of the digest over the turns `0..turns`.
+    fn earlier_digest(turns: u32, config: &CompactionConfig) -> EarlierBlock {
+        EarlierBlock {
+            layout: Layout {
+                compacted: Turns::of(0..turns),
+                ..Layout::default()
+            },
+            is_rollup: false,
+            strategy: DIGEST.to_owned(),
+            shaping: config.shaping(),
+        }
+    }
 
     #[test]
     fn a_digest_names_what_was_worked_on() {

@@ -4,7 +4,7 @@ use crate::model::{AgentMessage, Int, Message, Turns};
 use crate::tokens::TokenCounter;
 
 use super::super::digest::without_record;
-use super::super::slice::{LoopSlice, Placed, ReadError, RollupSlice};
+use super::super::{LoopSlice, Placed, ReadError, RollupSlice};
 
 /// Stands for a task that nobody gave.
 const UNKNOWN_TASK: &str = "Unknown task";

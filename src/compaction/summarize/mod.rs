@@ -26,11 +26,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::config::CompactionConfig;
+use super::SummaryNotes;
 use super::digest::{DigestCompaction, DigestInput, Digester, digester_of, rollup_digester, short};
-use super::notes::SummaryNotes;
-use super::slice::{LoopSlice, Placed, RollupSlice};
-use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
+use super::{BlockCompactionStrategy, StrategyError, Summary};
+use super::{CancelFlag, CompactionConfig};
+use super::{LoopSlice, Placed, RollupSlice};
 use crate::model::{AgentMessage, LoopId, Role, Turns};
 use crate::tokens::TokenCounter;
 pub use command::CommandSummarizer;
@@ -39,7 +39,7 @@ pub use future::FutureSummarizer;
 use input::Input;
 pub use options::{SummarizeOptions, SummaryRole};
 use prompt::Formatted;
-pub use summarizer::{CancelFlag, Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
+pub use summarizer::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
 
 /// The strategy's name, stored with its blocks.
 pub(crate) const SUMMARIZE: &str = "summarize";
@@ -74,7 +74,7 @@ const NOT_ASKED: &str = "the summariser was not asked";
 /// chat.append((0..40).map(report))?;
 /// let mut request = CompactRequest::default();
 /// # request.trigger = CompactTrigger::Force;
-/// request.config.block_strategy = Arc::new(SummarizeCompaction::new(Arc::new(Model)));
+/// request.config.block_strategy = Some(Arc::new(SummarizeCompaction::new(Arc::new(Model))));
 /// let report = chat.compact(&request)?;
 /// // The model did it, and no fallback had to.
 /// assert_eq!((&*report.strategy, report.fallback), ("summarize", None));
@@ -399,8 +399,8 @@ fn millis(time: Duration) -> u64 {
 mod tests {
     use std::sync::Mutex;
 
-    use super::super::memory::{MemoryTurns, check_promises, texts};
     use super::*;
+    use loopstore_model::compaction::memory::{MemoryTurns, check_promises, texts};
 
     /// Answers as a model would, or fails; keeps what it was asked.
     #[derive(Default)]

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::super::config::UnknownWord;
+use super::super::UnknownWord;
 
 /// Who seems to say a summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use crate::compaction::CancelFlag;
 use crate::model::Usage;
 
 /// Writes a summary from a prompt: a model behind HTTP, a local one, or a test.
@@ -54,50 +54,6 @@ impl SummaryRequest {
             Duration::ZERO => Err(SummarizerError::Timeout),
             left => Ok(left),
         }
-    }
-}
-
-/// Cancels requests from another thread; clones are the same flag.
-///
-/// ```
-/// use loopstore::CancelFlag;
-///
-/// let flag = CancelFlag::new();
-/// let of_another_thread = flag.clone();
-/// flag.cancel();
-/// assert!(of_another_thread.is_cancelled());
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct CancelFlag {
-    own: Arc<AtomicBool>,
-    /// Flags that cancel this one too.
-    others: Vec<Arc<AtomicBool>>,
-}
-
-impl CancelFlag {
-    /// A flag that is not set.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Cancels every request that holds this flag, for good.
-    pub fn cancel(&self) {
-        self.own.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the flag is set.
-    pub fn is_cancelled(&self) -> bool {
-        let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
-        is_set(&self.own) || self.others.iter().any(is_set)
-    }
-
-    /// Returns a flag that is also set when `other` is.
-    #[must_use]
-    pub fn or(&self, other: &Self) -> Self {
-        let mut both = self.clone();
-        both.others.push(Arc::clone(&other.own));
-        both.others.extend_from_slice(&other.others);
-        both
     }
 }
 
