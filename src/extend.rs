@@ -64,13 +64,11 @@ pub mod import {
 /// What strategies are made of: the digest, what is cut, and the compaction of messages that
 /// belong to no session.
 pub mod compaction {
-    pub use crate::compaction::activity::{
+    pub use loopstore_digest::activity::{
         Activity, Attempt, CallActs, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem,
         PlanState, Work,
     };
-    pub use crate::compaction::digest::{
-        DIGEST, Digest, DigestInput, Digester, digest_of, document_work,
-    };
+    pub use loopstore_digest::{DIGEST, Digest, DigestInput, Digester, digest_of, document_work};
     pub use loopstore_model::compaction::Budget;
     pub use loopstore_model::compaction::RunConfig;
     pub use loopstore_model::compaction::one_liner;
@@ -93,5 +91,5 @@ pub mod context {
 pub mod search {
     pub use crate::search::catch_up::{Indexed, index, rebuild_index};
     pub use crate::search::query::{MAX_QUERY_WORDS, Query, parse_query};
-    pub use crate::words::stems::content_words;
+    pub use loopstore_digest::words::stems::content_words;
 }

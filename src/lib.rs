@@ -72,8 +72,8 @@ pub mod recorder;
 pub mod redact;
 pub mod search;
 mod store;
-mod words;
 
+use loopstore_digest::words;
 use loopstore_model::clock;
 pub use loopstore_model::{self as model, tokens};
 

@@ -63,11 +63,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub(crate) mod activity;
-pub(crate) mod digest;
 pub mod summarize;
 
-pub use digest::DigestCompaction;
+pub use loopstore_digest::DigestCompaction;
+pub(crate) use loopstore_digest::{self as digest, activity};
 pub use loopstore_model::compaction::{
     BlockCompactionStrategy, CancelFlag, CompactionConfig, CompactionPolicy, CompactionScope,
     ContextConfig, DefaultBlockCompaction, Draft, KeepRecent, LoopSlice, ModelWindows, OlderLoops,
@@ -76,7 +75,7 @@ pub use loopstore_model::compaction::{
 };
 pub(crate) use loopstore_model::compaction::{
     Budget, EarlierBlock, Noted, OutputSize, Pruned, Pruning, ReadError, RunConfig, TurnReader,
-    cut_recent, cut_tool_result, image_facts, image_reference, output_cap, plan, says_nothing,
+    cut_recent, cut_tool_result, image_reference, output_cap, plan, says_nothing,
 };
 #[cfg(feature = "tokio")]
 pub use summarize::FutureSummarizer;

@@ -27,7 +27,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::SummaryNotes;
-use super::digest::{DigestCompaction, DigestInput, Digester, digester_of, rollup_digester, short};
+use super::digest::{
+    DigestCompaction, DigestInput, Digester, SUMMARIZE, digester_of, rollup_digester, short,
+};
 use super::{BlockCompactionStrategy, StrategyError, Summary};
 use super::{CancelFlag, CompactionConfig};
 use super::{LoopSlice, Placed, RollupSlice};
@@ -40,9 +42,6 @@ use input::Input;
 pub use options::{SummarizeOptions, SummaryRole};
 use prompt::Formatted;
 pub use summarizer::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
-
-/// The strategy's name, stored with its blocks.
-pub(crate) const SUMMARIZE: &str = "summarize";
 
 /// Why a strategy that does not ask has no summary.
 const NOT_ASKED: &str = "the summariser was not asked";
