@@ -84,7 +84,7 @@ pub mod compaction {
 
 /// What a provider would object to in any messages.
 pub mod context {
-    pub use crate::context::faults::{faults_of, introduced};
+    pub use loopstore_provider::faults::{faults_of, introduced};
 }
 
 /// The upkeep of the search index, and what it takes for words.

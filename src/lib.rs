@@ -67,15 +67,15 @@ pub mod import;
 mod overlay;
 #[cfg(feature = "phi-core")]
 pub mod phi;
-pub mod provider;
 pub mod recorder;
-pub mod redact;
 pub mod search;
 mod store;
 
 use loopstore_digest::words;
 use loopstore_model::clock;
 pub use loopstore_model::{self as model, tokens};
+pub use loopstore_provider as provider;
+pub use loopstore_redact as redact;
 
 // The front door.
 pub use api::{
