@@ -62,7 +62,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         config: CompactionConfig {
             keep_first_turns: 0,
             keep_recent: KeepRecent::Turns(1),
-            block_strategy: Arc::new(FirstLines),
+            block_strategy: Some(Arc::new(FirstLines)),
             ..CompactionConfig::default()
         },
         window: ContextConfig {

@@ -50,7 +50,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
             keep_first_turns: 0,
             keep_recent: KeepRecent::Turns(1),
             // An answer that says nothing falls back to the digest, and the audit row says why.
-            block_strategy: Arc::new(SummarizeCompaction::new(Arc::new(Local))),
+            block_strategy: Some(Arc::new(SummarizeCompaction::new(Arc::new(Local)))),
             ..CompactionConfig::default()
         },
         window: ContextConfig {

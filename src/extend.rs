@@ -64,32 +64,32 @@ pub mod import {
 /// What strategies are made of: the digest, what is cut, and the compaction of messages that
 /// belong to no session.
 pub mod compaction {
-    pub use crate::compaction::activity::{
+    pub use loopstore_digest::activity::{
         Activity, Attempt, CallActs, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem,
         PlanState, Work,
     };
-    pub use crate::compaction::config::RunConfig;
-    pub use crate::compaction::cut::{cut_tool_result, truncate_head_tail};
-    pub use crate::compaction::digest::{
-        DIGEST, Digest, DigestInput, Digester, digest_of, document_work,
-    };
-    pub use crate::compaction::one_liner::one_liner;
-    pub use crate::compaction::policy::Budget;
-    pub use crate::compaction::prune::{OutputSize, Pruned, Pruning, image_reference, output_cap};
-    pub use crate::compaction::slice::{EarlierBlock, ReadError, TurnReader};
-    pub use crate::compaction::tiered::{
+    pub use loopstore_digest::{DIGEST, Digest, DigestInput, Digester, digest_of, document_work};
+    pub use loopstore_model::compaction::Budget;
+    pub use loopstore_model::compaction::RunConfig;
+    pub use loopstore_model::compaction::one_liner;
+    pub use loopstore_model::compaction::{
         CompactionStrategy, DefaultCompaction, compact_messages, keep_within_budget,
     };
+    pub use loopstore_model::compaction::{EarlierBlock, ReadError, TurnReader};
+    pub use loopstore_model::compaction::{
+        OutputSize, Pruned, Pruning, image_reference, output_cap,
+    };
+    pub use loopstore_model::compaction::{cut_tool_result, truncate_head_tail};
 }
 
 /// What a provider would object to in any messages.
 pub mod context {
-    pub use crate::context::faults::{faults_of, introduced};
+    pub use loopstore_provider::faults::{faults_of, introduced};
 }
 
 /// The upkeep of the search index, and what it takes for words.
 pub mod search {
     pub use crate::search::catch_up::{Indexed, index, rebuild_index};
     pub use crate::search::query::{MAX_QUERY_WORDS, Query, parse_query};
-    pub use crate::words::stems::content_words;
+    pub use loopstore_digest::words::stems::content_words;
 }

@@ -56,7 +56,6 @@ compile_error!("loopstore is tested on 64-bit little-endian machines only, and r
 
 pub mod admin;
 mod api;
-mod clock;
 pub mod compact;
 pub mod compaction;
 pub mod context;
@@ -65,17 +64,18 @@ pub mod extend;
 #[doc(hidden)]
 pub mod failpoints;
 pub mod import;
-pub mod model;
 mod overlay;
 #[cfg(feature = "phi-core")]
 pub mod phi;
-pub mod provider;
 pub mod recorder;
-pub mod redact;
 pub mod search;
 mod store;
-pub mod tokens;
-mod words;
+
+use loopstore_digest::words;
+use loopstore_model::clock;
+pub use loopstore_model::{self as model, tokens};
+pub use loopstore_provider as provider;
+pub use loopstore_redact as redact;
 
 // The front door.
 pub use api::{

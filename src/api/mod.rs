@@ -9,6 +9,7 @@ mod async_recorder;
 #[cfg(feature = "tokio")]
 mod asynchronous;
 mod calls;
+mod default_strategy;
 mod entries;
 mod error;
 mod keys;

@@ -179,7 +179,7 @@ impl Policy {
 
     /// Sets what makes the text in place of what is not kept.
     pub fn strategy(mut self, strategy: impl BlockCompactionStrategy + 'static) -> Self {
-        self.config.block_strategy = Arc::new(strategy);
+        self.config.block_strategy = Some(Arc::new(strategy));
         self
     }
 
@@ -199,7 +199,8 @@ impl Policy {
     pub fn request(&self) -> CompactRequest {
         let mut config = self.config.clone();
         // Lines of answers are as many as the original's, whatever the window.
-        let is_by_line = config.block_strategy.name() == DefaultBlockCompaction.name();
+        let strategy = config.block_strategy.as_ref();
+        let is_by_line = strategy.is_some_and(|s| s.name() == DefaultBlockCompaction.name());
         let share = match is_by_line {
             true => CompactionConfig::default().max_summary_tokens,
             false => config.policy.summary_tokens(&self.window),

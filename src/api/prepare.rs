@@ -1,10 +1,7 @@
 //! Compacts until the context of the next call fits.
 
-use std::sync::Arc;
-
 use super::error::Error;
 use crate::compact::{CompactOutcome, CompactReport, CompactRequest, compact_session_loops};
-use crate::compaction::{DIGEST, DigestCompaction};
 use crate::context::BuildError;
 use crate::model::SessionId;
 use crate::store::{SessionStore, StoreResult};
@@ -12,7 +9,7 @@ use crate::store::{SessionStore, StoreResult};
 /// Compacts if it has to be; returns what was tried, in order.
 ///
 /// The trigger looks at stored totals only. An attempt that lost a race is made again, one whose strategy
-/// failed is made again with the digest; at most as many as the policy allows.
+/// failed is made again with the default strategy; at most as many as the policy allows.
 pub(super) fn compact_to_fit(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -36,8 +33,10 @@ pub(super) fn compact_to_fit(
 fn prepare_another(report: &CompactReport, request: &mut CompactRequest) -> bool {
     match report.outcome {
         CompactOutcome::Conflict => true,
-        CompactOutcome::Failed if report.too_small.is_none() && report.strategy != DIGEST => {
-            request.config.block_strategy = Arc::new(DigestCompaction::default());
+        CompactOutcome::Failed
+            if report.too_small.is_none() && report.strategy != request.default_strategy.name() =>
+        {
+            request.config.block_strategy = None;
             true
         }
         _ => false,

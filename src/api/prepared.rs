@@ -42,6 +42,23 @@ impl Prepared {
     ///
     /// # Errors
     /// As [`provider::write`](crate::provider::write).
+    ///
+    /// # Examples
+    /// A context that was not prepared is written by [`provider::write`](crate::provider::write) itself.
+    ///
+    /// ```
+    /// use loopstore::provider::{self, Form};
+    /// use loopstore::*;
+    ///
+    /// let store = Store::in_memory()?;
+    /// let chat = store.session("weather")?;
+    /// chat.append([Message::user("Will it rain?")])?;
+    /// let context = chat.context()?;
+    /// let mut request = provider::write(Form::OpenAiChat, &context)?;
+    /// assert_eq!(request["messages"][0]["content"], "Will it rain?");
+    /// request["model"] = "gpt-5".into();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn to(&self, form: Form) -> Result<Value, ProviderError> {
         provider::write(form, &self.context)
     }
@@ -51,6 +68,24 @@ impl Prepared {
     ///
     /// # Errors
     /// As [`provider::write`](crate::provider::write).
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::provider::{self, Form, MendingKind, ProviderRequest};
+    /// use loopstore::{Message, Store};
+    ///
+    /// let chat = Store::in_memory()?.session("weather")?;
+    /// chat.append([Message::user("Will it rain?")])?;
+    /// let answer = serde_json::json!([
+    ///     {"type": "reasoning", "id": "rs_1", "encrypted_content": "…", "summary": []},
+    ///     {"type": "message", "role": "assistant", "content": "It will."},
+    /// ]);
+    /// chat.append(provider::read(Form::OpenAiResponses, &answer)?)?;
+    /// let request = ProviderRequest::without_reasoning(Form::OpenAiResponses, &chat.context()?)?;
+    /// assert_eq!(request.len(), 2);
+    /// assert_eq!(request.mended[0].kind, MendingKind::ReasoningDropped);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn to_without_reasoning(&self, form: Form) -> Result<Value, ProviderError> {
         provider::json(
             form,

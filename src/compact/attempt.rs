@@ -12,9 +12,7 @@ use super::planner::{Attempt, Planner};
 use super::request::CompactTrigger;
 use super::texts::TextKey;
 use crate::compaction::plan::{Costs, KeptTurns, Plan};
-use crate::compaction::{
-    CompactionConfig, DIGEST, DigestCompaction, Draft, OlderLoops, StrategyError, cut_recent,
-};
+use crate::compaction::{CompactionConfig, Draft, OlderLoops, StrategyError, cut_recent};
 use crate::context::{Chain, Purpose};
 use crate::model::{AgentMessage, Content, Layout, Role, Turns};
 use crate::overlay::{size_of, turn_seqs};
@@ -232,7 +230,7 @@ impl Attempt<'_> {
         })
     }
 
-    /// Returns what `make` makes with the strategy, or with the digest where the step limits texts and
+    /// Returns what `make` makes with the strategy, or with the default one where the step limits texts and
     /// the strategy's is longer than it may be.
     pub(super) fn limited(
         &self,
@@ -245,7 +243,8 @@ impl Attempt<'_> {
         let Some(made) = made.and_then(|(_, summary)| self.excess_of(summary, most)) else {
             return Ok(draft);
         };
-        if self.strategy.name() == DIGEST {
+        let default = &*self.planner.request.default_strategy;
+        if self.strategy.name() == default.name() {
             return Ok(draft);
         }
         texts.note_long();
@@ -254,16 +253,15 @@ impl Attempt<'_> {
         }
         key.stands_in = true;
         texts.get_or_make(key, || {
-            let digest = DigestCompaction::default();
             let mut draft = make(&Attempt {
                 planner: self.planner,
                 snapshot: self.snapshot,
-                strategy: &digest,
+                strategy: default,
                 step: self.step.clone(),
             })?;
             if let Some((_, summary)) = &mut draft.compacted {
                 let name = self.strategy.name();
-                summary.notes.fallback = Some(DIGEST.to_owned());
+                summary.notes.fallback = Some(default.name().to_owned());
                 summary.notes.error = Some(format!(
                     "the text of `{name}` has {made} tokens, it may have {most}"
                 ));

@@ -44,7 +44,7 @@ pub(super) fn plan_digest(
     request: &CompactRequest,
     outline: &[(PlannedLoop, u32)],
 ) -> StoreResult<[u8; 32]> {
-    let config = RunConfig::new(&request.config, &request.window);
+    let config = RunConfig::new(&**request.strategy(), &request.config, &request.window);
     let mut hash = Sha256::new();
     hash.update([u8::from(request.trigger == CompactTrigger::Force)]);
     hash.update(codec::to_json(&config)?);
@@ -68,16 +68,16 @@ pub(super) fn plan_digest(
 
 /// Returns the configuration of a step as JSON.
 pub(super) fn run_config(request: &CompactRequest, step: &FallbackStep) -> StoreResult<String> {
-    codec::to_json(&RunConfig {
-        keep_recent_turns: step.recent,
-        ..RunConfig::new(&step.config, &request.window)
-    })
+    let strategy = &**request.strategy();
+    let mut config = RunConfig::new(strategy, &step.config, &request.window);
+    config.keep_recent_turns = step.recent;
+    codec::to_json(&config)
 }
 
 impl PendingRun<'_> {
     /// Plans the row of an attempt that calls code of users, or leaves the process.
     pub(super) fn plan_open_row(&self, report: &CompactReport) -> StoreResult<()> {
-        let is_own = self.request.config.block_strategy.is_own() && self.request.hooks.is_empty();
+        let is_own = self.request.strategy().is_own() && self.request.hooks.is_empty();
         if !is_own && !self.request.dry_run {
             let scope = self.request.config.compaction_scope;
             let row = self.row(report, Outcome::Running, scope, [0; 32])?;

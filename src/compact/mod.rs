@@ -39,10 +39,9 @@ mod snapshot;
 mod texts;
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::time::Instant;
 
-use crate::compaction::{DigestCompaction, StrategyError};
+use crate::compaction::StrategyError;
 use crate::model::{SessionId, Time};
 use crate::store::{self, Outcome, SessionStore, StoreError, StoreResult};
 
@@ -74,7 +73,7 @@ use texts::Texts;
 /// it is summarised; what does not fit the policy's target is given up step by step. Every attempt
 /// but one that was not needed leaves a run as its audit row; a strategy that fails, or a budget
 /// that nothing can fit, gives a report with the outcome `failed`, not an error. One in which the strategy, a
-/// hook or the token counter panics leaves a failed run as well, and the digest stands in: a second run.
+/// hook or the token counter panics leaves a failed run as well, and the default strategy stands in: a second run.
 ///
 /// # Errors
 /// If the session or the loop is not there, or the store fails.
@@ -115,7 +114,7 @@ pub fn compact_session_loops(
         hooks: Hooks::default(),
         ..request.clone()
     };
-    stand_in.config.block_strategy = Arc::new(DigestCompaction::default());
+    stand_in.config.block_strategy = None;
     match guarded(|| attempt(store, session, &stand_in)) {
         Ok(Ok(Attempted::Ended(mut report))) => {
             let stood_in = report.strategy.clone();

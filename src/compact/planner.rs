@@ -109,7 +109,7 @@ impl<'a> Attempt<'a> {
         Self {
             planner,
             snapshot: planner.snapshot,
-            strategy: &*planner.request.config.block_strategy,
+            strategy: &**planner.request.strategy(),
             step,
         }
     }

@@ -129,7 +129,7 @@ pub fn repair_session(
             )?;
         }
         if let (Some(run), Some(from), Some(told)) = (bare, &from, &told) {
-            let strategy = request.config.block_strategy.name();
+            let strategy = request.strategy().name();
             let place = (leaf.key, run);
             let is_done = stand_in(
                 write,

@@ -7,7 +7,7 @@ use super::events::{CompactionEnded, CompactionStarted};
 use super::outcome::{CompactOutcome, NotNeeded};
 use super::request::{CompactRequest, CompactTrigger};
 use super::snapshot::ContextTokens;
-use crate::compaction::{Budget, CompactionConfig, SummaryNotes};
+use crate::compaction::{Budget, RunConfig, SummaryNotes};
 use crate::model::{Extra, Json, LoopId, SessionId, Size, Time, Turns, Usage};
 use crate::overlay::message_count;
 use crate::store::{
@@ -199,7 +199,7 @@ impl CompactReport {
     /// A context of this size of which nothing has been asked but the trigger.
     pub(super) fn of(request: &CompactRequest, size: Size, about: ContextTokens) -> Self {
         Self {
-            strategy: request.config.block_strategy.name().to_owned(),
+            strategy: request.strategy().name().to_owned(),
             before: size,
             after: size,
             asked_about: about,
@@ -304,7 +304,7 @@ impl Default for CompactReport {
             run: None,
             outcome: CompactOutcome::NotNeeded,
             not_needed: Some(NotNeeded::Trigger),
-            strategy: CompactionConfig::default().block_strategy.name().to_owned(),
+            strategy: RunConfig::default().strategy,
             fallback: None,
             asked_about: ContextTokens::default(),
             before: Size::default(),

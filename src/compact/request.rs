@@ -1,7 +1,9 @@
 //! What a caller asks for.
 
+use std::sync::Arc;
+
 use super::events::Hooks;
-use crate::compaction::{CancelFlag, CompactionConfig, ContextConfig};
+use crate::compaction::{BlockCompactionStrategy, CancelFlag, CompactionConfig, ContextConfig};
 use crate::model::{LoopId, SealingProvider};
 
 /// What asks for a compaction.
@@ -18,7 +20,7 @@ pub enum CompactTrigger {
 }
 
 /// What to compact, and how.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct CompactRequest {
     /// The leaf; the session's current loop if not given.
     pub leaf: Option<LoopId>,
@@ -29,6 +31,9 @@ pub struct CompactRequest {
     pub config: CompactionConfig,
     /// The window.
     pub window: ContextConfig,
+    /// The strategy that is used if [`config`](Self::config) names none, and in place of a strategy that fails: the
+    /// digest, unless set.
+    pub default_strategy: Arc<dyn BlockCompactionStrategy>,
     /// What asks for it.
     pub trigger: CompactTrigger,
     /// Only say what would be done; no hook is called.
@@ -38,4 +43,12 @@ pub struct CompactRequest {
     /// Set by the caller who no longer wants it: a summariser is told, and nothing is committed that had
     /// not begun to commit.
     pub cancel: CancelFlag,
+}
+
+impl CompactRequest {
+    /// Returns the strategy that makes the blocks.
+    pub(crate) fn strategy(&self) -> &Arc<dyn BlockCompactionStrategy> {
+        let named = self.config.block_strategy.as_ref();
+        named.unwrap_or(&self.default_strategy)
+    }
 }

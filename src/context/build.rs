@@ -6,8 +6,8 @@ use std::ops::{ControlFlow, Range};
 use foldhash::fast::RandomState;
 
 use super::chain::Chain;
-use super::faults::sealed_faults;
 use super::manifest::Outline;
+use super::sealed_faults::sealed_faults;
 use super::{BuildOptions, Context, Part, PartSection, SystemPrompt, faults_of, system_prompt};
 use crate::compaction::Shown;
 use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId};

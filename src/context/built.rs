@@ -3,6 +3,7 @@
 use super::{AsOf, ContextFault, SystemPrompt, SystemPrompts, open_calls};
 use crate::compaction::{CompactionScope, OlderLoops};
 use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId, ToolCall};
+use crate::provider::{AsConversation, Conversation};
 use crate::store::StoreError;
 
 /// What to build. Options that are not given come from the newest run that is live from the leaf,
@@ -120,6 +121,19 @@ pub struct Context {
     pub system: SystemPrompt,
     /// The id of the manifest, if one was left.
     pub manifest: Option<String>,
+}
+
+impl AsConversation for Context {
+    fn as_conversation(&self) -> Conversation<'_> {
+        Conversation {
+            system: &self.system.messages,
+            is_system_partial: self.system.is_partial,
+            messages: &self.messages,
+            provider: self.provider,
+            compaction: self.compaction,
+            in_flight: self.in_flight,
+        }
+    }
 }
 
 impl Context {

@@ -7,13 +7,13 @@
 mod build;
 mod built;
 mod chain;
-pub(crate) mod faults;
 mod live;
 mod manifest;
 pub(crate) mod moment;
 pub(crate) mod over_time;
 mod prompt;
 mod recent_window;
+mod sealed_faults;
 mod settings;
 pub(crate) mod states;
 
@@ -34,11 +34,9 @@ use manifest::{BuiltAt, row_of};
 pub(crate) use build::{build, messages_with, originals_of, shown_messages};
 pub use built::{BuildError, BuildOptions, Context, Part, PartSection};
 pub(crate) use chain::{Chain, Purpose, size_with};
-pub use faults::{ContextFault, FaultKind};
-pub(crate) use faults::{
-    Pairing, ResultPlace, answer_in_flight, faults_of, goes_on, introduced, open_calls,
-};
 pub(crate) use live::KeptContext;
+pub use loopstore_provider::faults::{ContextFault, FaultKind};
+pub(crate) use loopstore_provider::faults::{faults_of, goes_on, introduced, open_calls};
 pub(crate) use manifest::{derive, was_replaced};
 pub use moment::AsOf;
 pub(crate) use moment::{leaf_of, moment_of, session_of};

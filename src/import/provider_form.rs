@@ -34,7 +34,7 @@ impl ProviderForm {
     fn keys(self) -> (&'static str, &'static str) {
         match self.0 {
             Form::OpenAiResponses => ("instructions", "input"),
-            Form::OpenAiChat | Form::Anthropic => ("system", "messages"),
+            _ => ("system", "messages"),
         }
     }
 }
@@ -51,7 +51,7 @@ impl Importer for ProviderForm {
         match self.0 {
             Form::Anthropic => is_anthropic(head),
             Form::OpenAiResponses => is_responses(head),
-            Form::OpenAiChat => false,
+            _ => false,
         }
     }
 

@@ -173,7 +173,7 @@ impl IntoPhi {
                 keep_recent: KeepRecent::Turns(turns(config.keep_recent_turns)),
                 max_summary_tokens: config.max_summary_tokens as u64,
                 tool_output_max_lines: config.tool_output_max_lines,
-                block_strategy: Arc::clone(&self.strategy),
+                block_strategy: Some(Arc::clone(&self.strategy)),
                 ..CompactionConfig::default()
             },
             window: ContextConfig {

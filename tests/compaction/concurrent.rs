@@ -94,7 +94,7 @@ fn request(leaf: &str, strategy: Arc<dyn BlockCompactionStrategy>) -> CompactReq
         config: CompactionConfig {
             keep_first_turns: 1,
             keep_recent: loopstore::KeepRecent::Turns(1),
-            block_strategy: strategy,
+            block_strategy: Some(strategy),
             ..CompactionConfig::default()
         },
         trigger: CompactTrigger::Force,

@@ -118,7 +118,7 @@ impl Agent {
                 compact_at_pct: 0.0,
                 compact_budget_threshold_pct: 0.05,
             },
-            block_strategy: Arc::new(Watching(Arc::clone(&self.watched))),
+            block_strategy: Some(Arc::new(Watching(Arc::clone(&self.watched)))),
             keep_first_turns: 0,
             keep_recent: loopstore::KeepRecent::Turns(1),
             max_summary_tokens,

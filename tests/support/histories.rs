@@ -154,7 +154,7 @@ impl<'a> History<'a> {
                 tool_output_max_lines: 4,
                 max_summary_tokens: 60,
                 compaction_scope: CompactionScope::FixedCount(2),
-                block_strategy: std::sync::Arc::new(loopstore::DefaultBlockCompaction),
+                block_strategy: Some(std::sync::Arc::new(loopstore::DefaultBlockCompaction)),
                 ..CompactionConfig::default()
             },
             trigger: if force {

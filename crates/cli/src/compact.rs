@@ -254,7 +254,8 @@ impl Args {
             settings.system_tokens = Some(recorded);
         }
         let mut request = settings.policy()?.request();
-        request.config.block_strategy = self.summaries.made(strategy, self.dry_run, prompts)?;
+        request.config.block_strategy =
+            Some(self.summaries.made(strategy, self.dry_run, prompts)?);
         request.leaf = leaf;
         request.dry_run = self.dry_run;
         if self.force {

@@ -25,7 +25,7 @@ strategy = "one-liner"
 
 fn run_config(settings: &Settings) -> RunConfig {
     let request = settings.policy().unwrap().request();
-    RunConfig::new(&request.config, &request.window)
+    RunConfig::new(&**request.strategy(), &request.config, &request.window)
 }
 
 fn refusal(text: &str) -> String {
@@ -59,12 +59,10 @@ fn each_key_sets_what_it_names() {
 #[test]
 fn an_empty_text_is_the_default_policy() {
     // But that summaries follow the window.
-    let by_window = RunConfig {
-        max_summary_tokens: 27_200,
-        max_rollup_tokens: 27_200,
-        shaping: "summary=27200 lines=50".into(),
-        ..RunConfig::default()
-    };
+    let mut by_window = RunConfig::default();
+    by_window.max_summary_tokens = 27_200;
+    by_window.max_rollup_tokens = 27_200;
+    by_window.shaping = "summary=27200 lines=50".into();
     assert_eq!(run_config(&Settings::from_toml("").unwrap()), by_window);
     let target = run_config(&Settings::from_toml("policy = 'target'").unwrap());
     assert_eq!(target.max_context_tokens, 64_000);

@@ -370,7 +370,7 @@ fn the_digest_stands_in_for_a_text_that_is_too_long() {
     work(&history, 0..12, 400);
     work(&history, 12..13, 6_000);
     let mut request = request(1_200);
-    request.config.block_strategy = std::sync::Arc::new(Verbose);
+    request.config.block_strategy = Some(std::sync::Arc::new(Verbose));
     let report = compact(&history, &request);
     assert_fits(&store, &history, &request, &report);
     let error = report.error.as_deref().unwrap();
@@ -398,7 +398,7 @@ fn a_text_that_is_only_too_long_is_all_that_is_given_up() {
     let history = History::new(&store, "s");
     work(&history, 0..13, 800);
     let mut request = request(1_700);
-    request.config.block_strategy = std::sync::Arc::new(Verbose);
+    request.config.block_strategy = Some(std::sync::Arc::new(Verbose));
     let report = compact(&history, &request);
     assert_eq!(report.fallback.as_deref(), Some("digest"), "{report:?}");
     assert_eq!(report.blocks[0].keep_first.unwrap().last, 0);

@@ -43,10 +43,10 @@ fn request(random: &mut Random, at: usize) -> CompactRequest {
             older_loops: [OlderLoops::Rollup, OlderLoops::Skip][usize::from(random.one_in(4))],
             recent_window: [RecentWindow::Chain, RecentWindow::CurrentLoop]
                 [usize::from(random.one_in(4))],
-            block_strategy: match random.below(2) {
+            block_strategy: Some(match random.below(2) {
                 0 => std::sync::Arc::new(DefaultBlockCompaction),
                 _ => std::sync::Arc::new(DigestCompaction::default()),
-            },
+            }),
             ..CompactionConfig::default()
         },
         window: ContextConfig {

@@ -193,7 +193,7 @@ fn own_config(config: &theirs::CompactionConfig) -> CompactionConfig {
         keep_recent: KeepRecent::Turns(config.keep_recent_turns as u32),
         max_summary_tokens: config.max_summary_tokens as u64,
         tool_output_max_lines: config.tool_output_max_lines,
-        block_strategy: Arc::new(DefaultBlockCompaction),
+        block_strategy: Some(Arc::new(DefaultBlockCompaction)),
         ..CompactionConfig::default()
     }
 }

@@ -38,7 +38,7 @@ async fn compacted(
             keep_first_turns: 1,
             keep_recent: KeepRecent::Turns(3),
             max_summary_tokens: 200,
-            block_strategy: strategy,
+            block_strategy: Some(strategy),
             ..CompactionConfig::default()
         },
         trigger: CompactTrigger::Force,
@@ -122,7 +122,7 @@ fn a_strategy_that_waits_is_waited_for_also_within_a_runtime() {
             config: CompactionConfig {
                 max_summary_tokens: 200,
                 keep_recent: KeepRecent::Turns(3),
-                block_strategy: Arc::new(FromPhi::new("late", Arc::new(Late))),
+                block_strategy: Some(Arc::new(FromPhi::new("late", Arc::new(Late)))),
                 ..CompactionConfig::default()
             },
             trigger: CompactTrigger::Force,
@@ -154,7 +154,7 @@ fn a_strategy_that_panics_fails_its_run_and_nothing_else() {
             config: CompactionConfig {
                 max_summary_tokens: 7,
                 keep_recent: KeepRecent::Turns(3),
-                block_strategy: Arc::new(FromPhi::new("late", Arc::new(Late))),
+                block_strategy: Some(Arc::new(FromPhi::new("late", Arc::new(Late)))),
                 ..CompactionConfig::default()
             },
             trigger: CompactTrigger::Force,

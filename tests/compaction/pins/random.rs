@@ -113,7 +113,7 @@ impl Story {
             keep_first_turns: self.below(3) as u32,
             keep_recent: KeepRecent::Turns(self.below(6) as u32),
             compaction_scope: CompactionScope::FixedCount(self.below(3) as usize),
-            block_strategy: strategies[self.below(3) as usize].clone(),
+            block_strategy: Some(strategies[self.below(3) as usize].clone()),
             tool_output_max_lines: 2 + self.below(50) as usize,
             ..CompactionConfig::default()
         };

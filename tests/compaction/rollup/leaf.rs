@@ -102,7 +102,7 @@ fn a_rollup_on_the_leaf_is_gone_on_from() {
     assert_eq!(query(&store, kinds), r#"[["rollup"]]"#);
 
     let mut gap = request();
-    gap.config.block_strategy = std::sync::Arc::new(Gap);
+    gap.config.block_strategy = Some(std::sync::Arc::new(Gap));
     let refused = compact_session_loops(&store, &session, &gap).unwrap();
     assert_eq!(refused.outcome, CompactOutcome::Failed, "{refused:?}");
     assert_eq!(texts(&seen()), before);
@@ -269,7 +269,7 @@ impl BlockCompactionStrategy for Asks {
 fn the_text_on_the_leaf_is_asked_for_and_counted_once() {
     let (store, session) = imported("THE TOOL'S SUMMARY");
     let mut asks = request();
-    asks.config.block_strategy = std::sync::Arc::new(Asks);
+    asks.config.block_strategy = Some(std::sync::Arc::new(Asks));
     let report = compact_session_loops(&store, &session, &asks).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     let usage: serde_json::Value = report.usage.unwrap().read().unwrap();

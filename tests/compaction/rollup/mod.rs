@@ -56,7 +56,7 @@ fn request() -> CompactRequest {
             keep_recent: loopstore::KeepRecent::Turns(2),
             compaction_scope: CompactionScope::FixedCount(1),
             max_rollup_tokens: 60,
-            block_strategy: std::sync::Arc::new(DefaultBlockCompaction),
+            block_strategy: Some(std::sync::Arc::new(DefaultBlockCompaction)),
             ..CompactionConfig::default()
         },
         ..CompactRequest::default()

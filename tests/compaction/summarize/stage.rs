@@ -135,7 +135,7 @@ pub fn request(strategy: SummarizeCompaction) -> CompactRequest {
             },
             keep_first_turns: 2,
             keep_recent: loopstore::KeepRecent::Turns(2),
-            block_strategy: Arc::new(strategy),
+            block_strategy: Some(Arc::new(strategy)),
             ..CompactionConfig::default()
         },
         ..CompactRequest::default()

@@ -19,7 +19,7 @@ fn request(summarizer: impl Summarizer + 'static, timeout: Duration) -> CompactR
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
-    request.config.block_strategy = Arc::new(strategy);
+    request.config.block_strategy = Some(Arc::new(strategy));
     request
 }
 

@@ -111,7 +111,7 @@ fn compact(chat: &SessionHandle, request: &CompactRequest) -> CompactReport {
 fn a_strategy_that_panics_fails_its_run_and_the_digest_stands_in() {
     let (store, chat) = chat();
     let mut request = forced();
-    request.config.block_strategy = Arc::new(Panics);
+    request.config.block_strategy = Some(Arc::new(Panics));
     let report = compact(&chat, &request);
     assert_eq!(report.strategy, "digest");
     assert_eq!(report.fallback.as_deref(), Some("digest"));
@@ -155,7 +155,7 @@ fn a_summariser_that_panics_is_replaced_by_the_digest() {
     let (store, chat) = chat();
     let mut request = forced();
     let summarizer = Arc::new(SummarizerThatPanics);
-    request.config.block_strategy = Arc::new(SummarizeCompaction::new(summarizer));
+    request.config.block_strategy = Some(Arc::new(SummarizeCompaction::new(summarizer)));
     let report = compact(&chat, &request);
     assert_eq!(report.fallback.as_deref(), Some("digest"));
     assert_eq!(runs(&store).len(), 1);

@@ -379,7 +379,7 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         tool_output_max_lines: config.tool_output_max_lines,
         fills_window: false,
         max_rollup_tokens: config.max_rollup_tokens,
-        block_strategy: std::sync::Arc::new(loopstore::DefaultBlockCompaction),
+        block_strategy: Some(std::sync::Arc::new(loopstore::DefaultBlockCompaction)),
     }
 }
 

@@ -111,8 +111,8 @@ fn turn(random: &mut Random, secrets: &[Secret], turn: u32) -> Vec<AgentMessage>
 
 /// Compacts in one of several ways, all of which cut texts.
 fn compact(store: &dyn SessionStore, random: &mut Random, id: &SessionId) {
-    let strategy: Arc<dyn BlockCompactionStrategy> = match random.one_in(2) {
-        true => Arc::new(DefaultBlockCompaction),
+    let strategy: Option<Arc<dyn BlockCompactionStrategy>> = match random.one_in(2) {
+        true => Some(Arc::new(DefaultBlockCompaction)),
         false => CompactionConfig::default().block_strategy,
     };
     let request = CompactRequest {

@@ -118,7 +118,7 @@ impl<'a> Play<'a> {
             older_loops: [OlderLoops::Skip, OlderLoops::Rollup][random.below(2) as usize],
             recent_window: [RecentWindow::CurrentLoop, RecentWindow::Chain]
                 [random.below(2) as usize],
-            block_strategy,
+            block_strategy: Some(block_strategy),
             ..CompactionConfig::default()
         }
     }

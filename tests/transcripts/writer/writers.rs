@@ -29,7 +29,7 @@ fn compacted_by_us() -> SqliteStore {
             keep_first_turns: 0,
             keep_recent: KeepRecent::Turns(1),
             compaction_scope: CompactionScope::FixedCount(0),
-            block_strategy: Arc::new(DefaultBlockCompaction),
+            block_strategy: Some(Arc::new(DefaultBlockCompaction)),
             ..CompactionConfig::default()
         },
         trigger: CompactTrigger::Force,

@@ -1,0 +1,552 @@
+//! What a call does: told by the shape of its arguments first, then by the tool's name.
+
+mod fields;
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::outcome::CallKind;
+use super::patch::{self, FileChange};
+use super::plan::{self, PlanChange};
+use super::shell::{self, Runner};
+use fields::{is_path, of_fields};
+use loopstore_model::ToolCall;
+
+/// Bytes of what a call is about that are kept.
+const LONGEST_WHAT: usize = 400;
+/// Files of one call at most.
+const MOST_FILES: usize = 500;
+
+/// What a call does if it succeeds.
+#[derive(Debug, Default)]
+pub(super) struct Action {
+    /// The command line, or the tool and what it is about; for a sub-agent its task.
+    pub(super) what: String,
+    /// What runs of the same thing have in common.
+    pub(super) key: String,
+    pub(super) is_command: bool,
+    /// Whether it builds, tests or runs something, or does something outside of files: books, sends, cancels.
+    pub(super) runs: bool,
+    /// Whether the exit code is that of a viewer at the end of a pipe.
+    pub(super) hides_exit: bool,
+    pub(super) runners: Vec<Runner>,
+    pub(super) files: Vec<FileChange>,
+    /// The folder that relative paths are in.
+    pub(super) folder: Option<String>,
+    pub(super) plan: Option<PlanChange>,
+    /// Whether it gives a sub-agent a task.
+    pub(super) delegates: bool,
+    /// Whether an editor's file is changed that the call does not name.
+    pub(super) edits_open_file: bool,
+    /// Whether the editor goes to the file that is named.
+    pub(super) opens: bool,
+    /// What runs in the background and is asked for, written to or ended.
+    pub(super) about: Option<String>,
+    /// Whether the provider carries it out: there will be no result.
+    pub(super) is_hosted: bool,
+}
+
+impl Action {
+    pub(super) fn kind(&self) -> CallKind {
+        CallKind {
+            is_command: self.is_command,
+            // What else does something has an answer and no output.
+            runs: self.runs && self.is_command,
+            hides_exit: self.hides_exit,
+        }
+    }
+
+    /// The same where its result is told as that of a command.
+    pub(super) fn kind_as_command(&self) -> CallKind {
+        CallKind {
+            is_command: true,
+            ..self.kind()
+        }
+    }
+}
+
+const PATHS: [&str; 20] = [
+    "path",
+    "file_path",
+    "filePath",
+    "filepath",
+    "filename",
+    "file_name",
+    "fileName",
+    "file",
+    "absolute_path",
+    "absolutePath",
+    "target_file",
+    "targetFile",
+    "notebook_path",
+    "TargetFile",
+    "AbsolutePath",
+    "relative_path",
+    "relative_workspace_path",
+    "abs_path",
+    "uri",
+    "destination_file",
+];
+const NEW: [&str; 15] = [
+    "new",
+    "new_string",
+    "newString",
+    "new_str",
+    "newText",
+    "new_text",
+    "replace",
+    "replacement_text",
+    "newStr",
+    "new_source",
+    "new_content",
+    "replacement",
+    "code_edit",
+    "insert_text",
+    "text_to_insert",
+];
+const COMMANDS: [&str; 8] = [
+    "command",
+    "cmd",
+    "script",
+    "commandLine",
+    "CommandLine",
+    "bash_command",
+    "shell_command",
+    "commands",
+];
+
+/// Reads a call.
+pub(super) fn action(call: &ToolCall) -> Action {
+    let words = words_of(&call.name);
+    let arguments = match call.arguments.read::<Value>() {
+        Ok(Value::Object(fields)) => fields,
+        Ok(Value::String(text)) => return of_text(&call.name, &words, &text),
+        _ => Map::new(),
+    };
+    of_arguments(&call.name, &words, &arguments)
+}
+
+/// Splits a tool's name: `mcp__fs__writeFile` is `mcp`, `fs`, `write`, `file`.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = vec![String::new()];
+    let mut was_lower = false;
+    for c in name.chars().take(120) {
+        if !c.is_alphanumeric() || c.is_uppercase() && was_lower {
+            words.push(String::new());
+        }
+        was_lower = c.is_lowercase() || c.is_ascii_digit();
+        if c.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// A tool whose arguments are one text: a patch, a command, or JSON once more.
+fn of_text(name: &str, words: &[String], text: &str) -> Action {
+    if text.trim_start().starts_with('{')
+        && let Ok(Value::Object(fields)) = serde_json::from_str(text)
+    {
+        return of_arguments(name, words, &fields);
+    }
+    let files = patch::changes(text);
+    if files.is_empty() && is_shell(words) {
+        return command(text, None, false);
+    }
+    patched(name, files)
+}
+
+fn patched(name: &str, mut files: Vec<FileChange>) -> Action {
+    files.truncate(MOST_FILES);
+    let paths: Vec<&str> = files.iter().map(|file| &*file.path).take(4).collect();
+    let what = labelled(name, &paths.join(" "));
+    Action {
+        key: what.clone(),
+        what,
+        files,
+        ..Action::default()
+    }
+}
+
+fn is_shell(words: &[String]) -> bool {
+    const SHELLS: [&str; 14] = [
+        "bash",
+        "shell",
+        "terminal",
+        "exec",
+        "command",
+        "execute",
+        "cmd",
+        "powershell",
+        "console",
+        "zsh",
+        "sh",
+        "run",
+        "script",
+        "pty",
+    ];
+    words.iter().any(|word| SHELLS.contains(&&**word))
+}
+
+/// Reads a command line. `editor`: the shell has an editor's commands.
+pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action {
+    let mut read = shell::read(line, editor);
+    for runner in &mut read.runners {
+        runner.folder = runner.folder.take().or_else(|| folder.map(str::to_owned));
+    }
+    let line = line.trim();
+    let first = line.split_whitespace().next().unwrap_or("");
+    let is_patch = matches!(first, "apply_patch" | "applypatch") && !read.files.is_empty();
+    let what = match is_patch {
+        true => labelled(first, &read.files[0].path),
+        false => one_line(line),
+    };
+    // Behind an editor's command stands text, not commands.
+    let read = match editor && first == "edit" {
+        true => shell::CommandLine::default(),
+        false => read,
+    };
+    let mut key = shell::normalised(line);
+    key.truncate(key.floor_char_boundary(4_096));
+    Action {
+        what,
+        key,
+        is_command: true,
+        runs: read.runs,
+        hides_exit: read.hides_exit,
+        runners: read.runners,
+        opens: editor && matches!(first, "open" | "create"),
+        edits_open_file: editor && first == "edit",
+        files: read.files,
+        folder: read.folder.or_else(|| folder.map(str::to_owned)),
+        ..Action::default()
+    }
+}
+
+fn text_of<'a>(fields: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str> {
+    keys.iter().find_map(|key| fields.get(*key)?.as_str())
+}
+
+fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Action {
+    let has = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
+    let path = path_of(fields).filter(|path| is_path(path));
+    if let Some(line) = command_line(fields).filter(|line| {
+        let is_line =
+            line.contains(' ') || !has(&["editor", "edit", "tracker", "browser", "task", "todo"]);
+        (is_shell(words) || is_line) && !(path.is_some() && is_editor_word(line))
+    }) {
+        let folder = text_of(
+            fields,
+            &[
+                "workdir",
+                "cwd",
+                "working_directory",
+                "workingDirectory",
+                "directory",
+                "Cwd",
+            ],
+        );
+        return command(
+            &line,
+            folder.filter(|folder| folder.starts_with('/')),
+            false,
+        );
+    }
+    let folder = text_of(fields, &["workdir", "cwd", "working_directory"]);
+    let patch = text_of(
+        fields,
+        &[
+            "patch",
+            "diff",
+            "input",
+            "patchText",
+            "patch_text",
+            "changes",
+        ],
+    );
+    let mut files = patch.map(patch::changes).unwrap_or_default();
+    if files.is_empty() {
+        files = of_fields(words, fields, path);
+    }
+    let about = [
+        "session_id",
+        "bash_id",
+        "shell_id",
+        "task_id",
+        "agentId",
+        "agent_id",
+        "process_id",
+        "sessionId",
+    ]
+    .iter()
+    .find_map(|key| match fields.get(*key)? {
+        Value::String(id) => Some(id.clone()),
+        Value::Number(id) => Some(id.to_string()),
+        _ => None,
+    });
+    let task = text_of(
+        fields,
+        &["prompt", "task", "instructions", "message", "goal"],
+    )
+    .filter(|_| has(&["task", "agent", "subagent", "delegate", "spawn"]) && path.is_none());
+    let delegates = task.is_some();
+    let replaces = NEW.iter().any(|key| fields.contains_key(*key));
+    let plan = plan::change(words, fields);
+    let runs = task.is_none()
+        && path.is_none()
+        && about.is_none()
+        && plan.is_none()
+        && files.is_empty()
+        && !replaces
+        && acts(words);
+    let sought = text_of(fields, &["pattern", "query", "regex"]);
+    let subject = match (path, sought.filter(|_| files.is_empty() && !replaces)) {
+        (Some(path), Some(sought)) => Cow::Owned(format!("{sought} {path}")),
+        (Some(path), None) => Cow::Borrowed(path),
+        (None, _) => Cow::Borrowed(main_argument(fields).unwrap_or("")),
+    };
+    let what = match task {
+        Some(task) => one_line(task),
+        None if runs => with_arguments(name, fields),
+        None => labelled(name, &subject),
+    };
+    Action {
+        key: labelled(name, &subject),
+        what,
+        delegates,
+        edits_open_file: files.is_empty()
+            && path.is_none()
+            && replaces
+            && has(&["edit", "insert", "replace"]),
+        opens: has(&["open", "create", "goto"]) && path.is_some(),
+        files,
+        runs,
+        folder: folder.map(str::to_owned),
+        plan,
+        about,
+        // Only a search that the provider runs says of which kind it is.
+        is_hosted: name == "web_search" && fields.get("type").is_some_and(Value::is_string),
+        ..Action::default()
+    }
+}
+
+/// Whether a tool does something that stays done, by its name: no word of it says that it only looks, thinks or
+/// hands something to the harness.
+fn acts(words: &[String]) -> bool {
+    const LOOKS: [&str; 58] = [
+        "answer",
+        "ask",
+        "attempt",
+        "browse",
+        "calc",
+        "calculate",
+        "check",
+        "close",
+        "completion",
+        "compute",
+        "context",
+        "count",
+        "describe",
+        "diff",
+        "enter",
+        "exit",
+        "explore",
+        "fetch",
+        "find",
+        "finish",
+        "get",
+        "glob",
+        "goto",
+        "grep",
+        "has",
+        "info",
+        "inspect",
+        "is",
+        "list",
+        "load",
+        "look",
+        "lookup",
+        "ls",
+        "memory",
+        "mode",
+        "open",
+        "output",
+        "plan",
+        "query",
+        "read",
+        "recall",
+        "resolve",
+        "respond",
+        "retrieve",
+        "screenshot",
+        "scroll",
+        "search",
+        "select",
+        "show",
+        "skill",
+        "snapshot",
+        "status",
+        "think",
+        "todo",
+        "todos",
+        "view",
+        "wait",
+        "web",
+    ];
+    !words.is_empty() && !words.iter().any(|word| LOOKS.contains(&&**word))
+}
+
+/// Returns a call in one line: the tool, and each of its arguments with its name.
+fn with_arguments(name: &str, fields: &Map<String, Value>) -> String {
+    let mut line = name.to_owned();
+    for (at, (key, value)) in fields.iter().enumerate() {
+        let parted = if at > 0 { ", " } else { " " };
+        let value = match value {
+            Value::String(text) => Cow::Borrowed(text.as_str()),
+            other => Cow::Owned(other.to_string()),
+        };
+        let most = LONGEST_WHAT.saturating_sub(line.len());
+        line.push_str(&format!(
+            "{parted}{key} {}",
+            &value[..value.floor_char_boundary(most)]
+        ));
+        if line.len() >= LONGEST_WHAT {
+            break;
+        }
+    }
+    one_line(&line)
+}
+
+/// Returns the path that a call names, whatever it calls it.
+fn path_of(fields: &Map<String, Value>) -> Option<&str> {
+    const OTHERS: [&str; 8] = [
+        "root", "dir", "folder", "project", "work", "cwd", "log", "base",
+    ];
+    let named = || {
+        fields.iter().find_map(|(key, value)| {
+            let key = key.to_ascii_lowercase();
+            let is_one = key.ends_with("path") || key.ends_with("file");
+            let is_other = OTHERS.iter().any(|other| key.contains(other));
+            value.as_str().filter(|_| is_one && !is_other)
+        })
+    };
+    text_of(fields, &PATHS).or_else(named)
+}
+
+fn is_editor_word(line: &str) -> bool {
+    [
+        "view",
+        "create",
+        "str_replace",
+        "insert",
+        "undo_edit",
+        "read",
+        "write",
+        "edit",
+        "delete",
+        "rename",
+        "append",
+        "overwrite",
+        "replace",
+    ]
+    .contains(&line)
+}
+
+/// Returns the command line of a shell: a text, or a list of arguments.
+fn command_line(fields: &Map<String, Value>) -> Option<Cow<'_, str>> {
+    COMMANDS.iter().find_map(|key| match fields.get(*key)? {
+        Value::String(line) => Some(Cow::Borrowed(line.as_str())),
+        Value::Array(list) => {
+            let words: Vec<&str> = list.iter().map(Value::as_str).collect::<Option<_>>()?;
+            match words.as_slice() {
+                [] => None,
+                [shell, flag, line, ..]
+                    if shell.ends_with("sh") && flag.starts_with('-') && flag.ends_with('c') =>
+                {
+                    Some(Cow::Borrowed(*line))
+                }
+                [one] => Some(Cow::Borrowed(*one)),
+                [program @ ("apply_patch" | "applypatch"), patch] => {
+                    Some(Cow::Owned(format!("{program} '{patch}'")))
+                }
+                words if *key == "commands" => Some(Cow::Owned(words.join("\n"))),
+                words => Some(Cow::Owned(
+                    words
+                        .iter()
+                        .map(|word| quoted(word))
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                )),
+            }
+        }
+        _ => None,
+    })
+}
+
+fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => Cow::Borrowed(word),
+        false => Cow::Owned(format!("'{}'", word.replace('\'', "'\\''"))),
+    }
+}
+
+/// Returns the argument that says best what a call is about.
+fn main_argument(fields: &Map<String, Value>) -> Option<&str> {
+    const TELLING: [&str; 12] = [
+        "query",
+        "url",
+        "pattern",
+        "description",
+        "name",
+        "title",
+        "subject",
+        "prompt",
+        "task",
+        "question",
+        "expression",
+        "id",
+    ];
+    // What a call is about is what it names by its id, whatever else it says of it.
+    let by_id = || {
+        let mut ids = fields
+            .iter()
+            .filter(|(key, _)| key.to_ascii_lowercase().ends_with("id"));
+        ids.find_map(|(_, value)| value.as_str())
+    };
+    let named = text_of(fields, &TELLING);
+    named
+        .or_else(by_id)
+        .or_else(|| fields.values().find_map(Value::as_str))
+}
+
+fn labelled(name: &str, about: &str) -> String {
+    one_line(&format!(
+        "{name} {}",
+        &about[..about.floor_char_boundary(LONGEST_WHAT)]
+    ))
+}
+
+/// Returns a text in one line, cut.
+fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(word.chars().filter(|c| !c.is_control()).take(LONGEST_WHAT));
+        if line.len() > LONGEST_WHAT {
+            line.truncate(line.floor_char_boundary(LONGEST_WHAT));
+            line.push('…');
+            break;
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;

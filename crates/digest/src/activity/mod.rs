@@ -1,0 +1,26 @@
+//! What an agent did, told from the structure of its calls and their results: which files it changed, its
+//! plan, the commands that failed and passed, and what is still running.
+//!
+//! Nothing here reads prose. A tool is known by the shape of its arguments first and by its name second, so
+//! that a tool nobody has met is still understood; a call whose result says that it failed has changed
+//! nothing. Whoever wants to know what a session did reads its messages into an [`Activity`].
+
+mod actions;
+mod acts;
+mod files;
+mod hits;
+#[doc(hidden)]
+pub mod noise;
+#[doc(hidden)]
+pub mod outcome;
+mod patch;
+mod plan;
+mod reader;
+mod shell;
+mod work;
+
+pub use acts::CallActs;
+pub use reader::Activity;
+pub use work::{
+    Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem, PlanState, Work,
+};

@@ -1,0 +1,370 @@
+//! How a call went, as its result tells: by what the harness put around the output, never by its prose.
+
+mod lines;
+mod refusal;
+
+use super::noise::clean;
+use lines::{counts, decisive, says_failed, says_passed, shows_errors};
+use refusal::refusal;
+pub use refusal::refusal_words;
+
+/// Bytes of a line that is kept.
+const LONGEST_LINE: usize = 200;
+/// Bytes of an output that are looked through at each end.
+const LOOKED_AT: usize = 64 << 10;
+
+/// How a call went.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) failed: bool,
+    /// Whether a person did not want the call.
+    pub(super) refused: bool,
+    /// What says what is wrong.
+    pub(super) failure: Option<String>,
+    /// What says how it went, with its counts.
+    pub(super) result: Option<String>,
+    /// What names the run that goes on in the background.
+    pub(super) background: Option<String>,
+    /// Whether the exit of something in the background is told.
+    pub(super) ended: bool,
+}
+
+/// Reads an error that says the call was refused. `words`: what a person said, if the format tells; else what
+/// the error says more is quoted as any other's.
+pub(super) fn refused(text: &str, words: Option<&str>) -> Option<Outcome> {
+    let line = match (words, refusal(text)?.words) {
+        (Some(words), _) => format!("refused: {}", words.lines().next().unwrap_or(words)),
+        (None, Some(_)) => return None,
+        (None, None) => "refused".to_owned(),
+    };
+    Some(Outcome {
+        failed: true,
+        refused: true,
+        failure: Some(short(&line)),
+        ..Outcome::default()
+    })
+}
+
+/// What is known of a call whose result is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CallKind {
+    /// An exit code in the frame of its result counts.
+    pub(super) is_command: bool,
+    /// It builds or tests.
+    pub(super) runs: bool,
+    /// The exit code is that of a viewer at the end of a pipe.
+    pub(super) hides_exit: bool,
+}
+
+/// Reads a result.
+pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> Outcome {
+    let CallKind {
+        is_command, runs, ..
+    } = kind;
+    let unpacked = if is_command { unpack(text) } else { None };
+    let (text, code) = match &unpacked {
+        Some((output, code)) => (&**output, Some(*code)),
+        None => (text, None),
+    };
+    let ends = ends_of(text);
+    let frame = match is_command {
+        true => frame(ends.head, ends.tail),
+        false => Frame::default(),
+    };
+    let code = code.or(frame.code);
+    let background = background(ends.head).filter(|_| code.is_none());
+    let mut failed = is_error || frame.timed_out || code.is_some_and(|code| code != 0);
+    if !failed && !runs {
+        return Outcome {
+            background,
+            ended: code.is_some(),
+            ..Outcome::default()
+        };
+    }
+    let ends = ends_of(body(text));
+    let tail = clean(ends.tail);
+    let result = match runs && background.is_none() {
+        true => counts(&tail),
+        false => None,
+    };
+    // A pipe hides the exit of what it begins with.
+    failed |= result.as_deref().is_some_and(says_failed);
+    let has_passed = result.as_deref().is_some_and(says_passed);
+    failed |= runs && kind.hides_exit && !has_passed && shows_errors(&tail);
+    let looks = is_command && !runs;
+    let line = match failed {
+        true => decisive(&clean(ends.head), &tail, looks),
+        false => None,
+    };
+    // So a search says that it found nothing, and a comparison that there is a difference.
+    failed &= line.is_some() || !looks || code != Some(1);
+    let failure = failed.then(|| line.unwrap_or_else(|| exit_line(code)));
+    Outcome {
+        failed,
+        refused: false,
+        failure,
+        result,
+        background,
+        ended: code.is_some(),
+    }
+}
+
+fn exit_line(code: Option<i64>) -> String {
+    code.map_or("failed".to_owned(), |code| format!("exit code {code}"))
+}
+
+/// Reads an output that is JSON with its exit code beside it.
+fn unpack(text: &str) -> Option<(String, i64)> {
+    let text = text.trim();
+    if !text.starts_with('{') || !text.ends_with('}') || text.len() > 1 << 20 {
+        return None;
+    }
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    let inside = ["metadata", "details", "result"]
+        .iter()
+        .filter_map(|key| value.get(key));
+    let code = inside.chain([&value]).find_map(|of| {
+        let keys = ["exit_code", "exitCode", "returncode", "exit_status"];
+        keys.iter().find_map(|key| of.get(key)?.as_i64())
+    })?;
+    let output: Vec<&str> = ["output", "stdout", "stderr", "content"]
+        .iter()
+        .filter_map(|key| value.get(key)?.as_str())
+        .filter(|part| !part.is_empty())
+        .collect();
+    Some((output.join("\n"), code))
+}
+
+struct Ends<'a> {
+    head: &'a str,
+    tail: &'a str,
+}
+
+fn ends_of(text: &str) -> Ends<'_> {
+    Ends {
+        head: &text[..text.floor_char_boundary(LOOKED_AT)],
+        tail: &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..],
+    }
+}
+
+#[derive(Default)]
+struct Frame {
+    code: Option<i64>,
+    timed_out: bool,
+}
+
+/// Reads the lines that a harness puts before and after an output.
+fn frame(head: &str, tail: &str) -> Frame {
+    let first = head.lines().take(8);
+    let last = tail.lines().rev().take(8);
+    let mut frame = Frame::default();
+    for line in first.chain(last) {
+        frame.code = frame.code.or_else(|| exit_code(line));
+        frame.timed_out |= is_timeout(line);
+    }
+    frame
+}
+
+/// Returns the exit code that a line tells, if it tells nothing else.
+fn exit_code(line: &str) -> Option<i64> {
+    if line.len() > 120 || !line.bytes().any(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    const WORDS: [&str; 22] = [
+        "process",
+        "command",
+        "the",
+        "shell",
+        "tool",
+        "completed",
+        "exited",
+        "finished",
+        "failed",
+        "with",
+        "exit",
+        "code",
+        "exit_code",
+        "exitcode",
+        "returncode",
+        "return",
+        "status",
+        "error",
+        "non-zero",
+        "signal",
+        "and",
+        "was",
+    ];
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    let (mut code, mut named) = (None, false);
+    for word in line
+        .split(|c: char| !is_part(c))
+        .filter(|word| !word.is_empty())
+    {
+        let lower = word.to_ascii_lowercase();
+        if let Ok(number) = lower.parse::<i64>() {
+            if code.replace(number).is_some_and(|other| other != number) && !line.contains("</") {
+                return None;
+            }
+        } else if !WORDS.contains(&&*lower) {
+            return None;
+        } else {
+            named |= matches!(
+                &*lower,
+                "exit" | "exited" | "exit_code" | "exitcode" | "returncode"
+            );
+        }
+    }
+    code.filter(|_| named)
+}
+
+fn is_timeout(line: &str) -> bool {
+    let line = line
+        .trim_start_matches(['[', '<', ' '])
+        .to_ascii_lowercase();
+    let subject = [
+        "command",
+        "error: command",
+        "process",
+        "the command",
+        "tool",
+        "execution",
+    ];
+    line.len() < 200
+        && line.contains("timed out")
+        && subject.iter().any(|start| line.starts_with(start))
+}
+
+/// Returns the name of a run that the harness says goes on.
+fn background(head: &str) -> Option<String> {
+    let marks = [
+        "running with session ID ",
+        "running in background with ID: ",
+        "running in the background with ID: ",
+        "background with ID ",
+        "agentId: ",
+        "shell_id: ",
+        "Background PIDs: ",
+    ];
+    let starts = [
+        "Command",
+        "Process",
+        "Async agent",
+        "agentId",
+        "Agent",
+        "Background",
+        "Task",
+    ];
+    head.lines().take(12).find_map(|line| {
+        let is_frame = starts
+            .iter()
+            .any(|start| line.trim_start().starts_with(start));
+        let mark = marks
+            .iter()
+            .find(|mark| is_frame && line.contains(**mark))?;
+        // A sub-agent that is done has an id too.
+        if *mark == "agentId: " && !head.starts_with("Async") {
+            return None;
+        }
+        let id = line.split(mark).nth(1)?;
+        let is_id = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let end = id.find(|c| !is_id(c)).unwrap_or(id.len());
+        (end > 0).then(|| id[..end].to_owned())
+    })
+}
+
+/// Returns what a command printed, without the lines of the harness around it.
+fn body(text: &str) -> &str {
+    let mut at = 0;
+    for (nth, line) in text.split_inclusive('\n').take(10).enumerate() {
+        if let Some(inside) = line.strip_prefix("Output:") {
+            let skipped = line.len() - inside.trim_start_matches(' ').len();
+            return if nth == 0 {
+                text
+            } else {
+                &text[at + skipped..]
+            };
+        }
+        let is_field = line.split_once(':').is_some_and(|(key, _)| key.len() < 24)
+            || line.starts_with("Process ")
+            || line.starts_with('<');
+        if line.starts_with("<output>") {
+            return &text[at + "<output>".len()..];
+        }
+        if !is_field {
+            break;
+        }
+        at += line.len();
+    }
+    text
+}
+
+/// Returns what is worth looking through for values: of a command that is over not what the harness says of it, its
+/// times and counts. While one still runs, its name is there.
+pub(crate) fn output_of(text: &str) -> &str {
+    let begins_with_frame = text.lines().next().is_some_and(is_frame_line);
+    match begins_with_frame && background(ends_of(text).head).is_none() {
+        true => body(text),
+        false => text,
+    }
+}
+
+/// Whether a line is the harness's.
+fn is_frame_line(line: &str) -> bool {
+    const FIELDS: [&str; 12] = [
+        "Error: (none)",
+        "Signal:",
+        "Background PIDs:",
+        "Process Group PGID:",
+        "Wall time:",
+        "Chunk ID:",
+        "Original token count:",
+        "Output:",
+        "Total output lines:",
+        "[Current working",
+        "[Python interpreter",
+        "(no output)",
+    ];
+    let is_tag = line.starts_with('<') && line.ends_with('>') && !line.contains(' ');
+    is_tag || exit_code(line).is_some() || FIELDS.iter().any(|field| line.starts_with(field))
+}
+
+/// Whether an editor says that it changed nothing, though its call counts as done.
+pub(super) fn says_unchanged(text: &str) -> bool {
+    let head = text.trim_start_matches(['<', '[', '\n', ' ']);
+    let head = head[..head.floor_char_boundary(120)].to_ascii_lowercase();
+    let starts = [
+        "error",
+        "failed",
+        "your proposed edit has introduced",
+        "your edit was not applied",
+        "no replacement",
+        "no match",
+        "no changes",
+        "could not",
+        "cannot",
+        "invalid",
+        "string not found",
+        "search string not found",
+        "no file open",
+        "file not found",
+        "tool_use_error",
+        "tool error",
+    ];
+    starts.iter().any(|start| head.starts_with(start))
+}
+
+/// Returns a line as it is kept: short, and without control characters.
+pub(super) fn short(line: &str) -> String {
+    let line = line.trim();
+    let cut = &line[..line.floor_char_boundary(LONGEST_LINE)];
+    match cut.contains(char::is_control) {
+        true => cut
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect(),
+        false => cut.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

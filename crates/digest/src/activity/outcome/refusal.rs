@@ -1,0 +1,99 @@
+//! Refusals by a person, with what the person said.
+
+pub(super) struct Refusal<'a> {
+    pub(super) words: Option<&'a str>,
+}
+
+/// Returns what a person said when refusing a call. `text` is a result that the harness marked as an error:
+/// output that merely says so is nobody's word.
+pub fn refusal_words(text: &str) -> Option<&str> {
+    refusal(text)?.words
+}
+
+/// The sentence that a harness begins with says who refused and that it was refused.
+pub(super) fn refusal(text: &str) -> Option<Refusal<'_>> {
+    let text = text.trim();
+    let text = text.strip_prefix("<tool_use_error>").unwrap_or(text);
+    let text = text.strip_prefix("Error:").unwrap_or(text).trim_start();
+    let head = &text[..text.floor_char_boundary(160)];
+    let first = head
+        .split(['\n', ':'])
+        .next()
+        .unwrap_or(head)
+        .to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| first.contains(word));
+    let refused = [
+        "reject",
+        "denied",
+        "denies",
+        "declin",
+        "refus",
+        "doesn't want",
+        "does not want",
+        "not allow",
+        "disallow",
+        "cancel",
+        "not approve",
+        "interrupted by user",
+    ];
+    let is_action = ["action rejected", "tool call rejected", "tool use rejected"];
+    let starts_as_one = [
+        "the user ",
+        "user ",
+        "[operation cancelled]",
+        "[request interrupted",
+        "tool ",
+        "the tool ",
+    ]
+    .iter()
+    .any(|start| first.starts_with(start));
+    let by_user = has(&[
+        "rejected by user",
+        "rejected by the user",
+        "denied by user",
+        "denied by the user",
+    ]);
+    let is_refusal = starts_as_one && has(&["user", "cancelled"]) && has(&refused)
+        || by_user && first.len() < 80
+        || is_action.iter().any(|start| first.starts_with(start));
+    if !is_refusal {
+        return None;
+    }
+    let marks = [
+        "the user said:",
+        "user said:",
+        "following feedback:",
+        "feedback:",
+        "reason for the rejection:",
+        "following reason:",
+        "Reason:",
+        "reason:",
+        "rejected:",
+        "message:",
+        "user's message:",
+        "instructions:",
+    ];
+    let at = marks
+        .iter()
+        .find_map(|mark| Some(text.find(mark)? + mark.len()));
+    let words = at.map(|at| &text[at..]).map(|words| {
+        let end = words
+            .find("\n\nNote: The user's next message")
+            .unwrap_or(words.len());
+        let words = words[..end]
+            .trim()
+            .trim_end_matches("</tool_use_error>")
+            .trim();
+        let inner = words.strip_prefix("<feedback>");
+        inner.map_or(words, |inner| {
+            inner.split("</feedback>").next().unwrap_or(inner).trim()
+        })
+    });
+    // Some harnesses give a reason of their own where nobody gave one.
+    let own = |words: &&str| {
+        words.starts_with("User did not allow") || words.starts_with("User cancelled")
+    };
+    Some(Refusal {
+        words: words.filter(|words| !words.is_empty() && !own(words)),
+    })
+}

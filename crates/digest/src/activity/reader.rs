@@ -1,0 +1,437 @@
+//! Reads messages in order, and keeps what their calls did.
+
+mod attempts;
+
+use std::collections::{HashMap, VecDeque};
+
+use super::actions::{self, Action};
+use super::files::FileIndex;
+use super::hits::files_found;
+use super::outcome::{self, Outcome, outcome, refusal_words, refused};
+use super::plan::PlanChange;
+use super::shell;
+use super::work::{OpenCall, Place, Plan, PlanItem, PlanState, Work};
+use attempts::AttemptKey;
+use loopstore_model::{Author, Content, Message, ToolCall, ToolResultMessage};
+
+/// Open calls and items of a plan that are held at most.
+const MOST_OPEN: usize = 2_000;
+const MOST_ITEMS: usize = 500;
+/// Bytes of a text that are looked through for a folder at each end.
+const LOOKED_AT: usize = 2_048;
+/// Bytes of an answer that is told with its call.
+const LONGEST_ANSWER: usize = 120;
+
+/// What the calls of a session did, so far.
+///
+/// ```
+/// use loopstore_digest::activity::{Activity, FileAct, Place};
+/// use loopstore_model::Message;
+/// use serde_json::json;
+///
+/// let mut activity = Activity::default();
+/// let place = Place { of: None, turn: 0 };
+/// let edit = json!({"file_path": "src/a.rs", "old_string": "1", "new_string": "2"});
+/// activity.message(&Message::assistant("").with_tool_call("c1", "Edit", edit), &place);
+/// activity.message(&Message::tool_result("c1", "done"), &place);
+/// assert_eq!(activity.work().files[0].events[0].act, FileAct::Edited);
+/// ```
+#[derive(Default)]
+pub struct Activity {
+    work: Work,
+    /// Of each attempt, what it is known by.
+    known: Vec<AttemptKey>,
+    files: FileIndex,
+    /// Calls without a result; an id may be given twice.
+    pending: HashMap<String, VecDeque<Action>>,
+    /// What runs in the background: the id of its call, and what it does.
+    background: HashMap<String, (String, Action)>,
+    folder: Option<String>,
+    /// The file that an editor has open.
+    open_file: Option<String>,
+    /// A command that stands in the text of an answer, until what comes next shows that it was run.
+    written: Option<(Action, Place)>,
+}
+
+impl Activity {
+    /// Goes on from what an earlier document says.
+    pub fn restore(work: Work) -> Self {
+        let known = work.attempts.iter().map(|attempt| {
+            let key = match attempt.is_command {
+                true => shell::normalised(&attempt.what),
+                false => attempt.what.clone(),
+            };
+            let is_open = attempt.failure.is_some() && attempt.passed.is_none();
+            let read = match attempt.is_command {
+                true => shell::read(&attempt.what, false),
+                false => shell::CommandLine::default(),
+            };
+            AttemptKey {
+                key,
+                folder: read.folder,
+                is_told: true,
+                left: if is_open { read.runners } else { Vec::new() },
+            }
+        });
+        let known = known.collect();
+        // A result that is still to come says how the call went, and what it was is told by its label.
+        let pending = work.open.iter().map(|call| {
+            let action = Action {
+                what: call.what.clone(),
+                key: call.what.clone(),
+                ..Action::default()
+            };
+            (call.id.clone(), VecDeque::from([action]))
+        });
+        Self {
+            known,
+            files: FileIndex::of(&work.files),
+            pending: pending.collect(),
+            work,
+            ..Self::default()
+        }
+    }
+
+    /// Returns what was done so far.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// Whether a result that comes next for a call is the report of a sub-agent.
+    pub(crate) fn is_delegated(&self, call_id: &str) -> bool {
+        let next = self.pending.get(call_id).and_then(VecDeque::front);
+        next.is_some_and(|action| action.delegates)
+    }
+
+    /// Calls `each` with every place in what was done.
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+        self.work.each_place(each);
+    }
+
+    /// Returns what was done.
+    pub fn into_work(self) -> Work {
+        self.work
+    }
+
+    /// Reads the next message, which stands at `place`.
+    pub fn message(&mut self, message: &Message, place: &Place) {
+        match message {
+            Message::Assistant(answer) => {
+                self.written = None;
+                let mut calls = false;
+                for block in &answer.content {
+                    if let Content::ToolCall(call) = block {
+                        calls = true;
+                        self.call(call, place);
+                    }
+                }
+                let text = message.texts().last().filter(|_| !calls);
+                if let Some(line) = text.and_then(fenced) {
+                    self.written = Some((actions::command(line, None, true), place.clone()));
+                }
+            }
+            Message::ToolResult(result) => {
+                let mut texts = message.texts();
+                let first = texts.next().unwrap_or("");
+                let rest: Vec<&str> = texts.collect();
+                if rest.is_empty() {
+                    self.result(result, first, place);
+                } else {
+                    let whole = [&[first], rest.as_slice()].concat().join("\n");
+                    self.result(result, &whole, place);
+                }
+            }
+            Message::User(user) => {
+                let by_harness = user.author == Some(Author::Harness);
+                for text in message.texts() {
+                    self.told(text, by_harness, place);
+                }
+            }
+        }
+    }
+
+    /// Reads what the harness says in the user's name.
+    fn told(&mut self, text: &str, by_harness: bool, place: &Place) {
+        self.note_folder(text);
+        if let Some((action, of)) = self.written.take()
+            && (by_harness || is_observation(text))
+        {
+            let outcome = outcome(text, false, action.kind_as_command());
+            self.done(action, &outcome, text, &of);
+        }
+        if let Some((_, note)) = text.split_once("<task-notification>") {
+            let field = |name: &str| {
+                let (_, behind) = note.split_once(&format!("<{name}>"))?;
+                Some(behind.split_once('<')?.0.trim())
+            };
+            let state = field("status").unwrap_or("");
+            if let Some((id, action)) = field("task-id").and_then(|id| self.background.remove(id)) {
+                let failed = matches!(state, "failed" | "killed" | "error");
+                let failure = failed.then(|| outcome::short(field("summary").unwrap_or(state)));
+                let outcome = Outcome {
+                    failed,
+                    failure,
+                    ..Outcome::default()
+                };
+                self.close(&id);
+                self.done(action, &outcome, "", place);
+            }
+        }
+    }
+
+    fn note_folder<'a>(&mut self, text: &'a str) {
+        let head = &text[..text.floor_char_boundary(LOOKED_AT)];
+        let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..];
+        let marks = [
+            ("<cwd>", '<'),
+            ("(Current directory: ", ')'),
+            ("[Current working directory: ", ']'),
+        ];
+        for (mark, end) in marks {
+            let behind = |text: &'a str| {
+                let at = memchr::memmem::rfind(text.as_bytes(), mark.as_bytes())?;
+                Some(&text[at + mark.len()..])
+            };
+            let found = behind(tail).or_else(|| behind(head));
+            let folder = found.and_then(|behind| Some(behind.split_once(end)?.0.trim()));
+            if let Some(folder) =
+                folder.filter(|folder| folder.starts_with('/') && !folder.contains('\n'))
+            {
+                self.folder = Some(folder.to_owned());
+                return;
+            }
+        }
+    }
+
+    fn call(&mut self, call: &ToolCall, place: &Place) {
+        let action = actions::action(call);
+        if action.is_hosted {
+            return;
+        }
+        let queue = self.pending.entry(call.id.clone()).or_default();
+        // A call that is recorded again is the same call.
+        if queue
+            .back()
+            .is_some_and(|last| last.what == action.what && last.key == action.key)
+        {
+            return;
+        }
+        self.work.open.push(OpenCall {
+            id: call.id.clone(),
+            what: action.what.clone(),
+            place: place.clone(),
+        });
+        queue.push_back(action);
+        if self.work.open.len() > MOST_OPEN {
+            let oldest: Vec<OpenCall> = self.work.open.drain(..MOST_OPEN / 4).collect();
+            for call in oldest {
+                self.pending.remove(&call.id);
+                self.background.retain(|_, (id, _)| *id != call.id);
+            }
+        }
+    }
+
+    /// Returns the id by which the call of a result is known. A document does not tell the ids of what still ran:
+    /// the result of a call that nobody knows is that of the only one.
+    fn asked<'a>(&self, id: &'a str) -> &'a str {
+        let mut nameless = self.work.open.iter().filter(|call| call.id.is_empty());
+        let is_the_only = nameless.next().is_some() && nameless.next().is_none();
+        match is_the_only && !self.pending.contains_key(id) {
+            true => "",
+            false => id,
+        }
+    }
+
+    fn result(&mut self, of: &ToolResultMessage, text: &str, place: &Place) {
+        let (id, is_error) = (self.asked(&of.tool_call_id).to_owned(), of.is_error);
+        let id = &*id;
+        let Some(queue) = self.pending.get_mut(id) else {
+            return;
+        };
+        let action = queue.pop_front();
+        if queue.is_empty() {
+            self.pending.remove(id);
+        }
+        let Some(action) = action else { return };
+        let words = of.texts_of_person().find_map(refusal_words);
+        let refused = is_error.then(|| refused(text, words)).flatten();
+        let outcome = refused.unwrap_or_else(|| outcome(text, is_error, action.kind()));
+        if let Some(name) = outcome.background.clone().filter(|_| !outcome.failed) {
+            self.background.insert(name, (id.to_owned(), action));
+            return;
+        }
+        self.close(id);
+        self.note_folder(text);
+        if let Some(about) = action.about.as_deref() {
+            self.ended(about, &action, text, is_error, place);
+        }
+        self.done(action, &outcome, text, place);
+    }
+
+    /// Notes the end of what ran in the background, if `text` tells it.
+    fn ended(&mut self, about: &str, asked: &Action, text: &str, is_error: bool, place: &Place) {
+        let Some((_, action)) = self.background.get(about) else {
+            return;
+        };
+        let head = &text[..text.floor_char_boundary(LOOKED_AT)];
+        let field = head
+            .split_once("<status>")
+            .and_then(|(_, behind)| Some(behind.split_once('<')?.0.trim()));
+        let name = asked.what.to_ascii_lowercase();
+        let was_ended = !is_error && (name.starts_with("kill") || name.starts_with("taskstop"));
+        let outcome = outcome(text, false, action.kind_as_command());
+        let is_over = outcome.ended || matches!(field, Some("completed" | "failed" | "killed"));
+        if (is_over || was_ended)
+            && let Some((id, action)) = self.background.remove(about)
+        {
+            self.close(&id);
+            self.done(action, &outcome, text, place);
+        }
+    }
+
+    fn close(&mut self, id: &str) {
+        if let Some(at) = self.work.open.iter().rposition(|call| call.id == id) {
+            self.work.open.remove(at);
+        }
+    }
+
+    /// Takes what a call did into the records.
+    fn done(&mut self, mut action: Action, outcome: &Outcome, text: &str, place: &Place) {
+        let changes = !action.files.is_empty() || action.edits_open_file;
+        let unchanged = !action.is_command && changes && outcome::says_unchanged(text);
+        let failed = outcome.failed && !commits_nothing(&action, text) || unchanged;
+        // A search: it changes no file, nor does it show one.
+        let looks = !failed && !action.runs && !action.delegates && action.files.is_empty();
+        if !failed {
+            if action.edits_open_file
+                && let Some(open) = &self.open_file
+            {
+                use super::patch::{Change, FileChange};
+                action
+                    .files
+                    .push(FileChange::new(open.clone(), Change::Edit));
+            }
+            if action.opens
+                && let Some(file) = action.files.last()
+            {
+                self.open_file = Some(file.path.clone());
+            }
+            if self.folder.is_none() {
+                self.folder.clone_from(&action.folder);
+            }
+            let folder = action.folder.as_deref().or(self.folder.as_deref());
+            let created = (!action.is_command).then(|| says_created(text)).flatten();
+            for change in std::mem::take(&mut action.files) {
+                self.files
+                    .record(&mut self.work.files, change, folder, created, place);
+            }
+            if let Some(change) = action.plan.take() {
+                self.plan(change, place);
+            }
+        }
+        let line = match failed {
+            true => Some(outcome.failure.clone().unwrap_or_else(|| {
+                let line = text.lines().find(|line| !line.trim().is_empty());
+                outcome::short(line.unwrap_or("failed"))
+            })),
+            false => None,
+        };
+        let answered = || answer(text).filter(|_| action.runs && !action.is_command && !failed);
+        let found = || {
+            looks
+                .then(|| files_found(&action.what, outcome::output_of(text)))
+                .flatten()
+        };
+        let result = outcome.result.clone().or_else(answered).or_else(found);
+        self.attempt(action, line, outcome.refused, result, place);
+    }
+
+    fn plan(&mut self, change: PlanChange, place: &Place) {
+        let old = self
+            .work
+            .plan
+            .take()
+            .map_or_else(Vec::new, |plan| plan.items);
+        let items = match change {
+            PlanChange::Whole(items) => items,
+            PlanChange::Add(text) => {
+                let mut items = old;
+                if items.len() < MOST_ITEMS {
+                    items.push(PlanItem {
+                        text,
+                        state: PlanState::Pending,
+                    });
+                }
+                items
+            }
+            PlanChange::Update {
+                number,
+                text,
+                state,
+            } => {
+                let mut items = old;
+                if let Some(item) = number.checked_sub(1).and_then(|at| items.get_mut(at)) {
+                    item.text = text.unwrap_or_else(|| std::mem::take(&mut item.text));
+                    item.state = state.unwrap_or(item.state);
+                }
+                items
+            }
+        };
+        // A list that was emptied is no plan.
+        self.work.plan = (!items.is_empty()).then(|| Plan {
+            items,
+            place: place.clone(),
+        });
+    }
+}
+
+/// Whether a commit only found that there is nothing to commit, which git tells as an error.
+fn commits_nothing(action: &Action, text: &str) -> bool {
+    let mut runners = action.runners.iter();
+    runners.any(|runner| runner.name == "git commit") && text.contains("nothing to commit")
+}
+
+/// Returns what a tool answered, if that is one short line.
+fn answer(text: &str) -> Option<String> {
+    let line = text.trim();
+    let is_short = !line.is_empty() && line.len() <= LONGEST_ANSWER && !line.contains('\n');
+    is_short.then(|| outcome::short(line))
+}
+
+/// Returns the command that an answer consists of besides its words: the only block of a shell.
+fn fenced(text: &str) -> Option<&str> {
+    let mut parts = text.split("```");
+    let (_, block) = (parts.next()?, parts.next()?);
+    parts.next()?;
+    if parts.next().is_some() {
+        return None;
+    }
+    let (language, line) = block.split_once('\n')?;
+    let language = language.trim();
+    let is_shell =
+        language.is_empty() || ["bash", "sh", "shell", "mswea_bash_command"].contains(&language);
+    (is_shell && !line.trim().is_empty()).then_some(line)
+}
+
+/// Whether a text in the user's name is what a command gave back.
+fn is_observation(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with("<returncode>")
+        || text.ends_with("bash-$")
+        || text.starts_with("Observation:")
+        || text.starts_with("OBSERVATION:")
+}
+
+/// Returns whether the result of a write says that the file is new; `None`: it does not say.
+fn says_created(text: &str) -> Option<bool> {
+    let head = text[..text.floor_char_boundary(200)].to_ascii_lowercase();
+    let first = head.lines().next()?;
+    let has = |words: &[&str]| words.iter().any(|word| first.contains(word));
+    if has(&["creat", "new file"]) && !has(&["error", "overw"]) {
+        return Some(true);
+    }
+    has(&["has been updated", "overw", "successfully updated"]).then_some(false)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,561 @@
+//! Reads messages and earlier documents into a [`Record`].
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::given::{Given, sections_of};
+use super::read::{self, Section};
+use super::record::{Carried, Record, Speaker, Statement};
+use super::values::scan::{ScannedValue, scan};
+use super::values::{FactSource, Ledger, Shape, is_value};
+use crate::activity::noise::clean;
+use crate::activity::outcome::{output_of, refusal_words};
+use crate::activity::{Activity, Place};
+use loopstore_model::compaction::{Placed, image_facts};
+use loopstore_model::{
+    AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
+};
+
+/// A text with more values than this is a document, not what a person says.
+const MOST_TOLD: usize = 24;
+/// So many facts are held at most, some hundred bytes each: years of work must not fill the memory.
+/// Then half of them, which no page would have room for, are forgotten.
+const MOST_FACTS: usize = 1 << 18;
+/// Bytes of statements that are held at most; then the oldest that go with calls are forgotten.
+const MOST_STATED: usize = 1 << 24;
+/// What a harness puts in is read for sentences if it is longer than this: shorter ones are notices.
+const LONG_NOTICE: usize = 2_000;
+
+/// Collects what messages hold.
+#[derive(Default)]
+pub(super) struct Gatherer {
+    record: Record,
+    /// Bytes of the statements held.
+    stated: usize,
+    /// What a harness said before anybody else.
+    notice: Option<Statement>,
+}
+
+impl Gatherer {
+    /// Reads messages of a loop.
+    pub(super) fn messages(&mut self, of: Option<&Arc<str>>, messages: &[Placed]) {
+        for placed in messages {
+            let place = Place {
+                of: of.cloned(),
+                turn: placed.turn,
+            };
+            let Some(message) = placed.message.message() else {
+                continue;
+            };
+            let is_report = match message {
+                Message::ToolResult(result) => {
+                    self.record.activity.is_delegated(&result.tool_call_id) && !result.is_error
+                }
+                _ => false,
+            };
+            self.record.activity.message(message, &place);
+            match message {
+                Message::User(user) => self.user(message, user, &place),
+                Message::Assistant(answer) => self.answer(answer, &place),
+                Message::ToolResult(result) => self.result(result, is_report, &place),
+            }
+            self.images(message.content(), &place);
+            self.forget_some();
+        }
+    }
+
+    fn forget_some(&mut self) {
+        if self.record.values.facts.len() > MOST_FACTS {
+            self.record.values.forget(MOST_FACTS / 2);
+        }
+        if self.stated > MOST_STATED {
+            let mut excess = self.stated - MOST_STATED / 2;
+            // First what only says what comes next; prompts and reports alone may be too many, too.
+            for only_announced in [true, false] {
+                self.record.statements.retain(|statement| {
+                    let may_go = !only_announced || (statement.has_calls && !statement.is_prompt());
+                    let goes = excess > 0 && may_go;
+                    excess -= if goes {
+                        statement.text.len().min(excess)
+                    } else {
+                        0
+                    };
+                    !goes
+                });
+            }
+            self.stated = MOST_STATED / 2;
+        }
+    }
+
+    /// Notes images by what they are: the originals stay in the store.
+    fn images(&mut self, content: &[Content], place: &Place) {
+        let values = &mut self.record.values;
+        for block in content {
+            if let Content::Image(image) = block {
+                let label = values.label("image");
+                values.add(&image_facts(image), label, FactSource::Field, place);
+            }
+        }
+    }
+
+    fn state(&mut self, statement: Statement) {
+        if !statement.text.trim().is_empty() {
+            self.record.values.position(&statement.place);
+            self.stated += statement.text.len();
+            self.record.statements.push(statement);
+        }
+    }
+
+    /// Reads a message in the user's name: a prompt, with what the harness put around it, or all the
+    /// harness's.
+    fn user(&mut self, message: &Message, user: &UserMessage, place: &Place) {
+        self.note_time(user.timestamp.as_ref());
+        let speaker = match message.author() {
+            Author::Agent => Speaker::Parent,
+            Author::Human | Author::Harness => Speaker::Human,
+        };
+        let day = day_of(user.timestamp.as_ref());
+        let own: Vec<&str> = message.prompt_texts().collect();
+        for text in &own {
+            self.prompt_values(text, place);
+            self.state(Statement::new(speaker, place.clone(), day.clone(), text));
+        }
+        let label = self.record.values.label("harness");
+        for text in texts(&user.content) {
+            let around = own.iter().find_map(|own| text.split_once(own));
+            let (before, after) = around.unwrap_or((text, ""));
+            if own.is_empty() && self.is_first(place) {
+                self.record.values.position(place);
+                let (place, day) = (place.clone(), day.clone());
+                let mut notice = Statement::new(Speaker::Harness, place, day, text);
+                notice.is_task = true;
+                self.notice = Some(notice).filter(|notice| !notice.text.is_empty());
+            }
+            for text in [before, after] {
+                self.mentions(text, label, place);
+                if text.len() > LONG_NOTICE {
+                    let day = day.clone();
+                    self.state(Statement::new(Speaker::Harness, place.clone(), day, text));
+                }
+            }
+        }
+    }
+
+    /// Whether nothing was said and nothing done before: what a harness puts in later may be what a tool gave back.
+    fn is_first(&self, place: &Place) -> bool {
+        let record = &self.record;
+        place.turn == 0
+            && self.notice.is_none()
+            && record.statements.is_empty()
+            && record.activity.work().is_empty()
+    }
+
+    fn prompt_values(&mut self, text: &str, place: &Place) {
+        let values = &mut self.record.values;
+        let label = values.label("user");
+        let mut all = Vec::new();
+        scan(text, &mut |found| all.push(found));
+        let is_document = all.len() > MOST_TOLD;
+        for found in all {
+            let source = match (is_document, found.quoted) {
+                (false, true) => FactSource::ToldQuoted,
+                (false, false) => FactSource::Told,
+                (true, true) => FactSource::Quoted,
+                (true, false) => FactSource::Mentioned,
+            };
+            add_found(values, found, label, source, place);
+        }
+    }
+
+    fn answer(&mut self, message: &AssistantMessage, place: &Place) {
+        self.note_time(message.timestamp.as_ref());
+        let label = self.record.values.label("answer");
+        let calls = message
+            .content
+            .iter()
+            .filter(|block| matches!(block, Content::ToolCall(_)));
+        let has_calls = calls.count() > 0;
+        let day = day_of(message.timestamp.as_ref());
+        for text in texts(&message.content) {
+            self.mentions(text, label, place);
+            let mut statement = Statement::new(Speaker::Agent, place.clone(), day.clone(), text);
+            statement.has_calls = has_calls;
+            self.state(statement);
+        }
+        for block in &message.content {
+            if let Content::ToolCall(call) = block {
+                self.call(call, place);
+            }
+        }
+    }
+
+    fn call(&mut self, call: &ToolCall, place: &Place) {
+        let values = &mut self.record.values;
+        let tool = values.label(&call.name);
+        if let Ok(arguments) = call.arguments.read::<Value>() {
+            leaves(&arguments, &call.name, &mut |key, text, is_key| {
+                let label = values.label(key);
+                let commands = commands(text);
+                for beginning in beginnings(text, &commands) {
+                    values.add_piece(beginning, label, place);
+                }
+                let mut used = |value: &str| {
+                    if let Some(at) = values.add(value, label, FactSource::Used, place) {
+                        values.facts[at].tool = Some(tool);
+                    }
+                };
+                let is_whole = is_value(text);
+                if is_whole {
+                    used(text);
+                }
+                // A line that is too long to be known whole is known by its commands; of a text of several lines
+                // nothing says that it is one of commands.
+                if is_whole || text.contains('\n') {
+                    for command in commands {
+                        values.add_piece(command, label, place);
+                    }
+                } else {
+                    commands.into_iter().for_each(used);
+                }
+                if !is_whole && !is_key {
+                    scan(text, &mut |found| {
+                        add_found(values, found, label, FactSource::WithinArgument, place);
+                    });
+                }
+            });
+        }
+    }
+
+    /// Reads a result; `is_report`: a sub-agent wrote it.
+    fn result(&mut self, message: &ToolResultMessage, is_report: bool, place: &Place) {
+        self.note_time(message.timestamp.as_ref());
+        if is_report {
+            let day = day_of(message.timestamp.as_ref());
+            for text in texts(&message.content) {
+                let (place, day) = (place.clone(), day.clone());
+                self.state(Statement::new(Speaker::SubAgent, place, day, text));
+            }
+        }
+        let tool = match &*message.tool_name {
+            "" => "result",
+            name => name,
+        };
+        let label = self.record.values.label(tool);
+        for text in texts(&message.content) {
+            match structured(text) {
+                Some(value) => self.fields(&value, tool, place),
+                None if is_report => self.reported(&clean(text), label, place),
+                None => self.mentions(&clean(output_of(text)), label, place),
+            }
+        }
+        // What a person says when refusing a call is a person's word; that it was a person, the format
+        // itself has to say, as a tool may answer anything.
+        for words in message.texts_of_person().filter_map(refusal_words) {
+            let (place, day) = (place.clone(), day_of(message.timestamp.as_ref()));
+            self.state(Statement::new(Speaker::Human, place, day, words));
+        }
+    }
+
+    fn fields(&mut self, value: &Value, tool: &str, place: &Place) {
+        let values = &mut self.record.values;
+        leaves(value, tool, &mut |key, text, is_key| {
+            let label = values.label(key);
+            let added = values.add(text, label, FactSource::Field, place);
+            if !is_key && (added.is_none() || text.contains(' ')) {
+                scan(text, &mut |found| {
+                    add_found(values, found, label, FactSource::Mentioned, place);
+                });
+            }
+        });
+    }
+
+    fn mentions(&mut self, text: &str, label: usize, place: &Place) {
+        let values = &mut self.record.values;
+        scan(text, &mut |found| {
+            let source = if found.quoted {
+                FactSource::Quoted
+            } else {
+                FactSource::Mentioned
+            };
+            add_found(values, found, label, source, place);
+        });
+    }
+
+    /// Reads a sub-agent's report. It is written for its reader, who goes on with what it names.
+    fn reported(&mut self, text: &str, label: usize, place: &Place) {
+        let values = &mut self.record.values;
+        scan(text, &mut |found| {
+            let source = match (found.quoted, Shape::of(found.value).names_one_thing()) {
+                (true, true) => FactSource::Field,
+                (true, false) => FactSource::Quoted,
+                (false, _) => FactSource::Mentioned,
+            };
+            add_found(values, found, label, source, place);
+        });
+    }
+
+    fn note_time(&mut self, timestamp: Option<&Int>) {
+        if let Some(timestamp) = timestamp {
+            self.record.timestamp = Some(timestamp.clone());
+        }
+    }
+
+    /// Reads an earlier summary; one that is no document of ours is kept as it is, as written at `turn`.
+    pub(super) fn summary(&mut self, of: Option<&Arc<str>>, turn: u32, text: &str) {
+        match read::document(text, turn) {
+            Some(sections) => {
+                self.document(of, sections);
+                self.forget_some();
+            }
+            None => self.foreign_summary(of, turn, text),
+        }
+    }
+
+    /// Keeps a summary that another wrote, at `turn`, as it is.
+    pub(super) fn foreign_summary(&mut self, of: Option<&Arc<str>>, turn: u32, text: &str) {
+        let place = Place {
+            of: of.cloned(),
+            turn,
+        };
+        let label = self.record.values.label("summary");
+        self.mentions(text, label, &place);
+        // A later one stands for those before.
+        self.record
+            .carried
+            .retain(|carried| carried.place.of != place.of);
+        self.record.carried.push(Carried {
+            place,
+            text: text.trim().to_owned(),
+        });
+        self.forget_some();
+    }
+
+    /// Takes what a document says; `of` is the loop of what names none.
+    fn document(&mut self, of: Option<&Arc<str>>, sections: Vec<Section>) {
+        let mut sections: Vec<Section> = sections;
+        let mut places: Vec<Place> = Vec::new();
+        for section in &mut sections {
+            section.each_place(&mut |place| {
+                place.of = place.of.take().or_else(|| of.cloned());
+                places.push(place.clone());
+            });
+        }
+        // `L2` is before `L10`.
+        places.sort_by_key(|place| {
+            let name = place.of.clone();
+            (name.as_ref().map_or(0, |name| name.len()), name, place.turn)
+        });
+        for place in &places {
+            self.record.values.position(place);
+        }
+        let is_talk = sections
+            .iter()
+            .any(|section| matches!(section, Section::Talk));
+        for section in sections {
+            match section {
+                Section::Talk => {}
+                Section::Said(statement) => {
+                    match statement.speaker {
+                        Speaker::Human => self.prompt_values(&statement.text, &statement.place),
+                        speaker => {
+                            let label = self.record.values.label(speaker.name());
+                            self.mentions(&statement.text, label, &statement.place);
+                        }
+                    }
+                    self.state(statement);
+                }
+                Section::Instruction(instruction) => self.record.instructions.push(instruction),
+                Section::Carried(carried) => self.record.carried.push(carried),
+                Section::Given(given) => self.given(given),
+                Section::Work(work) => {
+                    let values = &mut self.record.values;
+                    let label = values.label("path");
+                    for file in &work.files {
+                        if let Some(last) = file.events.last() {
+                            values.add(&file.path, label, FactSource::KeptUsed, &last.place);
+                        }
+                    }
+                    let before = std::mem::take(&mut self.record.activity);
+                    self.record.activity = Activity::restore(before.into_work().joined(*work));
+                }
+                Section::Values(line) => self.kept(line, is_talk),
+            }
+        }
+        // A prompt stands in the task, what was said later in another section.
+        let mut statements = std::mem::take(&mut self.record.statements);
+        statements.sort_by_key(|statement| self.record.values.position_of(&statement.place));
+        self.record.statements = statements;
+    }
+
+    /// Takes what a model wrote; it stands for what was written before for the same section of the loop.
+    fn given(&mut self, given: Given) {
+        let label = self.record.values.label("summary");
+        self.mentions(&given.lines.join("\n"), label, &given.place);
+        let is_older =
+            |other: &Given| other.heading == given.heading && other.place.of == given.place.of;
+        self.record.given.retain(|other| !is_older(other));
+        self.record.given.push(given);
+    }
+
+    /// Takes a model's answer to all that was read so far, of which `turn` is the last turn; whether it says
+    /// anything.
+    pub(super) fn model_answer(&mut self, of: Option<&Arc<str>>, turn: u32, answer: &str) -> bool {
+        let place = Place {
+            of: of.cloned(),
+            turn,
+        };
+        let sections = sections_of(answer);
+        let says_something = !sections.is_empty();
+        if says_something {
+            self.record.values.position(&place);
+            // The model has read them, and was told to carry them on.
+            self.record.carried.clear();
+        }
+        for (heading, lines) in sections {
+            // Those of other loops too.
+            self.record.given.retain(|given| given.heading != heading);
+            let place = place.clone();
+            self.given(Given {
+                heading,
+                place,
+                is_new: true,
+                lines,
+            });
+        }
+        says_something
+    }
+
+    /// Reads only what a model wrote of an earlier document.
+    pub(super) fn words_of_model(&mut self, turn: u32, text: &str) {
+        let sections = read::document(text, turn).unwrap_or_default();
+        for section in sections {
+            if let Section::Given(given) = section {
+                self.record.values.position(&given.place);
+                self.given(given);
+            }
+        }
+    }
+
+    /// Takes a line of values; in a talk people told what stands there as used.
+    fn kept(&mut self, line: super::values::line::ValueLine, is_talk: bool) {
+        let values = &mut self.record.values;
+        let tool = line.tool.map(|tool| values.label(&tool));
+        let label = values.label(&line.label);
+        for entry in line.entries {
+            let source = match (entry.used, is_talk) {
+                (true, true) => FactSource::Told,
+                (true, false) => FactSource::KeptUsed,
+                (false, _) => FactSource::KeptSeen,
+            };
+            if let Some(at) = values.add(&entry.value, label, source, &entry.place) {
+                let fact = &mut values.facts[at];
+                fact.tool = fact.tool.or(tool);
+            }
+        }
+    }
+
+    /// Returns everything.
+    pub(super) fn finish(mut self) -> Record {
+        // Where a harness alone says what is to be done, its words count as much as a report.
+        let statements = &mut self.record.statements;
+        if !statements.iter().any(Statement::is_prompt) {
+            if let Some(notice) = self.notice.take() {
+                statements.retain(|stated| {
+                    stated.speaker != Speaker::Harness || stated.text != notice.text
+                });
+                statements.insert(0, notice);
+            }
+            // Also what a document says that it told first.
+            if let Some(first) = statements.first_mut() {
+                first.is_task = first.speaker == Speaker::Harness && first.place.turn == 0;
+            }
+        }
+        self.record
+    }
+}
+
+/// Returns the day of a time in milliseconds; empty if there is none.
+fn day_of(timestamp: Option<&Int>) -> String {
+    let time = timestamp.and_then(|time| Time::from_millis(time.get()));
+    let day = time.and_then(|time| time.as_str().get(..10).map(str::to_owned));
+    day.unwrap_or_default()
+}
+
+fn texts(content: &[Content]) -> impl Iterator<Item = &str> {
+    content.iter().filter_map(|block| match block {
+        Content::Text(text) => Some(text.text.as_str()),
+        _ => None,
+    })
+}
+
+fn add_found(
+    ledger: &mut Ledger,
+    found: ScannedValue<'_>,
+    label: usize,
+    source: FactSource,
+    place: &Place,
+) {
+    let label = match found.label {
+        Some(name) => ledger.label(name),
+        None => label,
+    };
+    ledger.add_value(found.value, label, source, place);
+}
+
+/// Commands of a line at most that are looked at by themselves.
+const MOST_COMMANDS: usize = 6;
+
+/// Returns the commands of a line, each of which may be run again without the rest; none if it is not a line of a
+/// few of them.
+fn commands(line: &str) -> Vec<&str> {
+    let parts: Vec<&str> = line.split(CHAIN).take(MOST_COMMANDS + 1).collect();
+    match parts.len() {
+        2..=MOST_COMMANDS => parts.into_iter().map(str::trim).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns what a line of commands begins with, more than one of them and fewer than all.
+fn beginnings<'a>(line: &'a str, commands: &[&str]) -> impl Iterator<Item = &'a str> {
+    let ends = line.match_indices(CHAIN).skip(1).map(|(at, _)| at);
+    let several = commands.len().saturating_sub(2);
+    ends.take(several).map(|end| line[..end].trim())
+}
+
+/// Parts commands of which the next runs only if the one before did well.
+const CHAIN: &str = " && ";
+
+fn structured(text: &str) -> Option<Value> {
+    let text = text.trim();
+    if !text.starts_with(['{', '[']) {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}
+
+/// Calls `each` with the key and text of each leaf. A key that names a thing (letters and digits
+/// mixed) is a value of the key above it.
+fn leaves(value: &Value, key: &str, each: &mut dyn FnMut(&str, &str, bool)) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if names_a_thing(name) {
+                    each(key, name, true);
+                }
+                leaves(value, name, each);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| leaves(item, key, each)),
+        Value::String(text) => each(key, text, false),
+        Value::Number(number) => each(key, &number.to_string(), false),
+        Value::Bool(_) | Value::Null => {}
+    }
+}
+
+fn names_a_thing(key: &str) -> bool {
+    is_value(key) && key.contains(|c: char| c.is_ascii_digit()) && key.contains(char::is_alphabetic)
+}
+
+#[cfg(test)]
+mod tests;

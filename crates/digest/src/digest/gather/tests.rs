@@ -1,0 +1,47 @@
+use super::*;
+use loopstore_model::{AgentMessage, Json};
+
+fn placed(turn: u32, message: impl Into<AgentMessage>) -> Placed {
+    Placed {
+        turn,
+        seq: turn,
+        message: message.into(),
+    }
+}
+
+#[test]
+fn of_more_facts_than_are_held_the_worst_are_forgotten() {
+    let mut gatherer = Gatherer::default();
+    let arguments = Json::of(&serde_json::json!({ "path": "src/first_one.rs" })).unwrap();
+    let answer = AssistantMessage {
+        content: vec![Content::tool_call("a", "read", arguments)],
+        ..AssistantMessage::default()
+    };
+    gatherer.messages(None, &[placed(0, Message::Assistant(answer))]);
+    let mut most = 0;
+    for turn in 1..60 {
+        let lines = (0..6_000).map(|line| format!("src/seen_{turn}_{line}.rs\n"));
+        let text: String = lines.collect();
+        gatherer.messages(None, &[placed(turn, Message::tool_result("b", text))]);
+        most = most.max(gatherer.record.values.facts.len());
+    }
+    assert!((200_000..=MOST_FACTS).contains(&most), "{most}");
+    let values = gatherer.finish().values;
+    let has = |value: &str| values.facts.iter().any(|fact| fact.value == value);
+    assert!(has("src/first_one.rs") && has("src/seen_59_5999.rs"));
+    assert!(!has("src/seen_1_0.rs"));
+}
+
+#[test]
+fn of_more_words_than_are_held_the_oldest_are_forgotten() {
+    let mut gatherer = Gatherer::default();
+    for turn in 0..1_200 {
+        let text = format!("Part {turn} says nothing. {}", "It goes on. ".repeat(3_000));
+        gatherer.messages(None, &[placed(turn, Message::assistant(text))]);
+    }
+    assert!(gatherer.stated <= MOST_STATED);
+    let statements = gatherer.finish().statements;
+    let held: usize = statements.iter().map(|s| s.text.len()).sum();
+    assert!((MOST_STATED / 4..=MOST_STATED).contains(&held), "{held}");
+    assert_eq!(statements.last().unwrap().place.turn, 1_199);
+}

@@ -1,0 +1,269 @@
+//! The document's lines, written.
+//!
+//! Each line of a section names the turns that it comes from. What came from a person, an agent or a tool
+//! stands on one line whatever it holds, behind what is ours, so nothing in it can pass for a heading or for
+//! another line. [`super::read`] reads them back.
+
+use std::fmt::Write;
+
+use super::record::{Instruction, Speaker, Statement};
+use crate::activity::{
+    Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, PlanItem, PlanState,
+};
+
+/// Begins the first line of every document.
+pub(super) const OPENING: &str = "[Working state";
+
+/// The sections, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Heading {
+    Task,
+    Carried,
+    Instructions,
+    Plan,
+    Said,
+    Files,
+    Attempts,
+    Values,
+}
+
+impl Heading {
+    pub(super) const ALL: [Self; 8] = [
+        Self::Task,
+        Self::Carried,
+        Self::Instructions,
+        Self::Plan,
+        Self::Said,
+        Self::Files,
+        Self::Attempts,
+        Self::Values,
+    ];
+
+    /// Whether a model may write the section: files and values come from the record alone.
+    pub(super) fn is_told(self) -> bool {
+        !matches!(self, Self::Carried | Self::Files | Self::Values)
+    }
+
+    /// Returns the line.
+    pub(super) fn line(self) -> &'static str {
+        match self {
+            Self::Task => "## Task",
+            Self::Carried => "## Earlier summary",
+            Self::Instructions => "## Standing instructions",
+            Self::Plan => "## Plan",
+            Self::Said => "## Done, decided and found",
+            Self::Files => "## Files",
+            Self::Attempts => "## Commands and errors",
+            Self::Values => "## Exact values",
+        }
+    }
+}
+
+/// Stands where words of a prompt are left out.
+pub(super) const GAP: &str = " … ";
+
+/// Writes what comes before the words of a prompt or a statement: `- t3 2031-04-01 user: `. The agent is not
+/// named where only it speaks.
+pub(super) fn said_head(statement: &Statement, day: bool, speaker: bool) -> String {
+    let mut head = format!("- {}", statement.place);
+    if day {
+        head.push(' ');
+        head.push_str(&statement.day);
+    }
+    if speaker {
+        head.push(' ');
+        head.push_str(statement.speaker.name());
+    }
+    head.push_str(": ");
+    head
+}
+
+/// Whether a speaker is named in a section: in the task all but people, elsewhere all but the agent unless
+/// it is a talk.
+pub(super) fn names_speaker(speaker: Speaker, heading: Heading, is_talk: bool) -> bool {
+    match heading {
+        Heading::Task => speaker != Speaker::Human,
+        _ => is_talk || speaker != Speaker::Agent,
+    }
+}
+
+pub(super) fn instruction_line(instruction: &Instruction) -> String {
+    format!("- {}: {}\n", instruction.place, instruction.text)
+}
+
+const STATES: [(PlanState, &str); 4] = [
+    (PlanState::Pending, "[ ]"),
+    (PlanState::InProgress, "[>]"),
+    (PlanState::Done, "[x]"),
+    (PlanState::Cancelled, "[-]"),
+];
+
+pub(super) fn plan_head(place: &Place) -> String {
+    format!("As of {place} ([x] done, [>] in progress, [ ] open):\n")
+}
+
+pub(super) const PLAN_HEAD: &str = "As of ";
+
+pub(super) fn plan_line(item: &PlanItem) -> String {
+    let mark = STATES
+        .iter()
+        .find(|(state, _)| *state == item.state)
+        .map_or("[ ]", |known| known.1);
+    format!("- {mark} {}\n", one_line(&item.text))
+}
+
+/// Reads an item of a plan.
+pub(super) fn read_plan_line(line: &str) -> Option<PlanItem> {
+    let rest = line.strip_prefix("- ")?;
+    let (state, text) = STATES
+        .iter()
+        .find_map(|(state, mark)| Some((*state, rest.strip_prefix(mark)?)))?;
+    Some(PlanItem {
+        text: text.trim().to_owned(),
+        state,
+    })
+}
+
+pub(super) const OPEN: &str = "- running, no result yet: ";
+
+pub(super) fn open_line(open: &OpenCall) -> String {
+    format!("{OPEN}{} ({})\n", one_line(&open.what), open.place)
+}
+
+/// Quotes what a document names by its words: a path, a command.
+fn named(text: &str) -> String {
+    let text = one_line(text);
+    let marks = [('`', '`'), ('«', '»'), ('⟦', '⟧')];
+    let fits = |(_, close): &&(char, char)| !text.contains(*close);
+    let (open, close) = marks.iter().find(fits).unwrap_or(&('`', '`'));
+    format!("{open}{text}{close}")
+}
+
+/// Reads what [`named`] wrote; returns it and what follows.
+pub(super) fn read_named(text: &str) -> Option<(&str, &str)> {
+    let open = text.chars().next()?;
+    let close = match open {
+        '`' => '`',
+        '«' => '»',
+        '⟦' => '⟧',
+        _ => return None,
+    };
+    text[open.len_utf8()..].split_once(close)
+}
+
+/// Returns what was done to a file, in words: `created t9; edited t12, t31 (fn parse)`. At most `spots`
+/// names of places within it are told.
+pub(super) fn file_line(file: &FileWork, spots: usize) -> (String, Vec<Place>) {
+    let mut named_places = Vec::new();
+    let mut line = format!("- {}: ", named(&file.path));
+    let mut groups: Vec<(String, Vec<&FileEvent>)> = Vec::new();
+    // That a file was read before it was changed goes without saying.
+    for event in file
+        .events
+        .iter()
+        .filter(|event| event.act != FileAct::Read)
+    {
+        let verb = verb(&event.act);
+        match groups.last_mut() {
+            Some((last, events)) if *last == verb => events.push(event),
+            _ => groups.push((verb, vec![event])),
+        }
+    }
+    for (at, (verb, events)) in groups.iter().enumerate() {
+        let mut places: Vec<&Place> = events.iter().map(|event| &event.place).collect();
+        places.dedup();
+        // The first and the last tell when; a hundred between them would say no more.
+        let is_long = places.len() > 4;
+        if is_long {
+            places.drain(1..places.len() - 2);
+        }
+        named_places.extend(places.iter().map(|place| (*place).clone()));
+        let mut places: Vec<String> = places.iter().map(ToString::to_string).collect();
+        if is_long {
+            places.insert(1, "…".to_owned());
+        }
+        let parted = if at > 0 { "; " } else { "" };
+        // Writing to a string cannot fail.
+        let _ = write!(line, "{parted}{verb} {}", places.join(", "));
+        let mut names: Vec<&str> = Vec::new();
+        for spot in events.iter().rev().flat_map(|event| &event.spots) {
+            if !names.contains(&&**spot) && names.len() < spots {
+                names.push(spot);
+            }
+        }
+        if !names.is_empty() {
+            let _ = write!(line, " ({})", one_line(&names.join(", ")));
+        }
+    }
+    line.push('\n');
+    (line, named_places)
+}
+
+fn verb(act: &FileAct) -> String {
+    match act {
+        FileAct::Created => "created".to_owned(),
+        FileAct::Written => "rewritten".to_owned(),
+        FileAct::Edited => "edited".to_owned(),
+        FileAct::Deleted => "deleted".to_owned(),
+        FileAct::Reverted => "reverted".to_owned(),
+        FileAct::MovedFrom(from) => format!("moved from {}", named(from)),
+        FileAct::Read => "read".to_owned(),
+    }
+}
+
+pub(super) const READ: &str = "- only read: ";
+
+/// Returns a file that was only read, as it stands among others.
+pub(super) fn read_file(file: &FileWork) -> String {
+    let place = file.events.last().map(|event| event.place.to_string());
+    format!("{} {}", named(&file.path), place.unwrap_or_default())
+}
+
+/// Begins what is told of a command that was run, and of another call that did something.
+pub(super) const RAN: &str = "ran ";
+pub(super) const CALLED: &str = "called ";
+/// Begins what is told of a search.
+pub(super) const FOUND: &str = "found ";
+/// Begins what is told of a call that a person refused.
+pub(super) const REFUSED: &str = "refused ";
+
+/// Returns how a command or call went.
+pub(super) fn attempt_line(attempt: &Attempt) -> String {
+    let times = match attempt.times {
+        0 | 1 => String::new(),
+        times => format!(", {times} times"),
+    };
+    let what = named(&attempt.what);
+    let line = match (&attempt.failure, &attempt.passed) {
+        (Some((at, error)), None) if attempt.refused => {
+            let words = error.strip_prefix(REFUSED.trim_end()).unwrap_or(error);
+            format!("- {REFUSED}{at}{times}: {what}{words}")
+        }
+        (Some((at, error)), Some(passed)) => {
+            format!("- failed {at}, passed {passed}{times}: {what}: {error}")
+        }
+        (Some((at, error)), None) => format!("- failed {at}, still open{times}: {what}: {error}"),
+        (None, _) => {
+            let result = attempt
+                .result
+                .as_deref()
+                .map(|result| format!(": {result}"));
+            let verb = match (attempt.runs, attempt.is_command) {
+                (false, _) => FOUND,
+                (true, true) => RAN,
+                (true, false) => CALLED,
+            };
+            format!(
+                "- {verb}{}{times}: {what}{}",
+                attempt.last,
+                result.unwrap_or_default()
+            )
+        }
+    };
+    one_line(&line) + "\n"
+}
+
+/// Puts a text on one line.
+pub(super) fn one_line(text: &str) -> String {
+    super::values::flat(text)
+}

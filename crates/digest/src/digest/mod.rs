@@ -1,0 +1,335 @@
+//! The default strategy: a document of the working state, made from the record without a model.
+//!
+//! A document is one message in sections: the task and what a person said to hold, the plan, what was done,
+//! decided and found, the files, the commands and errors, and exact values; every line names the turns that
+//! it comes from. What is what is told from structure (roles, arguments of calls, exit states), sentences are
+//! chosen by an extractive method ([`select`]), and nothing here knows a domain. A document can be read back
+//! ([`read`]): a later one of the same loop reads the one before and only the new turns.
+//!
+//! `gather` reads messages and earlier documents into a `Record`; `page` fills a budget from it.
+
+mod filling;
+mod gather;
+mod given;
+mod instructions;
+mod lines;
+mod names;
+mod page;
+mod read;
+mod record;
+mod select;
+mod strategy;
+mod text;
+mod values;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use self::filling::Told;
+use self::gather::Gatherer;
+use self::lines::{Heading, OPENING};
+use self::names::LoopNames;
+use self::page::{DocumentPage, PageWriter};
+pub use self::strategy::DigestCompaction;
+#[doc(hidden)]
+pub use self::strategy::{beside_headers, digester_of, rollup_digester, short};
+pub use crate::activity::Place;
+use crate::activity::Work;
+use loopstore_model::compaction::Placed;
+use loopstore_model::tokens::TokenCounter;
+use loopstore_model::{AgentMessage, AssistantMessage, Content, Int, Message, Role, UserMessage};
+
+/// The strategy's name, stored with its blocks.
+pub const DIGEST: &str = "digest";
+
+/// The name of the strategy that lets a model write the text. Its text is read as a document, too.
+pub const SUMMARIZE: &str = "summarize";
+
+/// Something that a digest is made from.
+#[derive(Clone, Debug)]
+pub enum DigestInput {
+    /// Messages of a loop.
+    Messages {
+        /// The loop's short name, without spaces; none if there is only one loop.
+        of: Option<String>,
+        /// The messages with their turns.
+        messages: Vec<Placed>,
+    },
+    /// The text of an earlier summary.
+    Summary {
+        /// The short name of the loop that facts without a name of their own come from.
+        of: Option<String>,
+        /// The turn that the text is taken to come from if it is no digest.
+        turn: u32,
+        /// The text.
+        text: String,
+    },
+}
+
+/// What a digest says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Digest {
+    /// The text; empty if nothing fits.
+    pub text: String,
+    /// Where what it says comes from.
+    pub places: BTreeSet<Place>,
+    /// The time of the newest message read.
+    pub timestamp: Option<Int>,
+}
+
+impl Digest {
+    /// Returns the digest as a message of the user or, if `role` is that, of the assistant; none
+    /// if it is empty.
+    pub fn message(&self, role: Role) -> Option<AgentMessage> {
+        if self.text.is_empty() {
+            return None;
+        }
+        Some(message(&self.text, role, self.timestamp.clone()))
+    }
+}
+
+fn message(text: &str, role: Role, timestamp: Option<Int>) -> AgentMessage {
+    let content = vec![Content::text(text)];
+    AgentMessage::from(match role {
+        Role::Assistant => Message::Assistant(AssistantMessage {
+            content,
+            timestamp,
+            ..AssistantMessage::default()
+        }),
+        Role::User | Role::ToolResult | Role::Extension => Message::User(UserMessage {
+            content,
+            timestamp,
+            ..UserMessage::default()
+        }),
+    })
+}
+
+/// Makes a digest of loops or parts of them, oldest first.
+///
+/// ```
+/// use loopstore_digest::{DigestInput, Digester};
+/// use loopstore_model::tokens::HeuristicTokenCounter;
+///
+/// let mut digester = Digester::new();
+/// digester.add(DigestInput::Summary { of: None, turn: 3, text: "Ticket A17B is open.".into() });
+/// let digest = digester.finish(200, &HeuristicTokenCounter);
+/// assert!(digest.text.contains("A17B"));
+/// ```
+#[derive(Default)]
+pub struct Digester {
+    gatherer: Gatherer,
+    headers: Vec<String>,
+    /// What a reader has before them.
+    beside: Option<Told>,
+}
+
+impl Digester {
+    /// Begins with nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what the first line may say, the best first; a shorter one is taken where the budget
+    /// is small. Each must begin with `[Working state` and be one line.
+    #[must_use]
+    pub fn with_headers(mut self, headers: Vec<String>) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Makes a text that stands beside a summary of another's and whatever else a reader sees: of that it
+    /// repeats nothing. It tells of the plan, of errors that are still open, of changed files, of what is to
+    /// hold, and gives most of its room to exact values.
+    #[must_use]
+    pub fn beside<'a>(mut self, texts: impl IntoIterator<Item = &'a str>) -> Self {
+        let told = self.beside.get_or_insert_default();
+        texts.into_iter().for_each(|text| told.tell(text));
+        self
+    }
+
+    /// Reads something; what is added later is newer.
+    pub fn add(&mut self, input: DigestInput) {
+        match input {
+            DigestInput::Messages { of, messages } => {
+                self.gatherer.messages(name(of).as_ref(), &messages);
+            }
+            DigestInput::Summary { of, turn, text } => {
+                self.gatherer.summary(name(of).as_ref(), turn, &text);
+            }
+        }
+    }
+
+    /// Takes a model's answer to all that was added, which ends with `turn` of the loop `of`: its words stand
+    /// in the place of the record's. Whether it says anything.
+    #[doc(hidden)]
+    pub fn answer(&mut self, of: Option<String>, turn: u32, answer: &str) -> bool {
+        self.gatherer.model_answer(name(of).as_ref(), turn, answer)
+    }
+
+    /// Writes the digest, whose message has at most `budget` tokens.
+    pub fn finish(self, budget: u64, counter: &dyn TokenCounter) -> Digest {
+        let mut record = self.gatherer.finish();
+        let names = LoopNames::shorten(&mut record);
+        let headers = if self.headers.is_empty() {
+            default_headers(record.values.span())
+        } else {
+            self.headers
+        };
+        let mut writer = PageWriter::new(&record, bytes_of(budget).saturating_mul(2));
+        if let Some(known) = &self.beside {
+            writer.leave_out(known);
+        }
+        let page = |most| {
+            let mut page = match self.beside {
+                Some(_) => writer.beside(&headers, most),
+                None => writer.page(&headers, most),
+            };
+            let line = names.line(&page.places);
+            page.text.push_str(&line);
+            page
+        };
+        let page = fit(&page, budget, counter);
+        let own = |mut place: Place| {
+            names.restore(&mut place);
+            place
+        };
+        Digest {
+            text: page.text,
+            places: page.places.into_iter().map(own).collect(),
+            timestamp: record.timestamp,
+        }
+    }
+}
+
+fn name(of: Option<String>) -> Option<Arc<str>> {
+    of.map(|name| Arc::from(values::clean_label(&name)))
+}
+
+fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
+    let of = match span {
+        Some((first, last)) => format!(" of turns {first}..{last}"),
+        None => String::new(),
+    };
+    let turns = match span {
+        Some(_) => "tN names the turn that a line comes from",
+        None => "LN tN names the loop (see the last line) and the turn that a line comes from",
+    };
+    vec![
+        format!(
+            "{OPENING}{of}, made from the record; {turns}. `expand` shows whole turns, `recall` finds more]"
+        ),
+        format!("{OPENING}{of}; `expand` shows whole turns]"),
+        format!("{OPENING}]"),
+    ]
+}
+
+/// Returns what a document says of files, plan, commands and running calls; `None` if the text is no document.
+///
+/// ```
+/// use loopstore_digest::document_work;
+///
+/// let text = "[Working state]\n## Files\n- `src/a.rs`: created t2; edited t4, t5 (fn parse)";
+/// let work = document_work(text).unwrap();
+/// assert_eq!((work.files[0].path.as_str(), work.files[0].events.len()), ("src/a.rs", 3));
+/// assert!(document_work("All is well.").is_none());
+/// ```
+pub fn document_work(text: &str) -> Option<Work> {
+    let sections = read::document(text, 0)?;
+    let work = sections.into_iter().find_map(|section| match section {
+        read::Section::Work(work) => Some(*work),
+        _ => None,
+    });
+    Some(work.unwrap_or_default())
+}
+
+/// Returns the bytes that so many tokens have by the default counter.
+fn bytes_of(budget: u64) -> usize {
+    usize::try_from(budget.saturating_sub(4).saturating_mul(4)).unwrap_or(usize::MAX)
+}
+
+/// Makes a digest of `parts`, oldest first, whose message has at most `budget` tokens.
+///
+/// ```
+/// use loopstore_digest::{DigestInput, digest_of};
+/// use loopstore_model::Message;
+/// use loopstore_model::compaction::Placed;
+/// use loopstore_model::tokens::HeuristicTokenCounter;
+///
+/// let placed = |turn, text: &str| Placed { turn, seq: turn, message: Message::user(text).into() };
+/// let texts = ["Repair the roof.", "The ladder is in /barn/ladder-7."];
+/// let messages = vec![placed(0, texts[0]), placed(1, texts[1])];
+/// let part = DigestInput::Messages { of: None, messages };
+/// let digest = digest_of(&mut [part].into_iter(), 200, &HeuristicTokenCounter);
+/// assert!(digest.text.contains("/barn/ladder-7"));
+/// ```
+pub fn digest_of(
+    parts: &mut dyn Iterator<Item = DigestInput>,
+    budget: u64,
+    counter: &dyn TokenCounter,
+) -> Digest {
+    let mut digester = Digester::new();
+    parts.for_each(|part| digester.add(part));
+    digester.finish(budget, counter)
+}
+
+/// Returns the largest page whose message is within the budget, or nearly so.
+fn fit(
+    page_of: &dyn Fn(usize) -> DocumentPage,
+    budget: u64,
+    counter: &dyn TokenCounter,
+) -> DocumentPage {
+    let tokens =
+        |page: &DocumentPage| counter.message_tokens(&message(&page.text, Role::User, None));
+    // Exact for the default counter.
+    let mut most = bytes_of(budget);
+    let (mut fits, mut too_large): (Option<(usize, DocumentPage)>, Option<usize>) = (None, None);
+    for _ in 0..24 {
+        let page = page_of(most);
+        let spent = tokens(&page);
+        if spent > budget {
+            too_large = Some(most);
+            // By the default counter, this is what has to go.
+            let excess = bytes_of(spent - budget + 6);
+            if fits.is_none() && excess < most / 4 {
+                most -= excess;
+                continue;
+            }
+        } else {
+            let is_enough = !page.is_full || spent + budget / 100 >= budget;
+            fits = Some((most, page));
+            if is_enough {
+                break;
+            }
+        }
+        let low = fits.as_ref().map_or(0, |(most, _)| *most);
+        most = match too_large {
+            Some(high) if high - low <= 1 => break,
+            Some(high) => low + (high - low) / 2,
+            None => low.saturating_add(low / 8 + 16),
+        };
+    }
+    fits.map_or_else(|| page_of(0), |(_, page)| page)
+}
+
+/// Returns what a model is to read of an earlier text: of a document neither the header nor what the record
+/// adds again.
+#[doc(hidden)]
+pub fn without_record(text: &str) -> String {
+    if !text.starts_with(OPENING) {
+        return text.to_owned();
+    }
+    let mut is_shown = true;
+    let mut lines = Vec::new();
+    for line in text.lines().skip(1) {
+        if let Some(heading) = Heading::ALL
+            .into_iter()
+            .find(|heading| heading.line() == line)
+        {
+            is_shown = !matches!(heading, Heading::Files | Heading::Values);
+        }
+        if is_shown {
+            lines.push(line);
+        }
+    }
+    lines.join("\n").trim().to_owned()
+}

@@ -1,0 +1,162 @@
+//! Short names for loops: a document of several loops names one in almost every line, and an id may be long.
+//!
+//! `L1`, `L2` … in the order of the chain, with a last line that says which loop each is. Where ids count as the
+//! names do, one pair stands for all of them: `L1..L40 run-0..run-39`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::record::Record;
+use crate::activity::Place;
+
+/// Names longer than this are worth a line that explains shorter ones.
+const LONG: usize = 6;
+
+/// Names that one pair may stand for, and all pairs of a line.
+const MOST_COUNTED: u64 = 1 << 16;
+const MOST_NAMES: usize = 1 << 18;
+
+/// Stands between the first and the last of several.
+const TO: &str = "..";
+
+/// Begins the line that says which loop each name stands for.
+const LOOPS: &str = "Loops: ";
+
+/// The names of a document's loops, by the short ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LoopNames(HashMap<Arc<str>, Arc<str>>);
+
+impl LoopNames {
+    /// Gives the loops of a record short names where theirs are long.
+    pub(super) fn shorten(record: &mut Record) -> Self {
+        let loops = record.values.loops();
+        if loops.iter().all(|name| name.len() <= LONG) {
+            return Self::default();
+        }
+        let short = |at: usize| Arc::from(format!("L{}", at + 1));
+        let shorter: HashMap<Arc<str>, Arc<str>> = loops
+            .iter()
+            .cloned()
+            .enumerate()
+            .map(|(at, name)| (name, short(at)))
+            .collect();
+        record.each_place(&mut |place| rename(place, &shorter));
+        Self(
+            shorter
+                .into_iter()
+                .map(|(name, short)| (short, name))
+                .collect(),
+        )
+    }
+
+    /// Returns the line that explains the names of `places`; empty if there is nothing to explain.
+    pub(super) fn line(&self, places: &BTreeSet<Place>) -> String {
+        let mut named: Vec<&Arc<str>> = places
+            .iter()
+            .filter_map(|place| place.of.as_ref())
+            .collect();
+        // `L2` is before `L10`.
+        named.sort_by_key(|name| (name.len(), Arc::clone(name)));
+        named.dedup();
+        named.retain(|short| self.0.contains_key(*short));
+        let mut runs: Vec<(&str, &str)> = Vec::new();
+        for short in named {
+            match runs.last_mut() {
+                Some((first, last)) if self.counts(first, last, short) => *last = short,
+                _ => runs.push((short, short)),
+            }
+        }
+        let explained = |(first, last): &(&str, &str)| match first == last {
+            true => format!("{first} {}", self.0[*first]),
+            false => format!("{first}{TO}{last} {}{TO}{}", self.0[*first], self.0[*last]),
+        };
+        let all: Vec<String> = runs.iter().map(explained).collect();
+        match all.is_empty() {
+            true => String::new(),
+            false => format!("\n{LOOPS}{}", all.join(", ")),
+        }
+    }
+
+    /// Whether the loops from behind `last` to `next` are named as `first` is, counting on.
+    fn counts(&self, first: &str, last: &str, next: &str) -> bool {
+        let numbers = [first, last, next].map(counted);
+        let [Some((short, first_number)), Some((_, from)), Some((_, to))] = numbers else {
+            return false;
+        };
+        if to.saturating_sub(first_number) >= MOST_COUNTED {
+            return false;
+        }
+        let Some((name, begin)) = self.0.get(first).and_then(|name| counted(name)) else {
+            return false;
+        };
+        (from + 1..=to).all(|at| {
+            let own = self.0.get(&*format!("{short}{at}"));
+            let expected = (at - first_number).checked_add(begin);
+            own.zip(expected)
+                .is_some_and(|(own, number)| **own == *format!("{name}{number}"))
+        })
+    }
+
+    /// Reads the line from a document's end; returns also what stands before it.
+    pub(super) fn read(text: &str) -> (Self, &str) {
+        let (before, last) = text.rsplit_once('\n').unwrap_or_default();
+        let Some(line) = last.strip_prefix(LOOPS) else {
+            return (Self::default(), text);
+        };
+        let mut names: HashMap<Arc<str>, Arc<str>> = HashMap::new();
+        for (short, name) in line.split(", ").filter_map(|pair| pair.split_once(' ')) {
+            match counted_pairs(short, name).filter(|pairs| names.len() + pairs.len() <= MOST_NAMES)
+            {
+                Some(pairs) => names.extend(pairs),
+                None => {
+                    names.insert(Arc::from(short), Arc::from(name));
+                }
+            }
+        }
+        (Self(names), before)
+    }
+
+    /// Gives a place its loop's own name back.
+    pub(super) fn restore(&self, place: &mut Place) {
+        rename(place, &self.0);
+    }
+}
+
+/// Splits a name that ends with a number, as a number is written.
+fn counted(name: &str) -> Option<(&str, u64)> {
+    let before = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let digits = &name[before.len()..];
+    let is_padded = digits.len() > 1 && digits.starts_with('0');
+    let number = digits.parse().ok().filter(|_| !is_padded)?;
+    Some((before, number))
+}
+
+/// Returns the names that `L1..L3 run-0..run-2` stands for.
+fn counted_pairs(short: &str, name: &str) -> Option<Vec<(Arc<str>, Arc<str>)>> {
+    let span = |(first, last): (&str, &str)| {
+        let ((before, first), (same, last)) = (counted(first)?, counted(last)?);
+        let count = last.checked_sub(first)?;
+        (before == same).then(|| (before.to_owned(), first, count))
+    };
+    let (short, first_short, count) = short.split_once(TO).and_then(span)?;
+    let at = name.match_indices(TO).map(|(at, _)| at);
+    let mut spans = at.filter_map(|at| span((&name[..at], &name[at + TO.len()..])));
+    let (name, first_name, _) = spans.find(|span| span.2 == count)?;
+    if count >= MOST_COUNTED {
+        return None;
+    }
+    let pair = |at: u64| {
+        let short = format!("{short}{}", first_short + at);
+        (
+            Arc::from(short),
+            Arc::from(format!("{name}{}", first_name + at)),
+        )
+    };
+    Some((0..=count).map(pair).collect())
+}
+
+fn rename(place: &mut Place, names: &HashMap<Arc<str>, Arc<str>>) {
+    if let Some(name) = place.of.as_ref().and_then(|of| names.get(of)) {
+        place.of = Some(Arc::clone(name));
+    }
+}

@@ -1,0 +1,378 @@
+//! Exact values, with their names and where they come from: what an agent needs again word for word.
+
+pub(crate) mod line;
+mod rank;
+pub(crate) mod scan;
+mod shape;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub use crate::activity::Place;
+use rank::best;
+pub(crate) use rank::by_worth;
+pub(crate) use shape::{Shape, is_value};
+
+/// How a value came into the history; the later, the more likely it is needed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FactSource {
+    /// In the text of a result or an answer.
+    Mentioned,
+    /// In quotes there.
+    Quoted,
+    /// Within the text of an argument.
+    WithinArgument,
+    /// In an earlier digest, neither used nor told.
+    KeptSeen,
+    /// A leaf of a structured result.
+    Field,
+    /// The user said it.
+    Told,
+    /// The user said it in quotes.
+    ToldQuoted,
+    /// In an earlier digest, used or told.
+    KeptUsed,
+    /// An argument of a call.
+    Used,
+}
+
+impl FactSource {
+    /// Returns how much values from here are worth against each other.
+    pub(crate) fn weight(self) -> f64 {
+        match self {
+            Self::Mentioned => 0.009,
+            Self::Quoted => 0.013,
+            Self::WithinArgument => 0.02,
+            Self::KeptSeen => 0.08,
+            Self::Field | Self::Told => 0.12,
+            Self::ToldQuoted => 0.25,
+            Self::KeptUsed => 0.6,
+            Self::Used => 1.0,
+        }
+    }
+
+    /// Whether the user gave the value or a call used it.
+    pub(crate) fn is_used(self) -> bool {
+        self >= Self::Told
+    }
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(crate) struct Fact {
+    pub(crate) value: String,
+    pub(crate) shape: Shape,
+    pub(crate) source: FactSource,
+    /// What it is called, how often, and whether a call calls it so.
+    pub(crate) labels: Vec<(usize, u32, bool)>,
+    /// The tool that used it last.
+    pub(crate) tool: Option<usize>,
+    /// Where it stood last.
+    pub(crate) place: Place,
+    /// The same as a position in the history.
+    pub(crate) last: u32,
+    /// In how many turns it stood.
+    pub(crate) turns: u32,
+    /// In how many turns a call used it.
+    pub(crate) uses: u32,
+    /// The position of the last of these.
+    used_at: Option<u32>,
+}
+
+impl Fact {
+    /// Returns what the value is called: as calls call it, else as it is called most often.
+    pub(crate) fn label(&self) -> usize {
+        let rank = |(at, (_, count, used)): &(usize, &(usize, u32, bool))| {
+            (*used, *count, std::cmp::Reverse(*at))
+        };
+        let best = self.labels.iter().enumerate().max_by_key(rank);
+        best.map_or(0, |(_, (label, _, _))| *label)
+    }
+}
+
+/// What values are called.
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    pub(crate) name: String,
+    /// How many values of calls have it.
+    pub(crate) used: u32,
+    /// How many values have it.
+    pub(crate) values: u32,
+    /// How many of its values that were only seen a call used later.
+    pub(crate) taken: u32,
+    /// How many values that have it were used by a call.
+    pub(crate) called: u32,
+    /// How many of these were used again in another turn.
+    pub(crate) reused: u32,
+}
+
+/// The values of a history.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    pub(crate) facts: Vec<Fact>,
+    by_value: HashMap<String, usize>,
+    pub(crate) labels: Vec<Label>,
+    by_name: HashMap<String, usize>,
+    positions: HashMap<Place, u32>,
+    /// The place asked for last: one message holds many values.
+    last: Option<(Place, u32)>,
+}
+
+impl Ledger {
+    /// Returns the position of a place; one not met before is the newest.
+    pub(crate) fn position(&mut self, place: &Place) -> u32 {
+        if let Some((last, at)) = &self.last
+            && last == place
+        {
+            return *at;
+        }
+        let next = self.positions.len() as u32;
+        let at = *self.positions.entry(place.clone()).or_insert(next);
+        self.last = Some((place.clone(), at));
+        at
+    }
+
+    /// Returns the position of a place met before, else 0.
+    pub(crate) fn position_of(&self, place: &Place) -> u32 {
+        self.positions.get(place).copied().unwrap_or_default()
+    }
+
+    /// Whether a call used a value.
+    pub(crate) fn has_used(&self) -> bool {
+        self.facts.iter().any(|fact| fact.uses > 0)
+    }
+
+    /// Whether it is likely that somebody asks for a value again: a person gave it, it is a field of a result,
+    /// calls took it more than once or it names one thing, or calls take values of its name again and again.
+    pub(crate) fn is_sought(&self, fact: &Fact) -> bool {
+        let labels = fact.labels.iter().map(|(at, ..)| &self.labels[*at]);
+        match fact.uses {
+            0 => fact.source >= FactSource::Field,
+            1 => {
+                fact.shape.names_one_thing()
+                    || labels
+                        .into_iter()
+                        .any(|label| label.reused + label.taken > 0)
+            }
+            _ => true,
+        }
+    }
+
+    /// Calls `each` with every place.
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+        self.facts.iter_mut().for_each(|fact| each(&mut fact.place));
+        self.last = None;
+        let positions = std::mem::take(&mut self.positions);
+        self.positions
+            .extend(positions.into_iter().map(|(mut place, at)| {
+                each(&mut place);
+                (place, at)
+            }));
+    }
+
+    /// Returns the names of loops in the order in which they came.
+    pub(crate) fn loops(&self) -> Vec<Arc<str>> {
+        let mut first: HashMap<&Arc<str>, u32> = HashMap::new();
+        for (place, at) in &self.positions {
+            if let Some(of) = &place.of {
+                let first = first.entry(of).or_insert(*at);
+                *first = (*first).min(*at);
+            }
+        }
+        let mut loops: Vec<(&Arc<str>, u32)> = first.into_iter().collect();
+        loops.sort_by_key(|(_, at)| *at);
+        loops.into_iter().map(|(of, _)| Arc::clone(of)).collect()
+    }
+
+    /// Returns the number of places.
+    pub(crate) fn length(&self) -> u32 {
+        self.positions.len() as u32
+    }
+
+    /// Returns the first and last turn, if there is only one loop.
+    pub(crate) fn span(&self) -> Option<(u32, u32)> {
+        let turns = || self.positions.keys().map(|place| place.turn);
+        let single = self.positions.keys().all(|place| place.of.is_none());
+        single.then(|| Some((turns().min()?, turns().max()?)))?
+    }
+
+    /// Returns the label of that name.
+    pub(crate) fn label(&mut self, name: &str) -> usize {
+        // A name that is clean stays as it is.
+        if let Some(at) = self.by_name.get(name) {
+            return *at;
+        }
+        let name = clean_label(name);
+        if let Some(at) = self.by_name.get(&name) {
+            return *at;
+        }
+        self.by_name.insert(name.clone(), self.labels.len());
+        self.labels.push(Label {
+            name,
+            used: 0,
+            values: 0,
+            taken: 0,
+            called: 0,
+            reused: 0,
+        });
+        self.labels.len() - 1
+    }
+
+    /// Notes a value that stood at `place`, and returns it. `None`: it is none.
+    pub(crate) fn add(
+        &mut self,
+        value: &str,
+        label: usize,
+        source: FactSource,
+        place: &Place,
+    ) -> Option<usize> {
+        is_value(value).then(|| self.add_value(value, label, source, place))
+    }
+
+    /// Notes what [`is_value`] takes for one.
+    pub(crate) fn add_value(
+        &mut self,
+        value: &str,
+        label: usize,
+        source: FactSource,
+        place: &Place,
+    ) -> usize {
+        let last = self.position(place);
+        let at = self.entry(value, source, place, last);
+        if matches!(source, FactSource::Used | FactSource::KeptUsed) {
+            self.use_it(at, label, last);
+        }
+        let fact = &mut self.facts[at];
+        fact.source = fact.source.max(source);
+        if fact.last < last {
+            fact.turns += 1;
+            (fact.last, fact.place) = (last, place.clone());
+        }
+        self.call_it(at, label, source);
+        at
+    }
+
+    /// Notes a part of an argument; it was used by itself once it stood in another turn, too.
+    pub(crate) fn add_piece(&mut self, value: &str, label: usize, place: &Place) {
+        let Some(at) = self.add(value, label, FactSource::WithinArgument, place) else {
+            return;
+        };
+        let fact = &self.facts[at];
+        if fact.turns > 1 && fact.shape == Shape::Phrase {
+            let last = fact.last;
+            self.use_it(at, label, last);
+            self.facts[at].source = FactSource::Used;
+        }
+    }
+
+    /// Counts a use, once a turn.
+    fn use_it(&mut self, at: usize, label: usize, now: u32) {
+        let fact = &mut self.facts[at];
+        if fact.used_at == Some(now) {
+            return;
+        }
+        fact.used_at = Some(now);
+        fact.uses += 1;
+        match fact.uses {
+            1 => {
+                self.labels[label].called += 1;
+                for (label, ..) in &fact.labels {
+                    self.labels[*label].taken += 1;
+                }
+            }
+            2 => self.labels[label].reused += 1,
+            _ => {}
+        }
+    }
+
+    fn entry(&mut self, value: &str, source: FactSource, place: &Place, last: u32) -> usize {
+        if let Some(at) = self.by_value.get(value) {
+            return *at;
+        }
+        self.by_value.insert(value.to_owned(), self.facts.len());
+        self.facts.push(Fact {
+            value: value.to_owned(),
+            shape: Shape::of(value),
+            source,
+            labels: Vec::new(),
+            tool: None,
+            place: place.clone(),
+            last,
+            turns: 1,
+            uses: 0,
+            used_at: None,
+        });
+        self.facts.len() - 1
+    }
+
+    /// Forgets all facts but the `most` that are worth most. Returns where each fact stands now.
+    pub(crate) fn forget(&mut self, most: usize) -> Vec<Option<usize>> {
+        let keeps = best(self, most);
+        let mut free = 0..;
+        let places: Vec<Option<usize>> = keeps
+            .iter()
+            .map(|keep| if *keep { free.next() } else { None })
+            .collect();
+        let mut keeps = keeps.into_iter();
+        self.facts.retain(|_| keeps.next().unwrap_or(true));
+        self.by_value.retain(|_, at| {
+            let place = places.get(*at).copied().flatten();
+            *at = place.unwrap_or(*at);
+            place.is_some()
+        });
+        places
+    }
+
+    fn call_it(&mut self, at: usize, label: usize, source: FactSource) {
+        let used = matches!(source, FactSource::Used | FactSource::KeptUsed);
+        self.labels[label].used += u32::from(used);
+        let labels = &mut self.facts[at].labels;
+        if let Some(known) = labels.iter_mut().find(|known| known.0 == label) {
+            known.1 += 1;
+            known.2 |= used;
+        } else {
+            labels.push((label, 1, used));
+            self.labels[label].values += 1;
+        }
+    }
+}
+
+/// Makes a label of a key: no colon, no space, no control character, at most 40 characters.
+pub(crate) fn clean_label(name: &str) -> String {
+    let plain = |c: char| {
+        if c.is_whitespace() || c.is_control() || matches!(c, ':' | '(' | ')') {
+            '_'
+        } else {
+            c
+        }
+    };
+    let name: String = name.trim().chars().map(plain).take(40).collect();
+    match &*name {
+        "" => "value".into(),
+        // Begins the line that explains the names of loops.
+        "Loops" => "loops".into(),
+        _ => name,
+    }
+}
+
+/// Puts a text on one line: line ends become ` / `, other control characters spaces.
+pub(crate) fn flat(text: &str) -> String {
+    let mut flat = String::with_capacity(text.len());
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if !flat.is_empty() {
+            flat.push_str(" / ");
+        }
+        flat.extend(line.chars().map(|c| if c.is_control() { ' ' } else { c }));
+    }
+    flat
+}
+
+/// Returns the beginning of a text of at most `most` bytes, with `…` where something is missing.
+pub(crate) fn shortened(text: &str, most: usize) -> Option<String> {
+    if text.len() <= most {
+        return Some(text.to_owned());
+    }
+    let end = text.floor_char_boundary(most.checked_sub('…'.len_utf8())?);
+    let cut = text[..end].trim_end();
+    (!cut.is_empty()).then(|| format!("{cut}…"))
+}

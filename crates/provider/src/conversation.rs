@@ -1,0 +1,60 @@
+//! The messages that a request is written from.
+
+use std::sync::Arc;
+
+use loopstore_model::{AgentMessage, SealingProvider};
+
+/// The messages of a request, and what a context says of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Conversation<'a> {
+    /// The system and developer messages before all others, extensions of the kind `system`.
+    pub system: &'a [AgentMessage],
+    /// True if other system messages were left out.
+    pub is_system_partial: bool,
+    /// The messages in order.
+    pub messages: &'a [AgentMessage],
+    /// The provider that the messages were chosen for, if they were chosen for one.
+    pub provider: Option<SealingProvider>,
+    /// The message with the compaction of that provider which stands for all before it.
+    pub compaction: Option<usize>,
+    /// True if calls of the last answer can still get their results.
+    pub in_flight: bool,
+}
+
+impl<'a> Conversation<'a> {
+    /// Messages without a system prompt of their own, whose last answer may still wait for results.
+    pub fn of(messages: &'a [AgentMessage]) -> Self {
+        Self {
+            system: &[],
+            is_system_partial: false,
+            messages,
+            provider: None,
+            compaction: None,
+            in_flight: true,
+        }
+    }
+}
+
+/// Something that a request can be written from, such as a context of a store.
+pub trait AsConversation {
+    /// Returns the messages of the request.
+    fn as_conversation(&self) -> Conversation<'_>;
+}
+
+impl AsConversation for Conversation<'_> {
+    fn as_conversation(&self) -> Conversation<'_> {
+        *self
+    }
+}
+
+impl<T: AsConversation + ?Sized> AsConversation for &T {
+    fn as_conversation(&self) -> Conversation<'_> {
+        (**self).as_conversation()
+    }
+}
+
+impl<T: AsConversation + ?Sized> AsConversation for Arc<T> {
+    fn as_conversation(&self) -> Conversation<'_> {
+        (**self).as_conversation()
+    }
+}

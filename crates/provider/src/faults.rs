@@ -1,0 +1,386 @@
+//! What a provider would object to in a list of messages, whatever its form.
+//!
+//! Each rule stands here once; what only the form of one provider asks for (roles that alternate,
+//! ids of certain characters) is with the
+//! form.
+
+mod introduced;
+mod pairing;
+mod thinking;
+
+use loopstore_model::{AgentMessage, Content, Message, Role, ToolCall};
+
+pub use introduced::introduced;
+#[doc(hidden)]
+pub use pairing::{Pairing, ResultPlace};
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// A tool result whose call is not before it, or has another result.
+    ResultWithoutCall,
+    /// A tool call whose result is not after it.
+    CallWithoutResult,
+    /// A call id that an earlier call has too.
+    DuplicateCallId,
+    /// A tool result that does not follow its call: a prompt or another answer stands between.
+    LateResult,
+    /// A prompt or an answer that says nothing: no text but white space, no image, no call.
+    /// Thinking alone says nothing either, unless the next message of its turn goes on with the
+    /// answer. A tool result may be empty.
+    EmptyContent,
+    /// After the last prompt, signed thinking parted from what it led to: an answer that ends in
+    /// it, or calls beside thinking without its signature while other thinking has one. With the
+    /// originals at hand ([`introduced`]), also: thinking removed or altered while calls of its
+    /// answer stay, or kept while calls are gone. Anthropic demands that the thinking of the
+    /// current tool-use cycle goes back unaltered; before the last prompt it may be left out.
+    ThinkingParted,
+    /// In a context for a provider: its compaction where it must not be. Anthropic wants it first in the
+    /// conversation, all of them in an answer.
+    MisplacedCompaction,
+    /// In a context for a provider: one more compaction of its beside the one that counts.
+    SecondCompaction,
+    /// In a context for a provider: its compaction is not what came from it.
+    AlteredSealed,
+    /// In a context for a provider: state that another provider made; it is left out of requests.
+    ForeignSealed,
+    /// In a context for a provider: a compaction without the run that tells of it, or the other way round.
+    OrphanedSealed,
+    /// In a context for a provider: nothing is stored of what its compaction stands for. No other model
+    /// can go on from here, and the compaction cannot be undone.
+    OriginalsMissing,
+}
+
+/// A fault of a message. It never stops a build.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ContextFault {
+    /// What is wrong.
+    pub kind: FaultKind,
+    /// Which message, counted from 0.
+    pub message: usize,
+    /// The call, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+}
+
+/// Returns the faults of `messages`, in their order. With `in_flight`, the answer after the last
+/// prompt or result is still being worked on: that its calls have no result, or that it is
+/// thinking so far, is no fault.
+///
+/// ```
+/// use loopstore_provider::faults::{FaultKind, faults_of};
+/// use loopstore_model::{AgentMessage, AssistantMessage, Content, Json, Message};
+///
+/// let content = vec![Content::tool_call("c1", "ls", Json::null())];
+/// let answer = Message::Assistant(AssistantMessage { content, ..AssistantMessage::default() });
+/// let messages = [AgentMessage::from(answer)];
+/// assert_eq!(faults_of(&messages, false)[0].kind, FaultKind::CallWithoutResult);
+/// // The result may still come.
+/// assert!(faults_of(&messages, true).is_empty());
+/// ```
+pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextFault> {
+    let mut finder = Finder {
+        messages,
+        pairing: Pairing::of(messages),
+        in_flight: answer_in_flight(messages, in_flight),
+        faults: Vec::new(),
+    };
+    for (at, message) in messages.iter().enumerate() {
+        if let Some(message) = message.message() {
+            finder.look_at(at, message);
+        }
+    }
+    let mut faults = finder.faults;
+    faults.extend(thinking::parted(messages, in_flight));
+    faults.sort_by_key(|fault| fault.message);
+    faults
+}
+
+/// Returns the first message of the answer that is still being worked on: the last one, if only results
+/// follow it and the loop is `in_flight`. Some sources record the blocks of one answer one by one.
+#[doc(hidden)]
+pub fn answer_in_flight(messages: &[AgentMessage], in_flight: bool) -> Option<usize> {
+    let speaks = |message: &AgentMessage| matches!(message.role(), Role::User | Role::Assistant);
+    let mut first = messages.iter().rposition(speaks).filter(|_| in_flight)?;
+    if messages[first].role() != Role::Assistant {
+        return None;
+    }
+    let turn = turn_of(&messages[first]);
+    for (at, message) in messages[..first].iter().enumerate().rev() {
+        match message.role() {
+            Role::Assistant if turn.is_some() && turn_of(message) == turn => first = at,
+            Role::User | Role::Assistant | Role::ToolResult => break,
+            Role::Extension => {}
+        }
+    }
+    Some(first)
+}
+
+/// Returns the calls that can still get a result: those without one of the answer in flight.
+#[doc(hidden)]
+pub fn open_calls(messages: &[AgentMessage], in_flight: bool) -> Vec<&ToolCall> {
+    let Some(first) = answer_in_flight(messages, in_flight) else {
+        return Vec::new();
+    };
+    let pairing = Pairing::of(&messages[first..]);
+    let calls = messages[first..]
+        .iter()
+        .enumerate()
+        .flat_map(|(at, message)| {
+            let calls = message.message().into_iter().flat_map(Message::tool_calls);
+            calls.enumerate().map(move |(nth, call)| ((at, nth), call))
+        });
+    calls
+        .filter(|(place, _)| pairing.result(*place).is_none())
+        .map(|(_, call)| call)
+        .collect()
+}
+
+struct Finder<'a> {
+    messages: &'a [AgentMessage],
+    pairing: Pairing,
+    /// The first message of the answer that is still being worked on.
+    in_flight: Option<usize>,
+    faults: Vec<ContextFault>,
+}
+
+impl<'a> Finder<'a> {
+    fn look_at(&mut self, at: usize, message: &'a Message) {
+        if self.is_empty(at, message) {
+            self.fault(FaultKind::EmptyContent, at, None);
+        }
+        match message {
+            Message::User(_) => {}
+            Message::Assistant(_) => self.calls(at, message),
+            Message::ToolResult(result) => {
+                let id = Some(&*result.tool_call_id);
+                if self.pairing.place(at) != ResultPlace::Behind {
+                    self.fault(FaultKind::ResultWithoutCall, at, id);
+                } else if self.pairing.is_late(at) {
+                    self.fault(FaultKind::LateResult, at, id);
+                }
+            }
+        }
+    }
+
+    fn calls(&mut self, at: usize, message: &'a Message) {
+        for (nth, call) in message.tool_calls().enumerate() {
+            if self.pairing.is_repeated((at, nth)) {
+                self.fault(FaultKind::DuplicateCallId, at, Some(&call.id));
+            }
+            if self.pairing.result((at, nth)).is_none() && !self.is_in_flight(at) {
+                self.fault(FaultKind::CallWithoutResult, at, Some(&call.id));
+            }
+        }
+    }
+
+    /// True if an answer is the one in flight, or a part of it.
+    fn is_in_flight(&self, at: usize) -> bool {
+        self.in_flight.is_some_and(|first| at >= first)
+    }
+
+    fn is_empty(&self, at: usize, message: &Message) -> bool {
+        let is_answer = matches!(message, Message::Assistant(_));
+        let thinks = is_answer && message.content().iter().any(Content::is_thinking);
+        let may_go_on = self.is_in_flight(at) || goes_on(self.messages, at);
+        is_silent(message) && !(thinks && may_go_on)
+    }
+
+    fn fault(&mut self, kind: FaultKind, message: usize, id: Option<&str>) {
+        self.faults.push(ContextFault {
+            kind,
+            message,
+            tool_call_id: id.map(str::to_owned),
+        });
+    }
+}
+
+/// Whether the message right after an answer is an answer of the same turn: some sources record
+/// the blocks of one answer one by one.
+#[doc(hidden)]
+pub fn goes_on(messages: &[AgentMessage], at: usize) -> bool {
+    let is_shown = |message: &&AgentMessage| message.role() != Role::Extension;
+    let after = messages[at + 1..].iter().find(is_shown);
+    after.is_some_and(|after| {
+        after.role() == Role::Assistant && turn_of(after) == turn_of(&messages[at])
+    })
+}
+
+/// Whether nothing in a prompt or an answer says something.
+fn is_silent(message: &Message) -> bool {
+    let is_user = match message {
+        Message::User(_) => true,
+        Message::Assistant(_) => false,
+        Message::ToolResult(_) => return false,
+    };
+    !message.content().iter().any(|block| says(block, is_user))
+}
+
+/// Whether a block says something to a model other than the one that wrote it.
+fn says(block: &Content, is_user: bool) -> bool {
+    match block {
+        Content::Text(text) => !text.text.trim().is_empty(),
+        Content::Image(image) => is_user && !image.data.is_empty(),
+        Content::ToolCall(_) => !is_user,
+        Content::Thinking(_) => false,
+        Content::Sealed(_) => !block.is_signed_thinking(),
+        Content::Other(_) => true,
+    }
+}
+
+fn turn_of(message: &AgentMessage) -> Option<(&str, i64)> {
+    match message {
+        AgentMessage::Llm(message) => {
+            let turn = message.turn_id.as_ref()?;
+            Some((&turn.loop_id, turn.turn_index.get()))
+        }
+        AgentMessage::Extension(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loopstore_model::{AssistantMessage, Json, ToolResultMessage, TurnId};
+
+    pub(super) fn answer(content: Vec<Content>) -> AgentMessage {
+        Message::Assistant(AssistantMessage {
+            content,
+            ..Default::default()
+        })
+        .into()
+    }
+
+    fn calls(ids: &[&str]) -> AgentMessage {
+        let call = |id: &&str| Content::tool_call(*id, "ls", Json::null());
+        answer(ids.iter().map(call).collect())
+    }
+
+    fn call(id: &str) -> AgentMessage {
+        calls(&[id])
+    }
+
+    pub(super) fn result(id: &str) -> AgentMessage {
+        let tool_call_id = id.to_owned();
+        Message::ToolResult(ToolResultMessage {
+            tool_call_id,
+            ..Default::default()
+        })
+        .into()
+    }
+
+    fn user(text: &str) -> AgentMessage {
+        Message::user(text).into()
+    }
+
+    fn kinds(messages: &[AgentMessage], in_flight: bool) -> Vec<(FaultKind, usize)> {
+        faults_of(messages, in_flight)
+            .into_iter()
+            .map(|f| (f.kind, f.message))
+            .collect()
+    }
+
+    #[test]
+    fn pairs_are_no_fault_and_halves_are() {
+        assert_eq!(kinds(&[call("a"), result("a")], false), []);
+        assert_eq!(
+            kinds(&[result("a")], false),
+            [(FaultKind::ResultWithoutCall, 0)]
+        );
+        assert_eq!(
+            kinds(&[call("a")], false),
+            [(FaultKind::CallWithoutResult, 0)]
+        );
+        assert_eq!(
+            kinds(&[call("a"), result("a"), call("a"), result("a")], false),
+            [(FaultKind::DuplicateCallId, 2)]
+        );
+    }
+
+    #[test]
+    fn calls_of_one_answer_may_share_an_id() {
+        let messages = [calls(&["", ""]), result(""), result(""), result("")];
+        assert_eq!(
+            kinds(&messages, false),
+            [
+                (FaultKind::DuplicateCallId, 0),
+                (FaultKind::ResultWithoutCall, 3)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_call_made_again_leaves_the_first_without_a_result() {
+        let messages = [call("a"), call("a"), result("a")];
+        assert_eq!(
+            kinds(&messages, false),
+            [
+                (FaultKind::CallWithoutResult, 0),
+                (FaultKind::DuplicateCallId, 1)
+            ]
+        );
+    }
+
+    #[test]
+    fn the_last_calls_of_a_running_loop_are_in_flight() {
+        assert_eq!(kinds(&[call("a")], true), []);
+        let aborted = [call("a"), user("go on"), call("b")];
+        assert_eq!(kinds(&aborted, true), [(FaultKind::CallWithoutResult, 0)]);
+    }
+
+    #[test]
+    fn a_result_behind_the_next_prompt_is_late() {
+        let messages = [calls(&["a", "b"]), result("b"), user("wait"), result("a")];
+        assert_eq!(kinds(&messages, false), [(FaultKind::LateResult, 3)]);
+    }
+
+    #[test]
+    fn messages_that_say_nothing_are_told() {
+        let unsigned = || answer(vec![Content::thinking("hm", None)]);
+        let empty = [
+            user(" \n\u{3000}"),
+            answer(Vec::new()),
+            Message::User(Default::default()).into(),
+            unsigned(),
+            user("go on"),
+        ];
+        let all = [0, 1, 2, 3].map(|at| (FaultKind::EmptyContent, at));
+        assert_eq!(kinds(&empty, false), all);
+        let pieces = [user("go"), unsigned(), answer(vec![Content::text("so")])];
+        assert_eq!(kinds(&pieces, false), []);
+        assert_eq!(kinds(&[user("go"), unsigned()], true), []);
+        let image = Content::image("aGVsbG8=", "image/png");
+        let mut prompt = Message::user("");
+        prompt.content_mut().push(image);
+        assert_eq!(kinds(&[prompt.into(), call("a"), result("a")], false), []);
+    }
+
+    #[test]
+    fn only_what_the_originals_do_not_have_is_introduced() {
+        let originals = [user("go"), call("a"), user("again"), call("b"), result("b")];
+        let parted = [user("go"), call("a"), user("[Summary]"), result("b")];
+        let new = introduced(&originals, &parted, false);
+        assert_eq!(new.len(), 1, "{new:?}");
+        assert_eq!(new[0].kind, FaultKind::ResultWithoutCall);
+        assert_eq!(
+            (new[0].message, new[0].tool_call_id.as_deref()),
+            (3, Some("b"))
+        );
+        assert_eq!(introduced(&originals, &originals[2..], false), []);
+    }
+
+    #[test]
+    fn an_empty_summary_is_no_empty_original() {
+        let empty = user("").in_turn(TurnId::new("l", 3));
+        let originals = [user("go"), empty.clone(), call("a"), result("a")];
+        assert_eq!(introduced(&originals, &[user("go"), empty], false), []);
+        let new = introduced(&originals, &[user("go"), user(" ")], false);
+        assert_eq!(new[0].kind, FaultKind::EmptyContent);
+        assert_eq!(
+            introduced(&[], &[user("a"), result("a"), result("a")], false).len(),
+            2
+        );
+    }
+}

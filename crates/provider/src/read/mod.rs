@@ -1,0 +1,72 @@
+//! From a provider's JSON to messages, strictly.
+//!
+//! `node` walks the JSON and knows where it stands, so every refusal names its place; `blocks` reads
+//! what the forms have in common, `hosted` the calls of tools that OpenAI has made up; the others read
+//! one form each. Their readers of a single piece
+//! (`anthropic::block`, `openai_chat::message`, `responses::AnswerReader::item`) take a [`JsonNode`] and know
+//! nothing of the list around it: whoever reads a foreign file leniently can call them and keep as it
+//! is what they refuse.
+
+mod anthropic;
+mod blocks;
+mod calls;
+mod hosted;
+mod node;
+mod openai_chat;
+mod responses;
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::{Form, ProviderError};
+use loopstore_model::{AgentMessage, Content, Message};
+use node::JsonNode;
+
+type Result<T, E = ProviderError> = std::result::Result<T, E>;
+
+/// Reads a value, or several; `text` is what it was read from, if it is at hand.
+pub(super) fn read(form: Form, items: &Value, text: Option<&str>) -> Result<Vec<AgentMessage>> {
+    let root = JsonNode::root(form, items, text);
+    let mut messages = match form {
+        Form::OpenAiChat => openai_chat::read(&root)?,
+        Form::OpenAiResponses => responses::read(&root)?,
+        Form::Anthropic => anthropic::read(&root)?,
+    };
+    name_results(&mut messages);
+    Ok(messages)
+}
+
+/// Reads one of the calls of a chat message.
+pub(super) fn read_call(call: &str) -> Result<Content> {
+    let form = Form::OpenAiChat;
+    let value = serde_json::from_str(call);
+    let value: Value = value.map_err(|source| ProviderError::Unreadable { form, source })?;
+    openai_chat::call(&JsonNode::root(form, &value, Some(call)))
+}
+
+/// Gives results the name of their call's tool: the forms tell it only with the call.
+fn name_results(messages: &mut [AgentMessage]) {
+    let is_unnamed = |message: &AgentMessage| match message.message() {
+        Some(Message::ToolResult(result)) => result.tool_name.is_empty(),
+        _ => false,
+    };
+    if !messages.iter().any(is_unnamed) {
+        return;
+    }
+    let mut names: HashMap<String, String> = HashMap::new();
+    for message in messages.iter_mut().filter_map(AgentMessage::message_mut) {
+        for call in message.tool_calls() {
+            // Calls and results without an id are paired when they are stored.
+            if !call.id.is_empty() {
+                names.insert(call.id.clone(), call.name.clone());
+            }
+        }
+        if let Message::ToolResult(result) = message
+            && result.tool_name.is_empty()
+            && let Some(name) = names.get(&result.tool_call_id)
+        {
+            result.tool_name.clone_from(name);
+        }
+    }
+}

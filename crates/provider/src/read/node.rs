@@ -1,0 +1,338 @@
+//! A JSON value that knows its place.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::Result;
+use crate::kept::{keep, keep_call};
+use crate::{Form, ProviderError};
+use loopstore_model::{Content, Extra, Json};
+
+/// Characters of foreign text that an error shows.
+const SHOWN: usize = 60;
+
+/// A value and where it stands.
+#[derive(Clone)]
+pub(super) struct JsonNode<'a> {
+    form: Form,
+    at: String,
+    value: &'a Value,
+    /// The text that the value was read from, if it is at hand: what is kept whole keeps it.
+    text: Option<&'a str>,
+}
+
+impl<'a> JsonNode<'a> {
+    pub(super) fn root(form: Form, value: &'a Value, text: Option<&'a str>) -> Self {
+        Self {
+            form,
+            at: String::new(),
+            value,
+            text,
+        }
+    }
+
+    /// Returns the text.
+    pub(super) fn text(&self) -> Result<&'a str> {
+        self.value.as_str().ok_or_else(|| self.wrong_type("a text"))
+    }
+
+    /// Returns the text, which must not be empty.
+    pub(super) fn id(&self) -> Result<String> {
+        match self.text()? {
+            "" => Err(self.invalid("it is empty")),
+            id => Ok(id.to_owned()),
+        }
+    }
+
+    /// Returns a number of tokens.
+    pub(super) fn count(&self) -> Result<i64> {
+        let count = self.value.as_i64().filter(|count| *count >= 0);
+        count.ok_or_else(|| self.wrong_type("a whole number"))
+    }
+
+    /// Returns any number.
+    pub(super) fn number(&self) -> Result<f64> {
+        let number = self.value.as_f64();
+        number.ok_or_else(|| self.wrong_type("a number"))
+    }
+
+    /// Returns seconds since the epoch as milliseconds; `None` for the epoch itself, which servers
+    /// without a clock give.
+    pub(super) fn seconds(&self) -> Result<Option<i64>> {
+        let seconds = self.number()?;
+        // `as` saturates.
+        Ok((seconds > 0.0).then_some((seconds * 1_000.0) as i64))
+    }
+
+    /// Returns whether it is `true`.
+    pub(super) fn flag(&self) -> Result<bool> {
+        let flag = self.value.as_bool();
+        flag.ok_or_else(|| self.wrong_type("a boolean"))
+    }
+
+    /// Returns the digits of a number.
+    pub(super) fn number_text(&self) -> Option<String> {
+        self.value.is_number().then(|| self.value.to_string())
+    }
+
+    pub(super) fn is_object(&self) -> bool {
+        self.value.is_object()
+    }
+
+    pub(super) fn is_list(&self) -> bool {
+        self.value.is_array()
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        self.value.is_string()
+    }
+
+    /// Returns the elements of a list.
+    pub(super) fn list(&self) -> Result<Vec<JsonNode<'a>>> {
+        let list = self.value.as_array();
+        let list = list.ok_or_else(|| self.wrong_type("a list"))?;
+        let texts: Option<Vec<&RawValue>> = self.texts();
+        let element = |(nth, value): (usize, _)| JsonNode {
+            form: self.form,
+            at: format!("{}/{nth}", self.at),
+            value,
+            text: texts.as_ref().and_then(|texts| Some(texts.get(nth)?.get())),
+        };
+        Ok(list.iter().enumerate().map(element).collect())
+    }
+
+    /// Returns the fields of an object.
+    pub(super) fn fields(&self) -> Result<NodeFields<'a>> {
+        let map = self.value.as_object();
+        Ok(NodeFields {
+            node: self.clone(),
+            map: map.ok_or_else(|| self.wrong_type("an object"))?,
+            texts: OnceCell::new(),
+            taken: Vec::new(),
+        })
+    }
+
+    /// Returns the texts of its parts.
+    fn texts<T: Deserialize<'a>>(&self) -> Option<T> {
+        serde_json::from_str(self.text?).ok()
+    }
+
+    /// Returns the value as it is kept.
+    pub(super) fn json(&self) -> Result<Json> {
+        match self.text {
+            Some(text) => Json::parse(text).map_err(|error| self.invalid(error.to_string())),
+            None => self.kept(self.value),
+        }
+    }
+
+    /// Returns an object with the value as its only field.
+    pub(super) fn json_in(&self, key: &str) -> Result<Json> {
+        self.kept(&HashMap::from([(key, self.value)]))
+    }
+
+    /// Returns it as state that only the provider can read.
+    pub(super) fn sealed(&self) -> Result<Content> {
+        Ok(Content::sealed(self.form.provider(), self.json()?))
+    }
+
+    /// Returns it whole, for the provider to take it back.
+    pub(super) fn whole(&self) -> Result<Content> {
+        keep(self.form, &self.json()?).map_err(|error| self.invalid(error.to_string()))
+    }
+
+    /// Keeps it whole beside the call that was read from it.
+    pub(super) fn whole_beside(&self, extra: &mut Extra) -> Result<()> {
+        keep_call(self.form, &self.json()?, extra).map_err(|error| self.invalid(error.to_string()))
+    }
+
+    fn kept(&self, value: &impl serde::Serialize) -> Result<Json> {
+        Json::of(value).map_err(|error| self.invalid(error.to_string()))
+    }
+
+    pub(super) fn wrong_type(&self, expected: &'static str) -> ProviderError {
+        ProviderError::WrongType {
+            form: self.form,
+            at: self.at.clone(),
+            expected,
+            found: self.type_word(),
+        }
+    }
+
+    /// Returns what kind of value it is.
+    pub(super) fn type_word(&self) -> &'static str {
+        match self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a text",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        }
+    }
+
+    pub(super) fn invalid(&self, reason: impl Into<String>) -> ProviderError {
+        ProviderError::Invalid {
+            form: self.form,
+            at: self.at.clone(),
+            reason: reason.into(),
+        }
+    }
+
+    /// Refuses a kind of thing, such as a `block type`, by its name.
+    pub(super) fn unsupported(&self, kind: &str, name: &str) -> ProviderError {
+        let mut shown: String = name.chars().take(SHOWN).collect();
+        if shown.len() < name.len() {
+            shown.push('…');
+        }
+        ProviderError::Unsupported {
+            form: self.form,
+            at: self.at.clone(),
+            what: format!("{kind} `{}`", shown.escape_debug()),
+        }
+    }
+
+    pub(super) fn choices(&self, count: usize) -> ProviderError {
+        ProviderError::Choices {
+            form: self.form,
+            at: self.at.clone(),
+            count,
+        }
+    }
+}
+
+/// The fields of an object, of which those that are known are taken out. `null` counts as absent.
+pub(super) struct NodeFields<'a> {
+    pub(super) node: JsonNode<'a>,
+    map: &'a Map<String, Value>,
+    texts: OnceCell<HashMap<String, &'a RawValue>>,
+    taken: Vec<&'static str>,
+}
+
+impl<'a> NodeFields<'a> {
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.map.get(key).is_some_and(|value| !value.is_null())
+    }
+
+    /// Takes a field.
+    pub(super) fn take(&mut self, key: &'static str) -> Option<JsonNode<'a>> {
+        self.taken.push(key);
+        let value = self.map.get(key).filter(|value| !value.is_null())?;
+        Some(JsonNode {
+            form: self.node.form,
+            at: self.place(key),
+            value,
+            text: self.text_of(key, value),
+        })
+    }
+
+    /// Returns the text of a field, if it says more than the value: most fields are strings.
+    fn text_of(&self, key: &str, value: &Value) -> Option<&'a str> {
+        if matches!(value, Value::String(_) | Value::Bool(_)) {
+            return None;
+        }
+        let texts = self
+            .texts
+            .get_or_init(|| self.node.texts().unwrap_or_default());
+        texts.get(key).map(|text| text.get())
+    }
+
+    /// Takes a field that must be there.
+    pub(super) fn need(&mut self, key: &'static str) -> Result<JsonNode<'a>> {
+        self.take(key).ok_or_else(|| ProviderError::Missing {
+            form: self.node.form,
+            at: self.place(key),
+        })
+    }
+
+    /// Takes a text.
+    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>> {
+        let text = self.take(key).map(|node| node.text().map(str::to_owned));
+        text.transpose()
+    }
+
+    /// Takes a text that is not empty; anything else stays.
+    pub(super) fn text_if_any(&mut self, key: &'static str) -> Option<String> {
+        let text = self
+            .map
+            .get(key)?
+            .as_str()
+            .filter(|text| !text.is_empty())?;
+        self.taken.push(key);
+        Some(text.to_owned())
+    }
+
+    /// Takes a list that is not empty; anything else stays.
+    pub(super) fn list_if_any(&mut self, key: &'static str) -> Option<JsonNode<'a>> {
+        let list = self.map.get(key)?.as_array();
+        list.filter(|list| !list.is_empty())?;
+        self.take(key)
+    }
+
+    /// Takes a number of tokens.
+    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<i64>> {
+        self.take(key).map(|node| node.count()).transpose()
+    }
+
+    /// Refuses a field of which a message could hold nothing.
+    pub(super) fn refuse(&mut self, key: &'static str) -> Result<()> {
+        match self.take(key) {
+            Some(node) => Err(node.unsupported("field", key)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses all fields that were not taken.
+    pub(super) fn refuse_rest(&self) -> Result<()> {
+        match self.rest().next() {
+            Some((key, value)) => Err(JsonNode {
+                form: self.node.form,
+                at: self.place(key),
+                value,
+                text: None,
+            }
+            .unsupported("field", key)),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the fields that were not taken, as the field `source`.
+    pub(super) fn keep_rest(&self, extra: &mut Extra) -> Result<()> {
+        self.keep_rest_as("source", extra)
+    }
+
+    /// Keeps the fields that were not taken, as the field `key`.
+    pub(super) fn keep_rest_as(&self, key: &str, extra: &mut Extra) -> Result<()> {
+        let rest: Map<String, Value> = self
+            .rest()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        if !rest.is_empty() {
+            extra.insert(key, self.node.kept(&rest)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the fields that were not taken; an empty list says as little as `null`.
+    fn rest(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        let has_value = |value: &Value| match value {
+            Value::Array(list) => !list.is_empty(),
+            value => !value.is_null(),
+        };
+        let is_left = move |(key, value): &(&String, &Value)| {
+            has_value(value) && !self.taken.contains(&key.as_str())
+        };
+        self.map.iter().filter(is_left)
+    }
+
+    fn place(&self, key: &str) -> String {
+        let at = &self.node.at;
+        match key.contains(['~', '/']) {
+            true => format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")),
+            false => [at, "/", key].concat(),
+        }
+    }
+}

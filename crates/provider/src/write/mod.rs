@@ -1,0 +1,412 @@
+//! A context as what a request to a provider holds.
+//!
+//! What a provider would refuse is mended, and each mending is reported: `pairs` puts every tool
+//! result right behind its call, `system` takes system messages out, the others write the form of
+//! one provider. Nothing stored is altered.
+
+mod anthropic;
+mod blocks;
+mod images;
+mod openai_chat;
+#[doc(hidden)]
+pub mod pairs;
+mod programs;
+mod responses;
+mod sealed;
+mod system;
+
+use std::borrow::Cow;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::{Form, ProviderError};
+use crate::{AsConversation, Conversation};
+pub use anthropic::OPENING;
+pub use blocks::{arguments_object, data_url, images_of, media_type};
+use loopstore_model::{AgentMessage, Content};
+pub use responses::{CallItem, call_item};
+pub use sealed::own as kept_item;
+use system::SystemMessage;
+
+/// What stands in place of a tool result that was never recorded.
+pub const NO_RESULT: &str = "[no result recorded]";
+
+/// What was done to make a list of messages acceptable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MendingKind {
+    /// A call without a result got [`NO_RESULT`], because something follows it or its loop has ended.
+    ResultAdded,
+    /// A result of a call was left out: a later one replaces it, or an equal one is there already.
+    ResultDropped,
+    /// A result was written as text in a user message: its call is not in the context, such as one that ran
+    /// while it was compacted, or the conversation went on with an earlier result of the call.
+    ResultTold,
+    /// A late result was put right behind its call.
+    ResultMoved,
+    /// A call's id, used before or of a form that the provider refuses, was changed.
+    CallRenamed,
+    /// A tool's name, of a form that the provider refuses, was changed.
+    ToolRenamed,
+    /// A message that says nothing was left out.
+    EmptyDropped,
+    /// A message was joined to the one before, which has the same role; one of thinking alone, to
+    /// the one after, which goes on with its answer.
+    Merged,
+    /// Thinking that the provider cannot take back was left out.
+    ThinkingDropped,
+    /// Reasoning that only the provider can read was left out, as was asked for.
+    ReasoningDropped,
+    /// Thinking was put before a text of the same answer.
+    ThinkingMoved,
+    /// State or an item that only another provider takes, [`Mending::provider`], was left out.
+    ForeignDropped,
+    /// What came of a program of the model's, or the program, was left out: the other of the two is not there.
+    PartedDropped,
+    /// A compaction of the provider's own that does not count in this context was left out.
+    CompactionDropped,
+    /// What stands before a compaction of the provider's own, which stands for it, was left out.
+    CompactedDropped,
+    /// A block of a kind that the provider does not know there, or an image that it cannot read,
+    /// was left out.
+    BlockDropped,
+    /// An image of a tool result was put into a user message after it.
+    ImageMoved,
+    /// The media type of an image was changed to the one of its bytes.
+    ImageRetyped,
+    /// An image that no provider reads, such as an error page under the name of one, was replaced by a text
+    /// that says so.
+    ImageReplaced,
+    /// A user message was put before an answer that would have come first.
+    UserAdded,
+    /// White space at the end of an answer that comes last was left out.
+    SpaceDropped,
+    /// A system message was put before all other messages.
+    SystemMoved,
+    /// A system message was left out: a newer one replaces it, it came with an imported transcript, or the
+    /// policy leaves it out.
+    SystemDropped,
+}
+
+/// One mending.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mending {
+    /// What was done.
+    pub kind: MendingKind,
+    /// To which message of the context, counted from 0.
+    pub message: usize,
+    /// The call that it is about, by its recorded id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// Who made what was left out, if only they take it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// What that is, by its own type: `reasoning`, `compaction`, `web_search_call`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
+}
+
+impl MendingKind {
+    /// Whether something was left out.
+    #[doc(hidden)]
+    pub fn leaves_out(self) -> bool {
+        matches!(
+            self,
+            Self::ResultDropped
+                | Self::EmptyDropped
+                | Self::ThinkingDropped
+                | Self::ReasoningDropped
+                | Self::ForeignDropped
+                | Self::PartedDropped
+                | Self::CompactionDropped
+                | Self::CompactedDropped
+                | Self::BlockDropped
+                | Self::SpaceDropped
+                | Self::ImageReplaced
+                | Self::SystemDropped
+        )
+    }
+}
+
+impl Mending {
+    #[doc(hidden)]
+    pub fn of(kind: MendingKind, message: usize) -> Self {
+        Self {
+            kind,
+            message,
+            tool_call_id: None,
+            provider: None,
+            item: None,
+        }
+    }
+
+    /// A block that the form has no place for.
+    #[doc(hidden)]
+    pub fn left_out(block: &Content, message: usize) -> Self {
+        let kind = match block {
+            Content::Thinking(_) => MendingKind::ThinkingDropped,
+            _ => MendingKind::BlockDropped,
+        };
+        match sealed::owner(block) {
+            Some((provider, item)) => Self {
+                provider: Some(provider),
+                item,
+                ..Self::of(MendingKind::ForeignDropped, message)
+            },
+            None => Self::of(kind, message),
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn of_call(kind: MendingKind, message: usize, id: &str) -> Self {
+        Self {
+            tool_call_id: Some(id.to_owned()),
+            ..Self::of(kind, message)
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Items {
+    OpenAiChat(Vec<openai_chat::Message>),
+    OpenAiResponses(Vec<responses::InputItem>),
+    Anthropic(Vec<anthropic::Message>),
+}
+
+/// What a request to a provider holds of a conversation, and what was mended in it.
+///
+/// As JSON: `{"messages"}`, `{"instructions"?, "input"}` or `{"system"?, "messages"}`, to which the
+/// caller adds the model and its parameters.
+///
+/// # Examples
+/// ```
+/// use loopstore_model::Message;
+/// use loopstore_provider::{Form, ProviderRequest};
+///
+/// let request = ProviderRequest::new(Form::OpenAiChat, &[Message::user("hello").into()]);
+/// let body = serde_json::to_string(&request)?;
+/// assert_eq!(body, r#"{"messages":[{"role":"user","content":"hello"}]}"#);
+/// assert!(request.mended.is_empty());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ProviderRequest {
+    system: Vec<SystemMessage>,
+    items: Items,
+    /// What was done to the context, in the order of its messages.
+    pub mended: Vec<Mending>,
+}
+
+impl ProviderRequest {
+    /// Writes messages in a form. Extension messages of the kind `system` are its system prompt,
+    /// the others are for no model and left out. Calls of the last answer stay open if nothing but results
+    /// follows it.
+    pub fn new(form: Form, messages: &[AgentMessage]) -> Self {
+        Self::of_messages(form, &[], messages, true)
+    }
+
+    /// Writes messages in a form, behind the system messages of `prompt`. The calls of the last answer stay open
+    /// if it is `in_flight`.
+    fn of_messages(
+        form: Form,
+        prompt: &[AgentMessage],
+        messages: &[AgentMessage],
+        in_flight: bool,
+    ) -> Self {
+        let mut mended = Vec::new();
+        let naming = match form {
+            Form::OpenAiChat => pairs::Naming {
+                is_plain: |_| true,
+                id: 40,
+                name: 64,
+            },
+            Form::OpenAiResponses => pairs::Naming {
+                is_plain: |_| true,
+                id: 64,
+                name: 64,
+            },
+            Form::Anthropic => pairs::Naming {
+                is_plain: pairs::is_word,
+                id: usize::MAX,
+                name: 128,
+            },
+        };
+        let mut system = system::take(prompt, &mut mended);
+        mended.iter_mut().for_each(|mending| mending.message = 0);
+        system.append(&mut system::take(messages, &mut mended));
+        let (start, messages) = match form {
+            Form::Anthropic => sealed::from_compaction(messages, &mut mended),
+            _ => (0, Cow::Borrowed(messages)),
+        };
+        let mut mendings = Vec::new();
+        let mut paired = pairs::pair(&messages, in_flight, &naming, &mut mendings);
+        paired.iter_mut().for_each(|placed| placed.at += start);
+        mendings
+            .iter_mut()
+            .for_each(|mending| mending.message += start);
+        mended.append(&mut mendings);
+        let items = match form {
+            Form::OpenAiChat => {
+                Items::OpenAiChat(openai_chat::write(&system, &paired, &mut mended))
+            }
+            Form::OpenAiResponses => {
+                programs::without_parted(&mut paired, &mut mended);
+                Items::OpenAiResponses(responses::write(&paired, &mut mended))
+            }
+            Form::Anthropic => Items::Anthropic(anthropic::write(&paired, &mut mended)),
+        };
+        mended.sort_by_key(|mending| mending.message);
+        Self {
+            system,
+            items,
+            mended,
+        }
+    }
+
+    /// Writes a context in a form. Of the provider's compactions only the one that the context begins with
+    /// goes out: one that was undone, or that was not asked for, does not count.
+    ///
+    /// # Errors
+    /// If the context begins with the compaction of another provider.
+    pub fn of_context(
+        form: Form,
+        context: &(impl AsConversation + ?Sized),
+    ) -> Result<Self, ProviderError> {
+        let context = context.as_conversation();
+        refuse_another(form, &context)?;
+        Ok(Self::in_context(form, context.messages, &context))
+    }
+
+    /// Writes a context in a form, without the reasoning that only the form's provider can read: the way on
+    /// when the provider says that it cannot decrypt or verify it any more. What is stored stays as it is.
+    ///
+    /// # Errors
+    /// As [`ProviderRequest::of_context`].
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore_model::Message;
+    /// use loopstore_provider::{self as provider, Conversation, Form, MendingKind, ProviderRequest};
+    ///
+    /// let answer = serde_json::json!([
+    ///     {"type": "reasoning", "id": "rs_1", "encrypted_content": "…", "summary": []},
+    ///     {"type": "message", "role": "assistant", "content": "It will."},
+    /// ]);
+    /// let mut messages = vec![Message::user("Will it rain?").into()];
+    /// messages.extend(provider::read(Form::OpenAiResponses, &answer)?);
+    /// let context = Conversation::of(&messages);
+    /// let request = ProviderRequest::without_reasoning(Form::OpenAiResponses, &context)?;
+    /// assert_eq!(request.len(), 2);
+    /// assert_eq!(request.mended[0].kind, MendingKind::ReasoningDropped);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn without_reasoning(
+        form: Form,
+        context: &(impl AsConversation + ?Sized),
+    ) -> Result<Self, ProviderError> {
+        let context = context.as_conversation();
+        refuse_another(form, &context)?;
+        let mut mended = Vec::new();
+        let messages = match form.sealing_provider() {
+            Some(provider) => sealed::without_reasoning(context.messages, provider, &mut mended),
+            None => Cow::Borrowed(context.messages),
+        };
+        let mut request = Self::in_context(form, &messages, &context);
+        request.mended.append(&mut mended);
+        request.mended.sort_by_key(|mending| mending.message);
+        Ok(request)
+    }
+
+    /// Writes the messages of a context, behind its system prompt.
+    fn in_context(form: Form, messages: &[AgentMessage], context: &Conversation<'_>) -> Self {
+        let prompt = context.system;
+        let (compaction, in_flight) = (context.compaction, context.in_flight);
+        let mut request = Self::with_compaction(form, prompt, messages, compaction, in_flight);
+        if context.is_system_partial {
+            let dropped = Mending::of(MendingKind::SystemDropped, 0);
+            request.mended.insert(0, dropped);
+        }
+        request
+    }
+
+    /// Writes messages of which this one holds the provider's compaction that counts.
+    #[doc(hidden)]
+    pub fn with_compaction(
+        form: Form,
+        prompt: &[AgentMessage],
+        messages: &[AgentMessage],
+        compaction: Option<usize>,
+        in_flight: bool,
+    ) -> Self {
+        let mut mended = Vec::new();
+        let provider = form.sealing_provider();
+        let messages = sealed::without_inactive(messages, compaction, provider, &mut mended);
+        let mut request = Self::of_messages(form, prompt, &messages, in_flight);
+        request.mended.append(&mut mended);
+        request.mended.sort_by_key(|mending| mending.message);
+        request
+    }
+
+    /// Returns how many messages or items the request has.
+    pub fn len(&self) -> usize {
+        match &self.items {
+            Items::OpenAiChat(messages) => messages.len(),
+            Items::OpenAiResponses(items) => items.len(),
+            Items::Anthropic(messages) => messages.len(),
+        }
+    }
+
+    /// Whether the request has no message.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the JSON with one more key, `mended`.
+    pub fn with_mended(&self) -> impl Serialize + '_ {
+        #[derive(Serialize)]
+        struct WithMended<'a> {
+            #[serde(flatten)]
+            request: &'a ProviderRequest,
+            mended: &'a [Mending],
+        }
+        WithMended {
+            request: self,
+            mended: &self.mended,
+        }
+    }
+}
+
+/// Refuses a context that begins with the compaction of another provider.
+fn refuse_another(form: Form, context: &Conversation<'_>) -> Result<(), ProviderError> {
+    match (context.provider, context.compaction) {
+        (Some(built_for), Some(_)) if form.sealing_provider() != Some(built_for) => {
+            let built_for = built_for.as_str();
+            Err(ProviderError::BuiltForAnother { form, built_for })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Serialize for ProviderRequest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match &self.items {
+            Items::OpenAiChat(messages) => map.serialize_entry("messages", messages)?,
+            Items::OpenAiResponses(items) => {
+                if !self.system.is_empty() {
+                    map.serialize_entry("instructions", &system::joined(&self.system))?;
+                }
+                map.serialize_entry("input", items)?;
+            }
+            Items::Anthropic(messages) => {
+                if !self.system.is_empty() {
+                    map.serialize_entry("system", &anthropic::system(&self.system))?;
+                }
+                map.serialize_entry("messages", messages)?;
+            }
+        }
+        map.end()
+    }
+}

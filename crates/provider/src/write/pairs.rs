@@ -1,0 +1,261 @@
+//! Calls and their results, next to each other, with ids and names that the provider takes.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Mending, MendingKind, NO_RESULT, images};
+use crate::faults::{Pairing, ResultPlace, answer_in_flight, goes_on};
+use crate::kept::hosted_item;
+use loopstore_model::{
+    AgentMessage, Author, Content, Json, Message, ToolCall, ToolResultMessage, UserMessage,
+};
+
+/// A message, and which of the context it was.
+pub struct IndexedMessage {
+    pub at: usize,
+    pub message: Message,
+    /// Whether the next message is another piece of this answer.
+    pub goes_on: bool,
+    /// The fields of an answer or a result that no message has a place for.
+    pub(super) source: Option<Json>,
+}
+
+/// What a provider takes as the id of a call and the name of a tool.
+pub struct Naming {
+    /// Whether an id may hold a character.
+    pub is_plain: fn(char) -> bool,
+    /// Characters that an id may have.
+    pub id: usize,
+    /// Characters that a name may have.
+    pub name: usize,
+}
+
+/// Whether an ASCII letter or digit, `_` or `-`.
+pub fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// Returns the messages with each result right behind its call, its ids and names as `naming`
+/// wants them. The calls of the answer that is `in_flight` stay open until their results are there.
+pub fn pair(
+    messages: &[AgentMessage],
+    in_flight: bool,
+    naming: &Naming,
+    mended: &mut Vec<Mending>,
+) -> Vec<IndexedMessage> {
+    let mut pairs = Pairs {
+        messages,
+        pairing: Pairing::of(messages),
+        in_flight: answer_in_flight(messages, in_flight),
+        open_at: None,
+        naming,
+        ids: HashSet::new(),
+        numbers: HashMap::new(),
+        mended,
+        out: Vec::with_capacity(messages.len()),
+    };
+    for (at, message) in messages.iter().enumerate() {
+        match message.message() {
+            None => {}
+            Some(Message::ToolResult(result)) => pairs.stray(at, result),
+            Some(message @ Message::User(_)) => pairs.say(at, message.clone()),
+            Some(message @ Message::Assistant(_)) => pairs.answer(at, message.clone()),
+        }
+    }
+    pairs.out
+}
+
+struct Pairs<'a> {
+    messages: &'a [AgentMessage],
+    pairing: Pairing,
+    /// The first message of the answer whose calls stay open.
+    in_flight: Option<usize>,
+    /// Where the messages of that answer begin in `out`, if one of its calls is open.
+    open_at: Option<usize>,
+    naming: &'a Naming,
+    ids: HashSet<String>,
+    /// How often each id was numbered.
+    numbers: HashMap<String, usize>,
+    mended: &'a mut Vec<Mending>,
+    out: Vec<IndexedMessage>,
+}
+
+impl Pairs<'_> {
+    /// Writes a result without its call, and a later one of a call, as text; a result that another one
+    /// replaces is left out, and the others come with their answer.
+    fn stray(&mut self, at: usize, result: &ToolResultMessage) {
+        let id = &result.tool_call_id;
+        let head = match self.pairing.place(at) {
+            ResultPlace::Behind => return,
+            ResultPlace::Replaced => return self.mend(MendingKind::ResultDropped, at, id),
+            ResultPlace::Later(first) if self.is_same_result(first, result) => {
+                return self.mend(MendingKind::ResultDropped, at, id);
+            }
+            ResultPlace::Later(_) => head_of(result, "which came later"),
+            ResultPlace::WithoutCall => head_of(result, "which is not shown here"),
+        };
+        self.mend(MendingKind::ResultTold, at, id);
+        self.say(at, Message::User(as_text(head, result)));
+    }
+
+    /// Adds a message in the user's name. Nothing may follow a call that waits for its result.
+    fn say(&mut self, at: usize, mut message: Message) {
+        images::check(at, message.content_mut(), self.mended);
+        let place = self.open_at.unwrap_or(self.out.len());
+        let said = IndexedMessage {
+            at,
+            message,
+            goes_on: false,
+            source: None,
+        };
+        self.out.insert(place, said);
+        self.open_at = self.open_at.map(|place| place + 1);
+    }
+
+    fn is_same_result(&self, at: usize, result: &ToolResultMessage) -> bool {
+        let other = self.messages.get(at).and_then(AgentMessage::message);
+        matches!(other, Some(Message::ToolResult(other))
+            if other.content == result.content && other.is_error == result.is_error)
+    }
+
+    /// Adds an answer and the results of its calls. What the provider carried out itself has none, and is
+    /// an item of its own.
+    fn answer(&mut self, at: usize, mut message: Message) {
+        let (mut results, begin) = (Vec::new(), self.out.len());
+        let mut nth = 0;
+        for block in message.content_mut() {
+            let Content::ToolCall(call) = block else {
+                continue;
+            };
+            let of_answer = nth;
+            nth += 1;
+            if self.pairing.result((at, of_answer)).is_none()
+                && let Some(item) = hosted_item(call)
+            {
+                *block = item;
+                continue;
+            }
+            let recorded = call.id.clone();
+            call.id = self.id_for(at, &recorded);
+            self.name(at, call, &recorded);
+            match self.result((at, of_answer), call, &recorded) {
+                Some(result) => results.push(result),
+                None => self.open_at = self.open_at.or(Some(begin)),
+            }
+        }
+        self.out.push(IndexedMessage {
+            at,
+            message,
+            goes_on: goes_on(self.messages, at),
+            source: source_of(&self.messages[at]),
+        });
+        self.out.append(&mut results);
+    }
+
+    /// Returns the result of a call; `None` if the call is still open.
+    fn result(
+        &mut self,
+        (at, nth): (usize, usize),
+        call: &ToolCall,
+        recorded: &str,
+    ) -> Option<IndexedMessage> {
+        let found = self.pairing.newest_result((at, nth));
+        let stored = found.and_then(|place| match self.messages[place].message() {
+            Some(Message::ToolResult(result)) => Some((place, result.clone())),
+            _ => None,
+        });
+        if stored.is_none() && self.in_flight.is_some_and(|first| at >= first) {
+            return None;
+        }
+        let source = found.and_then(|place| source_of(&self.messages[place]));
+        let (place, mut result) = stored.unwrap_or_else(|| (at, no_result(call)));
+        if found.is_none() {
+            self.mend(MendingKind::ResultAdded, at, recorded);
+        } else if self.pairing.is_answered_late((at, nth)) {
+            self.mend(MendingKind::ResultMoved, place, recorded);
+        }
+        result.tool_call_id.clone_from(&call.id);
+        images::check(place, &mut result.content, self.mended);
+        Some(IndexedMessage {
+            at: place,
+            message: Message::ToolResult(result),
+            goes_on: false,
+            source,
+        })
+    }
+
+    fn mend(&mut self, kind: MendingKind, at: usize, id: &str) {
+        self.mended.push(Mending::of_call(kind, at, id));
+    }
+
+    /// Returns an id that no call before has.
+    fn id_for(&mut self, at: usize, recorded: &str) -> String {
+        let wanted = plain(recorded, self.naming.is_plain, self.naming.id, "call");
+        let mut id = wanted.clone();
+        while !self.ids.insert(id.clone()) {
+            let number = self.numbers.entry(wanted.clone()).or_insert(1);
+            *number += 1;
+            let end = format!("_{number}");
+            let kept = self.naming.id.saturating_sub(end.len());
+            id = wanted.chars().take(kept).chain(end.chars()).collect();
+        }
+        if id != recorded {
+            self.mend(MendingKind::CallRenamed, at, recorded);
+        }
+        id
+    }
+
+    fn name(&mut self, at: usize, call: &mut ToolCall, recorded: &str) {
+        let name = plain(&call.name, is_word, self.naming.name, "tool");
+        if name != call.name {
+            call.name = name;
+            self.mend(MendingKind::ToolRenamed, at, recorded);
+        }
+    }
+}
+
+/// Returns at most `most` characters of `text`, `_` for each that is not plain; `other` for none.
+fn plain(text: &str, is_plain: fn(char) -> bool, most: usize, other: &str) -> String {
+    if text.is_empty() {
+        return other.to_owned();
+    }
+    let plain = |c| if is_plain(c) { c } else { '_' };
+    text.chars().take(most).map(plain).collect()
+}
+
+/// Returns the line before a result that is written as text: it names the call.
+fn head_of(result: &ToolResultMessage, why: &str) -> String {
+    let what = if result.is_error { "Error" } else { "Result" };
+    let of = match result.tool_name.as_str() {
+        "" => String::new(),
+        name => format!(" ({name})"),
+    };
+    let id = &result.tool_call_id;
+    format!("{what} of tool call {id}{of}, {why}:")
+}
+
+/// Returns a result as a message that names its source: nobody may take it for the words of a person.
+fn as_text(head: String, result: &ToolResultMessage) -> UserMessage {
+    UserMessage {
+        content: std::iter::once(Content::text(head))
+            .chain(result.content.iter().cloned())
+            .collect(),
+        timestamp: result.timestamp.clone(),
+        author: Some(Author::Harness),
+    }
+}
+
+fn source_of(message: &AgentMessage) -> Option<Json> {
+    match message {
+        AgentMessage::Llm(message) => message.extra.get("source").cloned(),
+        AgentMessage::Extension(_) => None,
+    }
+}
+
+fn no_result(call: &ToolCall) -> ToolResultMessage {
+    ToolResultMessage {
+        tool_name: call.name.clone(),
+        content: vec![Content::text(NO_RESULT)],
+        is_error: true,
+        ..ToolResultMessage::default()
+    }
+}

@@ -1,0 +1,61 @@
+//! Content that only a provider can read, in a message that changes.
+
+use loopstore_model::{AgentMessage, Content, Json, Message};
+
+/// Takes the signature from thinking that is no longer what was signed, and takes out the sealed items that
+/// are no longer what their provider gave.
+pub(super) fn unsign(before: &AgentMessage, after: &mut AgentMessage) {
+    let old = before.message().map(Message::content).unwrap_or_default();
+    let Some(new) = after.message_mut() else {
+        return;
+    };
+    let mut old = old.iter();
+    new.content_mut().retain_mut(|new| {
+        let old = old.next();
+        match (old, &mut *new) {
+            (Some(Content::Thinking(old)), Content::Thinking(new))
+                if old.thinking != new.thinking =>
+            {
+                new.signature = None;
+            }
+            (Some(old), Content::Sealed(_)) => return old == new,
+            (Some(old), Content::Other(json)) if is_signed(json) => return old == new,
+            _ => {}
+        }
+        true
+    });
+}
+
+/// Takes out all sealed content with the signatures of thinking, or only compactions; returns whether there
+/// was any.
+#[doc(hidden)]
+pub fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
+    let Some(inner) = message.message_mut() else {
+        return false;
+    };
+    let content = inner.content_mut();
+    let before = content.len();
+    content.retain(|block| !goes(block, all));
+    let mut dropped = content.len() < before;
+    if all {
+        for block in content {
+            if let Content::Thinking(thinking) = block {
+                dropped |= thinking.signature.take().is_some();
+            }
+        }
+    }
+    dropped
+}
+
+fn goes(block: &Content, all: bool) -> bool {
+    match block {
+        Content::Sealed(sealed) => all || sealed.compaction().is_some(),
+        Content::Other(json) => all && is_signed(json),
+        _ => false,
+    }
+}
+
+/// Whether an item of a provider holds what only the provider can read.
+fn is_signed(item: &Json) -> bool {
+    item.as_str().contains("\"encrypted_")
+}

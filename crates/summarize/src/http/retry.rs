@@ -1,0 +1,114 @@
+//! When a request is made again, and how long to wait before.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::{SummarizerError, SummaryRequest};
+
+/// How often a request is made, and the waits between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryOptions {
+    /// Times that a request is made in all.
+    pub attempts: u32,
+    /// The wait before the second attempt; it doubles with each.
+    pub first_wait: Duration,
+    /// A server that asks for a longer wait than this is given up.
+    pub longest_wait: Duration,
+}
+
+impl Default for RetryOptions {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            first_wait: Duration::from_millis(500),
+            longest_wait: Duration::from_secs(60),
+        }
+    }
+}
+
+/// An attempt that failed.
+pub(super) struct FailedAttempt {
+    pub(super) error: SummarizerError,
+    /// Whether another attempt may do better.
+    pub(super) passing: bool,
+    /// How long the server wants to be left alone.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl FailedAttempt {
+    pub(super) fn last(error: SummarizerError) -> Self {
+        Self {
+            error,
+            passing: false,
+            retry_after: None,
+        }
+    }
+}
+
+/// Makes attempts until one succeeds or there is no use, no time or no wish for another.
+pub(super) fn retry<T>(
+    options: &RetryOptions,
+    request: &SummaryRequest,
+    mut attempt: impl FnMut() -> Result<T, FailedAttempt>,
+) -> Result<T, SummarizerError> {
+    let mut wait = options.first_wait;
+    for left in (0..options.attempts.max(1)).rev() {
+        request.time_left()?;
+        let failure = match attempt() {
+            Ok(answer) => return Ok(answer),
+            Err(failure) => failure,
+        };
+        let pause = failure.retry_after.unwrap_or(wait);
+        let in_time = match request.time_left() {
+            Err(SummarizerError::Cancelled) => return Err(SummarizerError::Cancelled),
+            time => time.is_ok_and(|time| pause < time),
+        };
+        if left == 0 || !failure.passing || pause > options.longest_wait || !in_time {
+            return Err(failure.error);
+        }
+        rest(request, pause)?;
+        wait = wait.saturating_mul(2);
+    }
+    Err(SummarizerError::Timeout)
+}
+
+/// Sleeps, but looks at the cancel flag meanwhile.
+fn rest(request: &SummaryRequest, pause: Duration) -> Result<(), SummarizerError> {
+    const LOOK: Duration = Duration::from_millis(20);
+    let mut left = pause;
+    while !left.is_zero() {
+        request.time_left()?;
+        std::thread::sleep(left.min(LOOK));
+        left = left.saturating_sub(LOOK);
+    }
+    Ok(())
+}
+
+/// Reads `Retry-After`: seconds, or a date.
+pub(super) fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = DateTime::parse_from_rfc2822(value).ok()?;
+    Some((date.to_utc() - now).to_std().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = DateTime::parse_from_rfc2822("Wed, 21 Oct 2026 07:28:00 GMT").unwrap();
+        let read = |value| retry_after(value, now.to_utc());
+        assert_eq!(read("120"), Some(Duration::from_secs(120)));
+        assert_eq!(
+            read("Wed, 21 Oct 2026 07:28:30 GMT"),
+            Some(Duration::from_secs(30))
+        );
+        assert_eq!(read("Wed, 21 Oct 2026 07:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(read("soon"), None);
+    }
+}

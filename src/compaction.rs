@@ -1,0 +1,117 @@
+//! What a compaction does to messages: the plan and the strategies.
+//!
+//! All of it is pure: nothing here knows a store. What a strategy reads it gets through a
+//! [`LoopSlice`].
+//!
+//! A request names the strategy of its run:
+//!
+//! ```
+//! use loopstore::*;
+//! use std::sync::Arc;
+//!
+//! /// Says only how much is gone.
+//! struct Gone;
+//!
+//! impl BlockCompactionStrategy for Gone {
+//!     fn name(&self) -> &str {
+//!         "gone"
+//!     }
+//!
+//!     fn keep_compacted(
+//!         &self,
+//!         slice: &LoopSlice<'_>,
+//!         turns: Turns,
+//!         _: &CompactionConfig,
+//!     ) -> Result<Summary, StrategyError> {
+//!         let text = format!("[{} messages are left out]", slice.messages(turns)?.len());
+//!         // No turn counts as summarised: the text says nothing of any.
+//!         Ok(Summary { messages: vec![Message::user(text).into()], ..Summary::default() })
+//!     }
+//! }
+//!
+//! let store = Store::in_memory()?;
+//! let chat = store.session("weather")?;
+//! let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+//! chat.append([Message::user("How is the weather?")])?;
+//! chat.append((0..40).map(report))?;
+//! let mut request = CompactRequest::default();
+//! # request.trigger = CompactTrigger::Force;
+//! request.config.block_strategy = Some(Arc::new(Gone));
+//! let report = chat.compact(&request)?;
+//! assert_eq!(report.strategy, "gone");
+//! let context = chat.context()?;
+//! assert_eq!(context.messages[3], Message::user("[28 messages are left out]").into());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A model writes the text through a [`Summarizer`]:
+//!
+//! ```
+//! use loopstore::*;
+//! use std::sync::Arc;
+//!
+//! /// Stands for a model.
+//! struct Model;
+//!
+//! impl Summarizer for Model {
+//!     fn name(&self) -> &str {
+//!         "model"
+//!     }
+//!
+//!     fn summarize(&self, _: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
+//!         let text = "## Task\nWatch the weather.\n\n## Plan\nStay inside: it rains.".to_owned();
+//!         Ok(SummaryAnswer { text, ..SummaryAnswer::default() })
+//!     }
+//! }
+//!
+//! let store = Store::in_memory()?;
+//! let chat = store.session("weather")?;
+//! let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+//! chat.append([Message::user("How is the weather?")])?;
+//! chat.append((0..40).map(report))?;
+//! let mut request = CompactRequest::default();
+//! # request.trigger = CompactTrigger::Force;
+//! request.config.block_strategy = Some(Arc::new(SummarizeCompaction::new(Arc::new(Model))));
+//! let report = chat.compact(&request)?;
+//! // The model did it, and no fallback had to.
+//! assert_eq!((&*report.strategy, report.fallback), ("summarize", None));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The one-liner writes a line for each answer:
+//!
+//! ```
+//! use loopstore::*;
+//! use std::sync::Arc;
+//!
+//! let store = Store::in_memory()?;
+//! let chat = store.session("weather")?;
+//! let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+//! chat.append([Message::user("How is the weather?")])?;
+//! chat.append((0..40).map(report))?;
+//! let mut request = CompactRequest::default();
+//! # request.trigger = CompactTrigger::Force;
+//! request.config.block_strategy = Some(Arc::new(DefaultBlockCompaction));
+//! let report = chat.compact(&request)?;
+//! assert_eq!(report.strategy, "one-liner");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub use loopstore_digest::DigestCompaction;
+pub(crate) use loopstore_digest::{self as digest, activity};
+pub use loopstore_model::compaction::{
+    BlockCompactionStrategy, CancelFlag, CompactionConfig, CompactionPolicy, CompactionScope,
+    ContextConfig, DefaultBlockCompaction, Draft, KeepRecent, LoopSlice, ModelWindows, OlderLoops,
+    Placed, Recent, RecentWindow, RollupSlice, Shown, StrategyError, Summary, SummaryNotes,
+    UnknownModel, UnknownWord,
+};
+pub(crate) use loopstore_model::compaction::{
+    Budget, EarlierBlock, Noted, OutputSize, Pruned, Pruning, ReadError, RunConfig, TurnReader,
+    cut_recent, cut_tool_result, output_cap, plan, says_nothing,
+};
+#[cfg(feature = "tokio")]
+pub use loopstore_summarize::FutureSummarizer;
+pub use loopstore_summarize::{
+    self as summarize, CommandSummarizer, SummarizeCompaction, SummarizeOptions, Summarizer,
+    SummarizerError, SummaryAnswer, SummaryPrompt, SummaryRequest, SummaryRole,
+};
