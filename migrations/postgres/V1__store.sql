@@ -154,6 +154,8 @@ CREATE INDEX loops_parent ON loops (session, parent) WHERE parent IS NOT NULL;
 CREATE INDEX loops_at_work ON loops (session, key) WHERE status IN ('Pending', 'Running');
 -- What a search looks through, or takes into the index first.
 CREATE INDEX loops_unindexed ON loops (session, key) WHERE unindexed;
+
+CREATE INDEX loops_with_system_messages ON loops (session, key) WHERE system_tokens > 0;
 -- Sessions that go on from a loop of another one.
 CREATE INDEX loops_elsewhere ON loops (parent_loop_id)
     WHERE parent IS NULL AND parent_loop_id IS NOT NULL;

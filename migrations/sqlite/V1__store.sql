@@ -372,6 +372,9 @@ CREATE INDEX loops_at_work ON loops (session) WHERE status IN ('Pending', 'Runni
 -- What a search looks through, or takes into the index first.
 CREATE INDEX loops_unindexed ON loops (key) WHERE unindexed;
 
+-- Where a build looks for the system prompt.
+CREATE INDEX loops_with_system_messages ON loops (session) WHERE system_tokens > 0;
+
 CREATE TRIGGER loops_stay_sealed
 BEFORE UPDATE ON loops
 WHEN (NEW.key IS NOT OLD.key OR NEW.session IS NOT OLD.session OR NEW.loop_id IS NOT OLD.loop_id

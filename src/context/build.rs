@@ -33,8 +33,9 @@ pub(crate) fn build(
         builder.add_loop(link)?;
     }
     let mut context = builder.context;
-    let end = leaf.end_seq;
-    context.system = system_prompt(read, leaf.row.key, end, options.system_prompts)?;
+    let end = (leaf.row.key, leaf.end_seq);
+    let which = options.system_prompts;
+    context.system = system_prompt(read, leaf.row.session, end, &chain.links, which)?;
     finish(read, &mut context, chain, options.provider)?;
     Ok((context, builder.outline))
 }

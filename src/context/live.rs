@@ -125,7 +125,7 @@ impl KeptContext {
                 return Ok(kept);
             }
             Ok(KeptPrompt {
-                prompt: system_prompt(read, leaf, row.totals.next_seq, which)?,
+                prompt: system_prompt(read, owner, (leaf, row.totals.next_seq), &[], which)?,
                 which,
                 leaf,
                 tokens,

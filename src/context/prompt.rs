@@ -9,7 +9,8 @@ use std::str::FromStr;
 
 use crate::compaction::UnknownWord;
 use crate::model::{AgentMessage, ExtensionMessage, Role};
-use crate::store::{self, Cut, LoopKey, LoopRow, StoreRead, StoreResult, Tick};
+use crate::store::active_blocks::ChainLink;
+use crate::store::{self, Cut, LoopCore, LoopKey, SessionKey, StoreRead, StoreResult, Tick};
 
 /// The system prompts of a chain that a request may begin with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,15 +80,30 @@ impl PromptRole {
 }
 
 /// Returns the system prompt of the chain of a leaf, as far as it belongs to its first `leaf_end` messages.
+/// `links` are the last loops of that chain, root first, as far as they were read; they may be none.
+///
+/// Most sessions have few loops with system messages or none. An index lists them, so that the chain is
+/// followed only to the oldest of these.
 ///
 /// # Errors
 /// If a row is damaged, or the store fails.
 pub(crate) fn system_prompt(
     read: &dyn StoreRead,
-    leaf: LoopKey,
-    leaf_end: u32,
+    session: SessionKey,
+    (leaf, leaf_end): (LoopKey, u32),
+    links: &[ChainLink],
     which: SystemPrompts,
 ) -> StoreResult<SystemPrompt> {
+    let mut holders = Holders {
+        read,
+        session,
+        page: Vec::new(),
+        before: LoopKey(leaf.0.saturating_add(1)),
+        is_last_page: false,
+    };
+    if holders.newest_until(leaf)?.is_none() {
+        return Ok(SystemPrompt::default());
+    }
     let mut search = Search {
         read,
         leaf,
@@ -98,34 +114,85 @@ pub(crate) fn system_prompt(
         is_restored: None,
         is_done: false,
     };
-    let mut below = None;
-    read.walk(leaf, &mut |row| {
-        let leaves = (row.parent_cut(), row.tick);
-        if row.progress.system_tokens > 0 {
+    let mut below: Option<(LoopKey, Cut)> = None;
+    let mut look = |row: &LoopCore| {
+        let is_elsewhere = row.session != session;
+        let Some(holder) = holders.newest_until(row.key)?.filter(|_| !is_elsewhere) else {
+            return Ok(ControlFlow::Break(()));
+        };
+        if holder == row.key {
             // What came to a loop after the chain had left it is not of the chain.
             let (end, until) = match below {
                 None => (leaf_end, Tick::MAX),
-                Some((cut, tick)) => (end_of(read, &row, cut)?, tick),
+                Some((child, cut)) => (end_of(read, row, cut)?, read.loop_by_key(child)?.tick),
             };
-            search.look_through(&row, end, until)?;
+            search.look_through(row, end, until)?;
         }
-        below = Some(leaves);
+        below = Some((row.key, row.parent_cut()));
         Ok(match search.is_done {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })
-    })?;
+    };
+    let mut next = Some(leaf);
+    for link in links.iter().rev() {
+        let row = &link.row;
+        // Keys that fall from child to parent cannot go round in a circle.
+        next = row.parent.filter(|parent| *parent < row.key);
+        if look(row)?.is_break() {
+            next = None;
+            break;
+        }
+    }
+    if let Some(next) = next {
+        read.chain(next, &mut |row| look(&row))?;
+    }
     search.prompt.messages.reverse();
     Ok(search.prompt)
 }
 
 /// Returns the sequence where a chain leaves a loop.
-fn end_of(read: &dyn StoreRead, row: &LoopRow, cut: Cut) -> StoreResult<u32> {
+fn end_of(read: &dyn StoreRead, row: &LoopCore, cut: Cut) -> StoreResult<u32> {
     if let Some(last) = cut.part {
         return Ok(last.saturating_add(1));
     }
     let next = read.turn(row.key, cut.whole.min(row.totals.turns))?;
     Ok(next.map_or(row.totals.next_seq, |turn| turn.first_seq))
+}
+
+/// The loops of a session that hold system messages, newest first.
+struct Holders<'a> {
+    read: &'a dyn StoreRead,
+    session: SessionKey,
+    /// Those that were read and not passed yet, oldest first.
+    page: Vec<LoopKey>,
+    /// The next page ends before this loop.
+    before: LoopKey,
+    is_last_page: bool,
+}
+
+impl Holders<'_> {
+    const PAGE: u32 = 16;
+
+    /// Returns the newest loop that is not newer than this one; later calls ask for older loops only.
+    fn newest_until(&mut self, key: LoopKey) -> StoreResult<Option<LoopKey>> {
+        loop {
+            while let Some(newest) = self.page.pop() {
+                if newest <= key {
+                    self.page.push(newest);
+                    return Ok(Some(newest));
+                }
+            }
+            if self.is_last_page {
+                return Ok(None);
+            }
+            let until = LoopKey(self.before.0.saturating_sub(1)).min(key);
+            self.page = (self.read).loops_with_system_messages(self.session, until, Self::PAGE)?;
+            self.is_last_page = (self.page.len() as u64) < u64::from(Self::PAGE);
+            self.page.reverse();
+            self.before = self.page.first().copied().unwrap_or(self.before);
+        }
+    }
 }
 
 /// The append that a message came with.
@@ -148,7 +215,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Looks through the messages of a loop before the sequence `end` that were appended until a tick.
-    fn look_through(&mut self, row: &LoopRow, end: u32, until: Tick) -> StoreResult<()> {
+    fn look_through(&mut self, row: &LoopCore, end: u32, until: Tick) -> StoreResult<()> {
         let read = self.read;
         let mut seqs = Vec::new();
         read.sizes(row.key, 0..end, &mut |message| {
@@ -213,7 +280,7 @@ impl Search<'_> {
 
     /// True if the session is the export of an imported transcript: its messages do not tell any more that
     /// they were imported. Of a transcript itself the first message does.
-    fn is_restored(&mut self, row: &LoopRow) -> StoreResult<bool> {
+    fn is_restored(&mut self, row: &LoopCore) -> StoreResult<bool> {
         if let Some(known) = self.is_restored {
             return Ok(known);
         }
@@ -221,7 +288,7 @@ impl Search<'_> {
         let mut is_restored = read.session_by_key(row.session)?.source.is_some();
         if is_restored {
             let mut root = self.leaf;
-            read.walk(self.leaf, &mut |row| {
+            read.chain(self.leaf, &mut |row| {
                 root = row.key;
                 Ok(ControlFlow::Continue(()))
             })?;

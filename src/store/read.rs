@@ -74,6 +74,15 @@ pub trait StoreRead {
     /// Returns the loops (of a session) that are pending or running, oldest first.
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>>;
 
+    /// Returns the newest loops of a session that hold system messages, up to the loop `until`, newest
+    /// first; at most `most`.
+    fn loops_with_system_messages(
+        &self,
+        session: SessionKey,
+        until: LoopKey,
+        most: u32,
+    ) -> StoreResult<Vec<LoopKey>>;
+
     /// Returns what the loop's source said of it.
     fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta>;
 

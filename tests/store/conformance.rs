@@ -119,6 +119,7 @@ promises! {
     a_lease_is_taken_once_renewed_and_lost,
     a_holder_is_gone_only_when_its_guard_is,
     loops_at_work_are_those_that_have_not_ended,
+    loops_with_system_messages_are_found_newest_first,
     a_started_call_is_open_until_it_is_finished,
     notes_come_in_order_and_go_together,
     usage_is_summed_by_loop_and_model,
@@ -1620,6 +1621,27 @@ fn loops_at_work_are_those_that_have_not_ended(store: &dyn SessionStore) {
         write(store, |write| append::set_status(write, keys[at], status)).unwrap();
     }
     assert_eq!(at_work(None), keys[1..]);
+}
+
+fn loops_with_system_messages_are_found_newest_first(store: &dyn SessionStore) {
+    let mut one = told(store, "s", 1);
+    let other = told(store, "t", 1);
+    (1..5).for_each(|_| one.start_loop(Some(0), Some(0)));
+    let prompt = || vec![AgentMessage::extension("system", Json::string("Be brief."))];
+    [1, 3, 4].map(|at| one.append(at, prompt()));
+    other.append(0, prompt());
+    let keys: Vec<LoopKey> = (0..5).map(|at| one.row(at).key).collect();
+    let session = one.row(0).session;
+    let found = |until: usize, most| {
+        let ask = |read: &dyn StoreRead| {
+            read.loops_with_system_messages(session, keys[until], most)
+        };
+        read(store, ask).unwrap()
+    };
+    assert_eq!(found(4, 9), [keys[4], keys[3], keys[1]]);
+    assert_eq!(found(4, 2), [keys[4], keys[3]]);
+    assert_eq!(found(3, 9), [keys[3], keys[1]]);
+    assert_eq!(found(0, 9), []);
 }
 
 fn a_started_call_is_open_until_it_is_finished(store: &dyn SessionStore) {

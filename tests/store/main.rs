@@ -35,6 +35,7 @@ mod search;
 mod sharded;
 #[path = "../support/mod.rs"]
 mod support;
+mod system_prompts;
 mod times;
 mod turns;
 mod valid;

@@ -162,6 +162,19 @@ impl StoreRead for PostgresTransaction<'_> {
         self.read_loops_at_work(session)
     }
 
+    fn loops_with_system_messages(
+        &self,
+        session: SessionKey,
+        until: LoopKey,
+        most: u32,
+    ) -> StoreResult<Vec<LoopKey>> {
+        let sql = "SELECT key FROM loops
+            WHERE session = $1 AND key <= $2 AND system_tokens > 0 ORDER BY key DESC LIMIT $3";
+        let params = (session.0, until.0, i64::from(most));
+        let params: [Param<'_>; 3] = [&params.0, &params.1, &params.2];
+        self.all(session.0, sql, &params, |row| row.get("key"))
+    }
+
     fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
         let session = session_of(key.0);
         let sql = "SELECT meta, history FROM loops WHERE session = $1 AND key = $2";

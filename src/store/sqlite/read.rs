@@ -280,6 +280,22 @@ impl StoreRead for SqliteReader<'_> {
         self.read_loops_at_work(session)
     }
 
+    fn loops_with_system_messages(
+        &self,
+        session: SessionKey,
+        until: LoopKey,
+        most: u32,
+    ) -> StoreResult<Vec<LoopKey>> {
+        let mut keys = Vec::new();
+        let sql = "SELECT key FROM loops INDEXED BY loops_with_system_messages
+            WHERE session = ?1 AND key <= ?2 AND system_tokens > 0 ORDER BY key DESC LIMIT ?3";
+        self.in_order(sql, (session.0, until.0, most), &mut |row| {
+            keys.push(row.get("key")?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(keys)
+    }
+
     fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
         let meta = self.first(
             "SELECT meta, history FROM loops WHERE key = ?1",
