@@ -12,6 +12,15 @@ use super::scan::StoreScan;
 use super::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, SqliteStore, Stats};
 use crate::model::SessionId;
 
+/// The work of a scan: called once with the snapshot.
+pub type ScanWork<'a> = Box<dyn FnOnce(&dyn StoreScan) -> StoreResult<()> + 'a>;
+
+/// The work of a removal: called once with the transaction.
+pub type RemoveWork<'a> = Box<dyn FnOnce(&mut dyn StoreRemove) -> StoreResult<()> + 'a>;
+
+/// The work of a step of a recount: called once with the transaction.
+pub type RecountWork<'a> = Box<dyn FnOnce(&mut dyn StoreRecount) -> StoreResult<()> + 'a>;
+
 /// A database of sessions that can be asked in SQL.
 ///
 /// ```
@@ -91,26 +100,20 @@ pub trait Database: SessionStore {
     ///
     /// # Errors
     /// What `work` returns, or the backend's own failure.
-    fn scan(&self, work: &mut dyn FnMut(&dyn StoreScan) -> StoreResult<()>) -> StoreResult<()>;
+    fn scan(&self, work: ScanWork<'_>) -> StoreResult<()>;
 
     /// Runs `work` in a write transaction in which content can be removed.
     ///
     /// # Errors
     /// What `work` returns, or the backend's own failure; then nothing was removed.
-    fn removing(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
-    ) -> StoreResult<()>;
+    fn removing(&self, work: RemoveWork<'_>) -> StoreResult<()>;
 
     /// Runs `work` in a write transaction in which tokens can be counted anew, also with another counter
     /// than that of the database: `recount` of each backend opens one so.
     ///
     /// # Errors
     /// What `work` returns, or the backend's own failure; then nothing was changed.
-    fn recounting(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRecount) -> StoreResult<()>,
-    ) -> StoreResult<()>;
+    fn recounting(&self, work: RecountWork<'_>) -> StoreResult<()>;
 
     /// Takes what was removed out of the files too, as far as the backend can.
     ///
@@ -142,13 +145,11 @@ pub(crate) fn scan<T>(
     store: &dyn Database,
     work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let (mut work, mut result) = (Some(work), None);
-    store.scan(&mut |scan| {
-        if let Some(work) = work.take() {
-            result = Some(work(scan)?);
-        }
+    let mut result = None;
+    store.scan(Box::new(|scan| {
+        result = Some(work(scan)?);
         Ok(())
-    })?;
+    }))?;
     result.ok_or_else(|| super::StoreError::Invalid("the store did not run the scan".into()))
 }
 
@@ -157,13 +158,11 @@ pub(crate) fn removing<T>(
     store: &dyn Database,
     work: impl FnOnce(&mut dyn StoreRemove) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let (mut work, mut result) = (Some(work), None);
-    store.removing(&mut |write| {
-        if let Some(work) = work.take() {
-            result = Some(work(write)?);
-        }
+    let mut result = None;
+    store.removing(Box::new(|write| {
+        result = Some(work(write)?);
         Ok(())
-    })?;
+    }))?;
     result.ok_or_else(|| super::StoreError::Invalid("the store did not run the removal".into()))
 }
 
@@ -197,21 +196,15 @@ impl Database for SqliteStore {
         self.stats()
     }
 
-    fn scan(&self, work: &mut dyn FnMut(&dyn StoreScan) -> StoreResult<()>) -> StoreResult<()> {
+    fn scan(&self, work: ScanWork<'_>) -> StoreResult<()> {
         self.scan(|scan| work(scan))
     }
 
-    fn removing(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn removing(&self, work: RemoveWork<'_>) -> StoreResult<()> {
         self.removing(|write| work(write))
     }
 
-    fn recounting(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRecount) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn recounting(&self, work: RecountWork<'_>) -> StoreResult<()> {
         self.recounting(|write| work(write))
     }
 

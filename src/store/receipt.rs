@@ -182,12 +182,12 @@ impl Receipt {
     /// # })?;
     /// let reason = Some("its user asked for it".into());
     /// erase(&store, &EraseRequest { reason: reason.clone(), ..EraseRequest::new(id) })?;
-    /// store.scan(&mut |scan| {
+    /// store.scan(Box::new(|scan| {
     ///     let row = &scan.receipts()?[0];
     ///     assert_eq!(is_genuine(row), Some(true));
     ///     assert_eq!(Receipt::read(row).and_then(|receipt| receipt.reason), reason);
     ///     Ok(())
-    /// })?;
+    /// }))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read(row: &ReceiptRow) -> Option<Self> {

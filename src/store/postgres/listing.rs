@@ -9,14 +9,11 @@ use super::transaction::PostgresTransaction;
 use crate::model::{Json, SessionId};
 use crate::store;
 use crate::store::columns::Columns;
-use crate::store::database::Database;
+use crate::store::database::{Database, RecountWork, RemoveWork, ScanWork};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::listing::{
     self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList,
 };
-use crate::store::recount::StoreRecount;
-use crate::store::removal::StoreRemove;
-use crate::store::scan::StoreScan;
 use crate::store::sqlite::{
     QueryLimits, QueryRows, Record, Scrubbed, SessionView, Stats, sort_by_start, view_of,
     with_flips,
@@ -263,14 +260,11 @@ impl Database for PostgresStore {
         self.stats()
     }
 
-    fn scan(&self, work: &mut dyn FnMut(&dyn StoreScan) -> StoreResult<()>) -> StoreResult<()> {
+    fn scan(&self, work: ScanWork<'_>) -> StoreResult<()> {
         self.long_snapshot(|door| work(door))
     }
 
-    fn removing(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn removing(&self, work: RemoveWork<'_>) -> StoreResult<()> {
         let added = self.added_objects()?;
         if !added.is_empty() {
             return Err(StoreError::ForeignSchema(added.join(", ")));
@@ -278,10 +272,7 @@ impl Database for PostgresStore {
         self.long_transaction(&self.begin_write(), |door| work(door))
     }
 
-    fn recounting(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRecount) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn recounting(&self, work: RecountWork<'_>) -> StoreResult<()> {
         self.recounting(|write| work(write))
     }
 

@@ -59,7 +59,7 @@ pub(in crate::store) use removal::content;
 
 use super::error::{OpenError, StoreError, StoreResult};
 use super::scan::StoreScan;
-use super::{Key, SessionStore, StoreRead, StoreWrite};
+use super::{Key, ReadWork, SessionStore, WriteWork};
 use crate::failpoints::{self, Failpoint};
 use crate::tokens::TokenCounter;
 use connections::Connections;
@@ -519,14 +519,11 @@ fn execute(connection: &Connection, sql: &str) -> StoreResult<()> {
 }
 
 impl SessionStore for SqliteStore {
-    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
+    fn read(&self, work: ReadWork<'_>) -> StoreResult<()> {
         self.snapshot(|connection| work(&self.reader(connection)))
     }
 
-    fn write(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn write(&self, work: WriteWork<'_>) -> StoreResult<()> {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);
         }

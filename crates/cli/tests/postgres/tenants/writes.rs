@@ -42,7 +42,7 @@ pub struct Rows {
 pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
     let mut found = None;
     store
-        .scan(&mut |scan| {
+        .scan(Box::new(|scan| {
             let mut first = None;
             scan.messages(k.loop_key, 0..1, &mut |row| {
                 first = Some(row);
@@ -71,7 +71,7 @@ pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
                 },
             });
             Ok(())
-        })
+        }))
         .unwrap();
     found.unwrap()
 }
