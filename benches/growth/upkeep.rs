@@ -269,7 +269,7 @@ impl Database for Unscrubbed<'_> {
         self.0.scan(work)
     }
 
-    fn removing(&self, work: store::RemoveWork<'_>) -> store::StoreResult<()> {
+    fn removing(&self, work: store::WriteWork<'_>) -> store::StoreResult<()> {
         self.0.removing(work)
     }
 

@@ -3,20 +3,16 @@
 //! The command line, `verify` and removal work on any [`Database`]; what needs a file asks for
 //! [`Database::as_sqlite`].
 
-use super::SessionStore;
 use super::error::StoreResult;
 use super::listing::{SessionCursor, SessionFilter};
 use super::recount::StoreRecount;
-use super::removal::StoreRemove;
 use super::scan::StoreScan;
 use super::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, SqliteStore, Stats};
+use super::{SessionStore, StoreWrite, WriteWork};
 use crate::model::SessionId;
 
 /// The work of a scan: called once with the snapshot.
 pub type ScanWork<'a> = Box<dyn FnOnce(&dyn StoreScan) -> StoreResult<()> + 'a>;
-
-/// The work of a removal: called once with the transaction.
-pub type RemoveWork<'a> = Box<dyn FnOnce(&mut dyn StoreRemove) -> StoreResult<()> + 'a>;
 
 /// The work of a step of a recount: called once with the transaction.
 pub type RecountWork<'a> = Box<dyn FnOnce(&mut dyn StoreRecount) -> StoreResult<()> + 'a>;
@@ -106,7 +102,7 @@ pub trait Database: SessionStore {
     ///
     /// # Errors
     /// What `work` returns, or the backend's own failure; then nothing was removed.
-    fn removing(&self, work: RemoveWork<'_>) -> StoreResult<()>;
+    fn removing(&self, work: WriteWork<'_>) -> StoreResult<()>;
 
     /// Runs `work` in a write transaction in which tokens can be counted anew, also with another counter
     /// than that of the database: `recount` of each backend opens one so.
@@ -156,7 +152,7 @@ pub(crate) fn scan<T>(
 /// Runs `work` in a write transaction of `store` in which content can be removed.
 pub(crate) fn removing<T>(
     store: &dyn Database,
-    work: impl FnOnce(&mut dyn StoreRemove) -> StoreResult<T>,
+    work: impl FnOnce(&mut dyn StoreWrite) -> StoreResult<T>,
 ) -> StoreResult<T> {
     let mut result = None;
     store.removing(Box::new(|write| {
@@ -200,7 +196,7 @@ impl Database for SqliteStore {
         self.scan(|scan| work(scan))
     }
 
-    fn removing(&self, work: RemoveWork<'_>) -> StoreResult<()> {
+    fn removing(&self, work: WriteWork<'_>) -> StoreResult<()> {
         self.removing(|write| work(write))
     }
 

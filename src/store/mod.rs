@@ -46,7 +46,7 @@ pub mod sqlite;
 mod values;
 mod write;
 
-pub use database::{Database, RecountWork, RemoveWork, ScanWork};
+pub use database::{Database, RecountWork, ScanWork};
 pub(crate) use error::key_taken;
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};

@@ -8,9 +8,7 @@
 
 use super::packs::Pack;
 use super::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
-use super::{
-    BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, StoreWrite, StoredMessage,
-};
+use super::{BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, StoredMessage};
 
 /// Texts that were changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +27,7 @@ pub struct SessionRemoved {
 }
 
 /// What can be done while content is removed.
-pub trait StoreRemove: StoreWrite + StoreScan {
+pub trait StoreRemove: StoreScan {
     // Receipts.
 
     /// Opens a receipt of a kind (`erase`, `redact`, `prune`, `archive`) for a session: from now on its content

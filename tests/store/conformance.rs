@@ -242,8 +242,8 @@ fn a_write_reads_what_it_wrote(store: &dyn SessionStore) {
     let loop_key = told(store, "s", 1).row(0).key;
     write(store, |write| {
         add(write, loop_key, turn(1));
-        assert_eq!(length(write.as_read(), loop_key), 6);
-        assert_eq!(count(write.as_read(), loop_key, 0..100)?, 6);
+        assert_eq!(length(write, loop_key), 6);
+        assert_eq!(count(write, loop_key, 0..100)?, 6);
         Ok(())
     })
     .unwrap();

@@ -8,8 +8,9 @@ use super::schema::objects;
 use super::transaction::PostgresTransaction;
 use crate::model::{Json, SessionId};
 use crate::store;
+use crate::store::WriteWork;
 use crate::store::columns::Columns;
-use crate::store::database::{Database, RecountWork, RemoveWork, ScanWork};
+use crate::store::database::{Database, RecountWork, ScanWork};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::listing::{
     self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList,
@@ -264,7 +265,7 @@ impl Database for PostgresStore {
         self.long_snapshot(|door| work(door))
     }
 
-    fn removing(&self, work: RemoveWork<'_>) -> StoreResult<()> {
+    fn removing(&self, work: WriteWork<'_>) -> StoreResult<()> {
         let added = self.added_objects()?;
         if !added.is_empty() {
             return Err(StoreError::ForeignSchema(added.join(", ")));
