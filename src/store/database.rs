@@ -4,10 +4,13 @@
 //! [`Database::as_sqlite`].
 
 use super::error::StoreResult;
-use super::listing::{SessionCursor, SessionFilter};
+use super::listing::{SessionCursor, SessionFilter, SessionView};
+use super::query::{QueryLimits, QueryRows, Record};
 use super::recount::StoreRecount;
+use super::removal::Scrubbed;
 use super::scan::StoreScan;
-use super::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, SqliteStore, Stats};
+use super::sqlite::SqliteStore;
+use super::stats::Stats;
 use super::{SessionStore, StoreWrite, WriteWork};
 use crate::model::SessionId;
 
@@ -20,7 +23,7 @@ pub type RecountWork<'a> = Box<dyn FnOnce(&mut dyn StoreRecount) -> StoreResult<
 /// A database of sessions that can be asked in SQL.
 ///
 /// ```
-/// use loopstore::extend::sqlite::QueryLimits;
+/// use loopstore::extend::QueryLimits;
 /// use loopstore::{Database, SqliteStore};
 ///
 /// /// How many messages there are, wherever they lie.
@@ -160,63 +163,4 @@ pub(crate) fn removing<T>(
         Ok(())
     }))?;
     result.ok_or_else(|| super::StoreError::Invalid("the store did not run the removal".into()))
-}
-
-impl Database for SqliteStore {
-    fn place(&self) -> String {
-        let path = self.path().map(|path| path.display().to_string());
-        path.unwrap_or_else(|| ":memory:".into())
-    }
-
-    fn as_sqlite(&self) -> Option<&SqliteStore> {
-        Some(self)
-    }
-
-    fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows> {
-        self.query_within(sql, &[], limits)
-    }
-
-    fn listed_sessions(&self, filter: &SessionFilter) -> StoreResult<Vec<(SessionCursor, Record)>> {
-        self.listed_sessions(filter)
-    }
-
-    fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
-        self.run_rows(session)
-    }
-
-    fn session_view(&self, session: &SessionId) -> StoreResult<SessionView> {
-        self.session_view(session)
-    }
-
-    fn stats(&self) -> StoreResult<Stats> {
-        self.stats()
-    }
-
-    fn scan(&self, work: ScanWork<'_>) -> StoreResult<()> {
-        self.scan(|scan| work(scan))
-    }
-
-    fn removing(&self, work: WriteWork<'_>) -> StoreResult<()> {
-        self.removing(|write| work(write))
-    }
-
-    fn recounting(&self, work: RecountWork<'_>) -> StoreResult<()> {
-        self.recounting(|write| work(write))
-    }
-
-    fn scrub(&self) -> StoreResult<Scrubbed> {
-        self.scrub()
-    }
-
-    fn integrity_problems(&self) -> StoreResult<Vec<String>> {
-        self.integrity_problems()
-    }
-
-    fn schema_problems(&self) -> StoreResult<Vec<String>> {
-        self.schema_problems()
-    }
-
-    fn index_problems(&self) -> StoreResult<Vec<String>> {
-        self.index_problems()
-    }
 }

@@ -30,6 +30,7 @@ pub mod packs;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod prompt;
+mod query;
 mod quotes;
 mod read;
 mod reading;
@@ -43,6 +44,7 @@ pub mod scan;
 pub mod session;
 pub mod source;
 pub mod sqlite;
+mod stats;
 mod values;
 mod write;
 
@@ -51,13 +53,16 @@ pub(crate) use error::key_taken;
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseGuard, LeaseRow};
-pub use listing::{SessionCursor, SessionFilter};
+pub use listing::{SessionCursor, SessionFilter, SessionView};
+pub use query::{QueryLimits, QueryRows, Record};
 pub(crate) use quotes::check_quoted;
 pub use quotes::{quote, quote_body, shown_message};
 pub use read::{StoreRead, Visit, VisitMessageRef, VisitRunSummary};
 pub use reading::*;
+pub use removal::Scrubbed;
 pub(crate) use rollups::{added_loops, tokens_of_others, tokens_to};
 pub use rows::*;
+pub use stats::Stats;
 pub use write::StoreWrite;
 
 use crate::model::AgentMessage;

@@ -26,6 +26,20 @@ pub struct SessionRemoved {
     pub shared_blobs: u64,
 }
 
+/// The state of the bytes of removed content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scrubbed {
+    /// There was nothing to do.
+    Clean,
+    /// They are gone.
+    Done,
+    /// They are gone from the file, and still in its log: somebody reads an older state.
+    InLog,
+    /// They are in no row; a server may have them in pages that it has not used again, in its log and in
+    /// its backups.
+    OnServer,
+}
+
 /// What can be done while content is removed.
 pub trait StoreRemove: StoreScan {
     // Receipts.

@@ -13,12 +13,12 @@ use crate::store::columns::Columns;
 use crate::store::database::{Database, RecountWork, ScanWork};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::listing::{
-    self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList,
+    self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList, SessionView,
+    sort_by_start, view_of, with_flips,
 };
-use crate::store::sqlite::{
-    QueryLimits, QueryRows, Record, Scrubbed, SessionView, Stats, sort_by_start, view_of,
-    with_flips,
-};
+use crate::store::query::{QueryLimits, QueryRows, Record};
+use crate::store::removal::Scrubbed;
+use crate::store::stats::Stats;
 
 const RUNS: &str = "SELECT v.*, r.events FROM v_compaction_runs v
     JOIN sessions s ON s.session_id = v.session_id

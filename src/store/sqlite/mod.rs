@@ -8,6 +8,7 @@
 pub(crate) mod agents;
 mod backup;
 mod connections;
+mod database;
 mod disk;
 mod encryption;
 mod foreign;
@@ -45,15 +46,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, MAIN_DB};
 
+pub use super::listing::SessionView;
+pub use super::query::{QueryLimits, QueryRows, Record};
 pub use super::recount::{RecountError, RecountProgress, RecountReport};
-pub use listing::SessionView;
-#[cfg(feature = "postgres")]
-pub(in crate::store) use listing::{sort_by_start, view_of, with_flips};
+pub use super::removal::Scrubbed;
+pub use super::stats::Stats;
 pub use migration::format_version;
 pub use options::{Durability, SqliteOptions};
-pub use query::{QueryLimits, QueryRows, Record, Stats};
 pub use recount::recount;
-pub use removal::Scrubbed;
 #[cfg(feature = "postgres")]
 pub(in crate::store) use removal::content;
 

@@ -23,7 +23,6 @@ use crate::store::{
     StoredMessage,
 };
 use content::{ContentTable, TABLES, place_of};
-pub use scrub::Scrubbed;
 
 impl SqliteStore {
     /// Runs `work` in a write transaction in which content can be removed.
