@@ -9,7 +9,7 @@ use loopstore::*;
 /// Adds a turn to a loop: what the user says and the answer, in one transaction.
 fn turn(store: &SqliteStore, id: &SessionId, prompt: &str, answer: &str) -> Result<(), StoreError> {
     store::write(store, |write| {
-        let owner = store::lookup::session(write.as_read(), id.as_str())?;
+        let owner = store::lookup::session(write, id.as_str())?;
         let loop_key = match write.loops(owner.key)?.pop() {
             Some(last) => last.key,
             None => {

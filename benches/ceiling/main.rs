@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use bare::{Bare, Form, Reader};
 use loopstore::admin::retention::{ArchiveRequest, archive};
-use loopstore::extend::{self as store, StoreRead, StoreResult, StoreWrite};
+use loopstore::extend::{self as store, ReadWork, StoreResult, WriteWork};
 use loopstore::*;
 use plain::{Plain, timed};
 use workload::growth::{self, Aged};
@@ -365,14 +365,11 @@ fn cold(file: &Path, work: impl FnOnce() -> Outcome<()>) -> Outcome<Duration> {
 struct Watched<'a>(&'a SqliteStore, AtomicU64);
 
 impl SessionStore for Watched<'_> {
-    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
+    fn read(&self, work: ReadWork<'_>) -> StoreResult<()> {
         self.0.read(work)
     }
 
-    fn write(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn write(&self, work: WriteWork<'_>) -> StoreResult<()> {
         let begun = Instant::now();
         self.0.write(work)?;
         let took = begun.elapsed().as_nanos() as u64;

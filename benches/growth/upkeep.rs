@@ -3,9 +3,6 @@
 use std::time::{Duration, Instant};
 
 use loopstore::admin::retention::{EraseRequest, PruneRequest, erase, prune};
-use loopstore::extend::recount::StoreRecount;
-use loopstore::extend::removal::StoreRemove;
-use loopstore::extend::scan::StoreScan;
 use loopstore::extend::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, Stats};
 use loopstore::extend::{self as store, Database, append, session};
 use loopstore::*;
@@ -227,17 +224,11 @@ pub fn scrub(young: &dyn Database, old: &dyn Database) -> Outcome<f64> {
 struct Unscrubbed<'a>(&'a dyn Database);
 
 impl SessionStore for Unscrubbed<'_> {
-    fn read(
-        &self,
-        work: &mut dyn FnMut(&dyn store::StoreRead) -> store::StoreResult<()>,
-    ) -> store::StoreResult<()> {
+    fn read(&self, work: store::ReadWork<'_>) -> store::StoreResult<()> {
         self.0.read(work)
     }
 
-    fn write(
-        &self,
-        work: &mut dyn FnMut(&mut dyn store::StoreWrite) -> store::StoreResult<()>,
-    ) -> store::StoreResult<()> {
+    fn write(&self, work: store::WriteWork<'_>) -> store::StoreResult<()> {
         self.0.write(work)
     }
 
@@ -274,24 +265,15 @@ impl Database for Unscrubbed<'_> {
         self.0.stats()
     }
 
-    fn scan(
-        &self,
-        work: &mut dyn FnMut(&dyn StoreScan) -> store::StoreResult<()>,
-    ) -> store::StoreResult<()> {
+    fn scan(&self, work: store::ScanWork<'_>) -> store::StoreResult<()> {
         self.0.scan(work)
     }
 
-    fn removing(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRemove) -> store::StoreResult<()>,
-    ) -> store::StoreResult<()> {
+    fn removing(&self, work: store::WriteWork<'_>) -> store::StoreResult<()> {
         self.0.removing(work)
     }
 
-    fn recounting(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRecount) -> store::StoreResult<()>,
-    ) -> store::StoreResult<()> {
+    fn recounting(&self, work: store::RecountWork<'_>) -> store::StoreResult<()> {
         self.0.recounting(work)
     }
 

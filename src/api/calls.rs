@@ -60,7 +60,7 @@ pub(super) fn start(
     call_id: &str,
 ) -> Result<CallState> {
     let found = store::write(backend, |write| {
-        let (row, call) = match find(write.as_read(), line, id, call_id)? {
+        let (row, call) = match find(write, line, id, call_id)? {
             None => return Ok(None),
             Some(CallOnLine::Answered(result)) => return Ok(Some(CallState::Finished(result))),
             Some(CallOnLine::Open(row, call)) => (row, call),
@@ -103,7 +103,7 @@ pub(super) fn spawn(
     child: &SessionId,
 ) -> Result<()> {
     let is_linked = store::write(backend, |write| {
-        let Some(CallOnLine::Open(row, call)) = find(write.as_read(), line, id, call_id)? else {
+        let Some(CallOnLine::Open(row, call)) = find(write, line, id, call_id)? else {
             return Ok(false);
         };
         if write.session(child)?.is_none() {

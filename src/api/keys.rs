@@ -187,7 +187,7 @@ impl SessionHandle {
     ) -> Result<Vec<Appended>> {
         let backend = self.backend();
         let (leaf, done) = store::write(backend, |write| {
-            let mut position = match self.line().find(write.as_read(), self.id())? {
+            let mut position = match self.line().find(write, self.id())? {
                 Some(position) => position,
                 None => begin_session(write, self.id())?,
             };
@@ -195,14 +195,14 @@ impl SessionHandle {
             for (key, messages) in parts {
                 let key = key.as_deref();
                 let known = match key {
-                    Some(key) => known_key(write.as_read(), position.session, key)?,
+                    Some(key) => known_key(write, position.session, key)?,
                     None => None,
                 };
                 if let Some(known) = known {
                     if reuse == Reuse::Refused {
-                        ensure_same(write.as_read(), &known, &messages)?;
+                        ensure_same(write, &known, &messages)?;
                     }
-                    done.push(appended_before(write.as_read(), known)?.1);
+                    done.push(appended_before(write, known)?.1);
                     continue;
                 }
                 let (leaf, part) = append_part(write, position, key, messages, backend.counter())?;

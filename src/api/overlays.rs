@@ -124,7 +124,7 @@ impl SessionHandle {
             crate::clock::new_uuid().simple()
         );
         store::write(backend, |write| {
-            let session = session_of(write.as_read(), self.id())?;
+            let session = session_of(write, self.id())?;
             let loop_key = |id: &LoopId| {
                 let row = write.loop_by_id(session.key, id)?;
                 let row = row.ok_or_else(|| StoreError::NoLoop(id.to_string()))?;

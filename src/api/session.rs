@@ -231,7 +231,7 @@ impl SessionHandle {
     /// If the session has a loop of this id, another program drives the loop that ran, or the store fails.
     pub fn begin_loop(&self, spec: LoopSpec) -> Result<LoopId> {
         let (key, id) = store::write(self.backend(), |write| {
-            let Position { session, leaf } = match self.line.find(write.as_read(), &self.id)? {
+            let Position { session, leaf } = match self.line.find(write, &self.id)? {
                 Some(position) => position,
                 None => begin_session(write, &self.id)?,
             };
@@ -241,7 +241,7 @@ impl SessionHandle {
             }
             let id = match spec.id {
                 Some(id) => id,
-                None => free_loop_id(write.as_read(), session)?,
+                None => free_loop_id(write, session)?,
             };
             let parent = before.filter(|_| !spec.is_fresh);
             let mut record = LoopRecord::new(id.clone(), parent.map(|row| row.core.loop_id));
@@ -262,7 +262,7 @@ impl SessionHandle {
     pub fn end_loop(&self, status: LoopStatus) -> Result<()> {
         let leaf = self.leaf_or_not_found()?;
         Ok(store::write(self.backend(), |write| {
-            let session = session_key(write.as_read(), &self.id)?;
+            let session = session_key(write, &self.id)?;
             let row = write
                 .loop_by_id(session, &leaf)?
                 .ok_or_else(|| StoreError::NoLoop(leaf.to_string()))?;
@@ -484,7 +484,7 @@ impl SessionHandle {
     /// store fails.
     pub fn hide(&self) -> Result<SessionId> {
         Ok(store::write(self.backend(), |write| {
-            let key = session_key(write.as_read(), &self.id)?;
+            let key = session_key(write, &self.id)?;
             session::hide(write, key)
         })?)
     }
@@ -497,7 +497,7 @@ impl SessionHandle {
     pub fn unhide(&self, id: impl AsRef<str>) -> Result<Self> {
         let id = SessionId::new(id.as_ref())?;
         store::write(self.backend(), |write| {
-            let key = session_key(write.as_read(), &self.id)?;
+            let key = session_key(write, &self.id)?;
             session::unhide(write, key, &id)
         })?;
         let policy = Arc::clone(&self.policy);
@@ -538,11 +538,11 @@ impl SessionHandle {
         // The branch becomes the session's current loop; this handle stays where it is.
         self.leaf()?;
         let (key, id) = store::write(self.backend(), |write| {
-            let session = session_key(write.as_read(), &self.id)?;
+            let session = session_key(write, &self.id)?;
             let parent = write
                 .loop_by_id(session, &at.loop_id)?
                 .ok_or_else(|| StoreError::NoLoop(at.loop_id.to_string()))?;
-            let id = free_loop_id(write.as_read(), session)?;
+            let id = free_loop_id(write, session)?;
             let fork = Fork {
                 loop_id: id.clone(),
                 turn: at.turn,

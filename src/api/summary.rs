@@ -2,8 +2,8 @@
 
 use super::{Result, SessionHandle, Store};
 use crate::model::{LoopId, SessionId};
+use crate::store::Record;
 use crate::store::prompt::{own_title, session_prompt};
-use crate::store::sqlite::Record;
 use crate::store::{self, SessionCursor, SessionFilter, StoreError, StoreResult};
 
 /// A session in a list.

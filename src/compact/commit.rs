@@ -267,7 +267,7 @@ impl PendingRun<'_> {
         mut blocks: Vec<NewBlock>,
         report: &mut CompactReport,
     ) -> StoreResult<Vec<u32>> {
-        if run.outcome == Outcome::Committed && !self.is_unchanged(write.as_read())? {
+        if run.outcome == Outcome::Committed && !self.is_unchanged(write)? {
             run.outcome = Outcome::Conflict;
             run.after = run.before;
             run.error = Some("the session was compacted, redacted or archived meanwhile".into());
@@ -281,7 +281,7 @@ impl PendingRun<'_> {
         if run.outcome != Outcome::Committed {
             blocks.clear();
         }
-        let was = self.open_row.take(write.as_read(), &mut run)?;
+        let was = self.open_row.take(write, &mut run)?;
         report.run = Some(run.run_id.clone());
         report.outcome = run.outcome.into();
         report.after = run.after;

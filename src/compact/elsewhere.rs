@@ -176,7 +176,7 @@ pub(super) fn stand_in(
     (strategy, from): (&str, &OriginalsElsewhere),
     mut told: Told,
 ) -> StoreResult<bool> {
-    let chain = ChainSnapshot::load(write.as_read(), leaf, View::default())?;
+    let chain = ChainSnapshot::load(write, leaf, View::default())?;
     let Some(block) = write.blocks_of_run(sealed)?.pop() else {
         return Ok(false);
     };
@@ -187,7 +187,7 @@ pub(super) fn stand_in(
     if turn >= chain.end(at) {
         return Ok(false);
     }
-    for message in after_compaction(write.as_read(), &chain, (at, turn))? {
+    for message in after_compaction(write, &chain, (at, turn))? {
         told.add(&message);
     }
     let run = RecordedRun {
@@ -199,7 +199,7 @@ pub(super) fn stand_in(
         record: Json::of(from).map_err(|error| StoreError::Invalid(error.to_string()))?,
     };
     let compaction = ImportedCompaction {
-        read: write.as_read(),
+        read: write,
         chain: &chain,
         counter,
         strategy,

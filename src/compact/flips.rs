@@ -108,17 +108,17 @@ fn flip(
     redo: bool,
 ) -> StoreResult<FlipReport> {
     store::write(store, |write| {
-        let mut owner = session_of(write.as_read(), session)?;
-        let leaf = leaf_of(write.as_read(), &owner, request.leaf.as_ref())?;
+        let mut owner = session_of(write, session)?;
+        let leaf = leaf_of(write, &owner, request.leaf.as_ref())?;
         let named = request.run.as_deref();
         let run = if redo {
-            undone_run(write.as_read(), leaf.key, named)?
+            undone_run(write, leaf.key, named)?
         } else {
-            live_run(write.as_read(), leaf.key, named)?
+            live_run(write, leaf.key, named)?
         };
         // What only its provider can read changes the contexts of that one.
         let provider = SealingProvider::of_strategy(&run.strategy);
-        let tokens_before = context_tokens(write.as_read(), &leaf, provider)?;
+        let tokens_before = context_tokens(write, &leaf, provider)?;
         write_flip(
             write,
             (&mut owner, &leaf),
@@ -130,7 +130,7 @@ fn flip(
             run_id: run.run_id,
             outcome: if redo { "redone" } else { "undone" },
             tokens_before,
-            tokens_after: context_tokens(write.as_read(), &leaf, provider)?,
+            tokens_after: context_tokens(write, &leaf, provider)?,
         })
     })
 }

@@ -230,12 +230,12 @@ fn change(
     pinned: bool,
 ) -> StoreResult<PinReport> {
     store::write(store, |write| {
-        let mut owner = session_of(write.as_read(), session)?;
-        let of = leaf_of(write.as_read(), &owner, Some(&request.of.loop_id))?;
-        let leaf = leaf_for(write.as_read(), &owner, &of, request)?;
-        let live = ChainPins::load(write.as_read(), owner.key, leaf.key)?.messages;
+        let mut owner = session_of(write, session)?;
+        let of = leaf_of(write, &owner, Some(&request.of.loop_id))?;
+        let leaf = leaf_for(write, &owner, &of, request)?;
+        let live = ChainPins::load(write, owner.key, leaf.key)?.messages;
         let seqs = match pinned {
-            true => to_pin(write.as_read(), &of, &request.of)?,
+            true => to_pin(write, &of, &request.of)?,
             false => to_unpin(&of, &request.of, &live)?,
         };
         let mut messages = Vec::with_capacity(seqs.len());

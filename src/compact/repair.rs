@@ -106,16 +106,16 @@ pub fn repair_session(
         .map(|from| told_elsewhere(store, from, &compact));
     let told = told.transpose()?;
     store::write(store, |write| {
-        let mut owner = session_of(write.as_read(), session)?;
-        let leaf = leaf_of(write.as_read(), &owner, request.leaf.as_ref())?;
+        let mut owner = session_of(write, session)?;
+        let leaf = leaf_of(write, &owner, request.leaf.as_ref())?;
         // One without its run gets it, so that it is told of; it is undone with the others.
-        let orphans = orphans(write.as_read(), leaf.key, request.provider)?;
+        let orphans = orphans(write, leaf.key, request.provider)?;
         if !orphans.is_empty() {
             seal_appended(write, store.counter(), &orphans)?;
-            owner = session_of(write.as_read(), session)?;
+            owner = session_of(write, session)?;
         }
         // Another program may have been quicker.
-        let found = live_sealed(write.as_read(), leaf.key, request.provider)?;
+        let found = live_sealed(write, leaf.key, request.provider)?;
         report.missing = found.iter().filter(|(_, has)| !has).count() as u64;
         report.undone = found.iter().map(|(run, _)| run.run_id.clone()).collect();
         let bare = found.iter().find(|(_, has)| !has).map(|(run, _)| run.key);

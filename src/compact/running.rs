@@ -88,16 +88,13 @@ pub(crate) fn close_interrupted(
     dry_run: bool,
 ) -> StoreResult<Vec<String>> {
     let gone = store::read(store, |read| {
-        let mut gone = read.open_runs(session)?;
-        let mut failed = Ok(());
-        gone.retain(|row| match is_gone(read, row) {
-            Ok(is_gone) => is_gone,
-            Err(error) => {
-                failed = Err(error);
-                false
+        let mut gone = Vec::new();
+        for row in read.open_runs(session)? {
+            if is_gone(read, &row)? {
+                gone.push(row);
             }
-        });
-        failed.map(|()| gone)
+        }
+        Ok(gone)
     })?;
     let mut closed = Vec::new();
     for row in gone {

@@ -47,19 +47,19 @@ fn seal(
         provider,
     }: SealedMessage,
 ) -> StoreResult<CompactionEnded> {
-    let (turn, message) = message_at(write.as_read(), loop_key, seq)?;
+    let (turn, message) = message_at(write, loop_key, seq)?;
     let lost = || StoreError::Damaged(format!("message {seq} holds no compaction"));
     let (place, _) = message.last_compaction().ok_or_else(lost)?;
     let started_at = message.message().and_then(|message| message.timestamp());
     let started_at = started_at.and_then(Time::from_millis);
     let view = view_for(Some(provider));
-    let chain = ChainSnapshot::load(write.as_read(), loop_key, view)?;
+    let chain = ChainSnapshot::load(write, loop_key, view)?;
     let at = chain.leaf();
     let link = &chain.links[at];
     let item = item_of(&message, place).ok_or_else(lost)?;
     let record = SealedRecord::new(&link.row.loop_id, seq, &item);
     let run = RecordedRun {
-        run_id: run_id(write.as_read(), &chain, provider, &record)?,
+        run_id: run_id(write, &chain, provider, &record)?,
         strategy: provider.strategy(),
         trigger: TRIGGER.to_owned(),
         started_at: started_at.unwrap_or_else(Time::now),
@@ -70,7 +70,7 @@ fn seal(
     if let Some(before) = Turns::of(0..turn) {
         spec.draft.compacted = Some((before, Summary::default()));
     }
-    let mut replaced = before_in_turn(write.as_read(), loop_key, turn, seq)?;
+    let mut replaced = before_in_turn(write, loop_key, turn, seq)?;
     if place > 0 {
         replaced.push((seq, Some(from_block(message, place))));
     }
@@ -78,8 +78,8 @@ fn seal(
         turns: Turns::only(turn),
         replaced,
     });
-    chain.roll_up(write.as_read(), at, &mut spec)?;
-    let block = spec.build(write.as_read(), link, counter)?;
+    chain.roll_up(write, at, &mut spec)?;
+    let block = spec.build(write, link, counter)?;
     let made = Recorded {
         blocks: vec![block],
         outcome: Outcome::Committed,
@@ -111,7 +111,7 @@ pub(crate) fn seal_all(
 ) -> StoreResult<CompactionEnded> {
     let provider = what.provider;
     let view = view_for(Some(provider));
-    let chain = ChainSnapshot::load(write.as_read(), what.leaf, view)?;
+    let chain = ChainSnapshot::load(write, what.leaf, view)?;
     if let Some(item) = first_item(&messages, provider) {
         let through = what.through.and_then(|(key, seq)| {
             let link = &chain.links[chain.place(key)?];
@@ -121,7 +121,7 @@ pub(crate) fn seal_all(
     }
     let end = match what.through {
         None => whole_before(&chain, chain.links.len()),
-        Some(last) => end_at(write.as_read(), &chain, last)?,
+        Some(last) => end_at(write, &chain, last)?,
     };
     let (at, turns, recent) = end.ok_or_else(|| {
         StoreError::Invalid("nothing was said that a compaction could stand for".into())
@@ -137,8 +137,8 @@ pub(crate) fn seal_all(
     };
     spec.draft.compacted = Turns::of(0..turns).map(|turns| (turns, summary));
     spec.draft.recent = recent;
-    chain.roll_up(write.as_read(), at, &mut spec)?;
-    let block = spec.build(write.as_read(), link, counter)?;
+    chain.roll_up(write, at, &mut spec)?;
+    let block = spec.build(write, link, counter)?;
     let made = Recorded {
         blocks: vec![block],
         outcome: Outcome::Committed,

@@ -75,7 +75,7 @@ pub fn build_context_from_session(
     options: &BuildOptions,
 ) -> Result<Context, BuildError> {
     let (mut built, mut needed) = (None, None);
-    store.read(&mut |read| {
+    store.read(Box::new(|read| {
         let (owner, leaf, view) = find_leaf(read, session, options)?;
         if options.record && view.leaf_end.is_some() {
             let why = "a context before a message leaves no manifest";
@@ -103,14 +103,16 @@ pub fn build_context_from_session(
             built = Some((context, manifest));
         }
         Ok(())
-    })?;
+    }))?;
     if let Some(needed) = needed {
         return Err(needed);
     }
     let none = || StoreError::Invalid("the store did not run the read".into());
     let (mut context, manifest) = built.ok_or_else(none)?;
     if let Some(manifest) = manifest {
-        store.write(&mut |write| write.insert_manifest(&manifest).map(|_| ()))?;
+        store.write(Box::new(|write| {
+            write.insert_manifest(&manifest).map(|_| ())
+        }))?;
         context.manifest = Some(manifest.manifest_id);
     }
     Ok(context)

@@ -457,10 +457,10 @@ pub(super) fn files_within(
 
 fn digests_of(store: &dyn SessionStore) -> Result<Digests, ImportError> {
     let mut digests = Digests::default();
-    store.read(&mut |read| {
+    store.read(Box::new(|read| {
         digests = Digests::new(read)?;
         Ok(())
-    })?;
+    }))?;
     Ok(digests)
 }
 

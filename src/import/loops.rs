@@ -101,9 +101,8 @@ impl StoreSink<'_> {
         let turn = turn.filter(|turn| *turn < parent.totals.turns);
         if cut == session::NO_TURN || turn.is_some() {
             let part = turn.zip(session::parent_seq(record));
-            let fits = part.is_none_or(|(turn, seq)| {
-                session::part_of(self.write.as_read(), parent, turn, seq).is_ok()
-            });
+            let fits = part
+                .is_none_or(|(turn, seq)| session::part_of(self.write, parent, turn, seq).is_ok());
             if !fits {
                 let reason = format!(
                     "loop `{}` goes on from within turn {cut} of `{}`, which has no such message",

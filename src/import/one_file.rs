@@ -61,7 +61,7 @@ pub(super) fn import_and_keep(
     let only = &options.session;
     let origin = Origin::new(importer.format(), source.path);
     let mut result = None;
-    let written = store.write(&mut |write| {
+    let written = store.write(Box::new(|write| {
         let mut import = || -> Result<ImportReport, ImportError> {
             if options.redact && importer.holds_rows() {
                 let why = "it holds what is stored, row by row, and cannot be redacted during \
@@ -104,7 +104,7 @@ pub(super) fn import_and_keep(
             Ok(_) => Ok(()),
             Err(error) => Err(StoreError::Invalid(error.to_string())),
         }
-    });
+    }));
     if let (Ok(()), Some(Ok(report))) = (&written, &result) {
         for ended in &report.compactions {
             // What was written stands, whatever a hook makes of it.

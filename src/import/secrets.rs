@@ -289,7 +289,7 @@ impl StoreSink<'_> {
         };
         let id = {
             let id = &session.head.session.session_id;
-            let owner = crate::store::session::run_owner(self.write.as_read(), id)?;
+            let owner = crate::store::session::run_owner(self.write, id)?;
             super::runs::run_id(&owner, found)?
         };
         session.has_run(&*self.write, key, &id)

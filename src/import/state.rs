@@ -400,7 +400,7 @@ impl SessionState {
         let before = loops.find(|state| Some(state.key) == self.current.before);
         let known = before.and_then(|state| state.known.as_ref());
         let is_covered = known.is_some_and(|known| !known.is_left_behind && !known.has_recorded);
-        let read = read.as_read();
+        let read: &dyn StoreRead = read;
         self.current.decide(read, is_covered, self.is_same_file)
     }
 

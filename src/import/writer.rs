@@ -509,7 +509,7 @@ impl<'a> StoreSink<'a> {
         };
         let (loop_key, status) = (state.key, state.described.status.clone());
         let id = &session.head.session.session_id;
-        let owner = crate::store::session::run_owner(self.write.as_read(), id)?;
+        let owner = crate::store::session::run_owner(self.write, id)?;
         let own = super::runs::own_run(&compaction);
         let run_id = match &own {
             Some(run) => super::runs::run_id_of_own(&owner, &compaction.loop_id, run),

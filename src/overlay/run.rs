@@ -33,7 +33,7 @@ pub(crate) fn commit(
     let mut session = write.session_by_key(run.session)?;
     session.tick += 1;
     run.tick = session.tick;
-    run.round = next_round(write.as_read(), run.session, run.point.loop_key)?;
+    run.round = next_round(write, run.session, run.point.loop_key)?;
     if was.is_none() {
         run.key = write.insert_run(&run)?;
     }

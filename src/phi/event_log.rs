@@ -252,7 +252,7 @@ fn write_events(
     mut events: Vec<WaitingEvent>,
     is_unsure: bool,
 ) -> StoreResult<()> {
-    let row = match log_loop(write.as_read(), session)? {
+    let row = match log_loop(write, session)? {
         Some(row) => row,
         None => begin(write, session)?,
     };

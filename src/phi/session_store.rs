@@ -106,13 +106,13 @@ fn list(store: &dyn SessionStore, agent: Option<&str>) -> Result<Vec<String>, Re
 
 fn save(store: &dyn SessionStore, session: &phi_core::Session) -> Result<(), Refusal> {
     let mut result = None;
-    let written = store.write(&mut |write| {
+    let written = store.write(Box::new(|write| {
         let refused = match result.insert(taken_in(write, store, session)) {
             Ok(()) => return Ok(()),
             Err(refused) => refused.to_string(),
         };
         Err(StoreError::Invalid(refused))
-    });
+    }));
     match result {
         Some(Err(refused)) => Err(refused),
         _ => Ok(written?),

@@ -69,8 +69,8 @@ impl SessionRecorder<'_> {
             if self.options.redact {
                 super::secrets::mark(write, owner.key)?;
             }
-            let start = &continued(write.as_read(), &owner, start, group)?;
-            let record = new_record(write.as_read(), &owner, start, group)?;
+            let start = &continued(write, &owner, start, group)?;
+            let record = new_record(write, &owner, start, group)?;
             let key = new_loop(write, &owner, &record)?;
             let lease = take(write, key, &self.options)?;
             note(write, key, event)?;
@@ -177,12 +177,12 @@ fn go_on(
     })?;
     let mut open = write.open_calls(Some(owner.key))?;
     open.retain(|call| call.loop_key == row.key);
-    let turn = open_turn(write.as_read(), &row, &lease)?;
+    let turn = open_turn(write, &row, &lease)?;
     let resumed = Resumed {
         turns: row.totals.turns,
         last_turn_index: row.progress.last_turn_index,
         open_turn: turn.as_ref().and_then(StoredTurn::state),
-        calls: calls::started(write.as_read(), open)?,
+        calls: calls::started(write, open)?,
         taken_over_from: lease.taken_over_from().map(str::to_owned),
     };
     let session = (owner.key, owner.session_id);

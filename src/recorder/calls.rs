@@ -170,7 +170,7 @@ pub(crate) fn finish_calls(
     if open.is_empty() {
         return Ok(());
     }
-    let chain = chain_of(write.as_read(), leaf)?;
+    let chain = chain_of(write, leaf)?;
     let now = Time::now().as_str().to_owned();
     for mut row in open.into_iter().filter(|row| chain.contains(&row.loop_key)) {
         if is_stored(&row.call_id) {

@@ -93,7 +93,7 @@ impl SessionRecorder<'_> {
 
     pub(super) fn parallel_end(&mut self, end: &ParallelLoopEnd) -> RecordResult<Recorded> {
         let all = writing(&*self.store, |write| {
-            let (rows, all) = group_of(write.as_read(), end)?;
+            let (rows, all) = group_of(write, end)?;
             for row in &rows {
                 self.judge(write, row, &all, end)?;
             }

@@ -175,7 +175,7 @@ fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<
 fn abort(write: &mut dyn StoreWrite, key: LoopKey, all: bool) -> StoreResult<Recovery> {
     let now = lease::now();
     lease::recount(write, key, now)?;
-    let found = look(write.as_read(), key, all, now)?;
+    let found = look(write, key, all, now)?;
     if matches!(found, Recovery::Aborted(_)) {
         // From here on the driver, should it live, is refused.
         lease::revoke(write, key)?;

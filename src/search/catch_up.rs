@@ -158,7 +158,7 @@ impl IndexBatch {
 
     /// Takes in messages of a loop; tells whether these were all.
     fn take_in(&mut self, write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<bool> {
-        let open = to_index(write.as_read(), loop_key)?;
+        let open = to_index(write, loop_key)?;
         let mut entries: Vec<IndexEntry> = Vec::new();
         let mut after = open.end;
         let stems = Stems::default();

@@ -3,19 +3,27 @@
 //! The command line, `verify` and removal work on any [`Database`]; what needs a file asks for
 //! [`Database::as_sqlite`].
 
-use super::SessionStore;
 use super::error::StoreResult;
-use super::listing::{SessionCursor, SessionFilter};
+use super::listing::{SessionCursor, SessionFilter, SessionView};
+use super::query::{QueryLimits, QueryRows, Record};
 use super::recount::StoreRecount;
-use super::removal::StoreRemove;
+use super::removal::Scrubbed;
 use super::scan::StoreScan;
-use super::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, SqliteStore, Stats};
+use super::sqlite::SqliteStore;
+use super::stats::Stats;
+use super::{SessionStore, StoreWrite, WriteWork};
 use crate::model::SessionId;
+
+/// The work of a scan: called once with the snapshot.
+pub type ScanWork<'a> = Box<dyn FnOnce(&dyn StoreScan) -> StoreResult<()> + 'a>;
+
+/// The work of a step of a recount: called once with the transaction.
+pub type RecountWork<'a> = Box<dyn FnOnce(&mut dyn StoreRecount) -> StoreResult<()> + 'a>;
 
 /// A database of sessions that can be asked in SQL.
 ///
 /// ```
-/// use loopstore::extend::sqlite::QueryLimits;
+/// use loopstore::extend::QueryLimits;
 /// use loopstore::{Database, SqliteStore};
 ///
 /// /// How many messages there are, wherever they lie.
@@ -91,26 +99,20 @@ pub trait Database: SessionStore {
     ///
     /// # Errors
     /// What `work` returns, or the backend's own failure.
-    fn scan(&self, work: &mut dyn FnMut(&dyn StoreScan) -> StoreResult<()>) -> StoreResult<()>;
+    fn scan(&self, work: ScanWork<'_>) -> StoreResult<()>;
 
     /// Runs `work` in a write transaction in which content can be removed.
     ///
     /// # Errors
     /// What `work` returns, or the backend's own failure; then nothing was removed.
-    fn removing(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
-    ) -> StoreResult<()>;
+    fn removing(&self, work: WriteWork<'_>) -> StoreResult<()>;
 
     /// Runs `work` in a write transaction in which tokens can be counted anew, also with another counter
     /// than that of the database: `recount` of each backend opens one so.
     ///
     /// # Errors
     /// What `work` returns, or the backend's own failure; then nothing was changed.
-    fn recounting(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRecount) -> StoreResult<()>,
-    ) -> StoreResult<()>;
+    fn recounting(&self, work: RecountWork<'_>) -> StoreResult<()>;
 
     /// Takes what was removed out of the files too, as far as the backend can.
     ///
@@ -142,92 +144,23 @@ pub(crate) fn scan<T>(
     store: &dyn Database,
     work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let (mut work, mut result) = (Some(work), None);
-    store.scan(&mut |scan| {
-        if let Some(work) = work.take() {
-            result = Some(work(scan)?);
-        }
+    let mut result = None;
+    store.scan(Box::new(|scan| {
+        result = Some(work(scan)?);
         Ok(())
-    })?;
+    }))?;
     result.ok_or_else(|| super::StoreError::Invalid("the store did not run the scan".into()))
 }
 
 /// Runs `work` in a write transaction of `store` in which content can be removed.
 pub(crate) fn removing<T>(
     store: &dyn Database,
-    work: impl FnOnce(&mut dyn StoreRemove) -> StoreResult<T>,
+    work: impl FnOnce(&mut dyn StoreWrite) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let (mut work, mut result) = (Some(work), None);
-    store.removing(&mut |write| {
-        if let Some(work) = work.take() {
-            result = Some(work(write)?);
-        }
+    let mut result = None;
+    store.removing(Box::new(|write| {
+        result = Some(work(write)?);
         Ok(())
-    })?;
+    }))?;
     result.ok_or_else(|| super::StoreError::Invalid("the store did not run the removal".into()))
-}
-
-impl Database for SqliteStore {
-    fn place(&self) -> String {
-        let path = self.path().map(|path| path.display().to_string());
-        path.unwrap_or_else(|| ":memory:".into())
-    }
-
-    fn as_sqlite(&self) -> Option<&SqliteStore> {
-        Some(self)
-    }
-
-    fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows> {
-        self.query_within(sql, &[], limits)
-    }
-
-    fn listed_sessions(&self, filter: &SessionFilter) -> StoreResult<Vec<(SessionCursor, Record)>> {
-        self.listed_sessions(filter)
-    }
-
-    fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
-        self.run_rows(session)
-    }
-
-    fn session_view(&self, session: &SessionId) -> StoreResult<SessionView> {
-        self.session_view(session)
-    }
-
-    fn stats(&self) -> StoreResult<Stats> {
-        self.stats()
-    }
-
-    fn scan(&self, work: &mut dyn FnMut(&dyn StoreScan) -> StoreResult<()>) -> StoreResult<()> {
-        self.scan(|scan| work(scan))
-    }
-
-    fn removing(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
-    ) -> StoreResult<()> {
-        self.removing(|write| work(write))
-    }
-
-    fn recounting(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRecount) -> StoreResult<()>,
-    ) -> StoreResult<()> {
-        self.recounting(|write| work(write))
-    }
-
-    fn scrub(&self) -> StoreResult<Scrubbed> {
-        self.scrub()
-    }
-
-    fn integrity_problems(&self) -> StoreResult<Vec<String>> {
-        self.integrity_problems()
-    }
-
-    fn schema_problems(&self) -> StoreResult<Vec<String>> {
-        self.schema_problems()
-    }
-
-    fn index_problems(&self) -> StoreResult<Vec<String>> {
-        self.index_problems()
-    }
 }

@@ -146,10 +146,10 @@ pub fn acquire(
     let ttl = ttl.max(1);
     let before = write.lease(loop_key)?;
     if let Some(row) = &before
-        && is_held(write.as_read(), row, now)?
+        && is_held(write, row, now)?
     {
         let row = recounted(write, row, now)?;
-        return Ok(Acquire::Held(held_error(write.as_read(), &row)?));
+        return Ok(Acquire::Held(held_error(write, &row)?));
     }
     let token = next_token(before.as_ref())?;
     let lease = Lease {
@@ -203,7 +203,7 @@ pub fn acquire(
 /// ```
 pub fn renew(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
     let row = write.lease(lease.loop_key)?;
-    check(write.as_read(), lease, row.as_ref())?;
+    check(write, lease, row.as_ref())?;
     write.put_lease(&row_of(lease, now))
 }
 
@@ -220,7 +220,7 @@ pub(super) fn keep_row(
     row: Option<&LeaseRow>,
     now: i64,
 ) -> StoreResult<()> {
-    check(write.as_read(), lease, row)?;
+    check(write, lease, row)?;
     let fresh = row.is_some_and(|row| {
         let age = now.saturating_sub(row.renewed_at);
         (0..lease.ttl / 2).contains(&age)
@@ -237,7 +237,7 @@ pub(super) fn keep_row(
 /// As [`renew`].
 pub fn release(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
     let row = write.lease(lease.loop_key)?;
-    check(write.as_read(), lease, row.as_ref())?;
+    check(write, lease, row.as_ref())?;
     write.put_lease(&LeaseRow {
         released: true,
         ..row_of(lease, now)
@@ -278,7 +278,7 @@ pub(super) fn ensure_row_unleased(
     match lease {
         None => Ok(()),
         Some(row) if row.released => Ok(()),
-        Some(row) if is_held(write.as_read(), row, now)? => Err(held_error(write.as_read(), row)?),
+        Some(row) if is_held(write, row, now)? => Err(held_error(write, row)?),
         Some(row) => revoke(write, row.loop_key),
     }
 }
@@ -334,7 +334,7 @@ fn recounted(write: &mut dyn StoreWrite, row: &LeaseRow, now: i64) -> StoreResul
 /// # Errors
 /// If the store refuses.
 pub fn recount(write: &mut dyn StoreWrite, loop_key: LoopKey, now: i64) -> StoreResult<()> {
-    match held(write.as_read(), loop_key, now)? {
+    match held(write, loop_key, now)? {
         Some(row) => recounted(write, &row, now).map(drop),
         None => Ok(()),
     }

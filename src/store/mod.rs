@@ -30,6 +30,7 @@ pub mod packs;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod prompt;
+mod query;
 mod quotes;
 mod read;
 mod reading;
@@ -43,24 +44,44 @@ pub mod scan;
 pub mod session;
 pub mod source;
 pub mod sqlite;
+mod stats;
 mod values;
 mod write;
 
-pub use database::Database;
+pub use database::{Database, RecountWork, ScanWork};
 pub(crate) use error::key_taken;
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseGuard, LeaseRow};
-pub use listing::{SessionCursor, SessionFilter};
+pub use listing::{SessionCursor, SessionFilter, SessionView};
+pub use query::{QueryLimits, QueryRows, Record};
 pub(crate) use quotes::check_quoted;
 pub use quotes::{quote, quote_body, shown_message};
 pub use read::{StoreRead, Visit, VisitMessageRef, VisitRunSummary};
 pub use reading::*;
+pub use removal::Scrubbed;
 pub(crate) use rollups::{added_loops, tokens_of_others, tokens_to};
 pub use rows::*;
+pub use stats::Stats;
 pub use write::StoreWrite;
 
 use crate::model::AgentMessage;
+
+/// The work of a read: called once with the snapshot.
+pub type ReadWork<'a> = Box<dyn FnOnce(&dyn StoreRead) -> StoreResult<()> + 'a>;
+
+/// The work of a write: called once with the transaction. A backend cannot run the work again, so a
+/// transaction that the database interrupted fails with [`StoreError::SerializationFailure`], and the
+/// caller decides whether to repeat it:
+///
+/// ```compile_fail,E0382
+/// # use loopstore::extend::{StoreResult, StoreWrite, WriteWork};
+/// fn write_twice(transaction: &mut dyn StoreWrite, work: WriteWork<'_>) -> StoreResult<()> {
+///     work(transaction)?;
+///     work(transaction) // The first call used `work` up.
+/// }
+/// ```
+pub type WriteWork<'a> = Box<dyn FnOnce(&mut dyn StoreWrite) -> StoreResult<()> + 'a>;
 
 /// A durable store of sessions.
 ///
@@ -72,22 +93,19 @@ use crate::model::AgentMessage;
 /// - Neither door may be opened within the other or itself by one thread: it could wait for itself.
 /// - A message, block, run, flip or manifest that was committed must never change; an attempt must fail.
 pub trait SessionStore: Send + Sync {
-    /// Runs `work` on one snapshot.
+    /// Runs `work` on one snapshot, exactly once.
     ///
     /// # Errors
     /// What `work` returns, or the backend's own failure.
-    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()>;
+    fn read(&self, work: ReadWork<'_>) -> StoreResult<()>;
 
-    /// Runs `work` in a write transaction, which commits if `work` returns `Ok`. If `work` panics
+    /// Runs `work` exactly once in a write transaction, which commits if `work` returns `Ok`. If `work` panics
     /// nothing was written, and the store must stay usable. What `work` reads must include what it
     /// wrote.
     ///
     /// # Errors
     /// What `work` returns, or the backend's own failure; then nothing was written.
-    fn write(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
-    ) -> StoreResult<()>;
+    fn write(&self, work: WriteWork<'_>) -> StoreResult<()>;
 
     /// Returns the token counter that the database is written with.
     fn counter(&self) -> &dyn crate::tokens::TokenCounter;
@@ -118,13 +136,11 @@ pub fn read<T>(
     store: &dyn SessionStore,
     work: impl FnOnce(&dyn StoreRead) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let (mut work, mut result) = (Some(work), None);
-    store.read(&mut |snapshot| {
-        if let Some(work) = work.take() {
-            result = Some(work(snapshot)?);
-        }
+    let mut result = None;
+    store.read(Box::new(|snapshot| {
+        result = Some(work(snapshot)?);
         Ok(())
-    })?;
+    }))?;
     result.ok_or_else(|| StoreError::Invalid("the store did not run the read".into()))
 }
 
@@ -153,13 +169,11 @@ pub fn write<T>(
     store: &dyn SessionStore,
     work: impl FnOnce(&mut dyn StoreWrite) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let (mut work, mut result) = (Some(work), None);
-    store.write(&mut |transaction| {
-        if let Some(work) = work.take() {
-            result = Some(work(transaction)?);
-        }
+    let mut result = None;
+    store.write(Box::new(|transaction| {
+        result = Some(work(transaction)?);
         Ok(())
-    })?;
+    }))?;
     result.ok_or_else(|| StoreError::Invalid("the store did not run the write".into()))
 }
 

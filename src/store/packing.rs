@@ -108,12 +108,12 @@ mod tests {
             Ok(key)
         });
         let key = key.unwrap();
-        let written = &mut |read: &dyn store::StoreRead| {
+        let written = |read: &dyn store::StoreRead| {
             let sources = read.sources(key)?;
             write_out(read, &sources[0], &mut out).unwrap();
             Ok(())
         };
-        store.read(written).unwrap();
+        store.read(Box::new(written)).unwrap();
         out == text
     }
 

@@ -7,8 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::audit::{AuditEntry, AuditKind, RECEIPTS};
 use super::codec::to_json;
-use super::removal::StoreRemove;
-use super::{ReceiptRow, SessionKey, StoreRead, StoreResult};
+use super::{ReceiptRow, SessionKey, StoreRead, StoreResult, StoreWrite};
 use crate::model::{Json, LoopId, SessionId, Time};
 
 /// A loop as it was when it went, or when messages of it were redacted.
@@ -101,7 +100,7 @@ pub(crate) struct OpenReceipt {
 impl OpenReceipt {
     /// Opens a receipt: from now on content of the session may go.
     pub(crate) fn new(
-        write: &mut dyn StoreRemove,
+        write: &mut dyn StoreWrite,
         session: SessionKey,
         kind: &'static str,
     ) -> StoreResult<Self> {
@@ -115,7 +114,7 @@ impl OpenReceipt {
     }
 
     /// Closes it.
-    pub(crate) fn close(self, write: &mut dyn StoreRemove, receipt: &Receipt) -> StoreResult<i64> {
+    pub(crate) fn close(self, write: &mut dyn StoreWrite, receipt: &Receipt) -> StoreResult<i64> {
         let text = to_json(receipt)?;
         let digest = digest_of(self.session, self.kind, &self.opened_at, &text);
         close(write, self.key, &text, digest)?;
@@ -182,12 +181,12 @@ impl Receipt {
     /// # })?;
     /// let reason = Some("its user asked for it".into());
     /// erase(&store, &EraseRequest { reason: reason.clone(), ..EraseRequest::new(id) })?;
-    /// store.scan(&mut |scan| {
+    /// store.scan(Box::new(|scan| {
     ///     let row = &scan.receipts()?[0];
     ///     assert_eq!(is_genuine(row), Some(true));
     ///     assert_eq!(Receipt::read(row).and_then(|receipt| receipt.reason), reason);
     ///     Ok(())
-    /// })?;
+    /// }))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read(row: &ReceiptRow) -> Option<Self> {
@@ -215,7 +214,7 @@ pub(crate) fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
 /// # Errors
 /// If the store refuses.
 pub(crate) fn seal(
-    write: &mut dyn StoreRemove,
+    write: &mut dyn StoreWrite,
     (opened, session): (i64, SessionKey),
     row: &ReceiptRow,
 ) -> StoreResult<bool> {
@@ -229,7 +228,7 @@ pub(crate) fn seal(
 }
 
 /// Notes a receipt in the chain of all receipts, and closes it.
-fn close(write: &mut dyn StoreRemove, key: i64, text: &str, digest: [u8; 32]) -> StoreResult<()> {
+fn close(write: &mut dyn StoreWrite, key: i64, text: &str, digest: [u8; 32]) -> StoreResult<()> {
     write.note_audit(RECEIPTS, &AuditEntry::new(AuditKind::Receipt, digest))?;
     let digest = hex::encode(digest);
     let detail = format!("{{\"receipt\":{text},\"digest\":\"{digest}\"}}");

@@ -8,9 +8,7 @@
 
 use super::packs::Pack;
 use super::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
-use super::{
-    BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, StoreWrite, StoredMessage,
-};
+use super::{BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, StoredMessage};
 
 /// Texts that were changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,8 +26,22 @@ pub struct SessionRemoved {
     pub shared_blobs: u64,
 }
 
+/// The state of the bytes of removed content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scrubbed {
+    /// There was nothing to do.
+    Clean,
+    /// They are gone.
+    Done,
+    /// They are gone from the file, and still in its log: somebody reads an older state.
+    InLog,
+    /// They are in no row; a server may have them in pages that it has not used again, in its log and in
+    /// its backups.
+    OnServer,
+}
+
 /// What can be done while content is removed.
-pub trait StoreRemove: StoreWrite + StoreScan {
+pub trait StoreRemove: StoreScan {
     // Receipts.
 
     /// Opens a receipt of a kind (`erase`, `redact`, `prune`, `archive`) for a session: from now on its content

@@ -131,7 +131,7 @@ pub fn label(
 /// ```
 pub fn hide(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<SessionId> {
     let row = write.session_by_key(session)?;
-    if is_hidden(write.as_read(), session)? {
+    if is_hidden(write, session)? {
         return Err(StoreError::Invalid(format!(
             "session `{}` is hidden already",
             row.session_id
@@ -142,7 +142,7 @@ pub fn hide(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<Sess
     for key in driven {
         super::lease::ensure_unleased(write, key, super::lease::now())?;
     }
-    let id = own_id(write.as_read(), &row.session_id)?;
+    let id = own_id(write, &row.session_id)?;
     rename(write, row, id.clone(), true)?;
     Ok(id)
 }
@@ -153,7 +153,7 @@ pub fn hide(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<Sess
 /// If it is not hidden, another session has the id, or the store refuses.
 pub fn unhide(write: &mut dyn StoreWrite, session: SessionKey, id: &SessionId) -> StoreResult<()> {
     let row = write.session_by_key(session)?;
-    if !is_hidden(write.as_read(), session)? {
+    if !is_hidden(write, session)? {
         let id = row.session_id;
         return Err(StoreError::Invalid(format!("session `{id}` is not hidden")));
     }
@@ -339,7 +339,7 @@ pub(crate) fn add_loop_to(
     parent: Option<&LoopCore>,
 ) -> StoreResult<LoopRow> {
     owner.tick += 1;
-    let cut = cut_of(write.as_read(), parent, record)?;
+    let cut = cut_of(write, parent, record)?;
     let mut row = LoopRow {
         core: LoopCore {
             key: LoopKey(0),

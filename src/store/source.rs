@@ -181,7 +181,7 @@ fn known(
     rows.dedup_by_key(|row| row.key);
     let mut rewritten = None;
     for row in rows {
-        match compare(read.as_read(), file, &row)? {
+        match compare(read, file, &row)? {
             Relation::Within => return Ok(Some((row, None))),
             Relation::Extends(place) => return Ok(Some((row, Some(place)))),
             Relation::Differs(place) if row.path == path => rewritten = Some((row, Some(place))),

@@ -7,24 +7,11 @@ use super::audit::{AuditEntry, AuditKind};
 use super::digest;
 use super::index::IndexEntry;
 use super::lease::{LeaseGuard, LeaseRow};
-use super::read::StoreRead;
 use super::removal::StoreRemove;
 use super::rows::*;
-use super::scan::StoreScan;
 
 /// What can be written within one transaction.
-pub trait StoreWrite: StoreRead {
-    // The same transaction for more.
-
-    /// Returns the same transaction for reading.
-    fn as_read(&self) -> &dyn StoreRead;
-
-    /// Returns the same transaction for looking at every row.
-    fn as_scan(&self) -> &dyn StoreScan;
-
-    /// Returns the same transaction for removing content.
-    fn as_remove(&mut self) -> &mut dyn StoreRemove;
-
+pub trait StoreWrite: StoreRemove {
     // Sessions.
 
     /// Adds a session; the key of `row` is ignored. Refused if its id is there.

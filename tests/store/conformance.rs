@@ -243,8 +243,8 @@ fn a_write_reads_what_it_wrote(store: &dyn SessionStore) {
     let loop_key = told(store, "s", 1).row(0).key;
     write(store, |write| {
         add(write, loop_key, turn(1));
-        assert_eq!(length(write.as_read(), loop_key), 6);
-        assert_eq!(count(write.as_read(), loop_key, 0..100)?, 6);
+        assert_eq!(length(write, loop_key), 6);
+        assert_eq!(count(write, loop_key, 0..100)?, 6);
         Ok(())
     })
     .unwrap();
@@ -1932,7 +1932,7 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
     assert_eq!(read(store, |read| Ok(whole(read, key))).unwrap(), before);
     let mut packs = Vec::new();
     store
-        .scan(&mut |scan| {
+        .scan(Box::new(|scan| {
             assert_eq!(whole(scan, key), before);
             packs.extend([scan.pack_at(key, 0)?, scan.pack_at(key, 9)?]);
             assert_eq!(scan.next_pack(key, 0)?, packs[0]);
@@ -1944,11 +1944,11 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
             // Four prompts, and three answers with a call and its result.
             assert_eq!(scan.packed_heads(key, 0..u32::MAX)?.len(), 10);
             Ok(())
-        })
+        }))
         .unwrap();
     assert_eq!(packs[0], packs[1]);
     // Nothing is packed or taken apart without a receipt.
-    let refused = store.removing(&mut |write| write.take_pack(key, 0));
+    let refused = store.removing(Box::new(|write| write.take_pack(key, 0)));
     assert!(
         matches!(refused, Err(StoreError::Invalid(_))),
         "{refused:?}"
@@ -1957,7 +1957,7 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
     let back = unarchive(store, &UnarchiveRequest::default()).unwrap();
     assert_eq!(back.messages, 10);
     assert_eq!(read(store, |read| Ok(whole(read, key))).unwrap(), before);
-    let left = &mut |scan: &dyn scan::StoreScan| {
+    let left = |scan: &dyn scan::StoreScan| {
         assert_eq!(scan.unpacked(key, 2)?, Some(2..10));
         assert_eq!(
             (scan.pack_at(key, 0)?, scan.packed_heads(key, 0..9)?),
@@ -1965,7 +1965,7 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
         );
         Ok(())
     };
-    store.scan(left).unwrap();
+    store.scan(Box::new(left)).unwrap();
     assert!(loopstore::admin::inspect::verify(store).unwrap().ok);
 }
 
@@ -1976,14 +1976,11 @@ struct Cancels<'a> {
 }
 
 impl SessionStore for Cancels<'_> {
-    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
+    fn read(&self, work: ReadWork<'_>) -> StoreResult<()> {
         self.store.read(work)
     }
 
-    fn write(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn write(&self, work: WriteWork<'_>) -> StoreResult<()> {
         self.flag.cancel();
         self.store.write(work)
     }

@@ -33,6 +33,7 @@ mod sealed_runs;
 mod sealed_stored;
 mod search;
 mod sharded;
+mod skipped_work;
 #[path = "../support/mod.rs"]
 mod support;
 mod system_prompts;

@@ -62,10 +62,8 @@ pub fn apply(session: &SessionHandle, form: ItemForm, change: &Change<'_>) -> Re
             return Err(Failure::Input(text.into()));
         }
         let done = extend::write(backend, |write| {
-            let owner = session_of(write.as_read(), session.id())?.key;
-            if end_of(write.as_read(), session)? != end
-                || write.append_key(owner, change.key)?.is_some()
-            {
+            let owner = session_of(write, session.id())?.key;
+            if end_of(write, session)? != end || write.append_key(owner, change.key)?.is_some() {
                 return Ok(false);
             }
             let leaf = branch_after(write, session, last.last(), "replace_suffix")?;

@@ -355,7 +355,7 @@ pub fn pop(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, F
         let before = last.pop();
         let done = extend::write(backend, |write| {
             // What somebody else added meanwhile is not taken back.
-            let is_same = end_of(write.as_read(), session)? == end;
+            let is_same = end_of(write, session)? == end;
             if is_same {
                 branch_after(write, session, before.as_ref(), "pop_item")?;
             }
@@ -402,7 +402,7 @@ pub(crate) fn branch_after(
     last: Option<&Entry>,
     tag: &str,
 ) -> Result<LoopKey, StoreError> {
-    let owner = session_of(write.as_read(), session.id())?;
+    let owner = session_of(write, session.id())?;
     let id = LoopId::generate();
     let Some(last) = last else {
         return session::create_loop(write, owner.key, &LoopRecord::new(id, None));

@@ -32,7 +32,7 @@ impl Checkpoints {
     pub fn copy_thread(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (SessionId::new(from)?, SessionId::new(to)?);
         self.write(|write| {
-            let Some(source) = self.own(write.as_read(), &from)? else {
+            let Some(source) = self.own(write, &from)? else {
                 return Ok(());
             };
             let source = write.session_by_key(source)?;
@@ -58,7 +58,7 @@ impl Checkpoints {
                 removed: BTreeSet::new(),
                 write,
             };
-            for step in steps(copy.write.as_read(), source.key)? {
+            for step in steps(copy.write, source.key)? {
                 copy.take(step)?;
             }
             copy.names(&source)
@@ -136,7 +136,7 @@ impl Copy<'_> {
     fn take(&mut self, step: Step) -> Result<()> {
         match step {
             Step::Loop(row) => {
-                let record = record_of(self.write.as_read(), &row)?;
+                let record = record_of(self.write, &row)?;
                 let key = session::create_loop(self.write, self.target, &record)?;
                 self.loops.insert(row.key, key);
                 Ok(())
@@ -192,7 +192,7 @@ impl Copy<'_> {
     fn messages(&mut self, from: LoopKey, seqs: Range<u32>) -> Result<()> {
         let to = self.copied(from)?;
         let mut all: Vec<NewMessage> = Vec::new();
-        let (read, removed) = (self.write.as_read(), &mut self.removed);
+        let (read, removed) = (&*self.write, &mut self.removed);
         read.messages(from, seqs, &mut |row| {
             let is_extension = row.body.role == loopstore::Role::Extension;
             let message = decode(read, row.body)?;
@@ -250,7 +250,7 @@ impl Copy<'_> {
     /// not here.
     fn block(&self, block: &BlockRow, own: &BTreeSet<BlockKey>) -> Result<Option<NewBlock>> {
         let is_here = |key: &LoopKey| self.loops.contains_key(key) && !self.removed.contains(key);
-        let read = self.write.as_read();
+        let read: &dyn StoreRead = self.write;
         let mut row = block.clone();
         let is_known = |key: BlockKey| self.blocks.contains_key(&key) || own.contains(&key);
         if !is_here(&block.loop_key) || block.extends.is_some_and(|extends| !is_known(extends)) {

@@ -111,7 +111,7 @@ impl<'a> Lines<'a> {
             Some(open) if *open.loop_id() == place.0 && place.1 < open.next_seq() => {
                 Ok(open.loop_key())
             }
-            _ => Ok(loop_at(self.write.as_read(), self.session, place)?.key),
+            _ => Ok(loop_at(self.write, self.session, place)?.key),
         }
     }
 
@@ -256,13 +256,13 @@ impl<'a> Lines<'a> {
         let Some(end) = end else {
             return self.empty_line();
         };
-        let row = loop_at(self.write.as_read(), self.session, end)?;
-        if is_line_end(self.write.as_read(), &row, end.1)? {
+        let row = loop_at(self.write, self.session, end)?;
+        if is_line_end(self.write, &row, end.1)? {
             return Ok(Some(row.key));
         }
-        let id = free_loop_id(self.write.as_read(), self.session)?;
+        let id = free_loop_id(self.write, self.session)?;
         let mut record = LoopRecord::new(id.clone(), Some(row.loop_id.clone()));
-        let turn = turn_of(self.write.as_read(), &row, end.1)?;
+        let turn = turn_of(self.write, &row, end.1)?;
         record.parent_turn = Some(turn.map_or(session::NO_TURN, i64::from).into());
         record.extra.insert(
             PARENT_SEQ,
@@ -285,7 +285,7 @@ impl<'a> Lines<'a> {
         if row.totals.messages == 0 && row.parent.is_none() {
             return Ok(Some(current));
         }
-        let id = free_loop_id(self.write.as_read(), self.session)?;
+        let id = free_loop_id(self.write, self.session)?;
         let mut record = LoopRecord::new(id, None);
         record.status = LoopStatus::Running;
         Ok(Some(session::create_loop(

@@ -36,12 +36,12 @@ impl Checkpoints {
             let parent = match &new.parent {
                 Some(parent) => {
                     let name = names::checkpoint(self.language, &new.ns, parent)?;
-                    names::last(write.as_read(), session, &name)?
+                    names::last(write, session, &name)?
                 }
                 None => None,
             };
-            let at = unchanged(write.as_read(), &id, &new, parent.as_ref())?;
-            let before = names::last(write.as_read(), session, &name)?;
+            let at = unchanged(write, &id, &new, parent.as_ref())?;
+            let before = names::last(write, session, &name)?;
             // One without messages of its own goes where its parent is.
             let home = parent.map(|key| key.loop_key);
             let mut lines = Lines::new(write, session, counter, home);
@@ -94,10 +94,10 @@ impl Checkpoints {
                 lists: Lists::new(),
                 said: Vec::new(),
             };
-            let known = names::all(write.as_read(), session, &name)?;
+            let known = names::all(write, session, &name)?;
             let mut written = BTreeSet::new();
             for key in &known {
-                let record: WritesRecord = read::record(write.as_read(), &id, key)?;
+                let record: WritesRecord = read::record(write, &id, key)?;
                 if record.task == new.task {
                     written.extend(record.writes.into_iter().map(|(index, ..)| index));
                 }
@@ -114,7 +114,7 @@ impl Checkpoints {
             if record.writes.is_empty() {
                 return Ok(stored);
             }
-            let home = names::last(write.as_read(), session, &checkpoint)?;
+            let home = names::last(write, session, &checkpoint)?;
             let last = known.last().and_then(|key| Revision::of(&key.name));
             let home = home.map(|key| key.loop_key);
             let mut lines = Lines::new(write, session, counter, home);
@@ -129,7 +129,7 @@ impl Checkpoints {
     /// Returns the thread's session, which begins if it is not there.
     fn session(&self, write: &mut dyn StoreWrite, id: &SessionId) -> Result<SessionKey> {
         if let Some(row) = write.session(id)? {
-            read::ensure_own(write.as_read(), row.key, id, self.language)?;
+            read::ensure_own(write, row.key, id, self.language)?;
             return Ok(row.key);
         }
         let new = Session {

@@ -71,11 +71,11 @@ impl Checkpoints {
     pub fn prune(&self, thread: &str, strategy: Strategy) -> Result<usize> {
         let thread = SessionId::new(thread)?;
         self.write(|write| {
-            let Some(session) = self.own(write.as_read(), &thread)? else {
+            let Some(session) = self.own(write, &thread)? else {
                 return Ok(0);
             };
             let all = names::checkpoints(self.language);
-            let mut live = self.live_keys(write.as_read(), session, &all)?;
+            let mut live = self.live_keys(write, session, &all)?;
             if strategy == Strategy::KeepLatest {
                 let mut kept = BTreeSet::new();
                 for (at, key) in live.iter().enumerate() {
@@ -131,7 +131,7 @@ impl Checkpoints {
         })?;
         let mut deleted = 0;
         for (thread, names) in found {
-            deleted += self.write(|write| match self.own(write.as_read(), &thread)? {
+            deleted += self.write(|write| match self.own(write, &thread)? {
                 Some(session) => self.delete(write, session, names),
                 None => Ok(0),
             })?;
@@ -149,7 +149,7 @@ impl Checkpoints {
         kept: &mut BTreeSet<String>,
     ) -> Result<()> {
         kept.insert(key.name.clone());
-        let mut record: Record = read::record(write.as_read(), thread, key)?;
+        let mut record: Record = read::record(write, thread, key)?;
         let counters = record.metadata.get("counters_since_delta_snapshot");
         let deltas = counters
             .and_then(|counters| counters.read::<BTreeMap<String, serde_json::Value>>().ok());
@@ -159,13 +159,13 @@ impl Checkpoints {
             let (false, Some(parent)) = (open.is_empty(), &record.parent) else {
                 return Ok(());
             };
-            let Some(above) = self.find(write.as_read(), session, &record.ns, parent)? else {
+            let Some(above) = self.find(write, session, &record.ns, parent)? else {
                 return Ok(());
             };
             if !kept.insert(above.name.clone()) {
                 return Ok(());
             }
-            record = read::record(write.as_read(), thread, &above)?;
+            record = read::record(write, thread, &above)?;
         }
     }
 
@@ -180,7 +180,7 @@ impl Checkpoints {
         for name in &names {
             // Another program may have stored a newer one since.
             let base = names::without_revision(name);
-            let last = names::last(write.as_read(), session, base)?;
+            let last = names::last(write, session, base)?;
             if last.is_some_and(|last| last.name == *name) {
                 new.push(Revision::next(Revision::of(name), base, true));
             }

@@ -59,7 +59,7 @@ pub(super) fn bring(copy: &Copy<'_>, id: &SessionId) -> Result<(), CopyError> {
         return Ok(());
     }
     Ok(store::write(copy.to, |write| {
-        let key = key_of(write.as_read(), id)?;
+        let key = key_of(write, id)?;
         write.put_flags(key, &flags)
     })?)
 }
@@ -96,7 +96,7 @@ fn bring_append_keys(
         return Ok(());
     }
     store::write(copy.to, |write| {
-        let session = key_of(write.as_read(), id)?;
+        let session = key_of(write, id)?;
         for (loop_id, row) in new {
             let Some(owner) = write.loop_by_id(session, loop_id)? else {
                 continue;
@@ -140,7 +140,7 @@ fn bring_file(copy: &Copy<'_>, id: &SessionId, file: &SourceRow) -> Result<(), C
     let mut way = Spool::new(copy.folder)?;
     export_source(copy.from, file, &mut way.file)?;
     let kept = store::write(copy.to, |write| {
-        let key = key_of(write.as_read(), id)?;
+        let key = key_of(write, id)?;
         let (format, path) = (&file.format, &file.path);
         // A refusal of the store must end the transaction.
         match source::keep(write, &mut way.file, format, path, &[key]) {

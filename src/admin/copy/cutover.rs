@@ -100,9 +100,9 @@ fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<
     let Some(row) = write.session(id)? else {
         return Ok(LeaseOutcome::Gone);
     };
-    let (loops, now) = (drivable(write.as_read(), &row)?, lease::now());
+    let (loops, now) = (drivable(write, &row)?, lease::now());
     for loop_key in &loops {
-        if lease::held(write.as_read(), *loop_key, now)?.is_some() {
+        if lease::held(write, *loop_key, now)?.is_some() {
             // To ask for it counts it anew if a clock went back.
             return match lease::acquire(write, *loop_key, owner, TERM, now)? {
                 Acquire::Held(error) => Ok(LeaseOutcome::By(at_work(id, error)?)),

@@ -34,7 +34,7 @@ pub(super) fn follow(
                 continue;
             };
             let is_behind = write.hides(row.key)? == hides[..at];
-            if is_behind && Beginning::of(write.as_read(), &row)?.is_of(&beginning) {
+            if is_behind && Beginning::of(write, &row)?.is_of(&beginning) {
                 return bring_up(write, row, &hides[at..]);
             }
         }

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use super::{Copy, CopyError};
 use crate::model::SessionId;
 use crate::store::receipt::{Receipt, is_genuine, seal};
-use crate::store::removal::StoreRemove;
-use crate::store::{ReceiptRow, SessionKey, SessionRow, StoreError, StoreResult, database};
+use crate::store::{
+    ReceiptRow, SessionKey, SessionRow, StoreError, StoreResult, StoreWrite, database,
+};
 
 /// How a receipt is known again: its kind, when it was opened, and its session.
 type Name = (String, String, SessionId);
@@ -54,7 +55,7 @@ pub(super) fn bring(copy: &mut Copy<'_>) -> Result<(), CopyError> {
 
 /// Stores the receipt of a session that is gone. The key that the session would have had is used up,
 /// so that no other is ever taken for it.
-fn seal_alone(write: &mut dyn StoreRemove, row: &ReceiptRow) -> StoreResult<bool> {
+fn seal_alone(write: &mut dyn StoreWrite, row: &ReceiptRow) -> StoreResult<bool> {
     let key = write.insert_session(&nothing()?)?;
     let opened = write.open_receipt(key, &row.kind, &row.opened_at)?;
     write.remove_session(key)?;
@@ -63,7 +64,7 @@ fn seal_alone(write: &mut dyn StoreRemove, row: &ReceiptRow) -> StoreResult<bool
 
 /// Stores a receipt of a session that is there.
 fn seal_again(
-    write: &mut dyn StoreRemove,
+    write: &mut dyn StoreWrite,
     session: SessionKey,
     row: &ReceiptRow,
 ) -> StoreResult<bool> {

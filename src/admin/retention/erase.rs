@@ -9,11 +9,10 @@ use super::{Leftover, scrub};
 use crate::admin::copies::UnfinishedCopy;
 use crate::model::{SessionId, Time};
 use crate::store::receipt::{OpenReceipt, Receipt};
-use crate::store::removal::StoreRemove;
 use crate::store::scan::StoreScan;
 use crate::store::{
-    Database, ReceiptRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, database,
-    lease,
+    Database, ReceiptRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite,
+    database, lease,
 };
 
 /// What is to be erased.
@@ -108,7 +107,7 @@ pub fn erase(store: &dyn Database, request: &EraseRequest) -> StoreResult<EraseR
             return Ok((key, receipt, None));
         };
         if !request.force {
-            check_free(write.as_read(), &row)?;
+            check_free(write, &row)?;
         }
         let (key, receipt, files) = remove(write, row, "erase", reason, request.with_files)?;
         Ok((key, receipt, Some(files)))
@@ -208,14 +207,14 @@ fn named_by(scan: &dyn StoreScan, key: SessionKey) -> StoreResult<Vec<SessionId>
 
 /// Removes a session within a transaction and writes its receipt.
 pub(super) fn remove(
-    write: &mut dyn StoreRemove,
+    write: &mut dyn StoreWrite,
     row: SessionRow,
     kind: &'static str,
     reason: Option<&str>,
     with_files: bool,
 ) -> StoreResult<(i64, Receipt, KeptFiles)> {
     let key = row.key;
-    let mut receipt = Receipt::of(write.as_read(), key, row.session_id, reason)?;
+    let mut receipt = Receipt::of(write, key, row.session_id, reason)?;
     receipt.named_by = named_by(&*write, key)?;
     let open = OpenReceipt::new(write, key, kind)?;
     let files = files::remove(write, key, with_files, &mut receipt)?;

@@ -8,9 +8,8 @@ use serde::Serialize;
 use crate::export::sources;
 use crate::model::SessionId;
 use crate::store::receipt::Receipt;
-use crate::store::removal::StoreRemove;
 use crate::store::scan::StoreScan;
-use crate::store::{Database, SessionKey, SourceKey, SourceRow, StoreResult, database};
+use crate::store::{Database, SessionKey, SourceKey, SourceRow, StoreResult, StoreWrite, database};
 
 /// A kept source file of a session that loses content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,7 +53,7 @@ pub(super) fn plan(
 
 /// Removes the files of a session that go and gives up the others, and notes both in the receipt.
 pub(super) fn remove(
-    write: &mut dyn StoreRemove,
+    write: &mut dyn StoreWrite,
     session: SessionKey,
     with_files: bool,
     receipt: &mut Receipt,

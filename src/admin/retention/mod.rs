@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use super::copies::{UnfinishedCopy, remove_unfinished_copies};
 use crate::model::{SessionId, Time};
-use crate::store::sqlite::Scrubbed;
+use crate::store::Scrubbed;
 use crate::store::{self, Database, StoreError, StoreResult};
 
 pub use crate::store::receipt::Receipt;

@@ -396,7 +396,7 @@ fn prune_group(
     let removed = database::removing(store, |write| {
         for (row, _) in &group {
             let now = write.session(&row.session_id)?;
-            if now.as_ref() != Some(row) || stays(write.as_read(), row)?.is_some() {
+            if now.as_ref() != Some(row) || stays(write, row)?.is_some() {
                 return Ok(None);
             }
         }

@@ -18,10 +18,9 @@ use crate::model::{AgentMessage, LoopId, Role};
 use crate::redact::{RedactionCounts, Redactor, add_counts};
 use crate::store::codec;
 use crate::store::receipt::{MessageDigest, OpenReceipt, Receipt};
-use crate::store::removal::StoreRemove;
 use crate::store::scan::{BlobOwner, MessagePlace, StoreScan, TextCell, TextForm};
 use crate::store::{
-    Database, LoopRow, SessionKey, SourceRow, StoreError, StoreResult, database, index,
+    Database, LoopRow, SessionKey, SourceRow, StoreError, StoreResult, StoreWrite, database, index,
 };
 use crate::tokens::TokenCounter;
 use messages::{RedactableText, check, for_each_message, forget_blobs, forget_blobs_of_block};
@@ -84,7 +83,7 @@ pub fn redact_session(store: &dyn Database, request: &RedactRequest) -> StoreRes
 }
 
 /// Notes that what comes into the session is redacted.
-fn mark(write: &mut dyn StoreRemove, session: SessionKey) -> StoreResult<()> {
+fn mark(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<()> {
     let mut flags = write.flags(session)?;
     if flags.redacts {
         return Ok(());
@@ -219,13 +218,13 @@ impl<'a> RedactWork<'a> {
         Ok(())
     }
 
-    fn replace(&mut self, write: &mut dyn StoreRemove, request: &RedactRequest) -> StoreResult<()> {
+    fn replace(&mut self, write: &mut dyn StoreWrite, request: &RedactRequest) -> StoreResult<()> {
         let key = self.session;
         let reason = request.reason.as_deref();
         let reason = reason.map(|text| self.redactor.text(text).unwrap_or_else(|| text.to_owned()));
         self.redactor.take_counts();
         let session = self.report.session_id.clone();
-        let mut receipt = Receipt::of(write.as_read(), key, session, reason.as_deref())?;
+        let mut receipt = Receipt::of(write, key, session, reason.as_deref())?;
         let open = OpenReceipt::new(write, key, "redact")?;
         for row in write.loops(key)? {
             self.replace_in_loop(write, &row, open.key)?;
@@ -321,7 +320,7 @@ impl<'a> RedactWork<'a> {
 
     fn replace_in_loop(
         &mut self,
-        write: &mut dyn StoreRemove,
+        write: &mut dyn StoreWrite,
         row: &LoopRow,
         receipt: i64,
     ) -> StoreResult<()> {
@@ -351,7 +350,7 @@ impl<'a> RedactWork<'a> {
 
     fn replace_message(
         &mut self,
-        write: &mut dyn StoreRemove,
+        write: &mut dyn StoreWrite,
         loop_id: &LoopId,
         (generation, seq): (Option<u32>, u32),
         said: RedactableText,

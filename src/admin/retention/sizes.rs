@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
 use crate::model::Role;
-use crate::store::removal::StoreRemove;
 use crate::store::{
     BlockKey, BlockMessage, BlockRow, LoopKey, MessageSize, Section, SessionKey, Size, StoreRead,
-    StoreResult, Turns, added_loops, quote_body,
+    StoreResult, StoreWrite, Turns, added_loops, quote_body,
 };
 use crate::tokens::TokenCounter;
 
@@ -49,7 +48,7 @@ impl Changes {
     /// Writes all that follows.
     pub(super) fn settle(
         &self,
-        write: &mut dyn StoreRemove,
+        write: &mut dyn StoreWrite,
         counter: &dyn TokenCounter,
         session: SessionKey,
     ) -> StoreResult<()> {
@@ -72,7 +71,7 @@ impl Changes {
         Ok(())
     }
 
-    fn settle_loop(&self, write: &mut dyn StoreRemove, key: LoopKey) -> StoreResult<()> {
+    fn settle_loop(&self, write: &mut dyn StoreWrite, key: LoopKey) -> StoreResult<()> {
         let mut row = write.loop_by_key(key)?;
         let system = self.system.get(&key).copied().unwrap_or_default();
         row.progress.system_tokens = moved(row.progress.system_tokens, system.tokens);
@@ -81,7 +80,7 @@ impl Changes {
         let messages = self.messages.get(&key).unwrap_or(&none);
         let mut by_turn: BTreeMap<u32, SizeChange> = BTreeMap::new();
         for (seq, change) in messages {
-            let turn = turn_of(write.as_read(), key, *seq)?;
+            let turn = turn_of(write, key, *seq)?;
             by_turn.entry(turn.unwrap_or(0)).or_default().add(*change);
         }
         let first = by_turn.keys().next().copied().unwrap_or(totals.turns);
@@ -99,16 +98,16 @@ impl Changes {
 
     fn settle_block(
         &self,
-        write: &mut dyn StoreRemove,
+        write: &mut dyn StoreWrite,
         counter: &dyn TokenCounter,
         mut block: BlockRow,
         covered: &mut HashMap<BlockKey, Covered>,
     ) -> StoreResult<()> {
         let messages = write.block_messages(block.key)?;
-        let (own, mut shown) = self.of_sections(write.as_read(), &block, &messages)?;
+        let (own, mut shown) = self.of_sections(write, &block, &messages)?;
         shown.add(self.in_blocks.get(&block.key).copied().unwrap_or_default());
         shown.add(self.settle_quotes(write, counter, &block, &messages)?);
-        let others = self.of_others(write.as_read(), &block, covered)?;
+        let others = self.of_others(write, &block, covered)?;
         let all = own.saturating_add(others);
         let loop_key = block.loop_key;
         covered.insert(
@@ -134,7 +133,7 @@ impl Changes {
     /// Writes the sizes of a block's quotes whose originals changed, and returns by how much they did.
     fn settle_quotes(
         &self,
-        write: &mut dyn StoreRemove,
+        write: &mut dyn StoreWrite,
         counter: &dyn TokenCounter,
         block: &BlockRow,
         messages: &[BlockMessage],
@@ -148,7 +147,7 @@ impl Changes {
             if changes.is_none_or(|changes| !changes.contains_key(&seq)) {
                 continue;
             }
-            let quote = quote_body(write.as_read(), counter, block.loop_key, (key, seq))?;
+            let quote = quote_body(write, counter, block.loop_key, (key, seq))?;
             write.resize_quote(block.key, ordinal, &quote)?;
             let (before, after) = ((old.tokens, old.bytes), (quote.tokens, quote.bytes));
             all.add(SizeChange::between(before, after));

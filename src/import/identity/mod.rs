@@ -86,7 +86,7 @@ impl StoreSink<'_> {
 
     /// Tells a waiting session of the stored loop with the id of one of its loops.
     pub(super) fn note_stored(&mut self, waiting: usize, id: &LoopId) -> StoreResult<()> {
-        let read = self.write.as_read();
+        let read = &*self.write;
         let Some(session) = self.waiting[waiting].namesake else {
             return Ok(());
         };
@@ -192,7 +192,7 @@ impl StoreSink<'_> {
 
     /// True if a person or an agent says something in a stored session.
     fn has_voice(&self, session: SessionKey) -> StoreResult<bool> {
-        let read = self.write.as_read();
+        let read = &*self.write;
         for row in read.loops(session)? {
             let mut found = false;
             read.messages(row.key, 0..row.totals.next_seq, &mut |message| {
@@ -220,7 +220,7 @@ impl StoreSink<'_> {
         let (mut rows, mut best) = (Vec::new(), None::<(usize, SessionKey)>);
         for session in self.imported(&key)? {
             let row = self.write.session_by_key(session)?;
-            let is_hidden = is_hidden(self.write.as_read(), session)?;
+            let is_hidden = is_hidden(self.write, session)?;
             // What was hidden is not gone on with, and no two records of a file are one session.
             if self.claimed.contains(&row.session_id) || is_hidden {
                 continue;
@@ -332,7 +332,7 @@ impl StoreSink<'_> {
         };
         let own_form = self.is_own_form();
         let comparison = Comparison {
-            read: self.write.as_read(),
+            read: self.write,
             digests: &self.digests,
             own_form,
             secrets: redacts.then(|| RefCell::new(&mut self.secrets)),

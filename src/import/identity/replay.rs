@@ -177,7 +177,7 @@ impl StoreSink<'_> {
         created_at: Option<i64>,
     ) -> StoreResult<Option<AgentMessage>> {
         match incoming.body_of(digest, created_at) {
-            Some((key, seq)) => message_at(self.write.as_read(), key, seq),
+            Some((key, seq)) => message_at(self.write, key, seq),
             None => Ok(None),
         }
     }

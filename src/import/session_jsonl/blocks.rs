@@ -95,7 +95,7 @@ impl SessionTarget<'_> {
                 if !self.has_message(place)? {
                     return Err(wrong("a quote is of a message that is not there"));
                 }
-                let body = quote_body(self.write.as_read(), self.counter, own, place)?;
+                let body = quote_body(self.write, self.counter, own, place)?;
                 if digest.as_ref().map(unhex).transpose()? != Some(body.digest) {
                     return Err(wrong("a quote is not of the message that it names"));
                 }

@@ -114,7 +114,7 @@ impl SessionTarget<'_> {
         if self.open.age == Age::Older {
             kept = line.sealed_seq.min(line.next_seq);
         }
-        let check = (kept, chain_at(self.write.as_read(), stored.key, kept)?);
+        let check = (kept, chain_at(self.write, stored.key, kept)?);
         Ok(RestoredLoop {
             redacted,
             key: stored.key,

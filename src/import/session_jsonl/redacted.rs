@@ -37,7 +37,7 @@ impl SessionTarget<'_> {
         let redacted = match &mut self.open.redacted {
             Some(redacted) => redacted,
             none => none.insert(Redacted {
-                receipt: OpenReceipt::new(self.write.as_remove(), self.open.key, "redact")?,
+                receipt: OpenReceipt::new(self.write, self.open.key, "redact")?,
                 messages: Vec::new(),
             }),
         };
@@ -55,8 +55,8 @@ impl SessionTarget<'_> {
             digest: now,
             ..body.clone()
         };
-        let write = self.write.as_remove();
-        Ok(write.redact_message(place, &stands, redacted.receipt.key)?)
+        let receipt = redacted.receipt.key;
+        Ok(self.write.redact_message(place, &stands, receipt)?)
     }
 
     /// Returns which messages of a stored loop were redacted.
@@ -108,9 +108,9 @@ impl SessionTarget<'_> {
         let reason = "it came in redacted";
         let content = Receipt {
             messages,
-            ..Receipt::of(self.write.as_read(), key, id, Some(reason))?
+            ..Receipt::of(self.write, key, id, Some(reason))?
         };
-        receipt.close(self.write.as_remove(), &content)?;
+        receipt.close(self.write, &content)?;
         let mut flags = self.write.flags(key)?;
         flags.redacts = true;
         Ok(self.write.put_flags(key, &flags)?)

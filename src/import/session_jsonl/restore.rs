@@ -218,7 +218,7 @@ impl OpenSession {
             is_changed: stored.is_none(),
             redacted: None,
         };
-        let read = write.as_read();
+        let read: &dyn StoreRead = write;
         read.runs(key, &mut |run| {
             // One that is not over is in no file.
             if run.outcome != Outcome::Running {
@@ -326,7 +326,7 @@ impl SessionTarget<'_> {
         if !open.grows() {
             return Ok(());
         }
-        let stored = counts(self.write.as_read(), open.key)?;
+        let stored = counts(self.write, open.key)?;
         if stored != open.seen || !open.pins.is_empty() || !open.hides.is_empty() {
             let detail = "it has loops, runs, pins, hides or manifests that the file does not have";
             return Err(open.parted(detail));
@@ -336,7 +336,7 @@ impl SessionTarget<'_> {
 
     /// Checks what came in as `verify` does.
     fn is_sound(&self) -> Result<(), ImportError> {
-        let report = verify_session(self.write.as_scan(), self.counter, self.open.key)?;
+        let report = verify_session(self.write, self.counter, self.open.key)?;
         match report.problems.first() {
             None => Ok(()),
             Some(problem) => Err(wrong(format!(

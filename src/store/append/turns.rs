@@ -93,7 +93,7 @@ impl TurnsAppend {
         let leaf = match leaf {
             Some(leaf) => leaf,
             None => {
-                let id = free_loop_id(write.as_read(), owner)?;
+                let id = free_loop_id(write, owner)?;
                 begun.push(id.clone());
                 session::add_loop(write, owner, &LoopRecord::new(id, None), None)?
             }
@@ -137,7 +137,7 @@ impl TurnsAppend {
             AgentMessage::Llm(message) => {
                 let mut place = self.open.place(write, &message)?;
                 if place == MessagePlacement::NewLoop {
-                    let id = self.open.next_id(write.as_read(), self.owner)?;
+                    let id = self.open.next_id(write, self.owner)?;
                     self.begun.push(id.clone());
                     self.open.go_on(write, id)?;
                     place = MessagePlacement::NewTurn;

@@ -8,19 +8,17 @@ use super::schema::objects;
 use super::transaction::PostgresTransaction;
 use crate::model::{Json, SessionId};
 use crate::store;
+use crate::store::WriteWork;
 use crate::store::columns::Columns;
-use crate::store::database::Database;
+use crate::store::database::{Database, RecountWork, ScanWork};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::listing::{
-    self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList,
+    self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList, SessionView,
+    sort_by_start, view_of, with_flips,
 };
-use crate::store::recount::StoreRecount;
-use crate::store::removal::StoreRemove;
-use crate::store::scan::StoreScan;
-use crate::store::sqlite::{
-    QueryLimits, QueryRows, Record, Scrubbed, SessionView, Stats, sort_by_start, view_of,
-    with_flips,
-};
+use crate::store::query::{QueryLimits, QueryRows, Record};
+use crate::store::removal::Scrubbed;
+use crate::store::stats::Stats;
 
 const RUNS: &str = "SELECT v.*, r.events FROM v_compaction_runs v
     JOIN sessions s ON s.session_id = v.session_id
@@ -263,14 +261,11 @@ impl Database for PostgresStore {
         self.stats()
     }
 
-    fn scan(&self, work: &mut dyn FnMut(&dyn StoreScan) -> StoreResult<()>) -> StoreResult<()> {
+    fn scan(&self, work: ScanWork<'_>) -> StoreResult<()> {
         self.long_snapshot(|door| work(door))
     }
 
-    fn removing(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn removing(&self, work: WriteWork<'_>) -> StoreResult<()> {
         let added = self.added_objects()?;
         if !added.is_empty() {
             return Err(StoreError::ForeignSchema(added.join(", ")));
@@ -278,10 +273,7 @@ impl Database for PostgresStore {
         self.long_transaction(&self.begin_write(), |door| work(door))
     }
 
-    fn recounting(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreRecount) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn recounting(&self, work: RecountWork<'_>) -> StoreResult<()> {
         self.recounting(|write| work(write))
     }
 

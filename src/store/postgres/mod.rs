@@ -48,7 +48,7 @@ pub use url::is_address;
 use std::time::Duration;
 
 use super::error::{OpenError, StoreError, StoreResult};
-use super::{SessionStore, StoreRead, StoreWrite};
+use super::{ReadWork, SessionStore, WriteWork};
 use crate::tokens::TokenCounter;
 use connection::Connection;
 use ddl::literal;
@@ -281,14 +281,11 @@ impl Drop for OpenTransaction<'_> {
 }
 
 impl SessionStore for PostgresStore {
-    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
+    fn read(&self, work: ReadWork<'_>) -> StoreResult<()> {
         self.snapshot(|door| work(door))
     }
 
-    fn write(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn write(&self, work: WriteWork<'_>) -> StoreResult<()> {
         self.transaction(|door| work(door))
     }
 

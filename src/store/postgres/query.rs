@@ -14,7 +14,8 @@ use super::{BEGIN_READ, PostgresStore, again};
 use crate::model::Json;
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::sqlite::{QueryLimits, QueryRows, Stats};
+use crate::store::query::{QueryLimits, QueryRows};
+use crate::store::stats::Stats;
 
 /// How many rows are fetched at a time.
 const PAGE: usize = 1_000;

@@ -166,13 +166,11 @@ fn within<T>(
     store: &dyn Database,
     work: impl FnOnce(&mut dyn StoreRecount) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let (mut work, mut result) = (Some(work), None);
-    store.recounting(&mut |write| {
-        if let Some(work) = work.take() {
-            result = Some(work(write)?);
-        }
+    let mut result = None;
+    store.recounting(Box::new(|write| {
+        result = Some(work(write)?);
         Ok(())
-    })?;
+    }))?;
     result.ok_or_else(|| StoreError::Invalid("the store did not run the recount".into()))
 }
 

@@ -3,19 +3,17 @@
 //! A view has no order of its own and no keys, so each question here takes its order from the
 //! tables: the order of ticks and of creation, never that of times.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
-
 use super::SqliteStore;
-use super::query::{QueryRows, Record, rows};
+use super::query::rows;
 use super::read::SqliteReader;
-use crate::model::{Json, SessionId, Time};
-use crate::store::error::{StoreError, StoreResult};
+use crate::model::SessionId;
+use crate::store::Database;
+use crate::store::error::StoreResult;
 use crate::store::listing::{
-    self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList,
+    self, ListedSession, LoopSums, SessionCursor, SessionFilter, SessionList, SessionView,
+    sort_by_start, view_of, with_flips,
 };
-use crate::store::rows::noted_events;
-use crate::store::{Database, StoreRead};
+use crate::store::query::Record;
 
 /// A session without what its loops add up to, which is asked for session by session: one pass over them
 /// in place of one for each sum.
@@ -108,16 +106,6 @@ impl SessionList for SqliteReader<'_> {
         }
         Ok(page)
     }
-}
-
-/// A session with its loops and what compactions made of them, as rows of the views.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SessionView {
-    /// The row of `v_sessions`.
-    pub session: Record,
-    /// The rows of `v_loops` in the order of their creation, each with the rows of
-    /// `v_compaction_blocks` on it.
-    pub loops: Vec<(Record, Vec<Record>)>,
 }
 
 impl SqliteStore {
@@ -259,70 +247,6 @@ impl SqliteStore {
             view_of(&self.reader(connection), session, [found, loops, blocks])
         })
     }
-}
-
-/// Puts the rows of a session together.
-pub(in crate::store) fn view_of(
-    read: &dyn StoreRead,
-    id: &SessionId,
-    [found, loops, blocks]: [QueryRows; 3],
-) -> StoreResult<SessionView> {
-    let missing = || StoreError::NoSession(id.to_string());
-    let mut session = found
-        .into_records()
-        .into_iter()
-        .next()
-        .ok_or_else(missing)?;
-    let mut loops = loops.into_records();
-    listing::session_and_loops(read, id, &mut session, &mut loops)?;
-    Ok(SessionView {
-        session,
-        loops: with_blocks(loops, blocks.into_records()),
-    })
-}
-
-fn with_blocks(loops: Vec<Record>, blocks: Vec<Record>) -> Vec<(Record, Vec<Record>)> {
-    let mut by_loop = grouped(blocks, "loop_id");
-    let with_own = |row: Record| {
-        let own = by_loop.remove(&row.text("loop_id")).unwrap_or_default();
-        (row, own)
-    };
-    loops.into_iter().map(with_own).collect()
-}
-
-/// Puts rows together that have the same text in a column.
-fn grouped(rows: Vec<Record>, column: &str) -> HashMap<Option<String>, Vec<Record>> {
-    let mut groups: HashMap<Option<String>, Vec<Record>> = HashMap::new();
-    for row in rows {
-        groups.entry(row.text(column)).or_default().push(row);
-    }
-    groups
-}
-
-/// Puts runs of several sessions in the order in which they began, the newest first. Other tools write times
-/// of any offset.
-pub(in crate::store) fn sort_by_start(runs: &mut [Record]) {
-    let began = |run: &Record| Time::from_text(run.text("started_at")?).millis();
-    runs.sort_by_cached_key(|run| Reverse(began(run)));
-}
-
-/// Gives each run its events and its undos and redos.
-pub(in crate::store) fn with_flips(runs: QueryRows, flips: QueryRows) -> StoreResult<Vec<Record>> {
-    let mut flips = grouped(flips.into_records(), "run_id");
-    let mut records = runs.into_records();
-    for record in &mut records {
-        let own = flips.remove(&record.text("run_id")).unwrap_or_default();
-        let other = |error: serde_json::Error| StoreError::Other(Box::new(error));
-        let own = Json::of(&own).map_err(other)?;
-        // Read as they stand in the row.
-        let events = record.text("events");
-        record.set(
-            "events",
-            Json::of(&noted_events(events.as_deref())).map_err(other)?,
-        );
-        record.push("flips", own);
-    }
-    Ok(records)
 }
 
 #[cfg(test)]

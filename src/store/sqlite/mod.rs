@@ -8,6 +8,7 @@
 pub(crate) mod agents;
 mod backup;
 mod connections;
+mod database;
 mod disk;
 mod encryption;
 mod foreign;
@@ -45,21 +46,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, MAIN_DB};
 
+pub use super::listing::SessionView;
+pub use super::query::{QueryLimits, QueryRows, Record};
 pub use super::recount::{RecountError, RecountProgress, RecountReport};
-pub use listing::SessionView;
-#[cfg(feature = "postgres")]
-pub(in crate::store) use listing::{sort_by_start, view_of, with_flips};
+pub use super::removal::Scrubbed;
+pub use super::stats::Stats;
 pub use migration::format_version;
 pub use options::{Durability, SqliteOptions};
-pub use query::{QueryLimits, QueryRows, Record, Stats};
 pub use recount::recount;
-pub use removal::Scrubbed;
 #[cfg(feature = "postgres")]
 pub(in crate::store) use removal::content;
 
 use super::error::{OpenError, StoreError, StoreResult};
 use super::scan::StoreScan;
-use super::{Key, SessionStore, StoreRead, StoreWrite};
+use super::{Key, ReadWork, SessionStore, WriteWork};
 use crate::failpoints::{self, Failpoint};
 use crate::tokens::TokenCounter;
 use connections::Connections;
@@ -498,14 +498,11 @@ fn execute(connection: &Connection, sql: &str) -> StoreResult<()> {
 }
 
 impl SessionStore for SqliteStore {
-    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
+    fn read(&self, work: ReadWork<'_>) -> StoreResult<()> {
         self.snapshot(|connection| work(&self.reader(connection)))
     }
 
-    fn write(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn write(&self, work: WriteWork<'_>) -> StoreResult<()> {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);
         }

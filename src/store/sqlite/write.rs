@@ -123,20 +123,6 @@ fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
 }
 
 impl StoreWrite for SqliteReader<'_> {
-    // The same transaction for more.
-
-    fn as_read(&self) -> &dyn StoreRead {
-        self
-    }
-
-    fn as_scan(&self) -> &dyn scan::StoreScan {
-        self
-    }
-
-    fn as_remove(&mut self) -> &mut dyn removal::StoreRemove {
-        self
-    }
-
     // Sessions.
 
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {

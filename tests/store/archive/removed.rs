@@ -11,19 +11,23 @@ const CORE: &str = "zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5";
 /// How often the secret stands in a pack or a row.
 fn standing(store: &SqliteStore) -> usize {
     let (mut found, mut keys) = (0, Vec::new());
-    Database::scan(store, &mut |scan| {
-        for session in scan.session_keys()? {
-            keys.extend(scan.loop_keys(session)?);
-        }
-        for key in &keys {
-            scan.messages(*key, 0..u32::MAX, &mut |row| {
-                let whole = row.body.head.unwrap_or_default() + &row.body.text.unwrap_or_default();
-                found += whole.matches(CORE).count();
-                Ok(std::ops::ControlFlow::Continue(()))
-            })?;
-        }
-        Ok(())
-    })
+    Database::scan(
+        store,
+        Box::new(|scan| {
+            for session in scan.session_keys()? {
+                keys.extend(scan.loop_keys(session)?);
+            }
+            for key in &keys {
+                scan.messages(*key, 0..u32::MAX, &mut |row| {
+                    let whole =
+                        row.body.head.unwrap_or_default() + &row.body.text.unwrap_or_default();
+                    found += whole.matches(CORE).count();
+                    Ok(std::ops::ControlFlow::Continue(()))
+                })?;
+            }
+            Ok(())
+        }),
+    )
     .unwrap();
     found
 }

@@ -175,14 +175,17 @@ fn packs_are_small_and_their_messages_follow_each_other() {
     archive_loops(&store, &history.session, &[0]);
     let key = history.row(0).key;
     let mut packs: Vec<PackRow> = Vec::new();
-    let found = Database::scan(&store, &mut |scan| {
-        let mut next = 0;
-        while let Some(pack) = scan.next_pack(key, next)? {
-            next = pack.last + 1;
-            packs.push(pack);
-        }
-        Ok(())
-    });
+    let found = Database::scan(
+        &store,
+        Box::new(|scan| {
+            let mut next = 0;
+            while let Some(pack) = scan.next_pack(key, next)? {
+                next = pack.last + 1;
+                packs.push(pack);
+            }
+            Ok(())
+        }),
+    );
     found.unwrap();
     assert_eq!(packs[0].first, 0);
     assert!(packs.windows(2).all(|two| two[1].first == two[0].last + 1));

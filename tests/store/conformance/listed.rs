@@ -347,7 +347,7 @@ fn sessions_that_go_on_from_each_other_are_known_from_both_sides(store: &dyn Dat
     // Its parent is nowhere.
     begin(keys[3], "seventh", Some("eighth"));
     store
-        .scan(&mut |scan| {
+        .scan(Box::new(|scan| {
             for (session, by, of) in [
                 (keys[0], vec![keys[1], keys[2]], vec![]),
                 (keys[1], vec![keys[2]], vec![keys[0]]),
@@ -358,6 +358,6 @@ fn sessions_that_go_on_from_each_other_are_known_from_both_sides(store: &dyn Dat
                 assert_eq!(scan.continuations(session)?, expected);
             }
             Ok(())
-        })
+        }))
         .unwrap();
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use loopstore::extend::{StoreRead, StoreResult, StoreWrite};
+use loopstore::extend::{ReadWork, StoreResult, WriteWork};
 use loopstore::*;
 
 use crate::support::events::*;
@@ -27,15 +27,12 @@ impl<'a> Silent<'a> {
 }
 
 impl SessionStore for Silent<'_> {
-    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
+    fn read(&self, work: ReadWork<'_>) -> StoreResult<()> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.store.read(work)
     }
 
-    fn write(
-        &self,
-        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    fn write(&self, work: WriteWork<'_>) -> StoreResult<()> {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.store.write(work)?;
         match self.is_silent.load(Ordering::Relaxed) {

@@ -209,7 +209,7 @@ fn hold(store: &dyn Database, random: &mut Random, at: u64) -> Holder {
 fn said(store: &dyn Database, id: &SessionId) -> String {
     let mut all = String::new();
     store
-        .scan(&mut |scan| {
+        .scan(Box::new(|scan| {
             let key = scan.session(id)?.unwrap().key;
             for row in scan.loops(key)? {
                 scan.messages(row.key, 0..u32::MAX, &mut |row| {
@@ -229,7 +229,7 @@ fn said(store: &dyn Database, id: &SessionId) -> String {
                 all += cell.text;
                 Ok(())
             })
-        })
+        }))
         .unwrap();
     let built = build_context_from_session(store, id, &BuildOptions::default()).unwrap();
     all + &serde_json::to_string(&built.messages).unwrap()

@@ -115,9 +115,7 @@ impl Stage {
                 block.row.run = run;
                 let before = w.blocks_of_loop(block.row.loop_key)?;
                 block.row.generation = before.last().map_or(1, |last| last.generation + 1);
-                block
-                    .coverage
-                    .extend(whole_coverage(w.as_read(), &block.row)?);
+                block.coverage.extend(whole_coverage(w, &block.row)?);
                 w.insert_block(&block)?;
             }
             w.close_run(&row, None)?;

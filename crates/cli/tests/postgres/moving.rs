@@ -450,11 +450,11 @@ fn run(place: &str, args: &[&str]) {
 fn receipts(store: &dyn Database) -> Vec<(String, String)> {
     let mut all = Vec::new();
     store
-        .scan(&mut |scan| {
+        .scan(Box::new(|scan| {
             let rows = scan.receipts()?.into_iter();
             all = rows.map(|row| (row.kind, row.detail)).collect();
             Ok(())
-        })
+        }))
         .unwrap();
     all
 }

@@ -9,9 +9,10 @@ use super::{
 };
 use crate::store::packs::{MAX_PACK_BYTES, Pack, PackRow, each_pack};
 use crate::store::receipt::{OpenReceipt, Receipt};
-use crate::store::removal::StoreRemove;
 use crate::store::scan::StoreScan;
-use crate::store::{Database, LoopKey, LoopRow, MessageRow, SessionRow, StoreResult, database};
+use crate::store::{
+    Database, LoopKey, LoopRow, MessageRow, SessionRow, StoreResult, StoreWrite, database,
+};
 
 /// How much content is moved in one transaction, about.
 const BATCH_BYTES: u64 = 4 << 20;
@@ -174,7 +175,7 @@ impl ArchiveWork<'_> {
     /// Writes packs within a transaction; returns the receipt, `None` if nothing was left to do.
     fn write(
         &mut self,
-        write: &mut dyn StoreRemove,
+        write: &mut dyn StoreWrite,
         runs: &[MessageRun],
     ) -> StoreResult<Option<i64>> {
         let id = &self.session.session_id;
@@ -224,13 +225,13 @@ impl ArchiveWork<'_> {
 
 /// Returns the row of a loop if it is still at rest and its messages are what was compressed.
 fn still_fits(
-    write: &dyn StoreRemove,
+    write: &dyn StoreWrite,
     session: &SessionRow,
     one: &ColdLoop,
     run: &MessageRun,
 ) -> StoreResult<Option<LoopRow>> {
     let row = write.loop_by_key(one.key)?;
-    if is_at_work(write.as_read(), session, &row, one.also_current)?.is_some() {
+    if is_at_work(write, session, &row, one.also_current)?.is_some() {
         return Ok(None);
     }
     let (Some(first), Some(last)) = (run.rows.first(), run.rows.last()) else {
@@ -270,7 +271,7 @@ pub(super) fn out_of_packs(
         }
         if !request.dry_run {
             let done =
-                |write: &mut dyn StoreRemove| bring_back(write, session, &loops, &packs, request);
+                |write: &mut dyn StoreWrite| bring_back(write, session, &loops, &packs, request);
             report.receipts.extend(database::removing(store, done)?);
         }
         for pack in &packs {
@@ -331,7 +332,7 @@ fn next_packs(
 }
 
 fn bring_back(
-    write: &mut dyn StoreRemove,
+    write: &mut dyn StoreWrite,
     session: &SessionRow,
     loops: &[ColdLoop],
     packs: &[PackOfLoop],

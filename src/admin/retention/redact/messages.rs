@@ -5,9 +5,8 @@ use std::ops::ControlFlow;
 
 use crate::model::AgentMessage;
 use crate::store::codec;
-use crate::store::removal::StoreRemove;
 use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
-use crate::store::{BlockKey, LoopRow, StoreError, StoreResult, StoredMessage, decode};
+use crate::store::{BlockKey, LoopRow, StoreError, StoreResult, StoreWrite, StoredMessage, decode};
 
 /// A message and what it says.
 pub(super) struct RedactableText {
@@ -20,7 +19,7 @@ pub(super) struct RedactableText {
 
 /// Lets go of the blobs that an owner no longer shows.
 pub(super) fn forget_blobs(
-    write: &mut dyn StoreRemove,
+    write: &mut dyn StoreWrite,
     owner: BlobOwner,
     shown: &[[u8; 32]],
 ) -> StoreResult<()> {
@@ -33,7 +32,7 @@ pub(super) fn forget_blobs(
 }
 
 pub(super) fn forget_blobs_of_block(
-    write: &mut dyn StoreRemove,
+    write: &mut dyn StoreWrite,
     block: BlockKey,
 ) -> StoreResult<()> {
     let owner = BlobOwner::Block(block);
@@ -53,7 +52,7 @@ pub(super) fn forget_blobs_of_block(
 }
 
 /// Refuses to redact what is not what was stored: the damage would not be found any more.
-pub(super) fn check(read: &dyn StoreRemove, said: &RedactableText) -> StoreResult<()> {
+pub(super) fn check(read: &dyn StoreWrite, said: &RedactableText) -> StoreResult<()> {
     let stored = &said.stored;
     let (salt, digest) = match (stored.salt, read.redaction(said.place)?) {
         (Some(salt), _) => (salt, stored.digest),

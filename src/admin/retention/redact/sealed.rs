@@ -11,11 +11,10 @@ use super::RedactableText;
 use crate::model::{AgentMessage, LoopId, SealingProvider, Time};
 use crate::overlay::SealedRecord;
 use crate::redact::drop_sealed;
-use crate::store::removal::StoreRemove;
 use crate::store::scan::{MessagePlace, StoreScan};
 use crate::store::{
     BlockKey, BlockRow, FlipRow, LoopKey, LoopRow, Outcome, RunRow, SessionKey, StoreRead,
-    StoreResult,
+    StoreResult, StoreWrite,
 };
 
 /// Which sealed content goes.
@@ -139,7 +138,7 @@ impl SealedDrops {
     }
 
     /// Undoes the compactions that went.
-    pub(super) fn undo(&self, write: &mut dyn StoreRemove, session: SessionKey) -> StoreResult<()> {
+    pub(super) fn undo(&self, write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<()> {
         for run in &self.runs {
             if write.flips(run.key)?.last().is_some_and(|flip| !flip.redo) {
                 continue;

@@ -19,16 +19,16 @@ use crate::store::packs::Pack;
 use crate::store::removal::*;
 use crate::store::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
 use crate::store::{
-    BlockKey, BlockRow, LoopKey, SessionFlags, SessionKey, SourceKey, StoreRead, StoredMessage,
+    BlockKey, BlockRow, LoopKey, SessionFlags, SessionKey, SourceKey, StoreRead, StoreWrite,
+    StoredMessage,
 };
 use content::{ContentTable, TABLES, place_of};
-pub use scrub::Scrubbed;
 
 impl SqliteStore {
     /// Runs `work` in a write transaction in which content can be removed.
     pub(crate) fn removing<T>(
         &self,
-        work: impl FnOnce(&mut dyn StoreRemove) -> StoreResult<T>,
+        work: impl FnOnce(&mut dyn StoreWrite) -> StoreResult<T>,
     ) -> StoreResult<T> {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);

@@ -13,26 +13,13 @@ use rusqlite::{Connection, OptionalExtension};
 use super::super::read::SqliteReader;
 use super::super::{SqliteStore, from_sqlite};
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::removal::Scrubbed;
 
 /// The name of the mark.
 const MARK: &str = "scrub";
 
 /// What its value begins with once the file is written anew and only the log is left.
 const IN_LOG: &str = "log:";
-
-/// What became of the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scrubbed {
-    /// There was nothing to do.
-    Clean,
-    /// They are gone.
-    Done,
-    /// They are gone from the file, and still in its log: somebody reads an older state.
-    InLog,
-    /// They are in no row; a server may have them in pages that it has not used again, in its log and in
-    /// its backups.
-    OnServer,
-}
 
 impl SqliteStore {
     /// Takes what was removed out of the file, its index and its log. Others wait meanwhile, as for any

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 
 use loopstore::extend::audit::{AuditEntry, AuditKind};
 use loopstore::extend::index::IndexEntry;
-use loopstore::extend::removal::StoreRemove;
 use loopstore::extend::scan::{BlobOwner, MessagePlace};
 use loopstore::extend::*;
 use loopstore::model::LoopId;
@@ -15,7 +14,7 @@ use super::{append_key, call_row};
 
 pub type Attempt = (
     &'static str,
-    Box<dyn Fn(&mut dyn StoreRemove) -> StoreResult<()>>,
+    Box<dyn Fn(&mut dyn StoreWrite) -> StoreResult<()>>,
 );
 
 /// Rows of another, as a tenant could know them.
@@ -42,7 +41,7 @@ pub struct Rows {
 pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
     let mut found = None;
     store
-        .scan(&mut |scan| {
+        .scan(Box::new(|scan| {
             let mut first = None;
             scan.messages(k.loop_key, 0..1, &mut |row| {
                 first = Some(row);
@@ -71,7 +70,7 @@ pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
                 },
             });
             Ok(())
-        })
+        }))
         .unwrap();
     found.unwrap()
 }
@@ -96,7 +95,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         name: &'static str,
         k: &Keys,
         r: &Rows,
-        work: impl Fn(&mut dyn StoreRemove, &Keys, &Rows) -> StoreResult<()> + 'static,
+        work: impl Fn(&mut dyn StoreWrite, &Keys, &Rows) -> StoreResult<()> + 'static,
     ) -> Attempt {
         let (k, r) = (k.clone(), r.clone());
         (name, Box::new(move |write| work(write, &k, &r)))
