@@ -7,7 +7,7 @@ use super::events::{CompactionEnded, CompactionStarted};
 use super::outcome::{CompactOutcome, NotNeeded};
 use super::request::{CompactRequest, CompactTrigger};
 use super::snapshot::ContextTokens;
-use crate::compaction::{Budget, RunConfig, SummaryNotes};
+use crate::compaction::{Budget, DEFAULT_STRATEGY, SummaryNotes};
 use crate::model::{Extra, Json, LoopId, SessionId, Size, Time, Turns, Usage};
 use crate::overlay::message_count;
 use crate::store::{
@@ -304,7 +304,7 @@ impl Default for CompactReport {
             run: None,
             outcome: CompactOutcome::NotNeeded,
             not_needed: Some(NotNeeded::Trigger),
-            strategy: RunConfig::default().strategy,
+            strategy: DEFAULT_STRATEGY.to_owned(),
             fallback: None,
             asked_about: ContextTokens::default(),
             before: Size::default(),

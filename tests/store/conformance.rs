@@ -1633,9 +1633,8 @@ fn loops_with_system_messages_are_found_newest_first(store: &dyn SessionStore) {
     let keys: Vec<LoopKey> = (0..5).map(|at| one.row(at).key).collect();
     let session = one.row(0).session;
     let found = |until: usize, most| {
-        let ask = |read: &dyn StoreRead| {
-            read.loops_with_system_messages(session, keys[until], most)
-        };
+        let ask =
+            |read: &dyn StoreRead| read.loops_with_system_messages(session, keys[until], most);
         read(store, ask).unwrap()
     };
     assert_eq!(found(4, 9), [keys[4], keys[3], keys[1]]);

@@ -272,9 +272,7 @@ impl SqliteStore {
 
     /// Runs `work` on one snapshot of the bare connection.
     fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
-        self.with_reader(|connection| {
-            foreign::snapshot(connection, foreign::MOST_READING, work)
-        })
+        self.with_reader(|connection| foreign::snapshot(connection, foreign::MOST_READING, work))
     }
 
     fn reader<'a>(&'a self, connection: &'a Connection) -> read::SqliteReader<'a> {

@@ -569,9 +569,9 @@ impl StoreRead for SqliteReader<'_> {
         session: SessionKey,
         visit: &mut VisitRunSummary<'_>,
     ) -> StoreResult<()> {
-        let sql = "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome,
-                 EXISTS (SELECT 1 FROM flips f WHERE f.run = r.key) AS is_flipped,
-                 r.strategy >= 'provider:' AND r.strategy < 'provider;' AS is_sealed, r.older_loops
+        let sql = "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome, \
+                 EXISTS (SELECT 1 FROM flips f WHERE f.run = r.key) AS is_flipped, \
+                 r.strategy >= 'provider:' AND r.strategy < 'provider;' AS is_sealed, r.older_loops \
              FROM runs r WHERE r.session = ?1 ORDER BY r.tick DESC, r.key DESC";
         self.in_order(sql, [session.0], &mut |row| visit(&run_summary(row)?))
     }

@@ -55,6 +55,12 @@ const BLOCK_CORE_COLUMNS: &str = "b.key, b.generation, b.run, b.kind, b.extends,
 /// A statement that is put together once.
 type Sql = LazyLock<String>;
 
+/// Returns a statement without the line breaks and the indentation of the source: the cache of statements hashes
+/// and compares the whole text of each, at every use.
+fn on_one_line(sql: String) -> String {
+    sql.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 pub(super) static SESSION_BY_ID: Sql = Sql::new(|| format!("{} WHERE session_id = ?1", *SESSION));
 pub(super) static SESSION_BY_KEY: Sql = Sql::new(|| format!("{} WHERE key = ?1", *SESSION));
 pub(super) static LOOP_BY_KEY: Sql =
@@ -70,14 +76,14 @@ pub(super) static LEASE_OF_LOOP: Sql = Sql::new(|| {
 });
 pub(super) static APPEND_STATE: Sql = Sql::new(|| {
     let lease = LEASE_COLUMNS.join(", ");
-    format!(
+    on_one_line(format!(
         "SELECT l.key, {CORE_COLUMNS}, {PROGRESS_COLUMNS}, s.last_active_at, s.current_loop, s.tick,
              e.loop IS NOT NULL AS has_lease, {lease}, t.id IS NOT NULL AS has_turn, {TURN_COLUMNS}
          FROM loops l CROSS JOIN sessions s ON s.key = l.session
              LEFT JOIN leases e ON e.loop = l.key
              LEFT JOIN turns t ON t.id = (l.key << 32) + l.turns - 1 AND l.turns > 0
          WHERE l.key = ?1"
-    )
+    ))
 });
 
 // The rows come as the recursion makes them, so a visit that breaks stops the walk. Keys that fall
@@ -94,13 +100,16 @@ pub(super) static WALK: Sql = Sql::new(|| {
     format!("{CHAIN} SELECT {columns} FROM chain c CROSS JOIN loops l ON l.key = c.loop")
 });
 
-pub(super) static LOOP_OF_CHAIN: Sql =
-    Sql::new(|| format!("SELECT {CORE_COLUMNS} FROM loops l WHERE l.key = ?1"));
+pub(super) static LOOP_OF_CHAIN: Sql = Sql::new(|| {
+    on_one_line(format!(
+        "SELECT {CORE_COLUMNS} FROM loops l WHERE l.key = ?1"
+    ))
+});
 
 // The newest generation is looked up, not taken from the loop: a noted number is no promise.
 pub(super) static LOOP_WITH_BLOCK: Sql = Sql::new(|| {
     let columns = &*GENERATION_COLUMNS;
-    format!(
+    on_one_line(format!(
         "SELECT {CORE_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
                  r.key IS NOT NULL
                  AND NOT EXISTS (SELECT 1 FROM flips f WHERE f.run = b.run)
@@ -109,15 +118,15 @@ pub(super) static LOOP_WITH_BLOCK: Sql = Sql::new(|| {
              LEFT JOIN blocks b ON b.loop = l.key
              LEFT JOIN runs r ON r.key = b.run AND r.outcome = 'committed'
          WHERE l.key = ?1 ORDER BY b.generation DESC LIMIT 1"
-    )
+    ))
 });
 
 pub(super) static GENERATIONS: Sql = Sql::new(|| {
     let columns = &*GENERATION_COLUMNS;
-    format!(
+    on_one_line(format!(
         "SELECT {columns} FROM blocks b JOIN runs r ON r.key = b.run
          WHERE b.loop = ?1 AND r.outcome = 'committed' ORDER BY b.generation DESC"
-    )
+    ))
 });
 
 static GENERATION_COLUMNS: Sql = Sql::new(|| {

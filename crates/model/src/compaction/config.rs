@@ -13,7 +13,7 @@ use super::strategy::BlockCompactionStrategy;
 use crate::Size;
 
 /// The name of the strategy of runs whose stored configuration names none.
-const DEFAULT_STRATEGY: &str = "digest";
+pub const DEFAULT_STRATEGY: &str = "digest";
 
 /// The window of the model, and what [`compact_messages`](super::compact_messages) keeps.
 ///

@@ -22,12 +22,12 @@ mod strategy;
 mod tiered;
 
 pub use cancel::CancelFlag;
-#[doc(hidden)]
-pub use config::Noted;
 pub use config::{
     CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow, RunConfig,
     UnknownWord,
 };
+#[doc(hidden)]
+pub use config::{DEFAULT_STRATEGY, Noted};
 pub use cut::{cut_tool_result, truncate_head_tail};
 pub use models::{ModelWindows, UnknownModel};
 pub use notes::SummaryNotes;
