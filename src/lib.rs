@@ -36,7 +36,8 @@
 //! The page below begins with the front door: [`Store`], [`SessionHandle`], [`Policy`], [`Prepared`] and
 //! [`Error`]; [`provider`] reads and writes what providers take and give, and the messages are in
 //! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
-//! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
+//! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`handback`] writes the working
+//! state for agents that compact by themselves, [`context`] is what the next
 //! model call sees, [`import`], [`recorder`] and [`export`] are ways in and out, [`search`](mod@search) finds
 //! messages, [`redact`] takes secrets out. [`admin`] is for those who run a database: checks, copies, removals
 //! and replays. Behind [`extend`] stands the store itself: its contract for backends, rows, keys and
@@ -63,6 +64,7 @@ pub mod export;
 pub mod extend;
 #[doc(hidden)]
 pub mod failpoints;
+pub mod handback;
 pub mod import;
 mod overlay;
 #[cfg(feature = "phi-core")]

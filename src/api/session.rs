@@ -12,11 +12,12 @@ use super::policy::Policy;
 use super::prepare::{compact_to_fit, refused};
 use super::prepared::Prepared;
 use super::spec::{LoopSpec, TurnRef};
-use crate::compact::{CompactRequest, CompactTrigger, Handback, handback};
+use crate::compact::{CompactRequest, CompactTrigger};
 use crate::compaction::CancelFlag;
 use crate::context::{
     AsOf, BuildOptions, Context, KeptContext, SystemPrompt, build_context_from_session,
 };
+use crate::handback::{Handback, handback};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId, ToolCall};
 use crate::search::{Recall, SearchQuery};
 use crate::store::append::{free_loop_id, set_status};

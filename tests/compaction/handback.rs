@@ -1,7 +1,7 @@
 //! What is handed back beside a summary that another wrote.
 
-use loopstore::compact::{Stands, handback, working_state};
 use loopstore::compaction::*;
+use loopstore::handback::{Stands, handback, working_state};
 use loopstore::*;
 use serde_json::json;
 

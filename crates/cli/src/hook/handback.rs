@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use loopstore::compact::{Handback, Stands, handback, working_state};
 use loopstore::extend::{self as store, Outcome, StoreResult, leaf_of, session_of};
+use loopstore::handback::{Handback, Stands, handback, working_state};
 use loopstore::{Database, SessionId};
 
 use crate::error::CliError;

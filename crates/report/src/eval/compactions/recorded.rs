@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use loopstore::compact::handback;
 use loopstore::compaction::{Placed, StrategyError};
 use loopstore::context::{AsOf, BuildError, PartSection};
 use loopstore::extend::{self as store, SessionStore, moment_of, session_of, shown_chain};
+use loopstore::handback::handback;
 use loopstore::model::{AgentMessage, LoopId, Message, SessionId};
 use loopstore::{BuildOptions, build_context_from_session};
 

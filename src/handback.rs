@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use crate::compaction::Placed;
-use crate::compaction::digest::{DigestInput, Digester, beside_headers, short};
 use crate::context::states::shown_chain;
 use crate::context::{self, AsOf, BuildError, BuildOptions, TurnState};
 use crate::model::{AgentMessage, Content, LoopId, Role, SessionId};
 use crate::store::active_blocks::{View, chain};
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult};
+use loopstore_digest::{DigestInput, Digester, beside_headers, short};
 
 /// Tokens that are read at most, the newest: an agent waits for the answer.
 const MOST_READ: u64 = 1_000_000;
@@ -45,7 +45,7 @@ pub enum Stands {
 /// With `as_of` the context is that of the moment.
 ///
 /// ```
-/// use loopstore::compact::handback;
+/// use loopstore::handback::handback;
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -83,7 +83,7 @@ pub fn handback(
 /// if there is nothing. Of a long session the newest million tokens are read.
 ///
 /// ```
-/// use loopstore::compact::{Stands, working_state};
+/// use loopstore::handback::{Stands, working_state};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
