@@ -404,7 +404,7 @@ fn read_range(
     if entries.len() >= most {
         return Ok(());
     }
-    read.message_refs(range.loop_key, seqs, false, &mut |stored| {
+    read.message_refs_with_times(range.loop_key, seqs, &mut |stored| {
         if let Some(message) = taken(read, stored, query)? {
             entries.push(Entry {
                 loop_id: range.loop_id.clone(),

@@ -168,6 +168,17 @@ pub trait StoreRead {
         })
     }
 
+    /// Visits what some messages say as [`StoreRead::message_refs`] does, each with its time. A build reads
+    /// hundreds of messages and has no use for the times.
+    fn message_refs_with_times(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<()> {
+        self.message_refs(loop_key, seqs, false, visit)
+    }
+
     /// Visits some messages in order without reading what they say; must stop when `visit` breaks.
     fn sizes(
         &self,

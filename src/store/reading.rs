@@ -43,7 +43,7 @@ pub struct MessageRef<'a> {
     pub seq: u32,
     /// Its turn group; `None` for an extension before the first.
     pub turn: Option<u32>,
-    /// Milliseconds since the epoch.
+    /// Milliseconds since the epoch; of a read without times it may be missing.
     pub created_at: Option<i64>,
     /// What it says.
     pub message: StoredMessageRef<'a>,

@@ -1628,7 +1628,7 @@ fn loops_with_system_messages_are_found_newest_first(store: &dyn SessionStore) {
     let other = told(store, "t", 1);
     (1..5).for_each(|_| one.start_loop(Some(0), Some(0)));
     let prompt = || vec![AgentMessage::extension("system", Json::string("Be brief."))];
-    [1, 3, 4].map(|at| one.append(at, prompt()));
+    [1, 3, 4].into_iter().for_each(|at| one.append(at, prompt()));
     other.append(0, prompt());
     let keys: Vec<LoopKey> = (0..5).map(|at| one.row(at).key).collect();
     let session = one.row(0).session;

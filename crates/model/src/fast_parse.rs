@@ -163,11 +163,12 @@ impl<'a> JsonCursor<'a> {
     }
 
     fn content(&mut self) -> Option<Vec<Content>> {
-        let mut blocks = Vec::new();
         self.eat(b'[')?;
         if self.is_next(b']') {
-            return Some(blocks);
+            return Some(Vec::new());
         }
+        // Most messages have one block or two.
+        let mut blocks = Vec::with_capacity(2);
         loop {
             blocks.push(self.block()?);
             if self.is_next(b']') {
@@ -256,7 +257,9 @@ impl<'a> BlockFields<'a> {
         if !self.is_spent() {
             return None;
         }
-        *content.extra_mut()? = self.extra;
+        if !self.extra.is_empty() {
+            *content.extra_mut()? = self.extra;
+        }
         Some(content)
     }
 

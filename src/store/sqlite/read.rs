@@ -155,6 +155,30 @@ impl SqliteReader<'_> {
         Ok(())
     }
 
+    /// Shows what a message says, read from its pack if it is archived.
+    #[inline]
+    fn visit_ref(
+        &self,
+        place: (LoopKey, u32),
+        turn: Option<u32>,
+        created_at: Option<i64>,
+        message: StoredMessageRef<'_>,
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<ControlFlow<()>> {
+        let mut visit = |message: StoredMessageRef<'_>| {
+            visit(&MessageRef {
+                seq: place.1,
+                turn,
+                created_at,
+                message,
+            })
+        };
+        if message.head.is_none() {
+            return packs::with_message(self, &self.last_pack, place, message, visit);
+        }
+        visit(message)
+    }
+
     pub(super) fn all<T>(
         &self,
         sql: &str,
@@ -422,32 +446,37 @@ impl StoreRead for SqliteReader<'_> {
         proofs: bool,
         visit: &mut VisitMessageRef<'_>,
     ) -> StoreResult<()> {
-        let Some(ids) = span(loop_key.0, &seqs) else {
-            return Ok(());
-        };
         let sql = if proofs {
             MESSAGE_REFS_WITH_PROOF
         } else {
             MESSAGE_REFS
         };
+        let Some(ids) = span(loop_key.0, &seqs) else {
+            return Ok(());
+        };
         self.in_order(sql, ids, &mut |row| {
             let seq = row.number("seq")?;
             let turn = row.get("turn")?;
-            let created_at = row.get("created_at")?;
             let message = stored_message_ref(row, proofs)?;
-            let mut visit = |message: StoredMessageRef<'_>| {
-                visit(&MessageRef {
-                    seq,
-                    turn,
-                    created_at,
-                    message,
-                })
-            };
-            if message.head.is_none() {
-                let place = (loop_key, seq);
-                return packs::with_message(self, &self.last_pack, place, message, visit);
-            }
-            visit(message)
+            self.visit_ref((loop_key, seq), turn, None, message, visit)
+        })
+    }
+
+    fn message_refs_with_times(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<()> {
+        let Some(ids) = span(loop_key.0, &seqs) else {
+            return Ok(());
+        };
+        self.in_order(MESSAGE_REFS_WITH_TIME, ids, &mut |row| {
+            let seq = row.number("seq")?;
+            let turn = row.get("turn")?;
+            let message = stored_message_ref(row, false)?;
+            let created_at = row.get("created_at")?;
+            self.visit_ref((loop_key, seq), turn, created_at, message, visit)
         })
     }
 

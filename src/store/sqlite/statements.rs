@@ -134,10 +134,13 @@ static GENERATION_COLUMNS: Sql = Sql::new(|| {
 });
 
 pub(super) const MESSAGE_REFS: &str =
-    "SELECT id AS seq, turn, created_at, role, tokens, bytes, body_block, head, body
+    "SELECT id AS seq, turn, role, tokens, bytes, body_block, head, body
+    FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+pub(super) const MESSAGE_REFS_WITH_TIME: &str =
+    "SELECT id AS seq, turn, role, tokens, bytes, body_block, head, body, created_at
     FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
 pub(super) const MESSAGE_REFS_WITH_PROOF: &str =
-    "SELECT id AS seq, turn, created_at, role, tokens, bytes, body_block, head, body, salt, digest
+    "SELECT id AS seq, turn, role, tokens, bytes, body_block, head, body, salt, digest
     FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
 
 // Loop by loop, in the order of their keys: nothing is sorted, and the first that are found are enough.
