@@ -65,6 +65,8 @@ pub mod extend;
 #[doc(hidden)]
 pub mod failpoints;
 pub mod import;
+#[doc(hidden)]
+pub mod internal;
 pub mod model;
 mod overlay;
 #[cfg(feature = "phi-core")]

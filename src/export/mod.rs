@@ -4,22 +4,17 @@
 //! allows it. A new form is one file here, its word in [`ExportForm`] and its line in [`export`].
 //! [`write_native`] hands a conversation to another coding agent, in the files that it reads.
 
-mod file;
 mod markdown;
 mod native;
 mod phi_core;
-pub(crate) mod records;
 mod session_jsonl;
-mod unfinished;
 mod visible;
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
-pub use file::WholeFile;
 pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
-pub use unfinished::{UnfinishedFile, unfinished_files};
 pub use visible::visible;
 
 use crate::compaction::UnknownWord;
@@ -275,14 +270,6 @@ fn came_before(live: &mut Option<LiveCompaction>, key: LoopKey, seq: u32) -> Opt
     }
 }
 
-/// Returns the files that are kept for a session, oldest first.
-///
-/// # Errors
-/// If the session is not there, or the store fails.
-pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec<SourceRow>> {
-    store::read(store, |read| read.sources(session_of(read, session)?.key))
-}
-
 /// Writes a kept file byte for byte, and returns how many bytes it has.
 ///
 /// # Errors
@@ -291,7 +278,8 @@ pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec
 /// # Examples
 /// ```
 /// use loopstore::Store;
-/// use loopstore::export::{export_source, sources};
+/// use loopstore::export::export_source;
+/// use loopstore::extend::source::sources;
 /// use loopstore::import::{ImportOptions, import_paths};
 ///
 /// # let folder = tempfile::tempdir()?;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::export::sources;
 use crate::model::SessionId;
 use crate::store::receipt::Receipt;
 use crate::store::removal::StoreRemove;
 use crate::store::scan::StoreScan;
+use crate::store::source::sources;
 use crate::store::{Database, SessionKey, SourceKey, SourceRow, StoreResult, database};
 
 /// A kept source file of a session that loses content.

@@ -2,7 +2,7 @@
 //! it is told before.
 
 use loopstore::admin::retention::*;
-use loopstore::export::sources;
+use loopstore::extend::source::sources;
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
 

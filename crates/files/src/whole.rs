@@ -13,7 +13,7 @@ use super::unfinished::{create_locked, name_beside, unfinished_files};
 /// A file in the making; dropped before [`WholeFile::finish`], it leaves nothing behind.
 ///
 /// ```
-/// use loopstore::export::WholeFile;
+/// use loopstore_files::WholeFile;
 /// use std::io::Write;
 ///
 /// let folder = tempfile::tempdir()?;
@@ -60,7 +60,7 @@ impl WholeFile {
     ///
     /// # Errors
     /// As [`WholeFile::create`].
-    pub(crate) fn create_named(path: &Path, announce: &mut dyn FnMut(&Path)) -> io::Result<Self> {
+    pub fn create_named(path: &Path, announce: &mut dyn FnMut(&Path)) -> io::Result<Self> {
         Self::begin(path, Some(announce))
     }
 
@@ -91,7 +91,7 @@ impl WholeFile {
     /// If something has that name, or its folder cannot be written to.
     ///
     /// ```
-    /// use loopstore::export::WholeFile;
+    /// use loopstore_files::WholeFile;
     ///
     /// let folder = tempfile::tempdir()?;
     /// let path = folder.path().join("session.jsonl");

@@ -85,7 +85,7 @@ pub struct UnfinishedFile {
 
 impl UnfinishedFile {
     /// Returns the file at a path if a killed process of this user left it there.
-    pub(crate) fn at(path: &Path) -> Option<Self> {
+    pub fn at(path: &Path) -> Option<Self> {
         let found = std::fs::symlink_metadata(path).ok()?;
         let is_own = found.uid() == rustix::process::geteuid().as_raw();
         if !is_named_so(path) || !found.is_file() || !is_own {
@@ -137,7 +137,7 @@ fn with_end(path: &Path, end: &str) -> PathBuf {
 ///
 /// # Examples
 /// ```
-/// use loopstore::export::unfinished_files;
+/// use loopstore_files::unfinished_files;
 ///
 /// let folder = tempfile::tempdir()?;
 /// std::fs::write(folder.path().join(".copy.db.0123456789ab.part"), "half")?;
