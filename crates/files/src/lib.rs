@@ -14,7 +14,7 @@
 )]
 
 mod unfinished;
-mod whole;
+mod whole_file;
 
 pub use unfinished::{UnfinishedFile, unfinished_files};
-pub use whole::WholeFile;
+pub use whole_file::WholeFile;
