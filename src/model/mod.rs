@@ -8,7 +8,7 @@ mod block;
 mod content;
 pub(crate) mod extension_kinds;
 pub(crate) mod fast_parse;
-mod ids;
+pub(crate) mod ids;
 mod image;
 pub(crate) mod json;
 mod layout;
@@ -18,7 +18,7 @@ mod provider;
 pub(crate) mod received;
 mod session;
 mod time;
-mod turn_map;
+pub(crate) mod turn_map;
 mod wire;
 
 pub use author::Author;

@@ -16,7 +16,7 @@ mod looks;
 mod pieces;
 mod policy;
 mod rules;
-mod sealed;
+pub(crate) mod sealed;
 mod search;
 mod views;
 
@@ -77,13 +77,14 @@ pub struct Redactor {
 
 /// The numbers of what was replaced and what was not.
 #[derive(Debug, Default)]
-pub(crate) struct RedactionCounts {
+#[doc(hidden)]
+pub struct RedactionCounts {
     /// Secrets that were replaced, by type.
-    pub(crate) secrets: BTreeMap<String, u64>,
+    pub secrets: BTreeMap<String, u64>,
     /// Parts of secrets that were replaced.
-    pub(crate) pieces: u64,
+    pub pieces: u64,
     /// Secrets that were found and not replaced, by type.
-    pub(crate) held_back: BTreeMap<String, u64>,
+    pub held_back: BTreeMap<String, u64>,
 }
 
 impl Redactor {
@@ -158,7 +159,8 @@ impl Redactor {
     }
 
     /// Returns the counts since the last time.
-    pub(crate) fn take_counts(&mut self) -> RedactionCounts {
+    #[doc(hidden)]
+    pub fn take_counts(&mut self) -> RedactionCounts {
         RedactionCounts {
             secrets: std::mem::take(&mut self.counts),
             pieces: std::mem::take(&mut self.pieces_replaced),
@@ -206,7 +208,8 @@ impl Redactor {
     }
 
     /// Redacts JSON in which fields that name sessions and loops stay.
-    pub(crate) fn meta(&mut self, text: &str) -> Option<String> {
+    #[doc(hidden)]
+    pub fn meta(&mut self, text: &str) -> Option<String> {
         self.of_form(text, true)
     }
 
@@ -274,7 +277,8 @@ impl Redactor {
     ///
     /// # Errors
     /// If the value cannot be written as JSON or read again.
-    pub(crate) fn described<T: Serialize + DeserializeOwned>(
+    #[doc(hidden)]
+    pub fn described<T: Serialize + DeserializeOwned>(
         &mut self,
         value: &T,
     ) -> serde_json::Result<Option<T>> {
@@ -313,7 +317,7 @@ impl Redactor {
 }
 
 /// Adds numbers of secrets by type.
-pub(crate) fn add_counts(sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
+pub fn add_counts(sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
     for (kind, count) in counts {
         *sums.entry(kind.clone()).or_default() += count;
     }

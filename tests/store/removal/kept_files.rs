@@ -3,8 +3,8 @@
 
 use loopstore::admin::retention::*;
 use loopstore::extend::source::sources;
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::removal::*;
 
