@@ -98,7 +98,6 @@
 //! ```
 
 pub use loopstore_digest::DigestCompaction;
-pub(crate) use loopstore_digest::activity;
 pub use loopstore_model::compaction::{
     BlockCompactionStrategy, CancelFlag, CompactionConfig, CompactionPolicy, CompactionScope,
     ContextConfig, DefaultBlockCompaction, Draft, KeepRecent, LoopSlice, ModelWindows, OlderLoops,

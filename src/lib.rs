@@ -60,15 +60,13 @@ mod api;
 pub mod compact;
 pub mod compaction;
 pub mod context;
-pub mod export;
 pub mod extend;
 #[doc(hidden)]
 pub mod failpoints;
 pub mod handback;
-pub mod import;
+#[doc(hidden)]
+pub mod internal;
 mod overlay;
-#[cfg(feature = "phi-core")]
-pub mod phi;
 pub mod recorder;
 pub mod search;
 mod store;

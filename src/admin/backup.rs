@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::admin::copies::CopyNote;
 use crate::admin::inspect::{Checked, VerifyReport, verify};
-use crate::export::WholeFile;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{Key, OpenError, StoreError, StoreResult};
+use loopstore_files::WholeFile;
 
 /// Why there is no copy.
 #[derive(Debug, thiserror::Error)]

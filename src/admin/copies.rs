@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Serialize;
 
-use crate::export::{UnfinishedFile, unfinished_files};
 use crate::store::Database;
+use loopstore_files::{UnfinishedFile, unfinished_files};
 
 /// A copy that a killed process left half written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

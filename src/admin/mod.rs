@@ -2,7 +2,7 @@
 //!
 //! - [`copies`]: copies that killed processes left half written
 //! - [`inspect`]: `verify`, and what two contexts show of each turn
-//! - [`backup`], [`copy`], [`salvage`]: a copy of a file, all sessions to another database, what is intact
+//! - [`backup`], [`salvage`]: a copy of a file, what is intact
 //!   of a damaged one
 //! - [`retention`]: redact, erase, prune, archive
 //! - [`replay`]: a session as it happened
@@ -11,7 +11,6 @@
 
 pub mod backup;
 pub mod copies;
-pub mod copy;
 pub mod inspect;
 pub mod replay;
 pub mod retention;

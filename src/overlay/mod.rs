@@ -7,9 +7,10 @@
 //! restore of an exported session writes back rows that one of these two made.
 
 mod block_builder;
-mod chain_snapshot;
+pub(crate) mod chain_snapshot;
 mod coverage;
-mod imported;
+pub(crate) mod foreign;
+pub(crate) mod imported;
 mod pins;
 mod ranges;
 mod run;

@@ -232,7 +232,8 @@ pub fn role_from_number(number: i64) -> StoreResult<Role> {
 
 /// Returns 16 random bytes. The system is asked for many at once: a call of its own for each message
 /// is felt in an import.
-pub(crate) fn random_salt() -> StoreResult<[u8; 16]> {
+#[doc(hidden)]
+pub fn random_salt() -> StoreResult<[u8; 16]> {
     thread_local!(static LEFT: RefCell<Vec<[u8; 16]>> = const { RefCell::new(Vec::new()) });
     LEFT.with_borrow_mut(|left| {
         if left.is_empty() {
@@ -264,11 +265,13 @@ pub(crate) fn json_bytes(message: &AgentMessage) -> StoreResult<u64> {
 }
 
 /// Reads JSON that is stored.
-pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> StoreResult<T> {
+#[doc(hidden)]
+pub fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> StoreResult<T> {
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("stored JSON: {error}")))
 }
 
-pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
+#[doc(hidden)]
+pub fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
     serde_json::to_string(value).map_err(|e| StoreError::Invalid(e.to_string()))
 }
 
@@ -358,7 +361,8 @@ fn put_image(image: &mut Image, blob: &mut FindBlob<'_>) -> StoreResult<()> {
 }
 
 /// Reads exactly `N` bytes of hexadecimal text.
-pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+#[doc(hidden)]
+pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)

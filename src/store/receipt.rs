@@ -90,8 +90,9 @@ struct Sealed {
 }
 
 /// A receipt that is open.
-pub(crate) struct OpenReceipt {
-    pub(crate) key: i64,
+pub struct OpenReceipt {
+    /// The key of the receipt.
+    pub key: i64,
     session: SessionKey,
     kind: &'static str,
     opened_at: String,
@@ -99,7 +100,7 @@ pub(crate) struct OpenReceipt {
 
 impl OpenReceipt {
     /// Opens a receipt: from now on content of the session may go.
-    pub(crate) fn new(
+    pub fn new(
         write: &mut dyn StoreWrite,
         session: SessionKey,
         kind: &'static str,
@@ -114,7 +115,7 @@ impl OpenReceipt {
     }
 
     /// Closes it.
-    pub(crate) fn close(self, write: &mut dyn StoreWrite, receipt: &Receipt) -> StoreResult<i64> {
+    pub fn close(self, write: &mut dyn StoreWrite, receipt: &Receipt) -> StoreResult<i64> {
         let text = to_json(receipt)?;
         let digest = digest_of(self.session, self.kind, &self.opened_at, &text);
         close(write, self.key, &text, digest)?;
@@ -124,7 +125,8 @@ impl OpenReceipt {
 
 impl Receipt {
     /// A receipt for a session that says nothing yet but what its loops are.
-    pub(crate) fn of(
+    #[doc(hidden)]
+    pub fn of(
         read: &dyn StoreRead,
         key: SessionKey,
         session: SessionId,
@@ -213,7 +215,8 @@ pub(crate) fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
 ///
 /// # Errors
 /// If the store refuses.
-pub(crate) fn seal(
+#[doc(hidden)]
+pub fn seal(
     write: &mut dyn StoreWrite,
     (opened, session): (i64, SessionKey),
     row: &ReceiptRow,

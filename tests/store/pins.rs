@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use loopstore::admin::backup::backup;
-use loopstore::admin::copy::copy;
 use loopstore::admin::inspect::verify;
 use loopstore::admin::retention::{
     ArchiveRequest, EraseRequest, KeptWhy, PruneRequest, RedactRequest, UnarchiveRequest, archive,
@@ -12,6 +11,7 @@ use loopstore::admin::retention::{
 use loopstore::admin::salvage::salvage;
 use loopstore::extend::Database;
 use loopstore::*;
+use loopstore_copy::copy;
 
 use crate::support::histories::{History, answer, loop_id, open, user};
 use crate::support::keyed;

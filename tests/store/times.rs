@@ -2,10 +2,10 @@
 
 use loopstore::admin::inspect::{ProblemKind, verify};
 use loopstore::context::AsOf;
-use loopstore::export::{ExportForm, export};
 use loopstore::extend::SessionFilter;
-use loopstore::import::ImportOptions;
 use loopstore::*;
+use loopstore_export::{ExportForm, export};
+use loopstore_transcripts::ImportOptions;
 
 use crate::support::stores::stores;
 

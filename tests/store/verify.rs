@@ -10,13 +10,13 @@ use loopstore::admin::inspect::{Problem, ProblemKind as Kind, VerifyReport, veri
 use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::admin::salvage::salvage;
 use loopstore::context::AsOf;
-use loopstore::export::export;
 use loopstore::model::{AgentMessage, Content, Json};
 use loopstore::search::{SearchQuery, search};
 use loopstore::{
     BuildOptions, CompactRequest, CompactTrigger, OpenError, PinRef, PinRequest, SessionId,
     SqliteStore, build_context_from_session, compact_session_loops, pin, pins, unpin,
 };
+use loopstore_export::export;
 
 #[test]
 fn random_histories_verify_clean() {

@@ -8,8 +8,8 @@ use insta::assert_snapshot;
 use loopstore::admin::inspect::verify;
 use loopstore::extend::compaction::{DigestInput, digest_of};
 use loopstore::extend::{decode, read};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{AgentMessage, Author, HeuristicTokenCounter, Message, Placed, Role, SqliteStore};
+use loopstore_transcripts::{ImportOptions, import_paths};
 use rusqlite::Connection;
 use serde_json::json;
 

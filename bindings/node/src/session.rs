@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use loopstore::admin::inspect::{self, ExpandRequest};
 use loopstore::admin::retention::{self, EraseRequest};
-use loopstore::export::{ExportForm, export};
 use loopstore::{
     CallState, CompactRequest, CompactTrigger, ContinuationKind, Error, KeyQuery, LoopId, LoopSpec,
     LoopStatus, Policy, SessionHandle, TurnRef,
@@ -17,6 +16,7 @@ use loopstore_bindings::items::{self, ItemForm};
 use loopstore_bindings::options::provider_named;
 use loopstore_bindings::queries::GivenQuery;
 use loopstore_bindings::{Failure, Handle, messages};
+use loopstore_export::{ExportForm, export};
 use loopstore_report::{ReportOptions, write_report};
 use napi::Env;
 use napi::bindgen_prelude::{Buffer, Object, ToNapiValue, TypeName};

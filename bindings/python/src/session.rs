@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use loopstore::admin::inspect::{self, ExpandRequest};
 use loopstore::admin::retention::{self, EraseRequest};
-use loopstore::export::{ExportForm, export};
 use loopstore::{
     CallState, CompactRequest, CompactTrigger, ContinuationKind, Error, KeyQuery, LoopId, LoopSpec,
     LoopStatus, SessionHandle, TurnRef,
@@ -17,6 +16,7 @@ use loopstore_bindings::entries::{self, GivenEntries};
 use loopstore_bindings::items::{self, ItemForm};
 use loopstore_bindings::messages;
 use loopstore_bindings::queries::GivenQuery;
+use loopstore_export::{ExportForm, export};
 use loopstore_report::{ReportOptions, write_report};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;

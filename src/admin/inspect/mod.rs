@@ -25,7 +25,7 @@ mod sessions;
 mod sources;
 mod stored;
 mod turns;
-mod verify;
+pub(crate) mod verify;
 
 pub use diff::{ContextDiff, DiffRequest, DiffSide, Rewritten, TurnChange, diff, diff_contexts};
 pub use expand::{
@@ -37,4 +37,4 @@ pub use replaced::{BlockName, BlockSection, Covered, Replaced, replaced};
 pub(crate) use report::Subject;
 pub use report::{Checked, Problem, ProblemKind, VerifyReport};
 pub use verify::verify;
-pub(crate) use verify::{CheckedPart, faults, verify_session};
+pub(crate) use verify::{CheckedPart, faults};

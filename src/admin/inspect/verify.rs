@@ -118,7 +118,7 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
 ///
 /// # Errors
 /// If the store cannot be read for another reason than damage.
-pub(crate) fn verify_session(
+pub fn verify_session(
     scan: &dyn StoreScan,
     counter: &dyn TokenCounter,
     session: SessionKey,

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::export::sources;
 use crate::model::SessionId;
 use crate::store::receipt::Receipt;
 use crate::store::scan::StoreScan;
+use crate::store::source::sources;
 use crate::store::{Database, SessionKey, SourceKey, SourceRow, StoreResult, StoreWrite, database};
 
 /// A kept source file of a session that loses content.

@@ -198,7 +198,7 @@ fn a_backup_and_a_copy_hold_what_is_archived() {
     assert_eq!(packed(&backup), 36);
     assert_whole(&backup);
     let other = SqliteStore::in_memory().unwrap();
-    loopstore::admin::copy::copy(&store, &other, folder.path(), &mut |_, _| {}).unwrap();
+    loopstore_copy::copy(&store, &other, folder.path(), &mut |_, _| {}).unwrap();
     assert_eq!(crate::archive::seen::lines(&other, &id), lines);
     assert_whole(&other);
 }

@@ -3,11 +3,11 @@
 use loopstore::admin::inspect::{DiffRequest, DiffSide, ExpandRequest, diff, expand};
 use loopstore::admin::replay::Replay;
 use loopstore::context::{AsOf, build_context_from_session};
-use loopstore::export::{ExportForm, export};
 use loopstore::extend as store;
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::provider::Form;
 use loopstore::*;
+use loopstore_export::{ExportForm, export};
 
 use crate::support::histories::{History, loop_id};
 

@@ -3,10 +3,10 @@
 use loopstore::admin::retention::*;
 use loopstore::extend as store;
 use loopstore::extend::lease;
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::redact::{Confidence, FoundBy, RedactionPolicy, Redactor, rule_names};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::histories::{History, answer, user};
 use crate::support::removal::*;

@@ -2,9 +2,9 @@
 
 use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::extend as store;
-use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::recorder::event::*;
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
 
 use crate::support::histories::{answer, loop_id, result, user};
 use crate::support::removal::*;

@@ -2,9 +2,9 @@
 //! it is told before.
 
 use loopstore::admin::retention::*;
-use loopstore::export::sources;
-use loopstore::import::{ImportOptions, import_paths};
+use loopstore::extend::source::sources;
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::removal::*;
 

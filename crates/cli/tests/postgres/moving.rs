@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use loopstore::admin::copy::{CopyReport, copy, copy_at_rest};
 use loopstore::admin::inspect::verify;
-use loopstore::export::{ExportForm, export};
 use loopstore::extend::{self as store, SessionFlags, lease, source};
 use loopstore::*;
+use loopstore_copy::{CopyReport, copy, copy_at_rest};
+use loopstore_export::{ExportForm, export};
 
 use super::views;
 use crate::support::amount::{amount, is_long};
@@ -376,7 +376,7 @@ fn what_is_there_already_is_compared_without_a_write() {
     assert!(
         matches!(
             refused,
-            Err(loopstore::admin::copy::CopyError::Import(
+            Err(loopstore_copy::CopyError::Import(
                 import::ImportError::Store(StoreError::ReadOnly)
             ))
         ),

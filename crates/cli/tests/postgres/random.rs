@@ -3,8 +3,8 @@
 use loopstore::admin::inspect::verify;
 use loopstore::admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::context::{AsOf, build_context_as_of};
-use loopstore::export::{ExportForm, export};
 use loopstore::*;
+use loopstore_export::{ExportForm, export};
 
 use super::views;
 use crate::support::amount::amount;

@@ -6,8 +6,8 @@ use std::path::Path;
 use loopstore::admin::backup::{BackupError, backup};
 use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::extend::search::index;
-use loopstore::import::{ImportError, ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportError, ImportOptions, import_paths};
 
 use crate::crash::shim::{Act, Shim, alone, calls};
 use crate::crash::stage::*;

@@ -10,8 +10,8 @@ use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::compact::FlipRequest;
 use loopstore::extend as store;
 use loopstore::extend::session::{create_loop, create_session};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::crash::disk::{Disk, Files, Unsynced};
 use crate::crash::shim::{Event, Shim, myself};

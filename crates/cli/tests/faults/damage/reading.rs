@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use loopstore::admin::inspect::{DiffRequest, diff, verify};
 use loopstore::context::AsOf;
-use loopstore::export::{ExportForm, export};
 use loopstore::{
     BuildOptions, OpenError, SearchQuery, SessionId, SqliteStore, build_context_from_session,
     search,
 };
+use loopstore_export::{ExportForm, export};
 
 use crate::support::hang::HUNG;
 use crate::support::histories::loop_id;

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use loopstore::SqliteStore;
 use loopstore::admin::inspect::verify;
-use loopstore::extend::import::{Source, import_source};
-use loopstore::import::importers;
+use loopstore_transcripts::{Source, import_source, importers};
 
 use crate::hostile::mutate::mutated;
 use crate::hostile::{Tried, inputs};

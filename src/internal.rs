@@ -1,0 +1,61 @@
+//! The items of the store that the packages above this one use, and that no other program should: they change
+//! in any release.
+
+pub use crate::admin::inspect::verify::verify_session;
+pub use crate::api::records::{CURRENT_LOOP, SessionRecords, ordered, session_record};
+pub use crate::clock::{new_uuid, now, utc_now};
+pub use crate::compact::recorded::{Recorded, RecordedRun};
+pub use crate::compact::sealed::{StandsFor, seal_all, seal_appended};
+pub use loopstore_digest::activity::outcome::refusal_words;
+pub use crate::context::build::originals_of;
+pub use crate::context::{LiveCompaction, live_compaction};
+pub use crate::model::author::own_words;
+pub use crate::model::author::is_injected;
+pub use crate::model::MAX_ID_BYTES;
+pub use crate::model::received::name_calls;
+pub use crate::model::GroupCursor;
+pub use crate::overlay::chain_snapshot::ChainSnapshot;
+pub use crate::overlay::foreign::{OWN_RUN, block_form, block_spec, restore_block};
+pub use crate::overlay::imported::ImportedCompaction;
+pub use crate::provider::read_call;
+pub use crate::provider::OPENING;
+pub use crate::provider::{arguments_object, data_url, images_of, media_type};
+pub use crate::provider::pairs::{IndexedMessage, Naming, is_word, pair};
+pub use crate::provider::{CallItem, call_item};
+pub use crate::provider::kept_item;
+pub use crate::redact::add_counts;
+pub use crate::redact::drop_sealed;
+pub use crate::store::append::LastTurn;
+pub use crate::store::history::{history_fingerprint, restore_history, shorten_history};
+pub use crate::store::packing::Packing;
+pub use crate::store::ready::Ready;
+pub use crate::store::receipt::{OpenReceipt, seal};
+pub use crate::store::session::{forget_parent_seq, run_owner, set_parent_seq};
+pub use crate::store::source::Pieces;
+pub use crate::store::sqlite::schema::{is_store, open_locked};
+
+/// Snapshots and transactions of a [`Database`](crate::Database).
+pub mod database {
+    pub use crate::store::database::{removing, scan};
+}
+
+/// Who wrote a text.
+pub mod author {
+    pub use crate::model::author::{is_frame, own_words, without_frames};
+    pub use crate::model::author::{BLOCK_AUTHOR, is_injected};
+}
+
+/// The kinds of extensions that loopstore writes.
+pub mod extension_kinds {
+    pub use crate::model::extension_kinds::{PHI_CORE_EVENT, REVISED, SYSTEM, is_reserved};
+}
+
+/// The marks of messages that a provider sent incomplete.
+pub mod received {
+    pub use crate::model::received::notes;
+}
+
+/// The reasoning of OpenAI's chat form.
+pub mod reasoning {
+    pub use crate::provider::reasoning::{DETAILS, TEXTS, is_returned, thinking};
+}
