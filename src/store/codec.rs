@@ -358,7 +358,7 @@ fn put_image(image: &mut Image, blob: &mut FindBlob<'_>) -> StoreResult<()> {
 }
 
 /// Reads exactly `N` bytes of hexadecimal text.
-pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)

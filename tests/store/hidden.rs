@@ -7,7 +7,7 @@ use loopstore::admin::retention::{EraseRequest, PruneRequest, erase, prune};
 use loopstore::extend::{self as store, lookup};
 use loopstore::*;
 
-use crate::support::stores::stores;
+use crate::stores::stores;
 
 fn say(chat: &SessionHandle, what: &str) {
     chat.append([Message::user(what), Message::assistant("Noted.")])

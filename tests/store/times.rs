@@ -7,7 +7,7 @@ use loopstore::extend::SessionFilter;
 use loopstore::import::ImportOptions;
 use loopstore::*;
 
-use crate::support::stores::stores;
+use crate::stores::stores;
 
 fn now() -> i64 {
     Time::now().millis().unwrap()
