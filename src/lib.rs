@@ -131,7 +131,5 @@ pub use context::{BuildOptions, build_context_as_of, build_context_from_session,
 pub use recorder::{
     AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
 };
-#[cfg(feature = "postgres")]
-pub use store::postgres::{PostgresOptions, PostgresStore};
 pub use store::sqlite::{SqliteOptions, SqliteStore};
 pub use store::{Database, SessionStore};

@@ -13,7 +13,7 @@ mod overlays;
 #[cfg(feature = "postgres")]
 mod partitions;
 #[cfg(feature = "postgres")]
-#[path = "../../tests/support/mod.rs"]
+#[path = "../../crates/postgres/tests/support/mod.rs"]
 mod support;
 mod upkeep;
 #[path = "../workload/mod.rs"]

@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use loopstore::extend::postgres::{Engine, schema};
-use loopstore::{PostgresOptions, PostgresStore};
+use loopstore_postgres::{Engine, PostgresOptions, PostgresStore, schema};
 
 use crate::support::server::{self, Server};
 use crate::workload::Outcome;

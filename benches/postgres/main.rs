@@ -11,7 +11,7 @@ mod bare;
 #[path = "../ceiling/plain.rs"]
 #[allow(dead_code)]
 mod plain;
-#[path = "../../tests/support/mod.rs"]
+#[path = "../../crates/postgres/tests/support/mod.rs"]
 mod support;
 #[path = "../workload/mod.rs"]
 mod workload;
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use bare::{Reader, Turn, Writer, turns_of};
 use loopstore::extend::{self as store, LoopKey, append, session};
 use loopstore::*;
+use loopstore_postgres::{PostgresOptions, PostgresStore};
 use postgres::Client;
 use support::server::Server;
 use workload::growth::{self, Aged};

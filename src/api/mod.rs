@@ -194,8 +194,6 @@ impl std::fmt::Debug for Store {
 pub struct StoreOptions {
     policy: Policy,
     sqlite: SqliteOptions,
-    #[cfg(feature = "postgres")]
-    postgres: crate::store::postgres::PostgresOptions,
 }
 
 impl StoreOptions {
@@ -208,12 +206,7 @@ impl StoreOptions {
     /// Sets what counts tokens: in every append, trigger and budget. A database keeps the counter that it
     /// was created with.
     pub fn counter(mut self, counter: impl TokenCounter + 'static) -> Self {
-        let counter: Arc<dyn TokenCounter> = Arc::new(counter);
-        #[cfg(feature = "postgres")]
-        {
-            self.postgres = self.postgres.counter(Arc::clone(&counter));
-        }
-        self.sqlite = self.sqlite.counter(counter);
+        self.sqlite = self.sqlite.counter(Arc::new(counter));
         self
     }
 
@@ -231,10 +224,6 @@ impl StoreOptions {
 
     /// Opens the database for reading only.
     pub fn read_only(mut self, read_only: bool) -> Self {
-        #[cfg(feature = "postgres")]
-        {
-            self.postgres = self.postgres.read_only(read_only);
-        }
         self.sqlite = self.sqlite.read_only(read_only);
         self
     }
@@ -256,20 +245,12 @@ impl StoreOptions {
         let store = SqliteStore::in_memory_with(self.sqlite)?;
         Ok(Store::from(store).with_policy(self.policy))
     }
-
-    /// Opens a PostgreSQL database (feature `postgres`); its tables are created if they are not there.
-    ///
-    /// # Errors
-    /// If the server cannot be reached, refuses, or holds something else.
-    #[cfg(feature = "postgres")]
-    pub fn connect(self, url: &str) -> std::result::Result<Store, OpenError> {
-        let store = crate::store::postgres::PostgresStore::open_with(url, self.postgres)?;
-        Ok(Store::from(store).with_policy(self.policy))
-    }
 }
 
 impl Store {
-    fn with_policy(self, policy: Policy) -> Self {
+    /// Returns the store with this policy for every session that is not given one of its own.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Self {
         let policy = Arc::new(policy);
         Self { policy, ..self }
     }

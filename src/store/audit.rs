@@ -218,25 +218,24 @@ impl AuditedDigests {
 }
 
 /// The digest of a stored row, as it stands and as what the row holds now would have it.
-pub(in crate::store) struct RowDigest {
-    pub(in crate::store) session: SessionKey,
-    pub(in crate::store) stored: [u8; 32],
-    pub(in crate::store) derived: [u8; 32],
+pub struct RowDigest {
+    /// The session of the row.
+    pub session: SessionKey,
+    /// The digest that is stored.
+    pub stored: [u8; 32],
+    /// The digest of what the row holds now.
+    pub derived: [u8; 32],
     /// How it stands in the audit chain; a block stands there with its run.
-    pub(in crate::store) kind: Option<AuditKind>,
+    pub kind: Option<AuditKind>,
     /// The run of a block.
-    pub(in crate::store) run: Option<RunKey>,
+    pub run: Option<RunKey>,
 }
 
 /// Tables with texts whose digest is derived anew when they change.
-pub(in crate::store) const DIGESTED: [&str; 4] = ["runs", "flips", "blocks", "imports"];
+pub const DIGESTED: [&str; 4] = ["runs", "flips", "blocks", "imports"];
 
 /// Derives the digest of a row of one of the [`DIGESTED`] tables.
-pub(in crate::store) fn row_digest(
-    scan: &dyn StoreScan,
-    table: &str,
-    key: i64,
-) -> StoreResult<RowDigest> {
+pub fn row_digest(scan: &dyn StoreScan, table: &str, key: i64) -> StoreResult<RowDigest> {
     let row_digest = |session, (stored, derived), kind| RowDigest {
         session,
         stored,

@@ -17,7 +17,7 @@ use crate::model::{Author, LoopId, LoopStatus, Role, SessionId};
 ///
 /// SQLite's rows of the hot queries are read by position, so a mapper must read the columns in the
 /// order in which the queries select them; a debug build compares the names.
-pub(super) trait Columns: Sized {
+pub trait Columns: Sized {
     /// Returns a whole number; `None` for NULL.
     fn integer(&self, column: &'static str) -> StoreResult<Option<i64>>;
     /// Returns a floating-point number; `None` for NULL.
@@ -72,13 +72,13 @@ pub(super) trait Columns: Sized {
 }
 
 /// What [`Columns::get`] returns: a [`ColumnValue`], or an [`Option`] of one.
-pub(super) trait FromColumn<'r>: Sized {
+pub trait FromColumn<'r>: Sized {
     /// Reads the column.
     fn from_column(row: &'r impl Columns, column: &'static str) -> StoreResult<Self>;
 }
 
 /// A type that a column can hold.
-pub(super) trait ColumnValue<'r>: Sized {
+pub trait ColumnValue<'r>: Sized {
     /// Reads the column; `None` for NULL.
     fn read(row: &'r impl Columns, column: &'static str) -> StoreResult<Option<Self>>;
 }
@@ -175,12 +175,12 @@ fn wrong_length(column: &str, length: usize) -> StoreError {
 
 /// Returns the error for something stored that cannot be read.
 #[cold]
-pub(super) fn damaged(error: impl Display) -> StoreError {
+pub fn damaged(error: impl Display) -> StoreError {
     StoreError::Damaged(error.to_string())
 }
 
 /// Returns the error for a key that names no row.
 #[cold]
-pub(super) fn missing(what: &str, key: i64) -> StoreError {
+pub fn missing(what: &str, key: i64) -> StoreError {
     damaged(format!("{what} {key} is missing"))
 }

@@ -94,13 +94,16 @@ fn has(row: &Record, column: &str, part: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionCursor {
     /// `None`: behind all that have a time.
-    pub(super) last_active_at: Option<String>,
-    pub(super) key: i64,
+    #[doc(hidden)]
+    pub last_active_at: Option<String>,
+    #[doc(hidden)]
+    pub key: i64,
 }
 
 impl SessionCursor {
     /// Behind all sessions that have a time.
-    pub(super) const UNTIMED: Self = Self {
+    #[doc(hidden)]
+    pub const UNTIMED: Self = Self {
         last_active_at: None,
         key: i64::MAX,
     };
@@ -153,21 +156,28 @@ impl FromStr for SessionCursor {
 }
 
 /// A session of a list, without what only its messages say.
-pub(super) struct ListedSession {
-    pub(super) cursor: SessionCursor,
-    pub(super) record: Record,
+pub struct ListedSession {
+    /// The position right after the session.
+    pub cursor: SessionCursor,
+    /// The columns of the session.
+    pub record: Record,
 }
 
 /// Sums over the loops of a session.
-pub(super) struct LoopSums {
-    pub(super) loops: i64,
-    pub(super) turns: i64,
-    pub(super) messages: i64,
-    pub(super) tokens: i64,
+pub struct LoopSums {
+    /// The number of loops.
+    pub loops: i64,
+    /// The number of turns.
+    pub turns: i64,
+    /// The number of messages.
+    pub messages: i64,
+    /// The number of tokens.
+    pub tokens: i64,
 }
 
 impl LoopSums {
-    pub(super) fn of(row: &impl Columns) -> StoreResult<Self> {
+    /// Reads the sums from their columns.
+    pub fn of(row: &impl Columns) -> StoreResult<Self> {
         Ok(Self {
             loops: row.get("loops")?,
             turns: row.get("turns")?,
@@ -176,7 +186,8 @@ impl LoopSums {
         })
     }
 
-    pub(super) fn columns(&self) -> [(&'static str, Json); 4] {
+    /// Returns the sums as columns of a record.
+    pub fn columns(&self) -> [(&'static str, Json); 4] {
         let number = |number: &i64| Json::of(number).unwrap_or_default();
         [
             ("loops", number(&self.loops)),
@@ -189,7 +200,7 @@ impl LoopSums {
 
 /// How a backend reads the list of sessions, last active first, of equal times the last created: those of a
 /// source that are hidden or are not, whatever else the filter says.
-pub(super) trait SessionList {
+pub trait SessionList {
     /// Returns the place behind the first `count` sessions; `None` if there are fewer.
     fn place(&self, filter: &SessionFilter, count: usize) -> StoreResult<Option<SessionCursor>>;
 
@@ -203,7 +214,7 @@ pub(super) trait SessionList {
 }
 
 /// Lists the sessions that are asked for, with their prompts and titles.
-pub(super) fn sessions<R: SessionList + StoreRead>(
+pub fn sessions<R: SessionList + StoreRead>(
     read: &R,
     filter: &SessionFilter,
 ) -> StoreResult<Vec<(SessionCursor, Record)>> {

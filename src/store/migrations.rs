@@ -11,19 +11,23 @@ use refinery::{Migration, Runner};
 use super::error::OpenError;
 
 /// The scripts that a program knows, in order.
-pub(super) struct Migrations(Vec<Migration>);
+pub struct Migrations(Vec<Migration>);
 
 /// A script as the history of a database notes it.
-pub(super) struct Applied {
-    pub(super) version: i64,
-    pub(super) name: Option<String>,
-    pub(super) applied_on: Option<String>,
-    pub(super) checksum: Option<String>,
+pub struct Applied {
+    /// The number of the script.
+    pub version: i64,
+    /// The name of the script.
+    pub name: Option<String>,
+    /// The time when the script was applied.
+    pub applied_on: Option<String>,
+    /// The checksum of the script.
+    pub checksum: Option<String>,
 }
 
 impl Migrations {
     /// The scripts that are embedded.
-    pub(super) fn embedded(embedded: &Runner) -> Self {
+    pub fn embedded(embedded: &Runner) -> Self {
         let mut scripts = embedded.get_migrations().clone();
         scripts.sort();
         Self(scripts)
@@ -31,27 +35,26 @@ impl Migrations {
 
     /// These and one more, which nobody has: what opens older formats is tried with it.
     #[cfg(debug_assertions)]
-    pub(super) fn and_later(mut self, sql: &str) -> Self {
+    pub fn and_later(mut self, sql: &str) -> Self {
         let name = format!("V{}__made_up", self.newest() + 1);
         self.0.extend(Migration::unapplied(&name, sql));
         self
     }
 
     /// Returns the number of the last one.
-    #[cfg(any(test, debug_assertions, feature = "postgres"))]
-    pub(super) fn newest(&self) -> i64 {
+    pub fn newest(&self) -> i64 {
         self.0.last().map_or(0, |last| i64::from(last.version()))
     }
 
-    #[cfg(any(test, feature = "postgres"))]
-    pub(super) fn scripts(&self) -> &[Migration] {
+    /// Returns the scripts in order.
+    pub fn scripts(&self) -> &[Migration] {
         &self.0
     }
 
     /// Returns what applies those that are missing, all in one transaction: one by one, refinery commits
     /// a script and the note that it was applied apart, and whoever is killed between them leaves a
     /// database that never opens again.
-    pub(super) fn runner(&self) -> Runner {
+    pub fn runner(&self) -> Runner {
         Runner::new(&self.0).set_grouped(true)
     }
 
@@ -61,7 +64,7 @@ impl Migrations {
     ///
     /// # Errors
     /// If the history names other scripts, or does not fit the tables.
-    pub(super) fn last_applied(
+    pub fn last_applied(
         &self,
         path: &Path,
         history: &[Applied],

@@ -250,7 +250,7 @@ pub(crate) fn view_head(message: &StoredMessage) -> StoreResult<Option<String>> 
 }
 
 /// A pack that is open.
-pub(crate) struct Unpacked {
+pub struct Unpacked {
     loop_key: LoopKey,
     row: PackRow,
     content: String,
@@ -310,7 +310,7 @@ impl Unpacked {
     }
 
     /// Returns head and text of a message, `None` if it is not in this pack.
-    pub(crate) fn get(&self, seq: u32) -> Option<(&str, Option<&str>)> {
+    pub fn get(&self, seq: u32) -> Option<(&str, Option<&str>)> {
         let at = seq.checked_sub(self.row.first)? as usize;
         let (head, text) = self.places.get(at)?;
         let text = match text {
@@ -331,7 +331,7 @@ impl Unpacked {
 
 /// The pack that was read last in a transaction: neighbours are read after each other.
 #[derive(Default)]
-pub(crate) struct LastPack(RefCell<Option<Rc<Unpacked>>>);
+pub struct LastPack(RefCell<Option<Rc<Unpacked>>>);
 
 impl LastPack {
     fn open(
@@ -377,7 +377,7 @@ pub(crate) fn pack_of(
 /// # Errors
 /// As [`pack_of`].
 #[cold]
-pub(crate) fn fill(
+pub fn fill(
     scan: &dyn StoreScan,
     last: &LastPack,
     loop_key: LoopKey,
@@ -434,7 +434,7 @@ pub(crate) fn with_message<T>(
 ///
 /// # Errors
 /// If it is not there, or not what was packed.
-pub(crate) fn open(scan: &dyn StoreScan, loop_key: LoopKey, first: u32) -> StoreResult<Unpacked> {
+pub fn open(scan: &dyn StoreScan, loop_key: LoopKey, first: u32) -> StoreResult<Unpacked> {
     let row = scan.pack_at(loop_key, first)?;
     let row = row.filter(|row| row.first == first).ok_or_else(|| {
         StoreError::Damaged(format!(
@@ -445,11 +445,11 @@ pub(crate) fn open(scan: &dyn StoreScan, loop_key: LoopKey, first: u32) -> Store
 }
 
 /// Called with sequence, head and text of each message of a pack.
-type VisitPacked<'a> = dyn FnMut(u32, &str, Option<&str>) -> StoreResult<()> + 'a;
+pub type VisitPacked<'a> = dyn FnMut(u32, &str, Option<&str>) -> StoreResult<()> + 'a;
 
 impl Unpacked {
     /// Visits its messages: sequence, head, text.
-    pub(crate) fn each(&self, visit: &mut VisitPacked<'_>) -> StoreResult<()> {
+    pub fn each(&self, visit: &mut VisitPacked<'_>) -> StoreResult<()> {
         for seq in self.row.first..=self.row.last {
             let (head, text) = self.must_get(seq)?;
             visit(seq, head, text)?;
@@ -458,7 +458,7 @@ impl Unpacked {
     }
 
     /// Returns its row.
-    pub(crate) fn row(&self) -> &PackRow {
+    pub fn row(&self) -> &PackRow {
         &self.row
     }
 }

@@ -51,7 +51,7 @@ pub struct MessageRef<'a> {
 
 impl<'a> MessageRef<'a> {
     /// Returns what a stored message says, with its proof if that is asked for.
-    pub(super) fn of(row: &'a MessageRow, proofs: bool) -> Self {
+    pub fn of(row: &'a MessageRow, proofs: bool) -> Self {
         let message = row.body.as_stored_ref();
         let proof = message.proof.filter(|_| proofs);
         Self {

@@ -12,7 +12,7 @@ use crate::tokens::MAX_AMOUNT;
 
 /// A value of a column, with its type also if it is NULL: a server asks for that.
 #[derive(Clone, Debug)]
-pub(super) enum BoundValue<'a> {
+pub enum BoundValue<'a> {
     /// A whole number.
     Integer(Option<i64>),
     /// A text.
@@ -28,7 +28,7 @@ pub(super) enum BoundValue<'a> {
 }
 
 /// A type that can be written into a column.
-pub(super) trait ToValue {
+pub trait ToValue {
     /// Returns the value; fails for a number that no database keeps.
     fn to_value(&self) -> StoreResult<BoundValue<'_>>;
 }
@@ -87,7 +87,7 @@ impl<const N: usize> ToValue for Option<[u8; N]> {
 }
 
 /// Returns an amount as the databases keep it.
-pub(super) fn signed(number: u64) -> StoreResult<i64> {
+pub fn signed(number: u64) -> StoreResult<i64> {
     match i64::try_from(number) {
         Ok(signed) if number <= MAX_AMOUNT => Ok(signed),
         _ => Err(StoreError::Invalid(format!("{number} is too large"))),
@@ -95,6 +95,6 @@ pub(super) fn signed(number: u64) -> StoreResult<i64> {
 }
 
 /// Reads an amount; `None` if it is negative or larger than any that is written.
-pub(super) fn amount(signed: i64) -> Option<u64> {
+pub fn amount(signed: i64) -> Option<u64> {
     u64::try_from(signed).ok().filter(|&it| it <= MAX_AMOUNT)
 }

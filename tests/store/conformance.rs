@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::support::histories::{History, answer, loop_id, open, result, user};
+use crate::support::histories::{History, answer, loop_id, result, user};
 use loopstore::admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::compact::CompactOutcome;
 use loopstore::extend::append::{self, NewMessage};
@@ -22,40 +22,15 @@ use loopstore::{
     PinRequest, SqliteStore, TokenCounter, compact_session_loops, pin, pins, unpin,
 };
 
-/// Stamps each promise onto each backend.
-macro_rules! promises {
-    ($($promise:ident),* $(,)?) => {
-        mod sqlite_in_memory {
-            $(#[test]
-            fn $promise() {
-                super::$promise(&super::SqliteStore::in_memory().unwrap());
-            })*
-        }
-
-        mod sqlite_on_disk {
-            $(#[test]
-            fn $promise() {
-                let folder = tempfile::tempdir().unwrap();
-                super::$promise(&super::open(&folder.path().join("agent.db")));
-            })*
-        }
-
-        #[cfg(feature = "postgres")]
-        mod postgres {
-            $(#[test]
-            fn $promise() {
-                if let Some(store) = crate::support::server::store() {
-                    super::$promise(&store);
-                }
-            })*
-        }
-    };
-}
-
+#[path = "conformance/listed.rs"]
 mod listed;
+#[path = "conformance/quoted.rs"]
 mod quoted;
+#[path = "conformance/redacted.rs"]
 mod redacted;
+#[path = "conformance/sealed.rs"]
 mod sealed;
+#[path = "conformance/titles.rs"]
 mod titles;
 
 use quoted::what_a_block_quotes_is_not_told_as_hidden;

@@ -5,7 +5,7 @@ use loopstore::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::stores::stores;
+use crate::stores::stores;
 
 fn note(kind: &str, number: usize) -> AgentMessage {
     AgentMessage::extension(kind, json!({ "n": number }).into())

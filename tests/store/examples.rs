@@ -13,17 +13,10 @@ mod custom_strategy;
 mod import_then_replay;
 #[path = "../../examples/own_summariser.rs"]
 mod own_summariser;
-#[cfg(feature = "postgres")]
-#[path = "../../examples/postgres.rs"]
-#[allow(dead_code)]
-mod postgres_server;
 #[path = "../../examples/record_and_resume.rs"]
 mod record_and_resume;
 #[path = "../../examples/sql_only.rs"]
 mod sql_only;
-
-#[cfg(feature = "postgres")]
-use crate::support::server;
 
 #[test]
 fn agent_runs_to_its_end() {
@@ -54,17 +47,6 @@ fn import_then_replay_runs_to_its_end() {
 #[test]
 fn own_summariser_runs_to_its_end() {
     own_summariser::main().unwrap();
-}
-
-#[cfg(feature = "postgres")]
-#[test]
-fn postgres_runs_to_its_end() {
-    if let Some(server) = server::server() {
-        // The tables are made by the example.
-        let address = server.address(&server.database());
-        postgres_server::on(&address).unwrap();
-        postgres_server::on(&address).unwrap();
-    }
 }
 
 #[test]

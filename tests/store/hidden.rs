@@ -7,7 +7,7 @@ use loopstore::extend::{self as store, lookup};
 use loopstore::*;
 use loopstore_copy::copy;
 
-use crate::support::stores::stores;
+use crate::stores::stores;
 
 fn say(chat: &SessionHandle, what: &str) {
     chat.append([Message::user(what), Message::assistant("Noted.")])

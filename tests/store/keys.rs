@@ -7,7 +7,7 @@ use loopstore::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::stores::stores;
+use crate::stores::stores;
 
 fn state(number: usize) -> [AgentMessage; 1] {
     [AgentMessage::extension(

@@ -1,6 +1,27 @@
 //! The store: the promises of its contract on every backend, what is recorded, changed by nobody, found,
 //! verified, exported, copied, removed, and asked in SQL; and the examples that users are shown.
 
+/// Makes a test of each promise, on each backend of this program.
+macro_rules! promises {
+    ($($promise:ident),* $(,)?) => {
+        mod sqlite_in_memory {
+            $(#[test]
+            fn $promise() {
+                super::$promise(&loopstore::SqliteStore::in_memory().unwrap());
+            })*
+        }
+
+        mod sqlite_on_disk {
+            $(#[test]
+            fn $promise() {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("agent.db");
+                super::$promise(&crate::support::histories::open(&path));
+            })*
+        }
+    };
+}
+
 mod archive;
 #[cfg(feature = "tokio")]
 mod asynchronous;
@@ -32,8 +53,8 @@ mod sealed_refused;
 mod sealed_runs;
 mod sealed_stored;
 mod search;
-mod sharded;
 mod skipped_work;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod system_prompts;

@@ -8,8 +8,8 @@ use loopstore_copy::copy;
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::stores::stores;
 use crate::support::histories::{History, Random, answer, user};
-use crate::support::stores::stores;
 
 fn sound(store: &dyn Database) {
     let report = verify(store).unwrap();

@@ -15,8 +15,6 @@ use loopstore_copy::copy;
 
 use crate::support::histories::{History, answer, loop_id, open, user};
 use crate::support::keyed;
-#[cfg(feature = "postgres")]
-use crate::support::server;
 
 const SECRET: &str = "hunter2hunter2";
 
@@ -24,7 +22,7 @@ const SECRET: &str = "hunter2hunter2";
 const PINNED: usize = 5 * 2 + 1;
 
 /// Five loops, of each of which a turn is pinned: two are quoted by a rollup, the others by summaries.
-fn pinned<'a>(store: &'a dyn Database, id: &str) -> History<'a> {
+pub fn pinned<'a>(store: &'a dyn Database, id: &str) -> History<'a> {
     let mut history = History::new(store, id);
     for at in 0..5 {
         if at > 0 {
@@ -57,7 +55,7 @@ fn pinned<'a>(store: &'a dyn Database, id: &str) -> History<'a> {
 }
 
 /// What a model sees at the end of each loop, and what is pinned there.
-fn seen(store: &dyn Database, id: &SessionId) -> Vec<String> {
+pub fn seen(store: &dyn Database, id: &SessionId) -> Vec<String> {
     let mut seen = Vec::new();
     for at in 0..5 {
         let leaf = loop_id(at);
@@ -79,7 +77,7 @@ fn seen(store: &dyn Database, id: &SessionId) -> Vec<String> {
     seen
 }
 
-fn assert_whole(store: &dyn Database) {
+pub fn assert_whole(store: &dyn Database) {
     let report = verify(store).unwrap();
     assert!(report.ok, "{:#?}", report.problems);
 }
@@ -111,28 +109,7 @@ fn a_backup_a_copy_and_a_salvage_keep_pins_and_quotes() {
     }
 }
 
-#[cfg(feature = "postgres")]
-#[test]
-fn a_copy_on_a_server_and_back_keeps_pins_and_quotes() {
-    let Some(server) = server::store() else {
-        return;
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder.path().join("agent.db"));
-    let id = pinned(&store, "s").session;
-    let before = seen(&store, &id);
-    let report = copy(&store, &server, folder.path(), &mut |_, _| {}).unwrap();
-    assert!(report.is_whole());
-    assert_eq!(seen(&server, &id), before);
-    assert_whole(&server);
-    let back = open(&folder.path().join("back.db"));
-    let report = copy(&server, &back, folder.path(), &mut |_, _| {}).unwrap();
-    assert!(report.is_whole());
-    assert_eq!(seen(&back, &id), before);
-    assert_whole(&back);
-}
-
-fn archived_sessions_show_their_quotes(store: &dyn Database) {
+pub fn archived_sessions_show_their_quotes(store: &dyn Database) {
     let history = pinned(store, "s");
     let before = seen(store, &history.session);
     let request = ArchiveRequest {
@@ -162,15 +139,7 @@ fn an_archived_session_shows_its_quotes() {
     archived_sessions_show_their_quotes(&SqliteStore::in_memory().unwrap());
 }
 
-#[cfg(feature = "postgres")]
-#[test]
-fn an_archived_session_on_a_server_shows_its_quotes() {
-    if let Some(server) = server::store() {
-        archived_sessions_show_their_quotes(&server);
-    }
-}
-
-fn redaction_reaches_quotes(store: &dyn Database) {
+pub fn redaction_reaches_quotes(store: &dyn Database) {
     let history = pinned(store, "s");
     let before = seen(store, &history.session);
     assert!(before[4].matches(SECRET).count() >= 5);
@@ -205,15 +174,7 @@ fn a_redaction_reaches_quotes_and_what_blocks_cover() {
     redaction_reaches_quotes(&SqliteStore::in_memory().unwrap());
 }
 
-#[cfg(feature = "postgres")]
-#[test]
-fn a_redaction_on_a_server_reaches_quotes_and_what_blocks_cover() {
-    if let Some(server) = server::store() {
-        redaction_reaches_quotes(&server);
-    }
-}
-
-fn what_is_erased_or_pruned_leaves_no_pin(store: &dyn Database) {
+pub fn what_is_erased_or_pruned_leaves_no_pin(store: &dyn Database) {
     let erased = pinned(store, "erased").session;
     let old = pinned(store, "old").session;
     let kept = pinned(store, "kept").session;
@@ -257,14 +218,6 @@ fn what_is_erased_or_pruned_leaves_no_pin(store: &dyn Database) {
 #[test]
 fn what_is_erased_or_pruned_leaves_no_pin_behind() {
     what_is_erased_or_pruned_leaves_no_pin(&SqliteStore::in_memory().unwrap());
-}
-
-#[cfg(feature = "postgres")]
-#[test]
-fn what_is_erased_or_pruned_on_a_server_leaves_no_pin_behind() {
-    if let Some(server) = server::store() {
-        what_is_erased_or_pruned_leaves_no_pin(&server);
-    }
 }
 
 /// A file whose blocks quote a message that is gone still gives what else it has.

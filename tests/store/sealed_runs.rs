@@ -16,11 +16,7 @@ fn stores() -> Vec<Store> {
     let mut stores = vec![Store::in_memory().unwrap()];
     let folder = tempfile::tempdir().unwrap().keep();
     stores.push(Store::open(folder.join("agent.db")).unwrap());
-    #[cfg(feature = "postgres")]
-    if let Some(server) = crate::support::server::server() {
-        let address = server.address(&server.prepared());
-        stores.push(Store::options().connect(&address).unwrap());
-    }
+    stores.extend(crate::stores::on_a_server());
     stores
 }
 

@@ -7,7 +7,7 @@ use loopstore::*;
 use loopstore_export::{ExportForm, export};
 use loopstore_transcripts::ImportOptions;
 
-use crate::support::stores::stores;
+use crate::stores::stores;
 
 fn now() -> i64 {
     Time::now().millis().unwrap()

@@ -3,8 +3,6 @@
 
 pub mod amount;
 pub mod archive;
-#[cfg(feature = "postgres")]
-pub mod citus;
 pub mod conversations;
 pub mod encryption;
 pub mod events;
@@ -23,6 +21,3 @@ pub mod removal;
 pub mod requests;
 pub mod root;
 pub mod secrets;
-#[cfg(feature = "postgres")]
-pub mod server;
-pub mod stores;

@@ -97,7 +97,7 @@ fn opening(
 
 #[cfg(feature = "postgres")]
 fn connected(url: &str, options: OpenOptions) -> Result<loopstore::Store, Failure> {
-    Ok(loopstore::PostgresStore::open_with(url, options.postgres()?)?.into())
+    Ok(loopstore_postgres::PostgresStore::open_with(url, options.postgres()?)?.into())
 }
 
 #[cfg(not(feature = "postgres"))]

@@ -115,7 +115,8 @@ impl Store {
             };
             call(py, || {
                 let policy = policy(given)?;
-                let store = loopstore::PostgresStore::open_with(&url, options.postgres()?)?;
+                let store =
+                    loopstore_postgres::PostgresStore::open_with(&url, options.postgres()?)?;
                 Ok(Self::opened(store.into(), policy))
             })
         }

@@ -37,12 +37,12 @@ impl OpenOptions {
     }
 
     #[cfg(feature = "postgres")]
-    pub fn postgres(self) -> Result<loopstore::PostgresOptions, Failure> {
+    pub fn postgres(self) -> Result<loopstore_postgres::PostgresOptions, Failure> {
         if self.key.is_some() || self.durability.is_some() {
             let text = "key and durability only apply to a database file; a server has its own";
             return Err(Failure::Input(text.into()));
         }
-        let options = loopstore::PostgresOptions::new().read_only(self.read_only);
+        let options = loopstore_postgres::PostgresOptions::new().read_only(self.read_only);
         Ok(match &self.counter {
             None => options.stored_counter(),
             Some(name) => options.counter(counter(name)?),

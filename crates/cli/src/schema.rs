@@ -1,6 +1,6 @@
 //! `loopstore schema`
 
-use loopstore::extend::postgres::{ClusterReport, Engine, check_cluster, grants, schema, tenant};
+use loopstore_postgres::{ClusterReport, Engine, check_cluster, grants, schema, tenant};
 
 use super::error::CliError;
 use super::{App, Done};

@@ -40,7 +40,7 @@ pub fn place(address: &str) -> String {
 /// Opens a database on a server, with the token counter that it was written with.
 #[cfg(feature = "postgres")]
 pub fn open(address: &str, access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
-    use loopstore::{PostgresOptions, PostgresStore};
+    use loopstore_postgres::{PostgresOptions, PostgresStore};
     let mut options = PostgresOptions::new()
         .stored_counter()
         .read_only(access == Access::Read)
@@ -66,8 +66,8 @@ pub fn recount(
     counter: Arc<dyn TokenCounter>,
     show: &mut dyn FnMut(RecountProgress),
 ) -> Result<RecountReport, RecountError> {
-    let options = loopstore::PostgresOptions::new().counter(counter);
-    loopstore::extend::postgres::recount(address, options, show)
+    let options = loopstore_postgres::PostgresOptions::new().counter(counter);
+    loopstore_postgres::recount(address, options, show)
 }
 
 /// Refuses: this program was built without PostgreSQL.

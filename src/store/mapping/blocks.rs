@@ -11,7 +11,8 @@ use crate::store::{
     Section, StoreResult,
 };
 
-pub(in crate::store) fn block_row(row: &impl Columns) -> StoreResult<BlockRow> {
+/// Reads a block from its columns.
+pub fn block_row(row: &impl Columns) -> StoreResult<BlockRow> {
     Ok(BlockRow {
         core: block_core(row, row.get("loop")?)?,
         tokens_covered: row.get("tokens_covered")?,
@@ -42,10 +43,7 @@ fn block_core(row: &impl Columns, loop_key: LoopKey) -> StoreResult<BlockCore> {
 }
 
 /// Reads a block and what tells whether it is active; its loop is known.
-pub(in crate::store) fn generation(
-    row: &impl Columns,
-    loop_key: LoopKey,
-) -> StoreResult<Generation> {
+pub fn generation(row: &impl Columns, loop_key: LoopKey) -> StoreResult<Generation> {
     Ok(Generation {
         block: block_core(row, loop_key)?,
         point: Point {
@@ -56,7 +54,8 @@ pub(in crate::store) fn generation(
     })
 }
 
-pub(in crate::store) fn block_message(row: &impl Columns) -> StoreResult<BlockMessage> {
+/// Reads a message of a block from its columns.
+pub fn block_message(row: &impl Columns) -> StoreResult<BlockMessage> {
     Ok(BlockMessage {
         section: match row.get("section")? {
             1_i64 => Section::Compacted,
@@ -78,7 +77,8 @@ fn section_number(section: Section) -> i64 {
     }
 }
 
-pub(in crate::store) fn coverage_row(row: &impl Columns) -> StoreResult<CoverageRow> {
+/// Reads a row of the coverage of a block from its columns.
+pub fn coverage_row(row: &impl Columns) -> StoreResult<CoverageRow> {
     let (loop_key, seqs) = (row.get("loop")?, pair(row, "from_seq", "to_seq")?);
     Ok(CoverageRow {
         loop_key,
@@ -96,12 +96,13 @@ fn pair(
     Ok(row.turns(from, to)?.map(|range| (range.first, range.last)))
 }
 
-pub(in crate::store) const BLOCK_COLUMNS: &str =
-    "loop, generation, run, kind, extends, first_start,
+/// The columns of the values of a block.
+pub const BLOCK_COLUMNS: &str = "loop, generation, run, kind, extends, first_start,
     first_end, compacted_start, compacted_end, recent_start, recent_end, through, tokens_covered,
     tokens_block, bytes_block, messages_block, strategy, shaping, created_at, extra, digest";
 
-pub(in crate::store) fn block_values(block: &NewBlock) -> StoreResult<Vec<BoundValue<'_>>> {
+/// Returns the values of a block, in the order of [`BLOCK_COLUMNS`].
+pub fn block_values(block: &NewBlock) -> StoreResult<Vec<BoundValue<'_>>> {
     let (row, layout) = (&block.row, &block.row.layout);
     let mut values = values![
         &row.loop_key,
@@ -132,13 +133,11 @@ pub(in crate::store) fn block_values(block: &NewBlock) -> StoreResult<Vec<BoundV
 }
 
 /// The columns of a message of a block; the text comes last.
-pub(in crate::store) const BLOCK_MESSAGE_COLUMNS: &str =
+pub const BLOCK_MESSAGE_COLUMNS: &str =
     "section, replaces, quotes, role, tokens, bytes, body_block, salt, digest, head, body";
 
 /// Returns the values of a message of a block but for its text.
-pub(in crate::store) fn block_message_values(
-    message: &BlockMessage,
-) -> StoreResult<Vec<BoundValue<'_>>> {
+pub fn block_message_values(message: &BlockMessage) -> StoreResult<Vec<BoundValue<'_>>> {
     let section = BoundValue::Integer(Some(section_number(message.section)));
     let mut values = vec![section];
     values.extend(values![&message.replaces, &message.quotes]);

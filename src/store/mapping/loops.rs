@@ -8,7 +8,8 @@ use crate::store::{
     StoreResult, TurnRow,
 };
 
-pub(in crate::store) fn loop_row(row: &impl Columns) -> StoreResult<LoopRow> {
+/// Reads a loop from its columns.
+pub fn loop_row(row: &impl Columns) -> StoreResult<LoopRow> {
     Ok(LoopRow {
         core: loop_core(row, row.get("key")?)?,
         parent_loop_id: row.get("parent_loop_id")?,
@@ -21,7 +22,7 @@ pub(in crate::store) fn loop_row(row: &impl Columns) -> StoreResult<LoopRow> {
 }
 
 /// Reads what a chain needs of a loop, of which the key is known.
-pub(in crate::store) fn loop_core(row: &impl Columns, key: LoopKey) -> StoreResult<LoopCore> {
+pub fn loop_core(row: &impl Columns, key: LoopKey) -> StoreResult<LoopCore> {
     Ok(LoopCore {
         key,
         session: row.get("session")?,
@@ -51,7 +52,8 @@ fn reported(row: &impl Columns) -> StoreResult<Option<ReportedTokens>> {
     Ok(both.map(|(seq, tokens)| ReportedTokens { seq, tokens }))
 }
 
-pub(in crate::store) fn loop_progress(row: &impl Columns) -> StoreResult<LoopProgress> {
+/// Reads the progress of a loop from its columns.
+pub fn loop_progress(row: &impl Columns) -> StoreResult<LoopProgress> {
     Ok(LoopProgress {
         system_tokens: row.get("system_tokens")?,
         last_turn_index: row.get("last_turn_index")?,
@@ -61,7 +63,7 @@ pub(in crate::store) fn loop_progress(row: &impl Columns) -> StoreResult<LoopPro
 }
 
 /// Returns what the provider of the last answer counted as it is stored.
-pub(in crate::store) fn reported_tokens(totals: &LoopTotals) -> StoreResult<Option<i64>> {
+pub fn reported_tokens(totals: &LoopTotals) -> StoreResult<Option<i64>> {
     totals
         .reported
         .map(|reported| signed(reported.tokens))
@@ -69,21 +71,23 @@ pub(in crate::store) fn reported_tokens(totals: &LoopTotals) -> StoreResult<Opti
 }
 
 /// Returns the calls without a result as they are stored.
-pub(in crate::store) fn open_calls_json(progress: &LoopProgress) -> StoreResult<Option<String>> {
+pub fn open_calls_json(progress: &LoopProgress) -> StoreResult<Option<String>> {
     if progress.open_calls.is_empty() {
         return Ok(None);
     }
     to_json(&progress.open_calls).map(Some)
 }
 
-pub(in crate::store) fn loop_meta(row: &impl Columns) -> StoreResult<LoopMeta> {
+/// Reads the metadata of a loop from its columns.
+pub fn loop_meta(row: &impl Columns) -> StoreResult<LoopMeta> {
     Ok(LoopMeta {
         meta: row.get("meta")?,
         history: row.get("history")?,
     })
 }
 
-pub(in crate::store) fn turn_row(row: &impl Columns) -> StoreResult<TurnRow> {
+/// Reads a turn from its columns.
+pub fn turn_row(row: &impl Columns) -> StoreResult<TurnRow> {
     Ok(TurnRow {
         turn: row.number("turn")?,
         first_seq: row.get("first_seq")?,
@@ -101,7 +105,7 @@ pub(in crate::store) fn turn_row(row: &impl Columns) -> StoreResult<TurnRow> {
 }
 
 /// Reads a turn and the calls of other turns that it answers.
-pub(in crate::store) fn turn_answers(row: &impl Columns) -> StoreResult<(u32, Vec<CallSite>)> {
+pub fn turn_answers(row: &impl Columns) -> StoreResult<(u32, Vec<CallSite>)> {
     Ok((row.number("turn")?, call_sites(row)?))
 }
 
@@ -115,7 +119,7 @@ fn call_sites(row: &impl Columns) -> StoreResult<Vec<CallSite>> {
 }
 
 /// Returns the calls that a turn answers as they are stored.
-pub(in crate::store) fn answers_json(sites: &[CallSite]) -> StoreResult<Option<String>> {
+pub fn answers_json(sites: &[CallSite]) -> StoreResult<Option<String>> {
     if sites.is_empty() {
         return Ok(None);
     }

@@ -9,7 +9,8 @@ use crate::store::{
     MessageRow, MessageSize, Proof, Redaction, Size, StoreResult, StoredBlob, StoredMessage,
 };
 
-pub(in crate::store) fn message_row(row: &impl Columns) -> StoreResult<MessageRow> {
+/// Reads a message from its columns.
+pub fn message_row(row: &impl Columns) -> StoreResult<MessageRow> {
     Ok(MessageRow {
         seq: row.number("seq")?,
         turn: row.get("turn")?,
@@ -42,7 +43,8 @@ pub(super) fn stored_message(
     })
 }
 
-pub(in crate::store) fn prompt_place(row: &impl Columns) -> StoreResult<PromptPlace> {
+/// Reads the position of a prompt from its columns.
+pub fn prompt_place(row: &impl Columns) -> StoreResult<PromptPlace> {
     Ok(PromptPlace {
         session: row.get("session")?,
         loop_key: row.get("loop")?,
@@ -50,14 +52,16 @@ pub(in crate::store) fn prompt_place(row: &impl Columns) -> StoreResult<PromptPl
     })
 }
 
-pub(in crate::store) fn proof(row: &impl Columns) -> StoreResult<Proof> {
+/// Reads the proof of a message from its columns.
+pub fn proof(row: &impl Columns) -> StoreResult<Proof> {
     Ok(Proof {
         salt: row.get("salt")?,
         digest: row.get("digest")?,
     })
 }
 
-pub(in crate::store) fn message_size(row: &impl Columns) -> StoreResult<MessageSize> {
+/// Reads the size of a message from its columns.
+pub fn message_size(row: &impl Columns) -> StoreResult<MessageSize> {
     Ok(MessageSize {
         seq: row.number("seq")?,
         turn: row.get("turn")?,
@@ -72,7 +76,8 @@ pub(in crate::store) fn message_size(row: &impl Columns) -> StoreResult<MessageS
     })
 }
 
-pub(in crate::store) fn redaction(row: &impl Columns) -> StoreResult<Redaction> {
+/// Reads the remainder of a redacted message from its columns.
+pub fn redaction(row: &impl Columns) -> StoreResult<Redaction> {
     Ok(Redaction {
         receipt: row.get("receipt")?,
         salt: row.get("salt")?,
@@ -80,7 +85,8 @@ pub(in crate::store) fn redaction(row: &impl Columns) -> StoreResult<Redaction> 
     })
 }
 
-pub(in crate::store) fn stored_blob(row: &impl Columns) -> StoreResult<StoredBlob> {
+/// Reads a blob from its columns.
+pub fn stored_blob(row: &impl Columns) -> StoreResult<StoredBlob> {
     Ok(StoredBlob {
         sha256: row.get("sha256")?,
         bytes: row.get("bytes")?,

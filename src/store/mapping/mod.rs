@@ -9,20 +9,20 @@ mod runs;
 mod sessions;
 mod sources;
 
-pub(super) use blocks::*;
-pub(super) use loops::*;
-pub(super) use messages::*;
-pub(super) use recording::*;
-pub(super) use runs::*;
-pub(super) use sessions::*;
-pub(super) use sources::*;
+pub use blocks::*;
+pub use loops::*;
+pub use messages::*;
+pub use recording::*;
+pub use runs::*;
+pub use sessions::*;
+pub use sources::*;
 
 use super::columns::Columns;
 use super::error::StoreResult;
-pub(super) use super::values::signed;
+pub use super::values::signed;
 
 /// Reads a row and its stored digest.
-pub(super) fn with_digest<C: Columns, T>(
+pub fn with_digest<C: Columns, T>(
     row: &C,
     from_row: fn(&C) -> StoreResult<T>,
 ) -> StoreResult<(T, [u8; 32])> {

@@ -4,7 +4,8 @@ use crate::store::columns::Columns;
 use crate::store::values::{BoundValue, values};
 use crate::store::{AppendKey, CallRow, LeaseRow, Note, SessionKey, StoreResult};
 
-pub(in crate::store) fn lease_row(row: &impl Columns) -> StoreResult<LeaseRow> {
+/// Reads a lease from its columns.
+pub fn lease_row(row: &impl Columns) -> StoreResult<LeaseRow> {
     Ok(LeaseRow {
         loop_key: row.get("loop")?,
         owner: row.get("owner")?,
@@ -16,7 +17,8 @@ pub(in crate::store) fn lease_row(row: &impl Columns) -> StoreResult<LeaseRow> {
     })
 }
 
-pub(in crate::store) fn call_row(row: &impl Columns) -> StoreResult<CallRow> {
+/// Reads a started call from its columns.
+pub fn call_row(row: &impl Columns) -> StoreResult<CallRow> {
     Ok(CallRow {
         loop_key: row.get("loop")?,
         call_id: row.get("call_id")?,
@@ -31,7 +33,8 @@ pub(in crate::store) fn call_row(row: &impl Columns) -> StoreResult<CallRow> {
     })
 }
 
-pub(in crate::store) fn append_key(row: &impl Columns) -> StoreResult<AppendKey> {
+/// Reads a named append from its columns.
+pub fn append_key(row: &impl Columns) -> StoreResult<AppendKey> {
     Ok(AppendKey {
         name: row.get("name")?,
         loop_key: row.get("loop")?,
@@ -41,7 +44,8 @@ pub(in crate::store) fn append_key(row: &impl Columns) -> StoreResult<AppendKey>
     })
 }
 
-pub(in crate::store) fn note(row: &impl Columns) -> StoreResult<Note> {
+/// Reads a note from its columns.
+pub fn note(row: &impl Columns) -> StoreResult<Note> {
     let kind: i64 = row.get("kind")?;
     let text = row.get("note")?;
     Ok(match kind {
@@ -51,17 +55,19 @@ pub(in crate::store) fn note(row: &impl Columns) -> StoreResult<Note> {
 }
 
 /// Returns a note as it is stored: its kind and its text.
-pub(in crate::store) fn note_values(note: &Note) -> (i64, &str) {
+pub fn note_values(note: &Note) -> (i64, &str) {
     match note {
         Note::Event(text) => (0, text),
         Note::Turn(text) => (1, text),
     }
 }
 
-pub(in crate::store) const CALL_COLUMNS: &str = "loop, call_id, nth, tool_name, arguments,
+/// The columns of the values of a started call.
+pub const CALL_COLUMNS: &str = "loop, call_id, nth, tool_name, arguments,
     idempotency_key, turn_index, started_at, attempts, finished_at";
 
-pub(in crate::store) fn call_values(row: &CallRow) -> StoreResult<Vec<BoundValue<'_>>> {
+/// Returns the values of a started call, in the order of [`CALL_COLUMNS`].
+pub fn call_values(row: &CallRow) -> StoreResult<Vec<BoundValue<'_>>> {
     Ok(values![
         &row.loop_key,
         &row.call_id,
@@ -76,10 +82,12 @@ pub(in crate::store) fn call_values(row: &CallRow) -> StoreResult<Vec<BoundValue
     ])
 }
 
-pub(in crate::store) const APPEND_KEY_COLUMNS: &str =
+/// The columns of the values of a named append.
+pub const APPEND_KEY_COLUMNS: &str =
     "session, name, loop, first_seq, end_seq, first_turn, end_turn, tokens";
 
-pub(in crate::store) fn append_key_values<'a>(
+/// Returns the values of a named append, in the order of [`APPEND_KEY_COLUMNS`].
+pub fn append_key_values<'a>(
     session: &'a SessionKey,
     row: &'a AppendKey,
 ) -> StoreResult<Vec<BoundValue<'a>>> {

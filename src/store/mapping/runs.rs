@@ -9,7 +9,8 @@ use crate::store::{
     RunSummary, SessionKey, StoreResult,
 };
 
-pub(in crate::store) fn run_row(row: &impl Columns) -> StoreResult<RunRow> {
+/// Reads a compaction run from its columns.
+pub fn run_row(row: &impl Columns) -> StoreResult<RunRow> {
     Ok(RunRow {
         key: row.get("key")?,
         session: row.get("session")?,
@@ -38,14 +39,16 @@ pub(in crate::store) fn run_row(row: &impl Columns) -> StoreResult<RunRow> {
     })
 }
 
-pub(in crate::store) fn audit_end(row: &impl Columns) -> StoreResult<AuditEnd> {
+/// Reads the end of an audit chain from its columns.
+pub fn audit_end(row: &impl Columns) -> StoreResult<AuditEnd> {
     Ok(AuditEnd {
         seq: row.get("audit_seq")?,
         chain: row.get("chain")?,
     })
 }
 
-pub(in crate::store) fn audit_row(row: &impl Columns) -> StoreResult<AuditRow> {
+/// Reads a row of an audit chain from its columns.
+pub fn audit_row(row: &impl Columns) -> StoreResult<AuditRow> {
     Ok(AuditRow {
         end: audit_end(row)?,
         entry: AuditEntry {
@@ -63,7 +66,8 @@ fn point(row: &impl Columns) -> StoreResult<Point> {
     })
 }
 
-pub(in crate::store) fn run_summary(row: &impl Columns) -> StoreResult<RunSummary<'_>> {
+/// Reads a compaction run without most of its texts from its columns.
+pub fn run_summary(row: &impl Columns) -> StoreResult<RunSummary<'_>> {
     Ok(RunSummary {
         key: row.get("key")?,
         point: point(row)?,
@@ -76,7 +80,8 @@ pub(in crate::store) fn run_summary(row: &impl Columns) -> StoreResult<RunSummar
     })
 }
 
-pub(in crate::store) fn flip_row(row: &impl Columns) -> StoreResult<FlipRow> {
+/// Reads an undo or redo from its columns.
+pub fn flip_row(row: &impl Columns) -> StoreResult<FlipRow> {
     Ok(FlipRow {
         run: row.get("run")?,
         redo: row.get::<&str>("kind")? == "redo",
@@ -87,7 +92,8 @@ pub(in crate::store) fn flip_row(row: &impl Columns) -> StoreResult<FlipRow> {
     })
 }
 
-pub(in crate::store) fn pin_row(row: &impl Columns) -> StoreResult<PinRow> {
+/// Reads a pin from its columns.
+pub fn pin_row(row: &impl Columns) -> StoreResult<PinRow> {
     Ok(PinRow {
         loop_key: row.get("message_loop")?,
         seq: row.get("seq")?,
@@ -98,7 +104,8 @@ pub(in crate::store) fn pin_row(row: &impl Columns) -> StoreResult<PinRow> {
     })
 }
 
-pub(in crate::store) fn hide_row(row: &impl Columns) -> StoreResult<HideRow> {
+/// Reads a row of `hides` from its columns.
+pub fn hide_row(row: &impl Columns) -> StoreResult<HideRow> {
     Ok(HideRow {
         hidden: row.get::<&str>("kind")? == "hide",
         was: row.get("was")?,
@@ -111,7 +118,8 @@ pub(in crate::store) fn hide_row(row: &impl Columns) -> StoreResult<HideRow> {
 /// A part of a manifest as it is stored: loop, section, block, first and last sequence, messages.
 type StoredPart = (i64, String, Option<i64>, Option<u32>, Option<u32>, u64);
 
-pub(in crate::store) fn manifest_row(row: &impl Columns) -> StoreResult<ManifestRow> {
+/// Reads a manifest from its columns.
+pub fn manifest_row(row: &impl Columns) -> StoreResult<ManifestRow> {
     let parts: Vec<StoredPart> = row.json("parts")?;
     let part = |(loop_key, section, block, from, to, messages): StoredPart| ManifestPart {
         loop_key: LoopKey(loop_key),
@@ -151,14 +159,14 @@ fn parts_json(row: &ManifestRow) -> StoreResult<String> {
     to_json(&parts)
 }
 
-pub(in crate::store) const RUN_COLUMNS: &str =
-    "session, run_id, loop, turns, tick, trigger, strategy,
+/// The columns of the values of a compaction run.
+pub const RUN_COLUMNS: &str = "session, run_id, loop, turns, tick, trigger, strategy,
     round, outcome, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
     bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
     usage, plan, record, events, reached, digest";
 
 /// Returns the values of a run that is open: whatever it says, it has not ended.
-pub(in crate::store) fn open_run_values(row: &RunRow) -> StoreResult<Vec<BoundValue<'_>>> {
+pub fn open_run_values(row: &RunRow) -> StoreResult<Vec<BoundValue<'_>>> {
     let mut values = run_values(row, None)?;
     values[OUTCOME_PLACE] = BoundValue::Text(Some(Outcome::Running.as_str()));
     Ok(values)
@@ -168,7 +176,7 @@ pub(in crate::store) fn open_run_values(row: &RunRow) -> StoreResult<Vec<BoundVa
 const OUTCOME_PLACE: usize = 8;
 
 /// Returns the values of a run.
-pub(in crate::store) fn run_values<'a>(
+pub fn run_values<'a>(
     row: &'a RunRow,
     digest: Option<&'a [u8; 32]>,
 ) -> StoreResult<Vec<BoundValue<'a>>> {
@@ -206,10 +214,11 @@ pub(in crate::store) fn run_values<'a>(
     Ok(values)
 }
 
-pub(in crate::store) const FLIP_COLUMNS: &str =
-    "session, run, kind, loop, turns, tick, at, reason, digest";
+/// The columns of the values of an undo or redo.
+pub const FLIP_COLUMNS: &str = "session, run, kind, loop, turns, tick, at, reason, digest";
 
-pub(in crate::store) fn flip_values<'a>(
+/// Returns the values of an undo or redo, in the order of [`FLIP_COLUMNS`].
+pub fn flip_values<'a>(
     session: &'a SessionKey,
     row: &'a FlipRow,
     digest: &'a [u8; 32],
@@ -228,10 +237,11 @@ pub(in crate::store) fn flip_values<'a>(
     Ok(values)
 }
 
-pub(in crate::store) const PIN_COLUMNS: &str =
-    "session, kind, message_loop, seq, loop, turns, tick, at, digest";
+/// The columns of the values of a pin.
+pub const PIN_COLUMNS: &str = "session, kind, message_loop, seq, loop, turns, tick, at, digest";
 
-pub(in crate::store) fn pin_values<'a>(
+/// Returns the values of a pin, in the order of [`PIN_COLUMNS`].
+pub fn pin_values<'a>(
     session: &'a SessionKey,
     row: &'a PinRow,
     digest: &'a [u8; 32],
@@ -250,9 +260,11 @@ pub(in crate::store) fn pin_values<'a>(
     Ok(values)
 }
 
-pub(in crate::store) const HIDE_COLUMNS: &str = "session, kind, was, session_id, tick, at, digest";
+/// The columns of the values of a row of `hides`.
+pub const HIDE_COLUMNS: &str = "session, kind, was, session_id, tick, at, digest";
 
-pub(in crate::store) fn hide_values<'a>(
+/// Returns the values of a row of `hides`, in the order of [`HIDE_COLUMNS`].
+pub fn hide_values<'a>(
     session: &'a SessionKey,
     row: &'a HideRow,
     digest: &'a [u8; 32],
@@ -268,10 +280,12 @@ pub(in crate::store) fn hide_values<'a>(
     ])
 }
 
-pub(in crate::store) const MANIFEST_COLUMNS: &str = "manifest_id, session, loop, tick, recorded_at,
+/// The columns of the values of a manifest.
+pub const MANIFEST_COLUMNS: &str = "manifest_id, session, loop, tick, recorded_at,
     older_loops, messages, tokens, bytes, counter, sha256, parts, digest";
 
-pub(in crate::store) fn manifest_values<'a>(
+/// Returns the values of a manifest, in the order of [`MANIFEST_COLUMNS`].
+pub fn manifest_values<'a>(
     row: &'a ManifestRow,
     digest: &'a [u8; 32],
 ) -> StoreResult<Vec<BoundValue<'a>>> {

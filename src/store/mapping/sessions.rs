@@ -5,7 +5,8 @@ use crate::store::{
     ReceiptRow, SessionActivity, SessionFlags, SessionKey, SessionRow, StoreResult,
 };
 
-pub(in crate::store) fn session_row(row: &impl Columns) -> StoreResult<SessionRow> {
+/// Reads a session from its columns.
+pub fn session_row(row: &impl Columns) -> StoreResult<SessionRow> {
     Ok(SessionRow {
         key: row.get("key")?,
         session_id: row.get("session_id")?,
@@ -22,10 +23,7 @@ pub(in crate::store) fn session_row(row: &impl Columns) -> StoreResult<SessionRo
 }
 
 /// Reads what changes of a session, of which the key is known.
-pub(in crate::store) fn session_activity(
-    row: &impl Columns,
-    key: SessionKey,
-) -> StoreResult<SessionActivity> {
+pub fn session_activity(row: &impl Columns, key: SessionKey) -> StoreResult<SessionActivity> {
     Ok(SessionActivity {
         key,
         last_active_at: row.get("last_active_at")?,
@@ -34,14 +32,16 @@ pub(in crate::store) fn session_activity(
     })
 }
 
-pub(in crate::store) fn session_flags(row: &impl Columns) -> StoreResult<SessionFlags> {
+/// Reads the flags of a session from its columns.
+pub fn session_flags(row: &impl Columns) -> StoreResult<SessionFlags> {
     Ok(SessionFlags {
         protected_at: row.get("protected_at")?,
         redacts: row.get("redacts")?,
     })
 }
 
-pub(in crate::store) fn receipt_row(row: &impl Columns) -> StoreResult<ReceiptRow> {
+/// Reads a receipt from its columns.
+pub fn receipt_row(row: &impl Columns) -> StoreResult<ReceiptRow> {
     Ok(ReceiptRow {
         key: row.get("key")?,
         session: row.get("session")?,

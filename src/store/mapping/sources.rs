@@ -5,10 +5,12 @@ use crate::store::packs::PackRow;
 use crate::store::values::{BoundValue, values};
 use crate::store::{ImportNote, ImportRow, SourcePart, SourceRow, StoreResult};
 
-pub(in crate::store) const IMPORT_COLUMNS: &str =
+/// The columns of the values of an import.
+pub const IMPORT_COLUMNS: &str =
     "session, format, path, file_name, record_key, imported_at, digest";
 
-pub(in crate::store) fn import_values<'a>(
+/// Returns the values of an import, in the order of [`IMPORT_COLUMNS`].
+pub fn import_values<'a>(
     row: &'a ImportNote,
     digest: &'a [u8; 32],
 ) -> StoreResult<Vec<BoundValue<'a>>> {
@@ -24,7 +26,8 @@ pub(in crate::store) fn import_values<'a>(
     ])
 }
 
-pub(in crate::store) fn import_note(row: &impl Columns) -> StoreResult<ImportNote> {
+/// Reads an import from its columns.
+pub fn import_note(row: &impl Columns) -> StoreResult<ImportNote> {
     Ok(ImportNote {
         key: row.get("key")?,
         session: row.get("session")?,
@@ -38,7 +41,8 @@ pub(in crate::store) fn import_note(row: &impl Columns) -> StoreResult<ImportNot
     })
 }
 
-pub(in crate::store) fn source_row(row: &impl Columns) -> StoreResult<SourceRow> {
+/// Reads a kept file from its columns.
+pub fn source_row(row: &impl Columns) -> StoreResult<SourceRow> {
     Ok(SourceRow {
         key: row.get("key")?,
         format: row.get("format")?,
@@ -48,14 +52,16 @@ pub(in crate::store) fn source_row(row: &impl Columns) -> StoreResult<SourceRow>
     })
 }
 
-pub(in crate::store) fn source_part(row: &impl Columns) -> StoreResult<SourcePart> {
+/// Reads a part of a kept file from its columns.
+pub fn source_part(row: &impl Columns) -> StoreResult<SourcePart> {
     Ok(SourcePart {
         sha256: row.get("sha256")?,
         bytes: row.get("bytes")?,
     })
 }
 
-pub(in crate::store) fn pack_row(row: &impl Columns) -> StoreResult<PackRow> {
+/// Reads a pack without its content from its columns.
+pub fn pack_row(row: &impl Columns) -> StoreResult<PackRow> {
     Ok(PackRow {
         first: row.number("seq")?,
         last: row.get("last_seq")?,

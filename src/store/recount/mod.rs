@@ -119,8 +119,7 @@ struct RecountState {
 }
 
 /// Returns the counter that the note of a recount names; what cannot be read names none.
-#[cfg(feature = "postgres")]
-pub(super) fn counter_of(note: &str) -> String {
+pub fn counter_of(note: &str) -> String {
     let state: RecountState = serde_json::from_str(note).unwrap_or_default();
     state.to
 }
@@ -132,7 +131,7 @@ pub(super) fn counter_of(note: &str) -> String {
 ///
 /// # Errors
 /// If the database cannot be read or written.
-pub(super) fn run(
+pub fn run(
     store: &dyn Database,
     progress: &mut dyn FnMut(RecountProgress),
 ) -> StoreResult<RecountReport> {

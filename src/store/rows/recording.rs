@@ -61,7 +61,7 @@ pub struct AppendKeyRange {
 
 impl AppendKeyRange {
     /// Returns the least name that may be asked for, and the first that is behind all of them.
-    pub(in crate::store) fn bounds(&self) -> (String, Option<String>) {
+    pub fn bounds(&self) -> (String, Option<String>) {
         // The least text behind another is that one with a character of zero; a backend that cannot hold
         // such a text has none between the two.
         let after = self.after.as_deref().unwrap_or_default();

@@ -31,7 +31,7 @@ pub struct ImportNote {
 
 impl ImportNote {
     /// The note of an import that happens now, still without a key.
-    pub(in crate::store) fn now(session: SessionKey, from: &ImportRow) -> Self {
+    pub fn now(session: SessionKey, from: &ImportRow) -> Self {
         Self {
             key: 0,
             session,

@@ -50,8 +50,7 @@ pub use super::stats::Stats;
 pub use migration::format_version;
 pub use options::{Durability, SqliteOptions};
 pub use recount::recount;
-#[cfg(feature = "postgres")]
-pub(in crate::store) use removal::content;
+pub(crate) use removal::content;
 
 use super::error::{OpenError, StoreError, StoreResult};
 use super::scan::StoreScan;

@@ -32,9 +32,8 @@ fn files(store: &dyn Database, session: &SessionId) -> usize {
 fn on_each_backend(test: impl Fn(&Stage, &dyn Database)) {
     let stage = Stage::new();
     test(&stage, &stage.store());
-    #[cfg(feature = "postgres")]
-    if let Some(store) = crate::support::server::store() {
-        test(&Stage::new(), &store);
+    if let Some(store) = crate::stores::on_a_server() {
+        test(&Stage::new(), store.database());
     }
 }
 

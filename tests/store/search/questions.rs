@@ -8,16 +8,14 @@ use std::path::PathBuf;
 
 use loopstore::SqliteStore;
 use loopstore::extend::SessionStore;
-#[cfg(feature = "postgres")]
-use loopstore::search::SessionHit;
 use loopstore::search::{SearchHit, SearchQuery, SearchResults, search, search_sessions};
 use loopstore_transcripts::{ImportOptions, import_paths};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
-struct Question {
-    id: u32,
-    question: String,
+pub struct Question {
+    pub id: u32,
+    pub question: String,
     session: Option<String>,
     evidence: Vec<Place>,
 }
@@ -29,7 +27,7 @@ struct Place {
 }
 
 /// Returns the folder of transcripts and the questions, if they are at hand.
-fn material() -> Option<(PathBuf, Vec<Question>)> {
+pub fn material() -> Option<(PathBuf, Vec<Question>)> {
     let Some(folder) = std::env::var_os("LOOPSTORE_REAL_TRANSCRIPTS").map(PathBuf::from) else {
         println!("LOOPSTORE_REAL_TRANSCRIPTS is not set: nothing measured");
         return None;
@@ -43,7 +41,7 @@ fn material() -> Option<(PathBuf, Vec<Question>)> {
     Some((folder, questions.collect()))
 }
 
-fn imported<S: SessionStore>(store: S, folder: &std::path::Path) -> S {
+pub fn imported<S: SessionStore>(store: S, folder: &std::path::Path) -> S {
     import_paths(
         &store,
         &[folder.to_owned()],
@@ -65,7 +63,7 @@ fn places(hits: &[SearchHit]) -> HashSet<Place> {
     own.chain(also).collect()
 }
 
-fn ask(store: &dyn SessionStore, question: &str) -> SearchResults {
+pub fn ask(store: &dyn SessionStore, question: &str) -> SearchResults {
     let query = SearchQuery {
         limit: Some(10),
         ..SearchQuery::new(question)
@@ -138,29 +136,4 @@ fn people_find_what_they_ask_for() {
         first >= 0.90 && best_session >= 0.90,
         "{first}, {best_session}"
     );
-}
-
-/// Both backends give the same hits in the same order.
-#[test]
-#[cfg(feature = "postgres")]
-fn both_backends_have_the_same_order() {
-    let Some((folder, questions)) = material() else {
-        return;
-    };
-    let Some(other) = crate::support::server::store() else {
-        return;
-    };
-    let store = imported(SqliteStore::in_memory().unwrap(), &folder);
-    let other = imported(other, &folder);
-    for Question { id, question, .. } in questions {
-        let one = ask(&store, &question);
-        assert!(one == ask(&other, &question), "{id}: {question}");
-        let sessions = |store: &dyn SessionStore| {
-            let query = question.as_str().into();
-            let found = search_sessions(store, &query).unwrap();
-            let pair = |hit: SessionHit| (hit.session_id, hit.score, hit.hits);
-            found.sessions.into_iter().map(pair).collect::<Vec<_>>()
-        };
-        assert!(sessions(&store) == sessions(&other), "{id}: {question}");
-    }
 }

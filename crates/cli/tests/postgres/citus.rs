@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use loopstore::extend as store;
 use loopstore::*;
+use loopstore_postgres::{PostgresOptions, PostgresStore};
 use serde_json::Value;
 
 use crate::commands::command;

@@ -1,27 +1,16 @@
-//! The PostgreSQL backend beside SQLite: the same histories, commands and views, and what a server can
-//! do that a file cannot.
+//! The command on a PostgreSQL server: the same commands as on a file, tenants, clusters and failovers.
 //!
-//! The promises of the contract are in `tests/store/conformance.rs`, stamped onto both.
+//! The tests of the backend itself are in `crates/postgres/tests`.
 
 mod citus;
 mod commands;
-mod counting;
 mod doors;
-mod failover;
 mod fleet;
-mod frozen;
-mod guarded;
-mod interrupted;
-mod killed_worker;
 mod moving;
-mod old_server;
 mod parity;
 mod plans;
-mod pooled;
-mod random;
 mod refusals;
 mod shards;
 #[path = "../support/mod.rs"]
 mod support;
 mod tenants;
-mod views;

@@ -11,14 +11,14 @@ use loopstore::extend::{self as store, SessionFlags, lease, source};
 use loopstore::*;
 use loopstore_copy::{CopyReport, copy, copy_at_rest};
 use loopstore_export::{ExportForm, export};
+use loopstore_postgres::{PostgresOptions, PostgresStore};
 
-use super::views;
 use crate::support::amount::{amount, is_long};
 use crate::support::events::{self, end, record_all, start, start_after, turn};
 use crate::support::hang::HUNG;
 use crate::support::histories::{History, Random};
 use crate::support::server::{self, Server};
-use crate::support::{keyed, process};
+use crate::support::{keyed, process, views};
 
 /// A store with three random histories.
 fn filled(store: &dyn SessionStore) {

@@ -3,6 +3,7 @@
 use loopstore::extend as store;
 use loopstore::extend::session::create_session;
 use loopstore::*;
+use loopstore_postgres::PostgresStore;
 
 use crate::shards::explaining;
 use crate::support::server;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use loopstore::extend as store;
 use loopstore::*;
+use loopstore_postgres::{PostgresOptions, PostgresStore};
 
 use super::commands::{command, transcript};
 use crate::support::histories::{History, user};

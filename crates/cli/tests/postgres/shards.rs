@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use loopstore::extend::postgres::{BY_SESSION, Engine, schema};
 use loopstore::extend::{self as store, lease};
 use loopstore::*;
+use loopstore_postgres::{BY_SESSION, Engine, PostgresStore, schema};
 
 use crate::support::histories::{History, answer, result, user};
 use crate::support::server;

@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn the_views_know_the_same_elements() {
         let sqlite = include_str!("../../../../migrations/sqlite/V1__store.sql");
-        let postgres = include_str!("../../../../migrations/postgres/V1__store.sql");
+        let postgres = include_str!("../../../../crates/postgres/migrations/V1__store.sql");
         let between = |text: &'static str, begin: &str, end: &str| {
             let list = text
                 .split_once(begin)

@@ -287,7 +287,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 122] = [
 ];
 
 /// Returns the texts of a table: column, how it is read, and its name.
-pub(in crate::store) fn texts(table: &str) -> impl Iterator<Item = (&'static str, TextForm)> {
+pub fn texts(table: &str) -> impl Iterator<Item = (&'static str, TextForm)> {
     let name = table.to_owned();
     COLUMNS
         .iter()
@@ -298,13 +298,12 @@ pub(in crate::store) fn texts(table: &str) -> impl Iterator<Item = (&'static str
 }
 
 /// Returns the names of the tables, those that others refer to last.
-#[cfg(feature = "postgres")]
-pub(in crate::store) fn table_names() -> impl Iterator<Item = &'static str> {
+pub fn table_names() -> impl Iterator<Item = &'static str> {
     TABLES.iter().map(|table| table.name)
 }
 
 /// Returns `table.column`.
-pub(in crate::store) fn place_of(table: &str, column: &str) -> &'static str {
+pub fn place_of(table: &str, column: &str) -> &'static str {
     static PLACES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
     let places = PLACES.get_or_init(|| {
         let all = COLUMNS.iter();

@@ -1,6 +1,6 @@
 //! Removing content: the rows of a session, their texts, and in the end their bytes.
 
-pub(in crate::store) mod content;
+pub(crate) mod content;
 pub(super) mod scrub;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use loopstore::recorder::event::AgentStart;
 use loopstore::*;
+use loopstore_postgres::PostgresStore;
 
 use super::writers::{open, passing};
 

@@ -6,11 +6,10 @@ mod cluster;
 mod lease;
 mod writers;
 
+use loopstore_postgres::PostgresStore;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-use loopstore::PostgresStore;
 
 use crate::support::amount::amount;
 use crate::support::{hang, proof};

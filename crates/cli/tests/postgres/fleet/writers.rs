@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use loopstore::*;
+use loopstore_postgres::{PostgresOptions, PostgresStore};
 
 /// One that writes.
 pub struct Writer {

@@ -12,9 +12,9 @@ mod writes;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use loopstore::extend::postgres::{Engine, schema};
 use loopstore::extend::{self as store, AppendKey, CallRow, Note, SessionFlags, lease, session};
 use loopstore::*;
+use loopstore_postgres::{Engine, PostgresStore, schema};
 use postgres::{Client, NoTls};
 
 use super::commands::{command, transcript};

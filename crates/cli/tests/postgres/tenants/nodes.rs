@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use loopstore::extend::postgres::{Engine, grants, tenant};
 use loopstore::extend::{self as store};
 use loopstore::*;
+use loopstore_postgres::{Engine, PostgresStore, grants, tenant};
 use postgres::{Client, NoTls};
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use loopstore::extend as store;
-use loopstore::extend::postgres::{Engine, tenant};
 use loopstore::*;
+use loopstore_postgres::{Engine, PostgresStore, tenant};
 use postgres::{Client, NoTls};
 
 use super::{Tenants, quoted};
@@ -131,7 +131,7 @@ fn a_database_keeps_its_sessions_when_it_gets_tenants_and_its_owner_sees_only_th
     History::new(&owner, "old").append(0, vec![user("from before", 0)]);
     let mut client = Client::connect(&server.address_as(&role("owner"), &name), NoTls).unwrap();
     client
-        .batch_execute(&store::postgres::grants(&role("writer")))
+        .batch_execute(&loopstore_postgres::grants(&role("writer")))
         .unwrap();
     History::new(&open("writer").unwrap(), "of a writer");
     // The owner of the tables makes a tenant; nobody else needs to.

@@ -1,0 +1,66 @@
+//! Rows that a write has on hand before it asks for them: the session's came with the lock, a loop's
+//! with its lease. An append asks for both right after, and so for less. What is written makes them
+//! void.
+
+use loopstore::extend::{LeaseRow, LoopKey, LoopRow, SessionKey, SessionRow, StoreResult};
+use loopstore::internal::Columns;
+use loopstore::internal::mapping::{lease_row, loop_row, session_row};
+
+use super::keys::session_of;
+use super::row::{LOOP_COLUMNS, PostgresRow, SESSION};
+use super::transaction::PostgresTransaction;
+
+/// What is on hand.
+#[derive(Default)]
+pub(super) struct Ahead {
+    session: Option<SessionRow>,
+    loop_key: Option<LoopRow>,
+}
+
+/// A loop and its lease.
+fn driven(row: &PostgresRow) -> StoreResult<(Option<LoopRow>, Option<LeaseRow>)> {
+    let has_lease: Option<i64> = row.get("loop")?;
+    let lease = has_lease.map(|_| lease_row(row)).transpose()?;
+    Ok((loop_row(row).ok(), lease))
+}
+
+impl PostgresTransaction<'_> {
+    /// Makes other writers of a session wait until the end of this write.
+    pub(super) fn lock_row(&self, session: i64) -> StoreResult<()> {
+        let sql = format!("{SESSION} WHERE s.session = $1 FOR NO KEY UPDATE OF s");
+        let rows = self.ask(&sql, &[&session])?;
+        // A row that cannot be read is told to whoever asks for it; it may be about to be removed.
+        let row = rows.first().map(session_row);
+        self.ahead.borrow_mut().session = row.and_then(Result::ok);
+        Ok(())
+    }
+
+    /// Returns the session's row if it is on hand.
+    pub(super) fn session_ahead(&self, key: SessionKey) -> Option<SessionRow> {
+        let ahead = self.ahead.borrow();
+        ahead.session.clone().filter(|row| row.key == key)
+    }
+
+    /// Returns the loop's row if it is on hand.
+    pub(super) fn loop_ahead(&self, key: LoopKey) -> Option<LoopRow> {
+        let ahead = self.ahead.borrow();
+        ahead.loop_key.clone().filter(|row| row.key == key)
+    }
+
+    /// Returns the lease of a loop; a write has the loop on hand then.
+    pub(super) fn lease_and_loop(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        let session = session_of(loop_key.0);
+        let sql = format!(
+            "SELECT {LOOP_COLUMNS}, d.loop, d.owner, d.token, d.ttl, d.renewed_at, d.expires_at,
+                 d.released
+             FROM loops l LEFT JOIN leases d ON d.session = $1 AND d.loop = $2
+             WHERE l.session = $1 AND l.key = $2"
+        );
+        let Some((row, lease)) = self.first(session, &sql, &[&session, &loop_key.0], driven)?
+        else {
+            return Ok(None);
+        };
+        self.ahead.borrow_mut().loop_key = row;
+        Ok(lease)
+    }
+}

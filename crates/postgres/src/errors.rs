@@ -1,0 +1,162 @@
+//! Sorts errors of the driver by what the caller can do.
+//!
+//! What the server says is told, where it was is not: an address may hold a password.
+
+use std::time::Duration;
+
+use loopstore::extend::{OpenError, StoreError};
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The server or the driver said so.
+    Driver(Error),
+    /// The server said nothing for so long.
+    StatementTimeout(Duration),
+    /// The connection was given up before.
+    GivenUp,
+    /// This machine refused.
+    Local(String),
+}
+
+impl Trouble {
+    /// Returns the code of the server's error.
+    pub(super) fn code(&self) -> Option<&str> {
+        match self {
+            Self::Driver(error) => error.code().map(SqlState::code),
+            _ => None,
+        }
+    }
+}
+
+/// What the driver says, without what stands in the address.
+pub(super) fn describe(trouble: &Trouble) -> String {
+    match trouble {
+        Trouble::Driver(error) => driver_text(error),
+        Trouble::StatementTimeout(limit) => {
+            format!("it did not answer in {} s", limit.as_secs_f64())
+        }
+        Trouble::GivenUp => "it was given up".into(),
+        Trouble::Local(detail) => detail.clone(),
+    }
+}
+
+/// What the driver says, without what stands in the address.
+pub(super) fn driver_text(error: &Error) -> String {
+    if let Some(error) = error.as_db_error() {
+        let message = error.message();
+        return match error.code().code() {
+            // A prepared statement that is not found, or there already.
+            "26000" | "42P05" => format!(
+                "{message}: a pooler gives the transactions of a connection to different processes of the \
+                 server; say `pooling=transaction` in the address"
+            ),
+            _ => message.to_owned(),
+        };
+    }
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+/// Whether the connection is of no use any more.
+pub(super) fn is_lost(trouble: &Trouble) -> bool {
+    let Trouble::Driver(error) = trouble else {
+        return true;
+    };
+    match error.code() {
+        Some(code) => {
+            let code = code.code();
+            // 08: connection; 57P01 to 57P05: the server shuts down or restarts.
+            code.starts_with("08") || code.starts_with("57P")
+        }
+        // What is wrong with a value or a column has no code either, but leaves the connection whole.
+        None => error.is_closed() || is_from_the_wire(error),
+    }
+}
+
+fn is_from_the_wire(error: &Error) -> bool {
+    let Some(cause) = std::error::Error::source(error) else {
+        return false;
+    };
+    cause.is::<std::io::Error>() || error.to_string().starts_with("error communicating")
+}
+
+/// Whether the beginning of a transaction was refused because the server only follows another one. The code
+/// says no more than that something is not possible; nothing else in a beginning is.
+pub(super) fn is_standby(trouble: &Trouble) -> bool {
+    trouble.code() == Some("0A000")
+}
+
+/// Whether a code asks to run the transaction again: others came between, or two waited for each other.
+pub(super) fn is_serialization_failure(code: &str) -> bool {
+    matches!(code, "40001" | "40P01")
+}
+
+/// Sorts an error of a statement.
+pub(super) fn from_postgres(trouble: Trouble) -> StoreError {
+    if let Trouble::StatementTimeout(limit) = trouble {
+        return StoreError::StatementTimeout(limit);
+    }
+    if is_lost(&trouble) {
+        return StoreError::Connection(describe(&trouble).into());
+    }
+    let Some(code) = trouble.code() else {
+        return StoreError::Damaged(describe(&trouble));
+    };
+    match code {
+        "55P03" => StoreError::Busy,
+        code if is_serialization_failure(code) => StoreError::SerializationFailure,
+        "57014" => StoreError::TimedOut,
+        "25006" => StoreError::ReadOnly,
+        "53100" => StoreError::Full,
+        "58030" => StoreError::Io(describe(&trouble).into()),
+        "XX001" | "XX002" => StoreError::Damaged(describe(&trouble)),
+        "22021" | "22P05" => {
+            StoreError::Invalid("PostgreSQL cannot hold U+0000 in this text".into())
+        }
+        "26000" | "42P05" => StoreError::Invalid(describe(&trouble)),
+        // A statement of this program does not fit the tables.
+        "42P01" | "42703" | "42883" => StoreError::Damaged(describe(&trouble)),
+        // Raised by functions of the store.
+        "55000" => StoreError::Invalid(describe(&trouble)),
+        "42501" => {
+            StoreError::Invalid(format!("{}; this role may not do that", describe(&trouble)))
+        }
+        code if code.starts_with("22") || code.starts_with("23") => {
+            StoreError::Invalid(describe(&trouble))
+        }
+        _ => StoreError::Other(describe(&trouble).into()),
+    }
+}
+
+/// Sorts an error of a connection that could not be made.
+pub(super) fn from_connecting(place: &str, trouble: Trouble) -> OpenError {
+    let (place, detail) = (place.to_owned(), describe(&trouble));
+    let Trouble::Driver(error) = &trouble else {
+        return OpenError::Unreachable { place, detail };
+    };
+    match error.code() {
+        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => OpenError::Unreachable {
+            place,
+            detail: format!(
+                "{detail}; raise max_connections there, or let a pooler such as PgBouncer share them out"
+            ),
+        },
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => OpenError::NoDatabase { place },
+        Some(code)
+            if code.code().starts_with("28") || *code == SqlState::INSUFFICIENT_PRIVILEGE =>
+        {
+            OpenError::Refused { place, detail }
+        }
+        None if error.to_string().starts_with("authentication")
+            || error.to_string().starts_with("invalid configuration") =>
+        {
+            OpenError::Refused { place, detail }
+        }
+        _ => OpenError::Unreachable { place, detail },
+    }
+}

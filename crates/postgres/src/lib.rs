@@ -1,0 +1,329 @@
+//! loopstore on a PostgreSQL server: the second backend of the session store, for a fleet of processes.
+//!
+//! [`connect`] opens a database at an address and returns a [`Store`] with everything that a file offers;
+//! [`PostgresStore::open_with`] takes [`PostgresOptions`]. [`schema`] prints the tables, also partitioned or
+//! for a Citus cluster, and [`tenant`] and [`grants`] the rights on them. The crate holds the statements and
+//! the connections. The rules on rows are those of the crate `loopstore`, which calls it through its contract
+//! [`SessionStore`] and [`Database`](loopstore::Database); files and the choice between a file and an address
+//! are not its concern.
+//!
+//! The tables are made to be partitioned or distributed by session: see `migrations` and `keys.rs`. The
+//! isolation and the locks of a transaction are described in `transaction.rs`.
+//!
+//! A connection that is lost before a commit is [`StoreError::Connection`], and nothing was written; the
+//! next call connects again. A connection that is lost during a commit is [`StoreError::Unconfirmed`], and
+//! the write is never repeated here: it may have succeeded. A write that other writers interrupted is not
+//! repeated either, because its work ran once and the caller may have used what it read: the call fails with
+//! [`StoreError::SerializationFailure`]. Only a `BEGIN`, a query in SQL and the creation of the tables are
+//! repeated (`again`).
+
+#![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod ahead;
+mod cluster;
+mod cluster_tenants;
+mod connection;
+mod ddl;
+mod errors;
+mod index;
+mod keys;
+mod listing;
+mod loops_with_blocks;
+mod message_refs;
+mod options;
+mod packs;
+mod pending;
+mod pool;
+mod pooler;
+mod prompts;
+mod query;
+mod read;
+mod recording;
+mod recount;
+mod removal;
+mod row;
+mod scan;
+mod schema;
+mod source;
+mod transaction;
+mod url;
+mod write;
+
+pub use cluster::{ClusterCheck, ClusterReport, check_cluster};
+pub use ddl::{BY_SESSION, Engine, grants, schema, tenant};
+pub use options::PostgresOptions;
+pub use recount::recount;
+pub use url::is_address;
+
+use std::time::Duration;
+
+use loopstore::extend::{ReadWork, SessionStore, StoreError, StoreResult, WriteWork};
+use loopstore::tokens::TokenCounter;
+use loopstore::{OpenError, Store};
+
+use connection::Connection;
+use ddl::literal;
+use errors::{describe, from_postgres, is_lost};
+use pool::{Pool, Taken};
+use transaction::PostgresTransaction;
+use url::Address;
+
+const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
+/// Opens the database at `url` (`postgres://USER:PASSWORD@HOST:5432/NAME`) with default options. The tables
+/// are created if the database has none.
+///
+/// # Errors
+/// As [`PostgresStore::open`].
+///
+/// ```no_run
+/// use loopstore::Message;
+///
+/// let store = loopstore_postgres::connect("postgres://agent@localhost/agents")?;
+/// store.session("weather")?.append([Message::user("Will it rain?")])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn connect(url: &str) -> Result<Store, OpenError> {
+    PostgresStore::open(url).map(Store::from)
+}
+
+/// A store in one PostgreSQL database.
+///
+/// Its calls wait for the server; async code goes through `AsyncStore`.
+///
+/// ```no_run
+/// use loopstore::*;
+/// use loopstore_postgres::PostgresStore;
+///
+/// let store = PostgresStore::open("postgres://agent:secret@localhost/agents")?;
+/// // No log shows the password.
+/// println!("recording to {}", store.place());
+/// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+/// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// # use loopstore::recorder::event::AgentStart;
+/// recorder.record(AgentEvent::AgentStart(AgentStart::new(session.clone(), loop_key)))?;
+/// let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
+/// # drop(context);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PostgresStore {
+    place: String,
+    options: PostgresOptions,
+    pool: Pool,
+}
+
+/// A transaction that is rolled back if it is not ended.
+struct OpenTransaction<'a> {
+    taken: Taken<'a>,
+    is_open: bool,
+}
+
+impl PostgresStore {
+    /// Opens the database at `address` (`postgres://USER:PASSWORD@HOST:5432/NAME`, or several hosts
+    /// with commas between) with default options; makes the tables where there are none.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses, is too old, has no such database, or that was
+    /// written by a newer version. No error holds the password.
+    pub fn open(address: &str) -> Result<Self, OpenError> {
+        Self::open_with(address, PostgresOptions::default())
+    }
+
+    /// Opens the database at `address` with these options.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::open`].
+    pub fn open_with(address: &str, options: PostgresOptions) -> Result<Self, OpenError> {
+        let mut options = options;
+        let address = Address::parse(address, !options.read_only)?;
+        let mut link = schema::connect(&address, &options)?;
+        let prepared = again(
+            || match schema::prepare(&mut link, &address, &mut options) {
+                Err(OpenError::Busy) => Err(StoreError::SerializationFailure),
+                prepared => Ok(prepared),
+            },
+        );
+        prepared.map_err(|_| OpenError::Busy)??;
+        let place = address.place.clone();
+        let pool = Pool::new(address, options.clone());
+        pool.keep(link);
+        Ok(Self {
+            place,
+            options,
+            pool,
+        })
+    }
+
+    /// Returns hosts and name of the database, without user and password.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn snapshot<T>(
+        &self,
+        work: impl FnOnce(&PostgresTransaction<'_>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        let mut transaction = self.begin(&[BEGIN_READ])?;
+        let done = work(&PostgresTransaction::reading(transaction.taken.link()?));
+        // What was read is whole, whatever becomes of the connection.
+        transaction.roll_back();
+        done
+    }
+
+    /// Runs `work` on a snapshot; its statements may go through much of the database.
+    fn long_snapshot<T>(
+        &self,
+        work: impl FnOnce(&PostgresTransaction<'_>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        let mut transaction = self.begin(&[BEGIN_READ])?;
+        let link = transaction.taken.link()?;
+        let done = link.at_length(|link| work(&PostgresTransaction::reading(link)));
+        transaction.roll_back();
+        done
+    }
+
+    /// Runs `work` in a transaction that writes. It is told on its way whether the database still counts
+    /// with the counter of this store.
+    fn transaction<T>(
+        &self,
+        work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        self.transaction_from(&self.begin_write(), |link| written(link, work))
+    }
+
+    /// Runs `work` in a transaction that writes; its statements may go through much of the database.
+    fn long_transaction<T>(
+        &self,
+        begin: &[String],
+        work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        self.transaction_from(begin, |link| link.at_length(|link| written(link, work)))
+    }
+
+    fn begin_write(&self) -> Vec<String> {
+        let counter = literal(self.options.counter.name());
+        let mut begin = self.begin_any_write();
+        let counts = format!("SELECT loopstore_counts_with({counter})");
+        match &mut begin[..] {
+            [only] => *only = format!("{only}; {counts}"),
+            _ => begin.push(counts),
+        }
+        begin
+    }
+
+    /// What a connection has set does not reach the nodes of a cluster, what a transaction sets does, each
+    /// by itself: the whole text goes to them that it came in.
+    fn begin_any_write(&self) -> Vec<String> {
+        let own = [BEGIN_WRITE.to_owned()];
+        own.into_iter()
+            .chain(self.options.on_nodes.iter().cloned())
+            .collect()
+    }
+
+    fn transaction_from<T>(
+        &self,
+        begin: &[String],
+        work: impl FnOnce(&mut Connection) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        if self.options.read_only {
+            return Err(StoreError::ReadOnly);
+        }
+        let mut transaction = self.begin(begin)?;
+        let done = work(transaction.taken.link()?)?;
+        transaction.commit()?;
+        Ok(done)
+    }
+
+    /// Runs a statement outside of any transaction, however long it takes.
+    fn alone(&self, sql: &str) -> StoreResult<()> {
+        let mut taken = self.pool.begin(&["SELECT 1"])?;
+        let link = taken.link()?;
+        let done = link.with_limit(None, |link| link.batch(sql));
+        done.map_err(from_postgres)
+    }
+
+    fn begin(&self, sql: &[impl AsRef<str>]) -> StoreResult<OpenTransaction<'_>> {
+        Ok(OpenTransaction {
+            taken: again(|| self.pool.begin(sql))?,
+            is_open: true,
+        })
+    }
+}
+
+/// Runs `work` on a connection within a transaction that writes.
+fn written<T>(
+    link: &mut Connection,
+    work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
+) -> StoreResult<T> {
+    let mut door = PostgresTransaction::writing(link);
+    let done = work(&mut door)?;
+    door.check()?;
+    Ok(done)
+}
+
+/// Pauses before what others interrupted is tried again, in milliseconds.
+const PAUSES: [u64; 4] = [10, 40, 160, 640];
+
+/// Tries again what others interrupted and what told nobody anything yet.
+fn again<T>(mut work: impl FnMut() -> StoreResult<T>) -> StoreResult<T> {
+    for pause in PAUSES {
+        match work() {
+            Err(StoreError::SerializationFailure) => {
+                std::thread::sleep(Duration::from_millis(pause));
+            }
+            done => return done,
+        }
+    }
+    work()
+}
+
+impl OpenTransaction<'_> {
+    fn commit(mut self) -> StoreResult<()> {
+        self.is_open = false;
+        let link = self.taken.link()?;
+        link.batch("COMMIT").map_err(|error| {
+            let is_unknown = error.code() == Some("40003");
+            if is_lost(&error) || is_unknown {
+                self.taken.discard();
+                return StoreError::Unconfirmed(describe(&error).into());
+            }
+            from_postgres(error)
+        })
+    }
+
+    fn roll_back(&mut self) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        let ended = self.taken.link().map(|link| link.batch("ROLLBACK"));
+        if !matches!(ended, Ok(Ok(()))) {
+            self.taken.discard();
+        }
+    }
+}
+
+impl Drop for OpenTransaction<'_> {
+    fn drop(&mut self) {
+        self.roll_back();
+    }
+}
+
+impl SessionStore for PostgresStore {
+    fn read(&self, work: ReadWork<'_>) -> StoreResult<()> {
+        self.snapshot(|door| work(door))
+    }
+
+    fn write(&self, work: WriteWork<'_>) -> StoreResult<()> {
+        self.transaction(|door| work(door))
+    }
+
+    fn counter(&self) -> &dyn TokenCounter {
+        &*self.options.counter
+    }
+}

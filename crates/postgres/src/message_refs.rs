@@ -1,0 +1,87 @@
+//! What messages say, for a build: no more columns than it needs, and texts where they lie.
+
+use std::ops::{ControlFlow, Range};
+
+use loopstore::extend::{
+    LoopKey, MessageRef, StoreRead, StoreResult, StoredMessageRef, VisitMessageRef,
+};
+use loopstore::internal::Columns;
+use loopstore::internal::mapping::proof;
+
+use super::connection::Param;
+use super::keys::session_of;
+use super::row::PostgresRow;
+use super::transaction::{PostgresTransaction, paged};
+
+/// Messages that are fetched at a time: mostly the whole end of a loop.
+const PAGE: i64 = 256;
+
+impl PostgresTransaction<'_> {
+    /// Visits what some messages say. What has no content here is read the long way, which knows where
+    /// it may lie instead.
+    pub(super) fn read_refs(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        proofs: bool,
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<()> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        let session = session_of(loop_key.0);
+        self.lock(session)?;
+        let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
+        let of_proof = if proofs { "salt, digest, " } else { "" };
+        let sql = format!(
+            "SELECT seq, turn, created_at, role, tokens, bytes, body_block, {of_proof}head, body, escaped
+             FROM messages WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4
+             ORDER BY seq LIMIT {PAGE}"
+        );
+        paged(
+            PAGE,
+            |row: &PostgresRow| row.get("seq").unwrap_or(end),
+            |after| {
+                let from = after.map_or(first, |after| after + 1);
+                let params: [Param<'_>; 4] = [&session, &loop_key.0, &from, &end];
+                self.ask(&sql, &params)
+            },
+            &mut |row: PostgresRow| self.say(loop_key, &row, proofs, visit),
+        )
+    }
+
+    pub(super) fn say(
+        &self,
+        loop_key: LoopKey,
+        row: &PostgresRow,
+        proofs: bool,
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<ControlFlow<()>> {
+        let seq = row.get("seq")?;
+        let head: Option<&str> = row.get("head")?;
+        if head.is_none() {
+            let mut flow = ControlFlow::Continue(());
+            self.messages(loop_key, seq..seq.saturating_add(1), &mut |row| {
+                flow = visit(&MessageRef::of(&row, proofs))?;
+                Ok(ControlFlow::Break(()))
+            })?;
+            return Ok(flow);
+        }
+        let text = row.content("body")?;
+        let proof = proofs.then(|| proof(row)).transpose()?;
+        visit(&MessageRef {
+            seq,
+            turn: row.get("turn")?,
+            created_at: row.get("created_at")?,
+            message: StoredMessageRef {
+                role: row.get("role")?,
+                tokens: row.get("tokens")?,
+                bytes: row.get("bytes")?,
+                text_block: row.get("body_block")?,
+                proof,
+                head,
+                text: text.as_deref(),
+            },
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! How a database is opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopstore::tokens::{HeuristicTokenCounter, TokenCounter};
+
+/// Options of a PostgreSQL database.
+///
+/// ```no_run
+/// use loopstore_postgres::{PostgresOptions, PostgresStore};
+/// use std::time::Duration;
+///
+/// let patience = Duration::from_secs(30);
+/// let options = PostgresOptions::new().connections(64).patience(patience);
+/// let store = PostgresStore::open_with("postgres://agent@db1,db2/agents", options)?;
+/// # drop(store);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct PostgresOptions {
+    pub(super) read_only: bool,
+    pub(super) create: bool,
+    pub(super) connections: usize,
+    pub(super) patience: Duration,
+    /// How long the server may be silent; `None`: for ever.
+    pub(super) limit: Option<Duration>,
+    pub(super) counter: Arc<dyn TokenCounter>,
+    /// Whether the counter that the database was written with is taken instead.
+    pub(super) takes_stored: bool,
+    /// Whether it is opened to be counted anew: with any counter.
+    pub(super) recounts: bool,
+    /// What a transaction that writes sets on the nodes of a cluster; empty on one server.
+    pub(super) on_nodes: Vec<String>,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            create: true,
+            connections: 16,
+            patience: Duration::from_secs(10),
+            limit: Some(Duration::from_secs(60)),
+            counter: Arc::new(HeuristicTokenCounter),
+            takes_stored: false,
+            recounts: false,
+            on_nodes: Vec::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("read_only", &self.read_only)
+            .field("create", &self.create)
+            .field("connections", &self.connections)
+            .field("patience", &self.patience)
+            .field("limit", &self.limit)
+            .field("counter", &self.counter.name())
+            .finish()
+    }
+}
+
+impl PostgresOptions {
+    /// The default options: read and write, 16 connections, ten seconds of patience, a
+    /// minute for a statement.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens the database for reading only.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Sets whether the tables are made where there are none (the default). The database itself is
+    /// never created.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Sets how many connections there are at most: so many transactions run side by side.
+    #[must_use]
+    pub fn connections(mut self, most: usize) -> Self {
+        self.connections = most;
+        self
+    }
+
+    /// Sets how long a transaction waits for a free connection, and how long for another writer of
+    /// its session.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Returns the patience with another writer, in milliseconds as the server takes it.
+    pub(super) fn lock_timeout(&self) -> u128 {
+        self.patience.as_millis().clamp(1, i32::MAX as u128)
+    }
+
+    /// Sets how long a statement may take until its connection is given up with
+    /// [`StoreError::StatementTimeout`](loopstore::StoreError::StatementTimeout), by the clock of this machine: a minute if
+    /// nothing is set, `None`: for ever. That the server stops a statement itself, as `statement_timeout`
+    /// has it, is not enough where it hangs as a whole, and the network does not tell either: see
+    /// `link.rs`. What goes through much of the database (`verify`, removals, a recount, a new index) has
+    /// ten times as long; migrations and `VACUUM` take their time, and
+    /// [`PostgresStore::query_within`](super::PostgresStore::query_within) has a limit of its own.
+    #[must_use]
+    pub fn statement_limit(mut self, limit: Option<Duration>) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Sets the token counter. A database keeps the counter that it was created with.
+    #[must_use]
+    pub fn counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
+        self.counter = counter;
+        self
+    }
+
+    /// Uses the counter that the database was written with, if this program knows it: the one set
+    /// with [`PostgresOptions::counter`] is then only for a new database.
+    #[must_use]
+    pub fn stored_counter(mut self) -> Self {
+        self.takes_stored = true;
+        self
+    }
+
+    pub(super) fn for_recount(mut self) -> Self {
+        self.recounts = true;
+        self
+    }
+}

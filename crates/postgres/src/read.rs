@@ -1,0 +1,686 @@
+//! Reading rows. Each query names the session, which the client takes from the key that it has; only
+//! lists over all sessions, names and imports do not.
+
+use std::ops::{ControlFlow, Range};
+
+use loopstore::extend::index::{IndexFilter, IndexQuery, IndexState, Match, Phrase};
+use loopstore::extend::prompt::{PromptPlace, PromptsOf, VisitPrompt};
+use loopstore::extend::*;
+use loopstore::internal::mapping::*;
+use loopstore::internal::{Columns, damaged, fill, missing};
+use loopstore::model::{LoopId, SessionId};
+
+use super::connection::Param;
+use super::keys::session_of;
+use super::row::*;
+use super::transaction::{PostgresTransaction, paged};
+
+/// Rows that are fetched at a time where a caller may stop, and of those that are large.
+const PAGE: i64 = 64;
+const SMALL_PAGE: i64 = 1024;
+
+type FromRow<T> = fn(&PostgresRow) -> StoreResult<T>;
+
+impl PostgresTransaction<'_> {
+    /// Returns the loops of a chain from `leaf` on, at most a page of them.
+    fn links<T>(&self, leaf: LoopKey, columns: &str, from_row: FromRow<T>) -> StoreResult<Vec<T>> {
+        // The rows come as the recursion makes them, and the limit ends it. Keys that fall from child
+        // to parent cannot go round in a circle.
+        let sql = format!(
+            "WITH RECURSIVE chain AS (
+                 SELECT l.* FROM loops l WHERE l.session = $1 AND l.key = $2
+                 UNION ALL
+                 SELECT l.* FROM chain c JOIN loops l
+                     ON l.session = $1 AND l.key = c.parent AND l.key < c.key
+             )
+             SELECT {columns} FROM chain l LIMIT {PAGE}"
+        );
+        let session = session_of(leaf.0);
+        self.all(session, &sql, &[&session, &leaf.0], from_row)
+    }
+
+    /// Returns what a chain needs of a page of its loops, from `leaf` on, and where the next page
+    /// begins.
+    pub(super) fn page_of_chain(
+        &self,
+        leaf: LoopKey,
+    ) -> StoreResult<(Vec<LoopCore>, Option<LoopKey>)> {
+        let core = |row: &PostgresRow| loop_core(row, row.get("key")?);
+        let links = self.links(leaf, CORE_COLUMNS, core)?;
+        let next = after_page(links.len(), links.last());
+        Ok((links, next))
+    }
+
+    fn name_of(&self, id: &SessionId) -> StoreResult<Option<i64>> {
+        let sql = "SELECT session FROM session_names WHERE session_id = $1";
+        self.first_of_any(sql, &[&id.as_str()], |row| row.get("session"))
+    }
+}
+
+/// Returns where the page of a chain begins that comes after one of `length` loops.
+fn after_page(length: usize, last: Option<&LoopCore>) -> Option<LoopKey> {
+    let last = last.filter(|_| length as i64 >= PAGE)?;
+    last.parent.filter(|parent| *parent < last.key)
+}
+
+impl StoreRead for PostgresTransaction<'_> {
+    // Sessions.
+
+    fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
+        let mut found = self.name_of(id)?;
+        if found.is_none() && self.writes() {
+            // Who finds no session may be about to begin it.
+            self.lock_name(&["session", id.as_str()])?;
+            found = self.name_of(id)?;
+        }
+        let Some(key) = found else {
+            return Ok(None);
+        };
+        self.lock(key)?;
+        if let Some(row) = self.session_ahead(SessionKey(key)) {
+            return Ok(Some(row));
+        }
+        let sql = format!("{SESSION} WHERE s.session = $1");
+        self.first(key, &sql, &[&key], session_row)
+    }
+
+    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
+        self.lock(key.0)?;
+        if let Some(row) = self.session_ahead(key) {
+            return Ok(row);
+        }
+        let sql = format!("{SESSION} WHERE s.session = $1");
+        self.first(key.0, &sql, &[&key.0], session_row)?
+            .ok_or_else(|| missing("session", key.0))
+    }
+
+    fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
+        let sql = format!(
+            "{SESSION} ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.session DESC"
+        );
+        self.all_of_any(&sql, &[], session_row)
+    }
+
+    fn session_ids(&self, first: &str, limit: u32) -> StoreResult<Vec<SessionId>> {
+        // PostgreSQL's texts hold no zero byte.
+        let first = first.split('\0').next().unwrap_or_default();
+        let sql = "SELECT session_id FROM session_names WHERE session_id COLLATE \"C\" >= $1
+            ORDER BY session_id COLLATE \"C\" LIMIT $2";
+        self.all_of_any(sql, &[&first, &i64::from(limit)], |row| {
+            row.get("session_id")
+        })
+    }
+
+    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
+        self.read_started_by(session)
+    }
+
+    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
+        let sql = "SELECT protected_at, redacts FROM session_flags WHERE session = $1";
+        let flags = self.first(session.0, sql, &[&session.0], session_flags)?;
+        Ok(flags.unwrap_or_default())
+    }
+
+    fn last_receipt(&self, session: SessionKey) -> StoreResult<i64> {
+        let sql = "SELECT coalesce(max(key), 0) AS last FROM maintenance WHERE session = $1";
+        let last = self.first(session.0, sql, &[&session.0], |row| row.get("last"))?;
+        Ok(last.unwrap_or(0))
+    }
+
+    // Loops.
+
+    fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {
+        let sql =
+            format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 AND l.loop_id = $2");
+        self.first(session.0, &sql, &[&session.0, &id.as_str()], loop_row)
+    }
+
+    fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
+        if let Some(row) = self.loop_ahead(key) {
+            return Ok(row);
+        }
+        let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 AND l.key = $2");
+        let session = session_of(key.0);
+        self.first(session, &sql, &[&session, &key.0], loop_row)?
+            .ok_or_else(|| missing("loop", key.0))
+    }
+
+    fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
+        let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 ORDER BY l.key");
+        self.all(session.0, &sql, &[&session.0], loop_row)
+    }
+
+    fn loop_lengths(&self, session: SessionKey) -> StoreResult<Vec<(LoopKey, u32)>> {
+        let sql = "SELECT key, next_seq FROM loops WHERE session = $1 ORDER BY key";
+        self.all(session.0, sql, &[&session.0], |row| {
+            Ok((row.get("key")?, row.get("next_seq")?))
+        })
+    }
+
+    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
+        self.read_loops_at_work(session)
+    }
+
+    fn loops_with_system_messages(
+        &self,
+        session: SessionKey,
+        until: LoopKey,
+        most: u32,
+    ) -> StoreResult<Vec<LoopKey>> {
+        let sql = "SELECT key FROM loops
+            WHERE session = $1 AND key <= $2 AND system_tokens > 0 ORDER BY key DESC LIMIT $3";
+        let params = (session.0, until.0, i64::from(most));
+        let params: [Param<'_>; 3] = [&params.0, &params.1, &params.2];
+        self.all(session.0, sql, &params, |row| row.get("key"))
+    }
+
+    fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
+        let session = session_of(key.0);
+        let sql = "SELECT meta, history FROM loops WHERE session = $1 AND key = $2";
+        let meta = self.first(session, sql, &[&session, &key.0], loop_meta)?;
+        meta.ok_or_else(|| missing("loop", key.0))
+    }
+
+    fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>> {
+        let sql = r#"SELECT max(key) AS key FROM loops
+            WHERE session = $1 AND parent = $2 AND kind = '"Default"'"#;
+        let session = session_of(key.0);
+        let child = self.first(session, sql, &[&session, &key.0], |row| row.get("key"))?;
+        Ok(child.flatten())
+    }
+
+    fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
+        let mut next = Some(leaf);
+        while let Some(leaf) = next {
+            let links = self.links(leaf, LOOP_COLUMNS, loop_row)?;
+            next = after_page(links.len(), links.last().map(|last| &last.core));
+            for row in links {
+                if let ControlFlow::Break(()) = visit(row)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn loops_with_blocks(
+        &self,
+        leaf: LoopKey,
+        visit: &mut Visit<'_, LoopWithBlock>,
+    ) -> StoreResult<()> {
+        self.walk_standings(leaf, visit)
+    }
+
+    // Turns.
+
+    fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
+        let session = session_of(loop_key.0);
+        let sql = format!("{TURN} WHERE session = $1 AND loop = $2 AND turn = $3");
+        let params = [session, loop_key.0, i64::from(turn)];
+        self.first(
+            session,
+            &sql,
+            &[&params[0], &params[1], &params[2]],
+            turn_row,
+        )
+    }
+
+    fn turns(&self, loop_key: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
+        if turns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let session = session_of(loop_key.0);
+        let (from, to) = (i64::from(turns.start), i64::from(turns.end));
+        let sql = format!(
+            "{TURN} WHERE session = $1 AND loop = $2 AND turn >= $3 AND turn < $4 ORDER BY turn"
+        );
+        self.all(
+            session,
+            &sql,
+            &[&session, &loop_key.0, &from, &to],
+            turn_row,
+        )
+    }
+
+    fn answers(
+        &self,
+        loop_key: LoopKey,
+        turns: Range<u32>,
+    ) -> StoreResult<Vec<(u32, Vec<CallSite>)>> {
+        if turns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let session = session_of(loop_key.0);
+        let (from, to) = (i64::from(turns.start), i64::from(turns.end));
+        let sql = "SELECT turn, answers FROM turns
+             WHERE session = $1 AND loop = $2 AND turn >= $3 AND turn < $4 AND answers IS NOT NULL
+             ORDER BY turn";
+        self.all(
+            session,
+            sql,
+            &[&session, &loop_key.0, &from, &to],
+            turn_answers,
+        )
+    }
+
+    // Messages.
+
+    fn messages(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut Visit<'_, MessageRow>,
+    ) -> StoreResult<()> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        let session = session_of(loop_key.0);
+        let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
+        let sql = format!(
+            "{MESSAGE} WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4
+             ORDER BY seq LIMIT {PAGE}"
+        );
+        paged(
+            PAGE,
+            |row: &MessageRow| i64::from(row.seq),
+            |after| {
+                let from = after.map_or(first, |after| after + 1);
+                let params: [Param<'_>; 4] = [&session, &loop_key.0, &from, &end];
+                self.all(session, &sql, &params, message_row)
+            },
+            &mut |mut row: MessageRow| {
+                if row.body.head.is_none() {
+                    fill(self, &self.last_pack, loop_key, &mut row)?;
+                }
+                visit(row)
+            },
+        )
+    }
+
+    fn message_refs(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        proofs: bool,
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<()> {
+        self.read_refs(loop_key, seqs, proofs, visit)
+    }
+
+    fn sizes(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut Visit<'_, MessageSize>,
+    ) -> StoreResult<()> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        let session = session_of(loop_key.0);
+        let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
+        let sql = format!(
+            "SELECT seq, turn, role, author, tokens, bytes, lines FROM messages
+             WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4
+             ORDER BY seq LIMIT {SMALL_PAGE}"
+        );
+        paged(
+            SMALL_PAGE,
+            |row: &MessageSize| i64::from(row.seq),
+            |after| {
+                let from = after.map_or(first, |after| after + 1);
+                let params: [Param<'_>; 4] = [&session, &loop_key.0, &from, &end];
+                self.all(session, &sql, &params, message_size)
+            },
+            visit,
+        )
+    }
+
+    fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32> {
+        // Ticks rise with the sequence: the newest message that is old enough ends the search.
+        let session = session_of(loop_key.0);
+        let sql = "SELECT seq FROM messages WHERE session = $1 AND loop = $2 AND tick <= $3
+             ORDER BY seq DESC LIMIT 1";
+        let last = self.first(session, sql, &[&session, &loop_key.0, &tick], |row| {
+            row.get::<u32>("seq")
+        })?;
+        Ok(last.map_or(0, |seq| seq + 1))
+    }
+
+    fn is_overlaid_since(
+        &self,
+        session: SessionKey,
+        loop_key: LoopKey,
+        seq: u32,
+    ) -> StoreResult<Option<bool>> {
+        let sql = "SELECT tick < greatest(
+                 (SELECT max(tick) FROM runs WHERE session = $1 AND outcome = 'committed'),
+                 (SELECT max(tick) FROM flips WHERE session = $1),
+                 0
+             ) AS since
+             FROM messages WHERE session = $1 AND loop = $2 AND seq = $3";
+        let seq = i64::from(seq);
+        let values: [Param<'_>; 3] = [&session.0, &loop_key.0, &seq];
+        self.first(session.0, sql, &values, |row| row.get("since"))
+    }
+
+    fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>> {
+        self.read_prompt_places(of, limit)
+    }
+
+    fn prompts(&self, of: PromptsOf<'_>, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
+        self.read_prompts(of, visit)
+    }
+
+    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
+        self.read_usage(session)
+    }
+
+    // Blobs.
+
+    fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        // Every session has its own copy: the one that is just being read has what it shows.
+        for session in self.seen().into_iter().take(1) {
+            let sql = "SELECT data FROM blobs WHERE session = $1 AND sha256 = $2";
+            let params: [Param<'_>; 2] = [&session, &&sha256[..]];
+            let data = self.first_of_any(sql, &params, |row| row.get("data"))?;
+            if data.is_some() {
+                return Ok(data);
+            }
+        }
+        let sql = "SELECT data FROM blobs WHERE sha256 = $1 LIMIT 1";
+        self.first_of_any(sql, &[&&sha256[..]], |row| row.get("data"))
+    }
+
+    fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>> {
+        let sql =
+            "SELECT DISTINCT sha256 FROM blobs WHERE sha256 BETWEEN $1 AND $2 ORDER BY sha256";
+        self.all_of_any(sql, &[&&first[..], &&last[..]], |row| row.get("sha256"))
+    }
+
+    // Runs, their undos and redos.
+
+    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
+        let session = session_of(key.0);
+        let sql = format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
+        self.first(session, &sql, &[&session, &key.0], run_row)?
+            .ok_or_else(|| missing("run", key.0))
+    }
+
+    fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()> {
+        let sql = format!(
+            "SELECT key, {RUN_COLUMNS} FROM runs
+             WHERE session = $1 AND (tick, key) < ($2, $3)
+             ORDER BY tick DESC, key DESC LIMIT {PAGE}"
+        );
+        paged(
+            PAGE,
+            |run: &RunRow| (run.tick, run.key.0),
+            |after| {
+                let (tick, key) = after.unwrap_or((i64::MAX, i64::MAX));
+                self.all(session.0, &sql, &[&session.0, &tick, &key], run_row)
+            },
+            visit,
+        )
+    }
+
+    fn open_runs(&self, session: Option<SessionKey>) -> StoreResult<Vec<RunRow>> {
+        let sql = format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE digest IS NULL");
+        match session {
+            None => self.all_of_any(&sql, &[], run_row),
+            Some(SessionKey(key)) => {
+                self.all(key, &format!("{sql} AND session = $1"), &[&key], run_row)
+            }
+        }
+    }
+
+    fn run_summaries(
+        &self,
+        session: SessionKey,
+        visit: &mut VisitRunSummary<'_>,
+    ) -> StoreResult<()> {
+        self.read_marks(session, visit)
+    }
+
+    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
+        let session = session_of(run.0);
+        let sql = format!(
+            "SELECT {FLIP_COLUMNS} FROM flips WHERE session = $1 AND run = $2 ORDER BY tick, key"
+        );
+        self.all(session, &sql, &[&session, &run.0], flip_row)
+    }
+
+    // Pins.
+
+    fn pins(&self, session: SessionKey) -> StoreResult<Vec<PinRow>> {
+        let sql = format!("SELECT {PIN_COLUMNS} FROM pins WHERE session = $1 ORDER BY tick, key");
+        self.all(session.0, &sql, &[&session.0], pin_row)
+    }
+
+    // Hides.
+
+    fn hides(&self, session: SessionKey) -> StoreResult<Vec<HideRow>> {
+        let sql = format!("SELECT {HIDE_COLUMNS} FROM hides WHERE session = $1 ORDER BY key");
+        self.all(session.0, &sql, &[&session.0], hide_row)
+    }
+
+    fn hidden_sessions(&self) -> StoreResult<Vec<SessionKey>> {
+        let sql = "SELECT h.session FROM hides h
+             WHERE h.kind = 'hide'
+                 AND h.key = (SELECT max(n.key) FROM hides n WHERE n.session = h.session)
+             ORDER BY h.session";
+        self.all_of_any(sql, &[], |row| row.get("session"))
+    }
+
+    fn renamed_from(&self, id: &SessionId) -> StoreResult<Vec<SessionKey>> {
+        let sql = "SELECT DISTINCT session FROM hides WHERE was = $1 ORDER BY session";
+        self.all_of_any(sql, &[&id.as_str()], |row| row.get("session"))
+    }
+
+    // Blocks.
+
+    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
+        let session = session_of(key.0);
+        let sql =
+            format!("SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE session = $1 AND key = $2");
+        self.first(session, &sql, &[&session, &key.0], block_row)?
+            .ok_or_else(|| missing("block", key.0))
+    }
+
+    fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>> {
+        let session = session_of(run.0);
+        let sql = format!(
+            "SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE session = $1 AND run = $2
+             ORDER BY loop, key"
+        );
+        self.all(session, &sql, &[&session, &run.0], block_row)
+    }
+
+    fn blocks_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockRow>> {
+        let session = session_of(loop_key.0);
+        let sql = format!(
+            "SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE session = $1 AND loop = $2
+             ORDER BY generation"
+        );
+        self.all(session, &sql, &[&session, &loop_key.0], block_row)
+    }
+
+    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
+        let sql = format!(
+            "SELECT {BLOCK_CORE_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick
+             FROM blocks b JOIN runs r ON r.session = $1 AND r.key = b.run
+             WHERE b.session = $1 AND b.loop = $2 AND b.generation < $3
+                 AND r.outcome = 'committed'
+             ORDER BY b.generation DESC LIMIT {PAGE}"
+        );
+        paged(
+            PAGE,
+            |found: &Generation| i64::from(found.block.generation),
+            |after| {
+                let before = after.unwrap_or(i64::MAX);
+                self.all(session, &sql, &[&session, &loop_key.0, &before], |row| {
+                    generation(row, row.get("loop")?)
+                })
+            },
+            visit,
+        )
+    }
+
+    fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
+        let session = session_of(block.0);
+        let sql =
+            "SELECT role, tokens, bytes, body_block, salt, digest, head, body, escaped, section,
+                 replaces, quotes
+             FROM block_messages WHERE session = $1 AND block = $2 ORDER BY ordinal";
+        self.all(session, sql, &[&session, &block.0], block_message)
+    }
+
+    fn coverage(&self, block: BlockKey) -> StoreResult<Vec<CoverageRow>> {
+        let session = session_of(block.0);
+        let sql = "SELECT loop, from_seq, to_seq, from_turn, to_turn, disposition
+             FROM coverage WHERE session = $1 AND block = $2 ORDER BY ordinal";
+        self.all(session, sql, &[&session, &block.0], coverage_row)
+    }
+
+    // Manifests.
+
+    fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>> {
+        let sql = format!(
+            "SELECT key, {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 ORDER BY key DESC"
+        );
+        self.all(session.0, &sql, &[&session.0], manifest_row)
+    }
+
+    // Imports and kept files.
+
+    fn import_key(&self) -> StoreResult<Vec<u8>> {
+        let sql = "SELECT value FROM store_meta WHERE name = 'import_key'";
+        let hex = self.first_of_any(sql, &[], |row| row.get::<String>("value"))?;
+        let key = hex.as_deref().and_then(loopstore::internal::unhex::<32>);
+        key.map(Vec::from)
+            .ok_or_else(|| damaged("the import key is missing"))
+    }
+
+    fn imports(&self, session: SessionKey) -> StoreResult<Vec<ImportRow>> {
+        let sql =
+            format!("SELECT key, {IMPORT_COLUMNS} FROM imports WHERE session = $1 ORDER BY key");
+        self.all(session.0, &sql, &[&session.0], |row| {
+            Ok(import_note(row)?.from)
+        })
+    }
+
+    fn imported(
+        &self,
+        format: &str,
+        file_name: &str,
+        record_key: &str,
+    ) -> StoreResult<Vec<SessionKey>> {
+        // Who finds no session may be about to begin it.
+        self.lock_name(&["import", format, file_name, record_key])?;
+        let sql = "SELECT DISTINCT session FROM imports
+             WHERE format = $1 AND file_name = $2 AND record_key = $3 ORDER BY session";
+        self.all_of_any(sql, &[&format, &file_name, &record_key], |row| {
+            row.get("session")
+        })
+    }
+
+    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
+        self.sources_of(session)
+    }
+
+    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
+        self.parts_of(source)
+    }
+
+    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        self.piece(sha256)
+    }
+
+    // Leases.
+
+    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        self.read_lease(loop_key)
+    }
+
+    // Started calls.
+
+    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
+        self.read_calls(loop_key, call_id)
+    }
+
+    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
+        self.read_calls_of_loop(loop_key)
+    }
+
+    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
+        self.read_open_calls(session)
+    }
+
+    // Append keys.
+
+    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
+        self.read_append_key(session, name)
+    }
+
+    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
+        self.read_append_keys(session)
+    }
+
+    fn append_keys_within(
+        &self,
+        session: SessionKey,
+        range: &AppendKeyRange,
+    ) -> StoreResult<Vec<AppendKey>> {
+        self.read_append_keys_within(session, range)
+    }
+
+    fn append_keys_of_all(&self, prefix: &str) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
+        self.read_append_keys_of_all(prefix)
+    }
+
+    // Notes.
+
+    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
+        self.read_notes(loop_key)
+    }
+
+    // The index of messages.
+
+    fn index_version(&self) -> StoreResult<Option<u32>> {
+        self.read_index_version()
+    }
+
+    fn index_state(&self) -> StoreResult<IndexState> {
+        self.read_index_state()
+    }
+
+    fn unindexed(&self) -> StoreResult<Vec<LoopKey>> {
+        self.read_unindexed()
+    }
+
+    fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
+        self.read_unindexed_seqs(loop_key)
+    }
+
+    fn find(
+        &self,
+        query: &IndexQuery,
+        filter: &IndexFilter,
+        limit: u32,
+        visit: &mut Visit<'_, Match>,
+    ) -> StoreResult<()> {
+        self.find_in_index(query, filter, limit, visit)
+    }
+
+    fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
+        self.count_holders(phrase, most)
+    }
+
+    fn is_indexed(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool> {
+        self.is_found_by(loop_key, seq, word)
+    }
+
+    fn sampled_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>> {
+        self.sample_loops(most)
+    }
+}

@@ -1,0 +1,369 @@
+//! Opening: what the server is, its settings, the migrations.
+//!
+//! To change the schema: until 0.1.0 is released, edit `migrations/V1__store.sql` (its checksum
+//! tells the formats apart); afterwards add `migrations/V<n>__<what>.sql`. A table that holds
+//! something of a session has a column `tenant` and a policy of that name, as those in V1; where tenants
+//! are, it and a view are bound after the migration.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use loopstore::extend::OpenError;
+#[cfg(debug_assertions)]
+use loopstore::failpoints::{self, Failpoint};
+use loopstore::internal::{Applied, Migrations};
+use loopstore::model::Time;
+use tokio_postgres::Row;
+
+use super::cluster;
+use super::connection::{Connection, Param};
+use super::errors::{Trouble, describe, driver_text, from_connecting, is_serialization_failure};
+use super::options::PostgresOptions;
+use super::pooler::Pooling;
+use super::url::Address;
+
+mod embedded {
+    refinery::embed_migrations!("migrations");
+}
+
+/// The oldest server whose triggers on partitioned tables are those that the schema needs.
+const OLDEST: i64 = 14;
+
+/// The key of the lock under which the tables are made: `LOOP` in ASCII.
+const MIGRATION_LOCK: i64 = 0x4C4F_4F50;
+
+/// Returns the migrations that this program knows. The newest format that it reads and writes is the
+/// number of the last.
+pub(super) fn migrations() -> &'static Migrations {
+    fn embedded() -> Migrations {
+        Migrations::embedded(&embedded::migrations::runner())
+    }
+    static EMBEDDED: LazyLock<Migrations> = LazyLock::new(embedded);
+    #[cfg(debug_assertions)]
+    static LATER: LazyLock<Migrations> = LazyLock::new(|| {
+        embedded().and_later(
+            "ALTER TABLE leases ADD COLUMN made_up TEXT NOT NULL DEFAULT 'later';
+             UPDATE turns SET ended_at = ended_at;",
+        )
+    });
+    #[cfg(debug_assertions)]
+    if failpoints::is_active(Failpoint::LaterFormat) {
+        return &LATER;
+    }
+    &EMBEDDED
+}
+
+/// Asks whether tenants are kept apart.
+const ARE_APART: &str =
+    "SELECT (SELECT relrowsecurity FROM pg_class WHERE oid = 'sessions'::REGCLASS)";
+
+pub(super) fn other(address: &Address, cause: impl std::fmt::Display) -> OpenError {
+    OpenError::Server {
+        place: address.place.clone(),
+        detail: cause.to_string(),
+    }
+}
+
+/// A commit that was acknowledged is on disk: a server may be told to forget that, a session not.
+const IS_KEPT: &str = "WHERE current_setting('synchronous_commit') = 'off'";
+
+/// Returns what `connect` sets, for a transaction that may be at any process of the server; each by itself, as the
+/// whole text goes to the nodes of a cluster that it came in.
+pub(super) fn in_each_transaction(options: &PostgresOptions) -> [String; 3] {
+    [
+        "SET LOCAL citus.propagate_set_commands = 'local'".to_owned(),
+        format!("SET LOCAL lock_timeout = {}", options.lock_timeout()),
+        format!("SELECT set_config('synchronous_commit', 'on', TRUE) {IS_KEPT}"),
+    ]
+}
+
+const OPTIONS_ARE_LOST: &str = "`options` does not reach each transaction through a pooler; set it with \
+    ALTER ROLE or ALTER DATABASE instead, or say `pooling=session` if the pooler keeps a connection for \
+    each session (pool_mode = session) and passes `options` on";
+
+const NO_MIGRATION: &str = "the tables are not there or not up to date, and are not made through a pooler, \
+    which may change connections between transactions; open the database once through an address of the \
+    server itself, or say `pooling=session` if the pooler keeps a connection for each session (pool_mode = \
+    session)";
+
+/// Connects and sets what each connection needs.
+pub(super) fn connect(
+    address: &Address,
+    options: &PostgresOptions,
+) -> Result<Connection, OpenError> {
+    let mut link = address.connect(options.limit)?;
+    let failed = |error: Trouble| from_connecting(&address.place, error);
+    let is_shared = match address.pooling {
+        Pooling::Unknown => link.is_pooled().map_err(failed)?,
+        Pooling::Session => false,
+        Pooling::Transaction => true,
+    };
+    link.share(is_shared);
+    if is_shared && address.has_options {
+        return Err(other(address, OPTIONS_ARE_LOST));
+    }
+    if is_shared {
+        return Ok(link);
+    }
+    // What a transaction sets reaches the nodes of a Citus cluster with this; others let it stand.
+    let settings = format!(
+        "SET lock_timeout = {};
+         SET citus.propagate_set_commands = 'local';
+         SELECT set_config('synchronous_commit', 'on', FALSE) {IS_KEPT}",
+        options.lock_timeout()
+    );
+    link.batch(&settings).map_err(failed)?;
+    Ok(link)
+}
+
+/// Looks at the server, makes the tables where there are none or brings them up to date, and refuses
+/// those that are newer or were never released.
+pub(super) fn prepare(
+    link: &mut Connection,
+    address: &Address,
+    options: &mut PostgresOptions,
+) -> Result<(), OpenError> {
+    if !link.is_shared() {
+        return prepare_at_one(link, address, options);
+    }
+    // All of it is at one process of the server.
+    let failed = |error: Trouble| from_connecting(&address.place, error);
+    link.batch("BEGIN").map_err(failed)?;
+    prepare_at_one(link, address, options)?;
+    link.batch("COMMIT").map_err(failed)
+}
+
+fn prepare_at_one(
+    link: &mut Connection,
+    address: &Address,
+    options: &mut PostgresOptions,
+) -> Result<(), OpenError> {
+    check_server(link, address)?;
+    cluster::prepare(link, address, options)?;
+    let known = migrations().newest();
+    let found = match format_of(link, address)? {
+        // Somebody may be making the tables: then that is done once the lock is free.
+        Err(OpenError::Damaged { .. }) => {
+            lock_migrations(link, address)?;
+            unlock_migrations(link, address)?;
+            format_of(link, address)??
+        }
+        found => found?,
+    };
+    let path = PathBuf::from(&address.place);
+    if found > known {
+        return Err(OpenError::Newer { path, found, known });
+    }
+    if found == 0 && (options.read_only || !options.create) {
+        return Err(OpenError::Missing { path });
+    }
+    if found < known && options.read_only {
+        return Err(OpenError::Older { path, found, known });
+    }
+    if found < known && link.is_shared() {
+        return Err(other(address, NO_MIGRATION));
+    }
+    if found < known {
+        migrate(link, address)?;
+    }
+    check_tenant(link, address, options)?;
+    if !options.read_only {
+        write_meta(link, options).map_err(|error| other(address, describe(&error)))?;
+    }
+    check_counter(link, address, options)
+}
+
+/// Returns the one row of a question that always has one.
+pub(super) fn only(link: &mut Connection, sql: &str, params: &[Param<'_>]) -> Result<Row, Trouble> {
+    let row = link.first(sql, params)?;
+    row.ok_or_else(|| Trouble::Local("a question was answered with nothing".into()))
+}
+
+fn check_server(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
+    let sql = "SELECT current_setting('server_version_num')::BIGINT / 10000,
+        current_setting('server_encoding')";
+    let row = only(link, sql, &[]).map_err(|error| from_connecting(&address.place, error))?;
+    let (version, encoding): (i64, String) = (row.get(0), row.get(1));
+    if version < OLDEST {
+        return Err(OpenError::OldServer {
+            place: address.place.clone(),
+            found: version,
+            oldest: OLDEST,
+        });
+    }
+    match encoding.as_str() {
+        "UTF8" => Ok(()),
+        other_encoding => Err(other(
+            address,
+            format!("its texts are in {other_encoding}; loopstore needs a database in UTF8"),
+        )),
+    }
+}
+
+/// Returns the number of the last migration that was applied, 0 if there are no tables; or what is wrong
+/// with them.
+fn format_of(
+    link: &mut Connection,
+    address: &Address,
+) -> Result<Result<i64, OpenError>, OpenError> {
+    let failed = |error: Trouble| other(address, describe(&error));
+    let sql = "SELECT to_regclass('refinery_schema_history') IS NOT NULL,
+        to_regclass('store_meta') IS NOT NULL";
+    let row = only(link, sql, &[]).map_err(failed)?;
+    let (has_history, has_tables): (bool, bool) = (row.get(0), row.get(1));
+    let history = match has_history {
+        true => history(link).map_err(failed)?,
+        false => Vec::new(),
+    };
+    Ok(migrations().last_applied(Path::new(&address.place), &history, has_tables))
+}
+
+fn history(link: &mut Connection) -> Result<Vec<Applied>, Trouble> {
+    let sql = "SELECT version::BIGINT, name::TEXT, applied_on::TEXT, checksum::TEXT
+        FROM refinery_schema_history ORDER BY version";
+    let rows = link.query(sql, &[])?;
+    let applied = rows.iter().map(|row| Applied {
+        version: row.get(0),
+        name: row.get(1),
+        applied_on: row.get(2),
+        checksum: row.get(3),
+    });
+    Ok(applied.collect())
+}
+
+fn lock_migrations(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
+    let lock = format!("SELECT pg_advisory_lock({MIGRATION_LOCK})");
+    link.batch(&lock)
+        .map_err(|error| other(address, describe(&error)))
+}
+
+fn unlock_migrations(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
+    let unlock = format!("SELECT pg_advisory_unlock({MIGRATION_LOCK})");
+    link.batch(&unlock)
+        .map_err(|error| other(address, describe(&error)))
+}
+
+/// Runs the migrations in one transaction, one process at a time.
+fn migrate(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
+    let failed = |error: Trouble| other(address, describe(&error));
+    lock_migrations(link, address)?;
+    // The functions keep the search path that they are made with; named last, temporary tables cannot
+    // stand in for those of the store.
+    let sql =
+        "SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', FALSE)";
+    only(link, sql, &[]).map_err(failed)?;
+    let done = link.migrate(&migrations().runner()).map_err(failed)?;
+    let done = done.map_err(|error| unfinished(address, &error));
+    let done = done.and_then(|()| {
+        let sql = format!("SELECT loopstore_keep_apart() FROM ({ARE_APART}) t (yes) WHERE yes");
+        link.batch(&sql).map_err(failed)
+    });
+    link.batch("RESET search_path").map_err(failed)?;
+    unlock_migrations(link, address)?;
+    done
+}
+
+/// Refuses a role that sees every tenant: public ids are each tenant's own, so that they could not be
+/// told apart. To count anew takes such a role, as the counter is that of the whole database.
+fn check_tenant(
+    link: &mut Connection,
+    address: &Address,
+    options: &PostgresOptions,
+) -> Result<(), OpenError> {
+    let sql = format!("{ARE_APART}, row_security_active('sessions')");
+    let row = only(link, &sql, &[]).map_err(|error| other(address, describe(&error)))?;
+    let (are_apart, sees_one): (bool, bool) = (row.get(0), row.get(1));
+    match (options.recounts, sees_one) {
+        (false, false) if are_apart => Err(OpenError::EveryTenant {
+            place: address.place.clone(),
+        }),
+        (true, true) => Err(other(
+            address,
+            "tenants are kept apart here, and a recount is of all of them; it takes a superuser, or a \
+             role with BYPASSRLS that may write all tables",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Sorts an error of the migrations: nothing of them was kept.
+fn unfinished(address: &Address, error: &refinery::Error) -> OpenError {
+    let cause = std::error::Error::source(error);
+    let Some(cause) = cause.and_then(|cause| cause.downcast_ref::<tokio_postgres::Error>()) else {
+        return other(address, error);
+    };
+    match cause.code() {
+        Some(code) if is_serialization_failure(code.code()) => OpenError::Busy,
+        _ => other(address, driver_text(cause)),
+    }
+}
+
+/// Notes once what the database is written with.
+fn write_meta(link: &mut Connection, options: &PostgresOptions) -> Result<(), Trouble> {
+    let noted: i64 = only(link, "SELECT count(*) FROM store_meta", &[])?.get(0);
+    if noted >= 3 {
+        return Ok(());
+    }
+    let mut key = [0u8; 32];
+    // Without random numbers no message could be stored either.
+    let has_key = getrandom::fill(&mut key).is_ok();
+    let values = [
+        ("token_counter", options.counter.name().to_owned()),
+        ("import_key", hex::encode(key)),
+        ("created_at", Time::now().as_str().to_owned()),
+    ];
+    for (name, value) in values.iter().filter(|_| has_key) {
+        link.execute(
+            "INSERT INTO store_meta (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            &[name, value],
+        )?;
+    }
+    Ok(())
+}
+
+/// Compares the counter that the database is written with and the one that it is opened with.
+fn check_counter(
+    link: &mut Connection,
+    address: &Address,
+    options: &mut PostgresOptions,
+) -> Result<(), OpenError> {
+    let sql = "SELECT (SELECT value FROM store_meta WHERE name = 'token_counter'),
+        (SELECT value FROM store_meta WHERE name = 'recount')";
+    let row = only(link, sql, &[]).map_err(|error| other(address, describe(&error)))?;
+    let (stored, recounting): (Option<String>, Option<String>) = (row.get(0), row.get(1));
+    let stored = stored.ok_or_else(|| OpenError::Damaged {
+        path: PathBuf::from(&address.place),
+        detail: "its token counter is not noted".into(),
+    })?;
+    if options.recounts {
+        return Ok(());
+    }
+    if let Some(note) = recounting {
+        let to = loopstore::internal::counter_of(&note);
+        return Err(OpenError::Recounting { to });
+    }
+    let given = options.counter.name().to_owned();
+    if stored == given {
+        return Ok(());
+    }
+    match loopstore::tokens::counter_named(&stored) {
+        Some(counter) if options.takes_stored => {
+            options.counter = counter;
+            Ok(())
+        }
+        _ => Err(OpenError::Counter { stored, given }),
+    }
+}
+
+/// Returns the tables, views, functions and triggers that the migrations make, as `KIND name`.
+pub(super) fn objects() -> Vec<String> {
+    let scripts = migrations().scripts().iter();
+    let lines = scripts.flat_map(|script| script.sql().unwrap_or_default().lines());
+    let made = lines.filter_map(|line| {
+        let (kind, rest) = line.strip_prefix("CREATE ")?.split_once(' ')?;
+        let name = rest.split([' ', '(']).next()?;
+        let is_listed = matches!(kind, "TABLE" | "VIEW" | "FUNCTION" | "TRIGGER");
+        is_listed.then(|| format!("{kind} {name}"))
+    });
+    made.collect()
+}

@@ -1,0 +1,248 @@
+//! A transaction on a connection: what both doors hand out.
+//!
+//! Reads see one snapshot (REPEATABLE READ, READ ONLY). A write is READ COMMITTED and locks the row of
+//! each session before it first reads or writes anything of it: so the writes of a session come one
+//! after another and each reads what the one before wrote, while different sessions go on side by
+//! side, and no write fails for another one's sake but in a deadlock over several sessions.
+//! SERIALIZABLE would promise the same and refuse some of them at their commit, when the closure that
+//! was run cannot be run again.
+
+use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
+
+use loopstore::extend::{StoreError, StoreResult, Visit};
+use loopstore::internal::{Columns, LastPack};
+use sha2::{Digest as _, Sha256};
+
+use super::ahead::Ahead;
+use super::connection::{Connection, Param};
+use super::errors::{Trouble, from_postgres};
+use super::keys::{Locked, before_first};
+use super::pending::Pending;
+use super::row::PostgresRow;
+
+/// A connection within a transaction.
+pub(super) struct PostgresTransaction<'a> {
+    link: RefCell<&'a mut Connection>,
+    /// `None`: it only reads.
+    locked: Option<RefCell<Locked>>,
+    /// Sessions of which something was read, the last one last.
+    seen: RefCell<Vec<i64>>,
+    /// Whether a statement failed: the server refuses all others until the end.
+    failed: Cell<bool>,
+    /// Messages that go with the next statement.
+    pub(super) pending: RefCell<Pending>,
+    /// What a write has on hand.
+    pub(super) ahead: RefCell<Ahead>,
+    pub(super) last_pack: LastPack,
+}
+
+impl<'a> PostgresTransaction<'a> {
+    pub(super) fn reading(link: &'a mut Connection) -> Self {
+        Self {
+            link: RefCell::new(link),
+            locked: None,
+            seen: RefCell::default(),
+            failed: Cell::new(false),
+            pending: RefCell::default(),
+            ahead: RefCell::default(),
+            last_pack: LastPack::default(),
+        }
+    }
+
+    pub(super) fn writing(link: &'a mut Connection) -> Self {
+        Self {
+            locked: Some(RefCell::default()),
+            ..Self::reading(link)
+        }
+    }
+
+    /// Sends what waits before a commit, and checks that no statement failed whose error the caller put
+    /// aside: the server would keep nothing and say so to nobody.
+    pub(super) fn check(&self) -> StoreResult<()> {
+        self.flush()?;
+        match self.failed.get() {
+            true => Err(StoreError::Invalid(
+                "the transaction went on after a statement that failed".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it writes.
+    pub(super) fn writes(&self) -> bool {
+        self.locked.is_some()
+    }
+
+    /// Notes a session that this transaction made: nobody else sees it.
+    pub(super) fn owns(&self, session: i64) {
+        self.see(session);
+        if let Some(locked) = &self.locked {
+            locked.borrow_mut().insert(session);
+        }
+    }
+
+    /// Returns the sessions of which something was read, the last one first.
+    pub(super) fn seen(&self) -> Vec<i64> {
+        self.seen.borrow().iter().rev().copied().collect()
+    }
+
+    fn see(&self, session: i64) {
+        let mut seen = self.seen.borrow_mut();
+        if seen.last() != Some(&session) {
+            seen.retain(|other| *other != session);
+            seen.push(session);
+        }
+    }
+
+    /// Makes other writers of a session wait until the end of this write.
+    pub(super) fn lock(&self, session: i64) -> StoreResult<()> {
+        self.see(session);
+        let Some(locked) = &self.locked else {
+            return Ok(());
+        };
+        if !locked.borrow_mut().insert(session) {
+            return Ok(());
+        }
+        self.lock_row(session)
+    }
+
+    /// Makes other writers who look for the same thing wait, where there is no row to lock.
+    pub(super) fn lock_name(&self, name: &[&str]) -> StoreResult<()> {
+        if !self.writes() {
+            return Ok(());
+        }
+        let hash = hash_of(name);
+        // Tenants have names of their own.
+        let sql = "SELECT pg_advisory_xact_lock($1 # hashtextextended(loopstore_tenant(), 0))";
+        self.ask(sql, &[&hash]).map(drop)
+    }
+
+    fn noted<T>(&self, result: Result<T, Trouble>) -> StoreResult<T> {
+        result.map_err(|error| {
+            self.failed.set(true);
+            from_postgres(error)
+        })
+    }
+
+    /// Asks for rows, whatever session they are of.
+    pub(super) fn ask(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<Vec<PostgresRow>> {
+        self.flush()?;
+        let rows = self.link.borrow_mut().query(sql, params);
+        Ok(self.noted(rows)?.into_iter().map(PostgresRow).collect())
+    }
+
+    /// Runs a statement, whatever session it is about; returns how many rows it touched.
+    pub(super) fn execute(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
+        self.flush()?;
+        self.ahead.take();
+        let done = self.link.borrow_mut().execute(sql, params);
+        self.noted(done)
+    }
+
+    /// Runs a statement that goes through much of the database.
+    pub(super) fn execute_at_length(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
+        let mut link = self.link.borrow_mut();
+        self.noted(link.at_length(|link| link.execute(sql, params)))
+    }
+
+    /// Runs a statement about a session.
+    pub(super) fn run(&self, session: i64, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
+        self.lock(session)?;
+        self.execute(sql, params)
+    }
+
+    /// Returns the next key of a table in a session, which no other write takes: it locks the session. An
+    /// insert that looks for its key itself is refused where the tables are distributed.
+    pub(super) fn next_key(&self, table: &str, session: i64) -> StoreResult<i64> {
+        let sql = format!(
+            "SELECT coalesce(max(key), $2::BIGINT) + 1 AS next FROM {table} WHERE session = $1"
+        );
+        let params: [Param<'_>; 2] = [&session, &before_first(session)];
+        let next = self.first(session, &sql, &params, |row| row.get("next"))?;
+        next.ok_or_else(|| StoreError::Damaged(format!("{table} gave no key")))
+    }
+
+    /// Returns the rows of a session.
+    pub(super) fn all<T>(
+        &self,
+        session: i64,
+        sql: &str,
+        params: &[Param<'_>],
+        from_row: fn(&PostgresRow) -> StoreResult<T>,
+    ) -> StoreResult<Vec<T>> {
+        self.lock(session)?;
+        self.all_of_any(sql, params, from_row)
+    }
+
+    /// Returns rows of any session.
+    pub(super) fn all_of_any<T>(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+        from_row: fn(&PostgresRow) -> StoreResult<T>,
+    ) -> StoreResult<Vec<T>> {
+        let rows = self.ask(sql, params)?;
+        rows.iter().map(from_row).collect()
+    }
+
+    /// Returns the first row of a session.
+    pub(super) fn first<T>(
+        &self,
+        session: i64,
+        sql: &str,
+        params: &[Param<'_>],
+        from_row: fn(&PostgresRow) -> StoreResult<T>,
+    ) -> StoreResult<Option<T>> {
+        self.lock(session)?;
+        self.first_of_any(sql, params, from_row)
+    }
+
+    /// Returns the first row of any session.
+    pub(super) fn first_of_any<T>(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+        from_row: fn(&PostgresRow) -> StoreResult<T>,
+    ) -> StoreResult<Option<T>> {
+        let rows = self.ask(sql, params)?;
+        rows.first().map(from_row).transpose()
+    }
+}
+
+/// Returns a number that stands for a name.
+fn hash_of(name: &[&str]) -> i64 {
+    let mut hash = Sha256::new();
+    for part in name {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let hash: [u8; 32] = hash.finalize().into();
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash[..8]);
+    i64::from_le_bytes(first)
+}
+
+/// Visits rows that come in pages of `most`: `page` returns those after a place, in order. A visit may
+/// ask the same transaction, which a stream of rows would not allow.
+pub(super) fn paged<T, P>(
+    most: i64,
+    place: impl Fn(&T) -> P,
+    mut page: impl FnMut(Option<P>) -> StoreResult<Vec<T>>,
+    visit: &mut Visit<'_, T>,
+) -> StoreResult<()> {
+    let mut after = None;
+    loop {
+        let rows = page(after.take())?;
+        let is_end = (rows.len() as i64) < most;
+        after = rows.last().map(&place);
+        for row in rows {
+            if let ControlFlow::Break(()) = visit(row)? {
+                return Ok(());
+            }
+        }
+        if is_end {
+            return Ok(());
+        }
+    }
+}
