@@ -1,9 +1,9 @@
 //! What files are tried with elsewhere, on a server.
 
 use loopstore::SqliteStore;
-use loopstore::admin::copy::copy;
 use loopstore::extend::SessionStore;
 use loopstore::search::{SessionHit, search_sessions};
+use loopstore_copy::copy;
 
 use crate::questions::Question;
 use crate::support::amount::amount;
