@@ -4,11 +4,8 @@
 
 use std::collections::HashSet;
 
-use loopstore::extend::receipt::is_genuine;
-use loopstore::extend::{
-    ReceiptRow, SessionKey, SessionRow, StoreError, StoreResult, StoreWrite,
-    receipt::Receipt,
-};
+use loopstore::extend::receipt::{Receipt, is_genuine};
+use loopstore::extend::{ReceiptRow, SessionKey, SessionRow, StoreError, StoreResult, StoreWrite};
 use loopstore::internal::{database, seal};
 use loopstore::model::SessionId;
 

@@ -1,12 +1,12 @@
 //! Recording an agent of phi-core message by message.
 
+use loopstore::model::ContinuationKind;
+use loopstore::recorder::{AgentEvent, Recorded, RecorderOptions};
+use loopstore::{AsyncRecorder, AsyncStore};
 use phi_core::SessionError;
 
 use super::convert;
 use super::error::{outcome, session_error};
-use loopstore::model::ContinuationKind;
-use loopstore::recorder::{AgentEvent, Recorded, RecorderOptions};
-use loopstore::{AsyncRecorder, AsyncStore};
 
 /// Records the events of phi-core agents; a message is durable when its `MessageEnd` is recorded.
 ///

@@ -91,12 +91,19 @@ fn no_text_of_the_libraries_names_a_command_or_an_option() {
     let mut files = Vec::new();
     for folder in [
         "src",
+        "crates/checkpoints/src",
+        "crates/copy/src",
         "crates/digest/src",
+        "crates/export/src",
+        "crates/files/src",
         "crates/model/src",
+        "crates/postgres/src",
         "crates/provider/src",
         "crates/redact/src",
         "crates/report/src",
         "crates/summarize/src",
+        "crates/transcripts/src",
+        "integrations/phi/src",
     ] {
         sources(&crate::support::root::path(folder), &mut files);
     }
