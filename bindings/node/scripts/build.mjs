@@ -1,6 +1,6 @@
 // Builds the package: the native part by cargo, and `dist` by the TypeScript compiler.
 // Options: `--debug` for a quick build, `--types` to leave the native part as it is; the rest goes to cargo,
-// say `--features postgres,sqlcipher`.
+// say `--features postgres,sqlcipher`, or `--profile dist` as for a release.
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,7 +25,7 @@ function native() {
   const noted = mkdtempSync(join(tmpdir(), "loopstore-types-"));
   // What is up to date tells no types.
   utimesSync(join(root, "src", "lib.rs"), new Date(), new Date());
-  const mode = given.includes("--debug") ? [] : ["--release"];
+  const mode = given.includes("--debug") || given.includes("--profile") ? [] : ["--release"];
   const args = ["build", "--package", "loopstore-node", "--locked", "--message-format=json-render-diagnostics"];
   const told = run("cargo", [...args, ...mode, ...rest], {
     stdio: ["ignore", "pipe", "inherit"],
