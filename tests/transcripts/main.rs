@@ -21,4 +21,5 @@ mod session_jsonl;
 mod support;
 mod titles;
 mod tools;
+mod watched;
 mod writer;
