@@ -9,6 +9,7 @@ use loopstore::{Error, InvalidId, KeyError, OpenError, SettingsError, StoreError
 use serde::Serialize;
 
 /// Why a call did not do what it was asked.
+#[derive(Debug)]
 pub enum Failure {
     Core(Error),
     Open(OpenError),
