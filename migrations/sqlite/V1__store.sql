@@ -295,9 +295,36 @@ CREATE TABLE session_flags (
     session   INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
     -- ISO-8601 text: since when prune leaves it alone; NULL: it does not.
     protected_at TEXT,
-    -- Whether what is imported into it is redacted first.
+    -- Whether what is imported into it is redacted first. It never ends.
     redacts   INTEGER NOT NULL DEFAULT 0 CHECK (redacts IN (0, 1))
 ) STRICT;
+
+-- A session may be protected and released again, and its imports redacted from now on: nothing else changes.
+CREATE TRIGGER session_flags_stay
+BEFORE UPDATE ON session_flags
+WHEN (NEW.session IS NOT OLD.session OR NEW.redacts < OLD.redacts OR NEW.protected_at <> OLD.protected_at)
+    AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the flags of a session are never taken back');
+END;
+
+CREATE TRIGGER session_flags_no_delete
+BEFORE DELETE ON session_flags
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the flags of a session are never deleted');
+END;
+
+-- An upsert comes by here too.
+CREATE TRIGGER session_flags_no_replace
+BEFORE INSERT ON session_flags
+WHEN EXISTS (
+    SELECT 1 FROM session_flags
+    WHERE session = NEW.session AND (NEW.redacts < redacts OR NEW.protected_at <> protected_at)
+) AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = NEW.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the flags of a session are never replaced');
+END;
 
 -- loops -------------------------------------------------------------------------------------------
 
