@@ -2412,9 +2412,12 @@ SELECT
     b.created_at
 FROM sessions s
     -- The loops that runs were made on: what is active is the same for all runs of a loop.
-    CROSS JOIN loops leaf ON leaf.key IN (SELECT r.loop FROM runs r WHERE r.session = s.key)
+    -- The planner begins with the run if its id is given. Else it begins with the sessions, whose condition it is
+    -- told to be a rare one: it would look at the loop of a run once for each run.
+    JOIN loops leaf ON s.key = +leaf.session AND likelihood(s.session_id <> '', 0.00001)
+        AND leaf.key IN (SELECT r.loop FROM runs r WHERE r.session = s.key)
     -- The blocks of these runs, and what is active on the part of the chain where they stand.
-    CROSS JOIN json_each((
+    JOIN json_each((
         SELECT json_group_array(json_array(block, is_active))
         FROM (
             SELECT block, max(is_active) AS is_active
@@ -2435,7 +2438,7 @@ FROM sessions s
         )
     )) known
     CROSS JOIN blocks b ON b.key = known.value ->> 0
-    CROSS JOIN runs r ON r.key = b.run
+    JOIN runs r ON r.key = b.run AND leaf.key = +r.loop
     CROSS JOIN loops l ON l.key = b.loop;
 
 -- The pins of messages, as they were made and taken back: pinned is 1 or 0, author is whose words the message
