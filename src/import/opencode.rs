@@ -10,6 +10,7 @@
 mod cleared;
 mod order;
 mod parts;
+mod projected;
 mod stored;
 
 use std::collections::HashMap;
