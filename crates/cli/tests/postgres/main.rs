@@ -9,6 +9,7 @@ mod counting;
 mod doors;
 mod failover;
 mod fleet;
+mod foreign;
 mod frozen;
 mod guarded;
 mod interrupted;
