@@ -295,9 +295,36 @@ CREATE TABLE session_flags (
     session   INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
     -- ISO-8601 text: since when prune leaves it alone; NULL: it does not.
     protected_at TEXT,
-    -- Whether what is imported into it is redacted first.
+    -- Whether what is imported into it is redacted first. It never ends.
     redacts   INTEGER NOT NULL DEFAULT 0 CHECK (redacts IN (0, 1))
 ) STRICT;
+
+-- A session may be protected and released again, and its imports redacted from now on: nothing else changes.
+CREATE TRIGGER session_flags_stay
+BEFORE UPDATE ON session_flags
+WHEN (NEW.session IS NOT OLD.session OR NEW.redacts < OLD.redacts OR NEW.protected_at <> OLD.protected_at)
+    AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the flags of a session are never taken back');
+END;
+
+CREATE TRIGGER session_flags_no_delete
+BEFORE DELETE ON session_flags
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the flags of a session are never deleted');
+END;
+
+-- An upsert comes by here too.
+CREATE TRIGGER session_flags_no_replace
+BEFORE INSERT ON session_flags
+WHEN EXISTS (
+    SELECT 1 FROM session_flags
+    WHERE session = NEW.session AND (NEW.redacts < redacts OR NEW.protected_at <> protected_at)
+) AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = NEW.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the flags of a session are never replaced');
+END;
 
 -- loops -------------------------------------------------------------------------------------------
 
@@ -2385,9 +2412,12 @@ SELECT
     b.created_at
 FROM sessions s
     -- The loops that runs were made on: what is active is the same for all runs of a loop.
-    CROSS JOIN loops leaf ON leaf.key IN (SELECT r.loop FROM runs r WHERE r.session = s.key)
+    -- The planner begins with the run if its id is given. Else it begins with the sessions, whose condition it is
+    -- told to be a rare one: it would look at the loop of a run once for each run.
+    JOIN loops leaf ON s.key = +leaf.session AND likelihood(s.session_id <> '', 0.00001)
+        AND leaf.key IN (SELECT r.loop FROM runs r WHERE r.session = s.key)
     -- The blocks of these runs, and what is active on the part of the chain where they stand.
-    CROSS JOIN json_each((
+    JOIN json_each((
         SELECT json_group_array(json_array(block, is_active))
         FROM (
             SELECT block, max(is_active) AS is_active
@@ -2408,7 +2438,7 @@ FROM sessions s
         )
     )) known
     CROSS JOIN blocks b ON b.key = known.value ->> 0
-    CROSS JOIN runs r ON r.key = b.run
+    JOIN runs r ON r.key = b.run AND leaf.key = +r.loop
     CROSS JOIN loops l ON l.key = b.loop;
 
 -- The pins of messages, as they were made and taken back: pinned is 1 or 0, author is whose words the message

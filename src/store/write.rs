@@ -23,7 +23,8 @@ pub trait StoreWrite: StoreRemove {
     /// Writes of a session only what changes with all that happens in it.
     fn touch_session(&mut self, activity: &SessionActivity) -> StoreResult<()>;
 
-    /// Writes what was decided about a session.
+    /// Writes what was decided about a session. That its imports are redacted never ends, and the time since
+    /// when it is protected is only set or taken out.
     fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()>;
 
     // Loops.

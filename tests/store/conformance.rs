@@ -1868,11 +1868,24 @@ fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
     write(store, |write| write.put_flags(one, &pinned)).unwrap();
     assert_eq!(flags(one), pinned);
     assert_eq!(flags(other), SessionFlags::default());
-    write(store, |write| {
+    // It may be released; that it redacts never ends, and neither changes but so.
+    let released = SessionFlags {
+        protected_at: None,
+        ..pinned.clone()
+    };
+    write(store, |write| write.put_flags(one, &released)).unwrap();
+    assert_eq!(flags(one), released);
+    let refused = write(store, |write| {
         write.put_flags(one, &SessionFlags::default())
-    })
-    .unwrap();
-    assert_eq!(flags(one), SessionFlags::default());
+    });
+    assert!(refused.is_err_and(|error| error.to_string().contains("never")));
+    write(store, |write| write.put_flags(one, &pinned)).unwrap();
+    let moved = SessionFlags {
+        protected_at: Some("later".into()),
+        ..pinned.clone()
+    };
+    assert!(write(store, |write| write.put_flags(one, &moved)).is_err());
+    assert_eq!(flags(one), pinned);
 }
 
 /// What the messages of a loop are, read in both ways.

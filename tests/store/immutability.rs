@@ -88,7 +88,8 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
          VALUES (1, 'c', 0, 't', '{}', 'k', 'then', 1), (2, 'c', 0, 't', '{}', 'k', 'then', 1);
          INSERT INTO append_keys
              (session, name, loop, first_seq, end_seq, first_turn, end_turn, tokens)
-         VALUES (1, 'k', 1, 0, 1, 0, 1, 1), (2, 'k', 1, 0, 1, 0, 1, 1);",
+         VALUES (1, 'k', 1, 0, 1, 0, 1, 1), (2, 'k', 1, 0, 1, 0, 1, 1);
+         INSERT INTO session_flags (session, protected_at, redacts) VALUES (1, 'then', 1), (2, 'then', 1);",
     )
     .unwrap();
     (folder, file)
@@ -162,6 +163,9 @@ const TARGETS: &[Target] = &[
     target("append_keys", "session, name", "session = 2", "session = 1 AND name = 'k'"),
     target("append_keys", "session, name", "name = 'x'", "session = 1 AND name = 'k'"),
     target("append_keys", "session, name", "end_seq = 9", "session = 1 AND name = 'k'"),
+    target("session_flags", "session", "session = 9", "session = 1"), target("session_flags", "session", "rowid = 9", "session = 1"),
+    target("session_flags", "session", "redacts = 0", "session = 1"),
+    target("session_flags", "session", "protected_at = 'x'", "session = 1"),
     target("redactions", "owner", "digest = x'00'", "owner = (1 << 32) | 1"), target("redactions", "owner", "rowid = 9", "owner = -(1 << 32)"),
     target("redactions", "owner", "salt = x'00'", "owner = -(1 << 32)"),
     target("started_calls", "key", "arguments = '[]'", "key = 1"), target("started_calls", "key", "rowid = 9", "key = 1"),
@@ -427,6 +431,29 @@ fn a_receipt_is_closed_once_and_then_stays() {
     sqlite3(&file, close).unwrap();
     let left = unstopped(&file, &[close.to_owned(), attacks[0].clone()]);
     assert!(left.is_empty(), "{left:#?}");
+}
+
+#[test]
+fn a_session_may_be_protected_released_and_redacted_from_now_on() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    let (_folder, file) = stage();
+    let store = open(&file);
+    let id = loopstore::SessionId::new("s").unwrap();
+    for protected in [false, true, true, false] {
+        let since = loopstore::admin::retention::set_protected(&store, &id, protected).unwrap();
+        assert_eq!(since.is_some(), protected);
+    }
+    drop(store);
+    let flags = "SELECT session, protected_at, redacts FROM session_flags WHERE session = 1";
+    assert_eq!(sqlite3(&file, flags).unwrap(), "1||1");
+    sqlite3(
+        &file,
+        "UPDATE session_flags SET protected_at = 'now' WHERE session = 1",
+    )
+    .unwrap();
+    assert_eq!(sqlite3(&file, flags).unwrap(), "1|now|1");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use loopstore_bindings::item_changes::{self, Change};
 use loopstore_bindings::items::{self, ItemForm};
 use loopstore_bindings::options::provider_named;
 use loopstore_bindings::queries::GivenQuery;
-use loopstore_bindings::{Failure, Handle, messages};
+use loopstore_bindings::{Failure, Handle, messages, redaction};
 use loopstore_export::{ExportForm, export};
 use loopstore_report::{ReportOptions, write_report};
 use napi::Env;
@@ -377,6 +377,13 @@ impl NativeSession {
                 ..EraseRequest::new(session.id().clone())
             };
             json(&retention::erase(session.store().database(), &request)?)
+        })
+    }
+
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn redact(&self, request: String) -> Promised<String> {
+        self.call(None, move |session| {
+            json(&redaction::redact(&session, request.as_bytes())?)
         })
     }
 

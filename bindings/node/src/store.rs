@@ -11,6 +11,7 @@ use loopstore::search::search_sessions;
 use loopstore::{Error, Policy, SessionId, SqliteStore};
 use loopstore_bindings::options::OpenOptions;
 use loopstore_bindings::queries::{GivenFilter, GivenQuery};
+use loopstore_bindings::redaction::GivenRedaction;
 use loopstore_bindings::{Failure, Handle};
 use loopstore_transcripts::{ImportOptions, Source, import_paths, import_source, importers};
 use napi_derive::napi;
@@ -54,6 +55,8 @@ pub struct NativeImport {
     pub format: Option<String>,
     pub session: Option<String>,
     pub redact: bool,
+    /// Which secrets are replaced, as JSON.
+    pub redaction: String,
     pub keep_source: bool,
 }
 
@@ -260,6 +263,7 @@ impl NativeStore {
                 session: given.session.map(SessionId::new).transpose()?,
                 without_source: !given.keep_source,
                 redact: given.redact,
+                redaction: GivenRedaction::of(given.redaction.as_bytes())?,
                 ..ImportOptions::default()
             };
             let paths: Vec<PathBuf> = given.paths.into_iter().map(PathBuf::from).collect();

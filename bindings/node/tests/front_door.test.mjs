@@ -293,6 +293,25 @@ test("a session goes out as an export and a page, to memory or to a file", async
   assert.equal((await other.import([path])).added_messages, 0);
 });
 
+test("secrets are shown first, and replaced as the policy says", async (t) => {
+  const store = await own(t, Store.inMemory());
+  const chat = store.session("chat");
+  await chat.append(user("git clone https://me:hunter2@example.org/x"));
+  const shown = await chat.redact({ dryRun: true });
+  assert.deepEqual([shown.secrets, shown.receipt, shown.findings.length], [{ "url-password": 1 }, null, 1]);
+  assert.deepEqual((await chat.redact({ dryRun: true, allow: ["hunter2"] })).secrets, {});
+  assert.deepEqual((await chat.redact({ dryRun: true, only: ["github-pat"] })).secrets, {});
+  await assert.rejects(chat.redact({ only: ["no-such"] }), loopstore.InvalidInputError);
+  await assert.rejects(chat.redact({ minConfidence: "some" }), loopstore.InvalidInputError);
+  const path = place(t, "chat.jsonl");
+  await chat.exportTo(path, "jsonl");
+  assert.ok((await chat.redact({ reason: "leaked" })).receipt);
+  assert.ok(!JSON.stringify(await chat.context()).includes("hunter2"));
+  const other = await own(t, Store.inMemory());
+  await other.import(path, { redact: true, allow: ["hunter2"], minConfidence: "high" });
+  assert.ok(JSON.stringify(await other.session("chat").context()).includes("hunter2"));
+});
+
 test("SQL reads, and nothing else", async (t) => {
   const store = await own(t, Store.inMemory());
   assert.deepEqual(await store.sql("SELECT count(*) AS n FROM v_messages"), [{ n: 0 }]);

@@ -16,6 +16,7 @@ use loopstore_bindings::entries::{self, GivenEntries};
 use loopstore_bindings::items::{self, ItemForm};
 use loopstore_bindings::messages;
 use loopstore_bindings::queries::GivenQuery;
+use loopstore_bindings::redaction;
 use loopstore_export::{ExportForm, export};
 use loopstore_report::{ReportOptions, write_report};
 use pyo3::prelude::*;
@@ -557,6 +558,13 @@ impl Session {
                 ..EraseRequest::new(session.id().clone())
             };
             let report = retention::erase(session.store().database(), &request)?;
+            Ok(serde_json::to_vec(&report)?)
+        })
+    }
+
+    fn redact<'py>(&self, py: Python<'py>, request: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| {
+            let report = redaction::redact(&session, request)?;
             Ok(serde_json::to_vec(&report)?)
         })
     }

@@ -10,6 +10,7 @@ use loopstore::extend::sqlite::QueryLimits;
 use loopstore::search::search_sessions;
 use loopstore::{Error, Policy, SessionId, SqliteStore};
 use loopstore_bindings::queries::{GivenFilter, GivenQuery};
+use loopstore_bindings::redaction::GivenRedaction;
 use loopstore_transcripts::{ImportOptions, Source, import_paths, import_source, importers};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -232,6 +233,7 @@ impl Store {
         format: Option<String>,
         session: Option<&str>,
         redact: bool,
+        redaction: &[u8],
         keep_source: bool,
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.json(py, |store| {
@@ -240,6 +242,7 @@ impl Store {
                 session: session.map(SessionId::new).transpose()?,
                 without_source: !keep_source,
                 redact,
+                redaction: GivenRedaction::of(redaction)?,
                 ..ImportOptions::default()
             };
             let report = import_paths(store.database(), &paths, &options, &mut |_| {})?;

@@ -217,6 +217,30 @@ def test_a_session_goes_out_and_comes_in(store: Store, chat: Session, tmp_path: 
     assert store.verify()["ok"] and store.stats()["messages"] == 4
 
 
+def test_secrets_are_shown_first_and_replaced_as_the_policy_says(
+    chat: Session, tmp_path: Path
+) -> None:
+    chat.append(user("git clone https://me:hunter2@example.org/x"))
+    shown = chat.redact(dry_run=True)
+    assert (shown["secrets"], shown["receipt"]) == ({"url-password": 1}, None)
+    assert len(shown["findings"]) == 1
+    assert chat.redact(dry_run=True, allow=["hunter2"])["secrets"] == {}
+    assert chat.redact(dry_run=True, only=["github-pat"])["secrets"] == {}
+    with pytest.raises(loopstore.InvalidInputError):
+        chat.redact(only=["no-such"])
+    with pytest.raises(loopstore.InvalidInputError):
+        chat.redact(min_confidence="some")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        chat.redact(allow="hunter2")
+    chat.export("jsonl", tmp_path / "chat.jsonl")
+    assert chat.redact(reason="leaked")["receipt"] is not None
+    assert "hunter2" not in str(chat.context())
+    with Store.in_memory() as other:
+        options = {"redact": True, "allow": ["hunter2"], "min_confidence": "high"}
+        other.import_(tmp_path / "chat.jsonl", **options)  # type: ignore[arg-type]
+        assert "hunter2" in str(other.session(chat.id).context())
+
+
 def test_a_store_opened_for_reading_writes_nothing(tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.db", durability="normal") as store:
         store.session("weather").append(user("Will it rain?"))

@@ -10,6 +10,7 @@ use loopstore_transcripts::ImportError;
 use serde::Serialize;
 
 /// Why a call did not do what it was asked.
+#[derive(Debug)]
 pub enum Failure {
     Core(Error),
     Open(OpenError),

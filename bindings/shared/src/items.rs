@@ -11,10 +11,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use loopstore::context::PartSection;
 use loopstore::extend::{self, LoopKey, StoreRead, StoreWrite, session, session_of};
-use loopstore::provider::{self, Form, ProviderRequest};
+use loopstore::provider::{self, Form, NO_RESULT, ProviderRequest};
 use loopstore::{
     AgentMessage, Author, Content, Entry, EntryQuery, EntryRef, Json, LoopId, LoopRecord, Message,
-    Role, SealingProvider, SessionHandle, StoreError, UserMessage,
+    Role, SealingProvider, SessionHandle, StoreError, ToolCall, UserMessage,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -178,20 +178,23 @@ impl Items {
             begins: Vec::new(),
             others: Vec::new(),
         };
-        for message in messages {
-            items.add(message)?;
+        let messages: Vec<&AgentMessage> = messages.into_iter().collect();
+        for (at, message) in messages.iter().enumerate() {
+            items.add(message, &messages[at..])?;
         }
         items.flush()?;
         Ok(items)
     }
 
-    fn add(&mut self, message: &AgentMessage) -> Result<(), Failure> {
+    /// Adds a message; `rest` begins with it.
+    fn add(&mut self, message: &AgentMessage, rest: &[&AgentMessage]) -> Result<(), Failure> {
         let Some(kept) = extra_of(message, self.form.field()) else {
             if message.message().is_some() {
                 self.others.push(message.clone());
             }
             return Ok(());
         };
+        self.close_calls(rest);
         self.flush()?;
         self.begin();
         match sealed_item(message) {
@@ -206,6 +209,34 @@ impl Items {
             self.list.push(',');
         }
         self.begins.push(self.list.len());
+    }
+
+    /// Adds results to the calls of messages that were not made of items if the conversation goes on behind
+    /// them without a result: a provider refuses such a call. The calls of the last turn stay open.
+    fn close_calls(&mut self, rest: &[&AgentMessage]) {
+        let goes_on = |message: &&AgentMessage| {
+            matches!(message.role(), Role::User | Role::Assistant)
+        };
+        if self.others.is_empty() || !rest.iter().any(goes_on) {
+            return;
+        }
+        let mut open: Vec<ToolCall> = Vec::new();
+        for message in self.others.iter().filter_map(AgentMessage::message) {
+            match message {
+                // The request itself closes what another prompt follows.
+                Message::User(_) => open.clear(),
+                Message::Assistant(_) => open.extend(message.tool_calls().cloned()),
+                Message::ToolResult(result) => open.retain(|call| call.id != result.tool_call_id),
+            }
+        }
+        for message in rest.iter().filter_map(|message| message.message()) {
+            if let Message::ToolResult(result) = message {
+                open.retain(|call| call.id != result.tool_call_id);
+            }
+        }
+        let results = open.into_iter();
+        let results = results.map(|call| Message::tool_result(call.id, NO_RESULT).into());
+        self.others.extend(results);
     }
 
     /// Writes the messages that were not made of items in the provider's form.
@@ -417,4 +448,51 @@ pub(crate) fn branch_after(
         tag: tag.into(),
     };
     session::fork(write, row.key, &fork)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str) -> AgentMessage {
+        let arguments = Json::parse("{}").unwrap_or_default();
+        Message::assistant("I look.").with_tool_call(id, "look", arguments).into()
+    }
+
+    /// Returns the calls and results of a list of items, in order.
+    fn calls_of(form: ItemForm, messages: &[AgentMessage]) -> Vec<String> {
+        let list = Items::of(form, messages).unwrap().into_list(None);
+        let items: Vec<Value> = serde_json::from_slice(&list).unwrap();
+        let items = items.iter().map(|item| item.get("$responses").unwrap_or(item));
+        let of_call = items.filter_map(|item| {
+            let (kind, id) = (item["type"].as_str()?, item["call_id"].as_str()?);
+            let output = item["output"].as_str().unwrap_or_default();
+            Some(format!("{kind} {id} {output}").trim_end().to_owned())
+        });
+        of_call.collect()
+    }
+
+    #[test]
+    fn a_call_without_a_result_is_closed_once_the_conversation_goes_on() {
+        let prompt = read(br#"[{"role":"user","content":"And then?"}]"#).unwrap();
+        let result = read(br#"[{"type":"function_call_output","call_id":"a","output":"rain"}]"#);
+        let result = result.unwrap();
+        for form in [ItemForm::Responses, ItemForm::Agents] {
+            let of = |lists: &[&[AgentMessage]]| calls_of(form, &lists.concat());
+            let asked = [Message::user("One?").into(), call("a"), call("b")];
+            // The last turn stays open, also behind items of the framework.
+            assert_eq!(of(&[&prompt, &asked]), ["function_call a", "function_call b"]);
+            if form == ItemForm::Agents {
+                continue;
+            }
+            let closed = format!("function_call_output a {NO_RESULT}");
+            let found = of(&[&[call("a")], &prompt]);
+            assert_eq!(found, ["function_call a", closed.as_str()]);
+            // A result that comes as an item answers its call.
+            let found = of(&[&[call("a")], &result, &prompt]);
+            assert_eq!(found, ["function_call a", "function_call_output a rain"]);
+            let found = of(&[&[call("a")], &result]);
+            assert_eq!(found, ["function_call a", "function_call_output a rain"]);
+        }
+    }
 }

@@ -15,6 +15,7 @@ pub mod json_text;
 pub mod messages;
 pub mod options;
 pub mod queries;
+pub mod redaction;
 pub mod summaries;
 
 pub use errors::Failure;

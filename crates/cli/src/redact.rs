@@ -2,6 +2,9 @@
 
 mod review;
 
+use std::collections::BTreeSet;
+
+use loopstore::SessionId;
 use loopstore::admin::retention::{
     self, FindingPlace, FoundSecret, LeftPlace, Leftover, RedactReport, RedactRequest,
 };
@@ -187,6 +190,23 @@ fn place(place: &FindingPlace) -> String {
     }
 }
 
+/// Says which other sessions hold what was replaced, and what to do. No rule finds a value there that stands
+/// without the name or the form that made it a secret here.
+fn other_sessions(ids: &BTreeSet<&str>) -> Vec<String> {
+    let (hold, it) = match ids.len() {
+        1 => ("1 other session holds", "it"),
+        count => (&*format!("{} other sessions hold", text::number(count)), "each"),
+    };
+    let named = ids.iter().map(|id| text::line(id));
+    let mut lines = vec![format!("{hold} a value that was replaced here:")];
+    lines.extend(text::at_most(named.map(|id| format!("  {id}")), LISTED));
+    lines.push(format!(
+        "hint: `loopstore redact --dry-run SESSION` shows whether a rule finds the value in {it}; a session in \
+         which it stands bare, without its name, is only rid of it by `loopstore erase SESSION`"
+    ));
+    lines
+}
+
 /// Says where secrets still stand, and returns how the command ended: other sessions are redacted by
 /// themselves.
 fn still_there(report: &RedactReport) -> Done {
@@ -202,11 +222,35 @@ fn still_there(report: &RedactReport) -> Done {
         let count = text::count(place.count, "time");
         note(&format!("still there: {}{of}, {count}", place.place));
     }
-    if report.left.iter().any(is_other) {
-        note("hint: redact the other sessions too");
+    let others = report.left.iter().filter(|place| is_other(place));
+    let others: BTreeSet<&str> = others
+        .filter_map(|place| place.session_id.as_ref().map(SessionId::as_str))
+        .collect();
+    if !others.is_empty() {
+        other_sessions(&others).iter().for_each(|line| note(line));
     }
     match report.left.iter().all(is_other) {
         true => Done::Well,
         false => Done::Badly,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_sessions_are_counted_and_listed() {
+        let one = other_sessions(&BTreeSet::from(["a"]));
+        assert_eq!(
+            one[..2],
+            ["1 other session holds a value that was replaced here:", "  a"]
+        );
+        assert!(one[2].contains("redact --dry-run SESSION") && one[2].contains("erase SESSION"));
+        let ids: Vec<String> = (0..25).map(|number| format!("s-{number:02}")).collect();
+        let many = other_sessions(&ids.iter().map(String::as_str).collect());
+        assert!(many[0].starts_with("25 other sessions hold"), "{many:?}");
+        assert_eq!(many[1], "  s-00");
+        assert_eq!(many[21], "and 5 more; --json lists all");
     }
 }

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 enum WatchLine<'a> {
     /// The first look is done.
     Watching { files: usize },
-    /// Part of a file was imported or skipped.
+    /// Part of a file was imported or skipped, or the file is not read.
     Imported {
         file: String,
         #[serde(flatten)]
@@ -131,6 +131,9 @@ impl Printer<'_> {
         note_other_conversations(report);
         for skipped in &report.skipped {
             note(&format!("skipped: {}", skipped_line(skipped)));
+        }
+        for unread in &report.unread {
+            note(&format!("not read: {}", skipped_line(unread)));
         }
         for repaired in &report.repaired {
             note(&format!("repaired: {}", repaired_line(repaired)));

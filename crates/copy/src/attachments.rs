@@ -52,9 +52,12 @@ pub(super) fn bring(copy: &Copy<'_>, id: &SessionId) -> Result<(), CopyError> {
         }
     }
     bring_append_keys(copy, id, &here.append_keys, &there.append_keys)?;
+    // A time since when both are protected is never written over.
+    let protected_there = there.flags.protected_at.clone();
+    let protected_at = here.flags.protected_at;
     let flags = SessionFlags {
+        protected_at: protected_at.map(|since| protected_there.unwrap_or(since)),
         redacts: here.flags.redacts || there.flags.redacts,
-        ..here.flags
     };
     if flags == there.flags {
         return Ok(());

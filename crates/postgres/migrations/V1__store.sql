@@ -591,7 +591,7 @@ CREATE TABLE session_flags (
     session   BIGINT PRIMARY KEY REFERENCES sessions,
     -- ISO-8601 text: since when prune leaves it alone; NULL: it does not.
     protected_at TEXT,
-    -- Whether what is imported into it is redacted first.
+    -- Whether what is imported into it is redacted first. It never ends.
     redacts   BOOLEAN NOT NULL DEFAULT FALSE,
     tenant    TEXT NOT NULL DEFAULT ''
 );
@@ -871,6 +871,12 @@ $$;
 CREATE TRIGGER sessions_keep_their_id BEFORE UPDATE ON sessions FOR EACH ROW
 WHEN (NEW.session_id <> OLD.session_id)
 EXECUTE FUNCTION loopstore_session_is_renamed();
+-- A session may be protected and released again, and its imports redacted from now on: nothing else changes.
+CREATE TRIGGER session_flags_stay BEFORE UPDATE ON session_flags FOR EACH ROW
+WHEN (NEW.session <> OLD.session OR NEW.redacts < OLD.redacts OR NEW.protected_at <> OLD.protected_at)
+EXECUTE FUNCTION loopstore_only_with_receipt('the flags of a session are never taken back');
+CREATE TRIGGER session_flags_no_delete BEFORE DELETE ON session_flags FOR EACH ROW
+EXECUTE FUNCTION loopstore_only_with_receipt('the flags of a session are never deleted');
 CREATE TRIGGER sessions_no_delete BEFORE DELETE ON sessions FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('a session is never deleted');
 

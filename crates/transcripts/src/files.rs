@@ -235,6 +235,25 @@ fn reasons<'a>(skipped: impl Iterator<Item = &'a Skipped>, count: usize) -> Stri
     text
 }
 
+/// Looks at an entry of a folder as an import of the folder does, and returns why it is not read if it may
+/// hold a conversation.
+pub(super) fn unread_entry(
+    store: &dyn SessionStore,
+    path: &Path,
+    options: &ImportOptions,
+) -> Option<Skipped> {
+    let mut search = FileSearch {
+        importers: chosen(importers(), options).ok()?,
+        is_forced: options.format.is_some(),
+        own: own_files(store),
+        report: ImportReport::default(),
+        found: Vec::new(),
+    };
+    // An entry that cannot be looked at now is looked at again when it changes.
+    search.entry(path).ok()?;
+    search.report.unread.pop()
+}
+
 /// A file to import.
 pub(super) struct Transcript<'a> {
     pub(super) path: PathBuf,

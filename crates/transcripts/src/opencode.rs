@@ -11,6 +11,7 @@ mod cleared;
 mod database;
 mod order;
 mod parts;
+mod projected;
 mod stored;
 
 use std::collections::HashMap;

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use loopstore::extend::SessionStore;
 
-use super::files::{FileProgress, ImportOptions, files_within, import_paths};
+use super::files::{FileProgress, ImportOptions, files_within, import_paths, unread_entry};
 use super::lines::CUT_BEFORE_RECORD;
 use super::report::{ImportReport, Skipped};
 use super::{ImportError, log_of};
@@ -31,7 +31,8 @@ pub struct Growth {
     /// The file.
     pub path: PathBuf,
     /// What came in. What was told of the file before, and the record that its writer is at, are not
-    /// in `skipped`; of each kind of damage only the first is in `repaired`.
+    /// in `skipped`; of each kind of damage only the first is in `repaired`. An entry of a folder that is not
+    /// read and may hold a conversation is in `unread` once.
     pub result: Result<ImportReport, ImportError>,
 }
 
@@ -61,6 +62,8 @@ pub struct Watch {
     /// The kinds of damage in each file that were reported.
     repaired: HashMap<PathBuf, HashSet<String>>,
     failed: HashMap<PathBuf, String>,
+    /// The entries of folders that were named as not read.
+    unread: HashSet<PathBuf>,
 }
 
 impl Watch {
@@ -73,6 +76,7 @@ impl Watch {
             reported: HashMap::new(),
             repaired: HashMap::new(),
             failed: HashMap::new(),
+            unread: HashSet::new(),
         }
     }
 
@@ -99,6 +103,12 @@ impl Watch {
                 return;
             }
             let Some(stamp) = stamp(&path).filter(|stamp| stamp.bytes > 0) else {
+                // A link to a folder is not followed.
+                if path.is_dir()
+                    && let Some(unread) = self.unread(store, &path)
+                {
+                    each(unread);
+                }
                 continue;
             };
             if self.seen.get(&path) == Some(&stamp) {
@@ -111,10 +121,32 @@ impl Watch {
             if !matches!(result, Err(ImportError::Store(_))) {
                 self.seen.insert(path.clone(), stamp);
             }
-            if let Some(progress) = self.progress(path, result) {
+            if matches!(result, Err(ImportError::NoTranscript(_)))
+                && let Some(unread) = self.unread(store, &path)
+            {
+                each(unread);
+            } else if let Some(progress) = self.progress(path, result) {
                 each(progress);
             }
         }
+    }
+
+    /// Returns why an entry of a folder is not read, if that was not said before.
+    fn unread(&mut self, store: &dyn SessionStore, path: &Path) -> Option<Growth> {
+        if self.unread.contains(path) || self.paths.iter().any(|named| named == path) {
+            return None;
+        }
+        let unread = unread_entry(store, path, &self.options)?;
+        self.unread.insert(path.to_owned());
+        let report = ImportReport {
+            unread: vec![unread],
+            unknown_files: 1,
+            ..ImportReport::default()
+        };
+        Some(Growth {
+            path: path.to_owned(),
+            result: Ok(report),
+        })
     }
 
     fn progress(

@@ -155,6 +155,41 @@ fn no_view_makes_an_index_of_its_own() {
 }
 
 #[test]
+fn blocks_are_found_by_their_run_and_else_session_by_session() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    let stage = Stage::new("s");
+    let plan = |sql: &str| {
+        let sql = format!("EXPLAIN QUERY PLAN SELECT * FROM v_compaction_blocks {sql}");
+        stage.shell_text(&[], &sql)
+    };
+    for sql in [
+        "WHERE run_id = 'r'",
+        "WHERE session_id = 's' AND run_id = 'r'",
+    ] {
+        let plan = plan(sql);
+        assert!(plan.contains("SEARCH r USING INDEX"), "{sql}:\n{plan}");
+        for table in ["s", "leaf", "b", "l"] {
+            assert!(!plan.contains(&format!("SCAN {table} ")), "{sql}:\n{plan}");
+        }
+    }
+    // What is active is looked up once for each loop, not for each run.
+    for sql in ["", "WHERE session_id = 's'", "WHERE loop_id = 'l'"] {
+        let plan = plan(sql);
+        let at = |step: &str| {
+            plan.find(step)
+                .unwrap_or_else(|| panic!("{sql}: {step}\n{plan}"))
+        };
+        assert!(
+            at("SCAN known") < at("SEARCH r USING INTEGER PRIMARY KEY"),
+            "{sql}:\n{plan}"
+        );
+        assert!(!plan.contains("SCAN r\n"), "{sql}:\n{plan}");
+    }
+}
+
+#[test]
 fn messages_of_a_loop_are_found_by_their_keys() {
     if needs::missing(&needs::SQLITE3) {
         return;

@@ -71,6 +71,7 @@ export {
   type OpenCall,
   type Prepared,
   type Recall,
+  type RedactOptions,
   Session,
 } from "./session.js";
 export {
@@ -79,6 +80,7 @@ export {
   type ImportOptions,
   type OpenOptions,
   type Path,
+  type RedactionPolicy,
   type SessionsOptions,
   type SqlOptions,
   Store,

@@ -78,6 +78,8 @@ export interface NativeImport {
   format?: string
   session?: string
   redact: boolean
+  /** Which secrets are replaced, as JSON. */
+  redaction: string
   keepSource: boolean
 }
 
@@ -154,6 +156,7 @@ export declare class NativeSession {
   hide(): Promise<string>
   unhide(id: string): Promise<NativeSession>
   erase(reason?: string | undefined | null): Promise<string>
+  redact(request: string): Promise<string>
   /** Returns a context as JSON in bytes. */
   contextBytes(form: string, maxTokens: number | undefined | null, maxBytes: number | undefined | null, at: NativeMoment, check: boolean, cancel?: CancelFlag | undefined | null): Promise<Buffer>
   /** Returns a context as JSON. */

@@ -13,7 +13,7 @@ import {
 } from "./native.js";
 import { type Policy, native } from "./policy.js";
 import { type SearchOptions, searched } from "./search.js";
-import { type Path, pathOf } from "./store.js";
+import { type Path, type RedactionPolicy, pathOf, redactionOf } from "./store.js";
 import type {
   CompactReport,
   Context,
@@ -26,10 +26,21 @@ import type {
   PinReport,
   PinRow,
   RecallPart,
+  RedactReport,
   RunRow,
   SearchResults,
   SessionView,
 } from "./types.js";
+
+/** Options of `Session.redact`. */
+export interface RedactOptions extends RedactionPolicy {
+  /** Why; it stays in the receipt. */
+  reason?: string | undefined;
+  /** Remove kept files too that hold other sessions as well. */
+  withFiles?: boolean | undefined;
+  /** Change nothing: `findings` shows each secret, masked, and where it is. */
+  dryRun?: boolean | undefined;
+}
 
 /** What is known of a tool call. */
 export interface CallState {
@@ -331,6 +342,15 @@ export class Session {
   async erase(options?: { reason?: string | undefined }): Promise<EraseReport> {
     const { reason } = checked(options, ["reason"], "erase");
     return decode(await this.#calls.run(() => this.#native.erase(reason)));
+  }
+
+  /** Replaces the secrets in the session by markers. What is imported into it later is redacted first. */
+  async redact(options?: RedactOptions): Promise<RedactReport> {
+    const known = ["reason", "withFiles", "dryRun", "allow", "only", "minConfidence"] as const;
+    const { reason, withFiles = false, dryRun = false, ...rest } = checked(options, known, "redact");
+    const policy = redactionOf(rest);
+    const request = JSON.stringify({ reason, with_files: withFiles, dry_run: dryRun, policy });
+    return decode(await this.#calls.run(() => this.#native.redact(request)));
   }
 
   /** Builds what the next model call sees, without changing anything. */

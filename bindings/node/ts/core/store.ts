@@ -73,7 +73,7 @@ export interface SqlOptions extends Abortable {
 }
 
 /** Options of `Store.import`. */
-export interface ImportOptions extends Abortable {
+export interface ImportOptions extends Abortable, RedactionPolicy {
   /** The format; by default it is detected for each file. */
   format?: string | undefined;
   /** Only this session of the files. */
@@ -84,12 +84,27 @@ export interface ImportOptions extends Abortable {
   keepSource?: boolean | undefined;
 }
 
+/** Which of the secrets found are replaced. */
+export interface RedactionPolicy {
+  /** Values that are no secrets, or the ids of findings that are none. */
+  allow?: string[] | undefined;
+  /** The rules that apply, such as `github-pat`; all if there is none. */
+  only?: string[] | undefined;
+  /** The lowest confidence with which a secret is replaced; `medium` if not given. */
+  minConfidence?: "low" | "medium" | "high" | undefined;
+}
+
 /** Options of `Store.importBytes`. */
 export interface ImportBytesOptions {
   /** The format. */
   format: string;
   /** The name of the transcript, which of some formats is the id. */
   name?: string | undefined;
+}
+
+/** Returns which of the secrets found are replaced, as the native part reads it. */
+export function redactionOf({ allow, only, minConfidence }: RedactionPolicy): Json {
+  return { allow: allow ?? [], only: only ?? [], min_confidence: minConfidence };
 }
 
 /** Returns a path as text. */
@@ -247,10 +262,12 @@ export class Store implements AsyncDisposable, Disposable {
 
   /** Imports transcripts of other tools, files and folders; run again, it adds only what is new. */
   async import(paths: Path | Path[], options?: ImportOptions): Promise<ImportReport> {
-    const known = ["format", "session", "redact", "keepSource", "signal"] as const;
-    const { signal, redact = false, keepSource = true, ...rest } = checked(options, known, "import");
-    const given = { paths: [paths].flat().map(pathOf), redact, keepSource, ...set(rest) };
-    return decode(await this.#calls.run((cancel) => this.#native.importPaths(given, cancel), signal));
+    const known = ["format", "session", "redact", "allow", "only", "minConfidence", "keepSource", "signal"] as const;
+    const given = checked(options, known, "import");
+    const { signal, redact = false, allow, only, minConfidence, keepSource = true, ...rest } = given;
+    const redaction = JSON.stringify(redactionOf({ allow, only, minConfidence }));
+    const imported = { paths: [paths].flat().map(pathOf), redact, redaction, keepSource, ...set(rest) };
+    return decode(await this.#calls.run((cancel) => this.#native.importPaths(imported, cancel), signal));
   }
 
   /** Imports a transcript that is no file. */

@@ -306,6 +306,28 @@ export interface VerifyReport {
   problems: Json[];
 }
 
+/** What `Session.redact` replaced, or would. */
+export interface RedactReport {
+  session_id: string;
+  dry_run: boolean;
+  receipt: number | null;
+  /** Secrets that were replaced, by type. */
+  secrets: Record<string, number>;
+  pieces: number;
+  /** Secrets that were found and not replaced, as their confidence is too low, by type. */
+  held_back: Record<string, number>;
+  /** With `dryRun`, each secret that was found, masked, and where it is. */
+  findings: Json[];
+  messages: number;
+  places: Json[];
+  texts: Record<string, number>;
+  sources: number;
+  source_of: string[];
+  files: Json[];
+  left: Json[];
+  leftover: string;
+}
+
 /** What an erasure removed. */
 export interface EraseReport {
   session_id: string;

@@ -14,7 +14,17 @@ from typing import Any, Literal
 
 from loopstore._json import Form, Messages
 from loopstore._policy import Policy, native
-from loopstore._store import Appended, CallState, Json, Path, Prepared, Recall, Session, Store
+from loopstore._store import (
+    Appended,
+    CallState,
+    Confidence,
+    Json,
+    Path,
+    Prepared,
+    Recall,
+    Session,
+    Store,
+)
 from loopstore._workers import Workers
 
 _THREADS = 8
@@ -202,6 +212,9 @@ class AsyncStore:
         format: str | None = None,
         session: str | None = None,
         redact: bool = False,
+        allow: Iterable[str] = (),
+        only: Iterable[str] = (),
+        min_confidence: Confidence | None = None,
         keep_source: bool = True,
     ) -> Json:
         """As `Store.import_`."""
@@ -211,6 +224,9 @@ class AsyncStore:
             format=format,
             session=session,
             redact=redact,
+            allow=allow,
+            only=only,
+            min_confidence=min_confidence,
             keep_source=keep_source,
         )
 
@@ -375,6 +391,27 @@ class AsyncSession:
     async def erase(self, *, reason: str | None = None) -> Json:
         """As `Session.erase`."""
         return await self._workers.run(self._session.erase, reason=reason)
+
+    async def redact(
+        self,
+        *,
+        reason: str | None = None,
+        with_files: bool = False,
+        dry_run: bool = False,
+        allow: Iterable[str] = (),
+        only: Iterable[str] = (),
+        min_confidence: Confidence | None = None,
+    ) -> Json:
+        """As `Session.redact`."""
+        return await self._workers.run(
+            self._session.redact,
+            reason=reason,
+            with_files=with_files,
+            dry_run=dry_run,
+            allow=allow,
+            only=only,
+            min_confidence=min_confidence,
+        )
 
     async def context(
         self,

@@ -15,6 +15,7 @@ from loopstore._policy import Policy, native
 
 Path = str | PathLike[str]
 Json = dict[str, Any]
+Confidence = Literal["low", "medium", "high"]
 
 
 class Appended(NamedTuple):
@@ -331,6 +332,9 @@ class Store:
         format: str | None = None,
         session: str | None = None,
         redact: bool = False,
+        allow: Iterable[str] = (),
+        only: Iterable[str] = (),
+        min_confidence: Confidence | None = None,
         keep_source: bool = True,
     ) -> Json:
         """Import transcripts of other tools; run again, it adds only what is new.
@@ -340,13 +344,20 @@ class Store:
             format: Their format; by default it is detected for each file.
             session: Only this session of the files.
             redact: Replace secrets by markers before anything is stored.
+            allow: With `redact`, values that are no secrets, or ids of findings that are none.
+            only: With `redact`, the rules that apply, such as `github-pat`; all if it is empty.
+            min_confidence: With `redact`, the lowest confidence with which a secret is replaced; `medium` if
+                not given.
             keep_source: Keep the files themselves too, compressed.
 
         Returns:
             What came in: `files`, `sessions`, `messages`, `added_messages`, `skipped` and more.
         """
+        redaction = encode(_redaction(allow, only, min_confidence))
         report: Json = decode(
-            self._native.import_paths(list(paths), format, session, redact, keep_source)
+            self._native.import_paths(
+                list(paths), format, session, redact, redaction, keep_source
+            )
         )
         return report
 
@@ -364,6 +375,16 @@ class Store:
         """Derive every digest and total again: `{"ok": ..., "checked": ..., "problems": [...]}`."""
         found: Json = decode(self._native.verify())
         return found
+
+
+def _redaction(
+    allow: Iterable[str], only: Iterable[str], min_confidence: Confidence | None
+) -> Json:
+    """Return which of the secrets found are replaced."""
+    for name, given in (("allow", allow), ("only", only)):
+        if isinstance(given, str):
+            raise TypeError(f"{name} is a list of texts, not a text")
+    return {"allow": list(allow), "only": list(only), "min_confidence": min_confidence}
 
 
 class Session:
@@ -528,6 +549,38 @@ class Session:
     def erase(self, *, reason: str | None = None) -> Json:
         """Remove the session and all that it holds, for good. What is left is a receipt."""
         report: Json = decode(self._native.erase(reason))
+        return report
+
+    def redact(
+        self,
+        *,
+        reason: str | None = None,
+        with_files: bool = False,
+        dry_run: bool = False,
+        allow: Iterable[str] = (),
+        only: Iterable[str] = (),
+        min_confidence: Confidence | None = None,
+    ) -> Json:
+        """Replace the secrets in the session by markers. What is imported into it later is redacted first.
+
+        Args:
+            reason: Why; it stays in the receipt.
+            with_files: Remove kept files too that hold other sessions as well.
+            dry_run: Change nothing; `findings` shows each secret, masked, and where it is.
+            allow: Values that are no secrets, or ids of findings that are none.
+            only: The rules that apply, such as `github-pat`; all if it is empty.
+            min_confidence: The lowest confidence with which a secret is replaced; `medium` if not given.
+
+        Returns:
+            What was replaced, or would be: `secrets`, `held_back`, `findings`, `messages`, `left` and more.
+        """
+        request = {
+            "reason": reason,
+            "with_files": with_files,
+            "dry_run": dry_run,
+            "policy": _redaction(allow, only, min_confidence),
+        }
+        report: Json = decode(self._native.redact(encode(request)))
         return report
 
     def context(

@@ -24,6 +24,7 @@ mod entries;
 #[allow(dead_code)]
 mod example;
 mod failover;
+mod foreign;
 mod frozen;
 mod guarded;
 #[path = "../../../../tests/store/hidden.rs"]

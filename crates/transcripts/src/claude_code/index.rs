@@ -80,6 +80,8 @@ pub(super) struct ClaudeIndex {
     pub(super) tracks: Vec<Track>,
     pub(super) answers: Vec<AnswerRecords>,
     pub(super) session: Option<String>,
+    /// The session that the first prompt names.
+    first_session: Option<String>,
     pub(super) title: Option<String>,
     /// The folder that it began in.
     pub(super) project: Option<String>,
@@ -105,6 +107,7 @@ impl ClaudeIndex {
             tracks: vec![Track::default()],
             answers: Vec::new(),
             session: None,
+            first_session: None,
             title: None,
             project: None,
             stem: stem.to_owned(),
@@ -325,6 +328,10 @@ impl ClaudeIndex {
         let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
         state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Lead);
+        if state.loops.is_empty() {
+            self.first_session.clone_from(&head.session);
+        }
+        let is_of_other_session = head.session.is_some() && head.session != self.first_session;
         let (parent, kind) = match parent {
             _ if state.loops.is_empty() => (None, ContinuationKind::Initial),
             ParentRecord::At(loop_no, turn) if state.loops.is_tail((loop_no, turn)) => {
@@ -333,7 +340,8 @@ impl ClaudeIndex {
             ParentRecord::At(loop_no, turn) => (Some((loop_no, turn)), branch(head)),
             ParentRecord::Lead => (None, branch(head)),
             // In a file that has links a prompt without a parent was typed at the very beginning.
-            ParentRecord::None if state.linked => (None, branch(head)),
+            // So was one of another session, whose records alternate with those of the first.
+            ParentRecord::None if state.linked || is_of_other_session => (None, branch(head)),
             ParentRecord::None | ParentRecord::Unknown => (state.end(), ContinuationKind::Default),
         };
         let loop_no = state.begin(head, place, parent, kind);

@@ -4,14 +4,17 @@
 //! `response_item`s are what the model sees and become messages; all other records are kept as they
 //! are. Two passes: which items of a user are prompts, which items make up one answer and what it
 //! cost shows in records that come later ([`index`]); the second pass reads the records again and
-//! emits them ([`emit`]). Older rollouts, which have no envelope, are read as if they had one ([`bare`]).
+//! emits them ([`emit`]). Older rollouts, which have no envelope, are read as if they had one ([`bare`]), and the
+//! oldest, which are one document, as lines ([`document`]).
 
 mod bare;
+mod document;
 mod emit;
 mod index;
 mod items;
 
 use std::borrow::Cow;
+use std::io::{BufRead, Cursor};
 use std::path::Path;
 
 use loopstore::model::Time;
@@ -19,10 +22,13 @@ use loopstore::model::Time;
 use self::index::{CodexIndex, Meta};
 pub use self::items::says_failed;
 use super::fields::Fields;
+use super::json_stream::documents;
 use super::key_outline::KeyOutline;
 use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session, started_by};
-use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
+use super::{
+    ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation, unread,
+};
 
 /// The name of the tool, for compactions and agents.
 const TOOL: &str = "codex";
@@ -42,16 +48,41 @@ impl Importer for Codex {
             let keys = KeyOutline::of(line);
             let has_envelope = keys.has("type") && keys.has("payload") && keys.has("timestamp");
             has_envelope || bare::is_bare(&keys)
-        })
+        }) || document::is_document(&KeyOutline::of(head))
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let path = source.path;
-        let mut skip = |line, reason| sink.skip(Some(line), reason);
-        let index = read_index(path, source.reader, &mut skip)?;
-        let head = head(path, &index);
-        holds_conversation(emit::emit(source, &index, head, sink)?)
+        let failed = unread(path);
+        source.reader.rewind().map_err(failed)?;
+        let outline = KeyOutline::of(BufRead::fill_buf(&mut *source.reader).map_err(failed)?);
+        if !document::is_document(&outline) {
+            return holds_conversation(rollout(source, sink)?);
+        }
+        let any = documents(source, sink, &mut |document, sink| {
+            let line = document.line;
+            match document::lines(document) {
+                Ok(lines) => {
+                    let reader = &mut Cursor::new(lines.into_bytes());
+                    rollout(&mut Source { path, reader }, sink)
+                }
+                Err(reason) => {
+                    sink.skip(Some(line), reason);
+                    Ok(false)
+                }
+            }
+        })?;
+        holds_conversation(any)
     }
+}
+
+/// Reads a rollout of lines, and returns whether there was a conversation in it.
+fn rollout(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
+    let path = source.path;
+    let mut skip = |line, reason| sink.skip(Some(line), reason);
+    let index = read_index(path, source.reader, &mut skip)?;
+    let head = head(path, &index);
+    emit::emit(source, &index, head, sink)
 }
 
 /// Makes the first pass.

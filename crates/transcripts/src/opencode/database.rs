@@ -9,6 +9,9 @@ use rusqlite::{Connection, Row};
 
 use crate::sqlite_file::{Unusable, has_columns, open, reason, text};
 
+/// The columns of a record that are needed.
+const RECORD: [&str; 4] = ["id", "session_id", "type", "data"];
+
 /// One session, as the columns of its row that are not null.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpencodeSession {
@@ -38,6 +41,19 @@ pub struct OpencodeRow {
     pub data: String,
 }
 
+/// A record of a newer version: a message with its parts, or an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpencodeRecord {
+    /// Its id.
+    pub id: String,
+    /// What it is.
+    pub kind: String,
+    /// Milliseconds since the epoch.
+    pub created: Option<i64>,
+    /// All else, as JSON.
+    pub data: String,
+}
+
 /// A file of sessions.
 pub struct OpencodeFile {
     connection: Connection,
@@ -50,9 +66,10 @@ impl OpencodeFile {
     /// Says why it cannot be read or what it lacks.
     pub fn open(path: &Path) -> Unusable<Self> {
         let connection = open(path)?;
-        let is_whole = has_columns(&connection, "session", &["id", "directory"])?
-            && has_columns(&connection, "message", &["id", "session_id", "data"])?
+        let has_messages = has_columns(&connection, "message", &["id", "session_id", "data"])?
             && has_columns(&connection, "part", &["id", "message_id", "data"])?;
+        let is_whole = has_columns(&connection, "session", &["id", "directory"])?
+            && (has_messages || has_columns(&connection, "session_message", &RECORD)?);
         match is_whole {
             true => Ok(Self { connection }),
             false => Err("it has not the tables of OpenCode's sessions".to_owned()),
@@ -86,6 +103,9 @@ impl OpencodeFile {
         session: &str,
         each: &mut dyn FnMut(OpencodeRow) -> ControlFlow<()>,
     ) -> Unusable<()> {
+        if !has_columns(&self.connection, "message", &["id", "session_id", "data"])? {
+            return Ok(());
+        }
         let order = match has_columns(&self.connection, "message", &["time_created"])? {
             true => "time_created, id",
             false => "id",
@@ -105,8 +125,50 @@ impl OpencodeFile {
         self.rows("part", "message_id", "id", message, each)
     }
 
-    /// Returns how many records of a session are in a table that is not read.
-    pub fn other_records(&self, session: &str) -> u64 {
+    /// Gives the records of a session in their order: what newer versions write in place of messages and parts.
+    ///
+    /// # Errors
+    /// If the file is damaged.
+    pub fn records(
+        &self,
+        session: &str,
+        each: &mut dyn FnMut(OpencodeRecord) -> ControlFlow<()>,
+    ) -> Unusable<()> {
+        if !has_columns(&self.connection, "session_message", &RECORD)? {
+            return Ok(());
+        }
+        let has = |column| has_columns(&self.connection, "session_message", &[column]);
+        let created = match has("time_created")? {
+            true => "time_created",
+            false => "NULL",
+        };
+        let order = match has("seq")? {
+            true => "seq, id",
+            false => "created, id",
+        };
+        let sql = format!(
+            "SELECT id, type, {created} AS created, data FROM session_message
+             WHERE session_id = ?1 ORDER BY {order}"
+        );
+        let mut statement = self.connection.prepare_cached(&sql).map_err(reason)?;
+        let mut rows = statement.query([session]).map_err(reason)?;
+        while let Some(row) = rows.next().map_err(reason)? {
+            let column = |name| text(row, name).map(Option::unwrap_or_default);
+            let record = OpencodeRecord {
+                id: column("id").map_err(reason)?,
+                kind: column("type").map_err(reason)?,
+                created: row.get("created").ok(),
+                data: column("data").map_err(reason)?,
+            };
+            if each(record).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many records of a session there are, whether they can be read or not.
+    pub fn count_records(&self, session: &str) -> u64 {
         let sql = "SELECT count(*) FROM session_message WHERE session_id = ?1";
         let count = self
             .connection

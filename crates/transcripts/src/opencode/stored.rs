@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use loopstore::model::Json;
 
 use super::database::{ColumnValue, OpencodeFile, OpencodeRow, OpencodeSession};
+use super::projected::Projection;
 use crate::decode::{Decoded, repaired};
 use crate::fields::Fields;
 use crate::{ImportError, MAX_RECORD_BYTES, Sink, Source, unread};
@@ -38,13 +39,17 @@ pub(super) fn of_database(
     let mut any = false;
     for (nth, session) in (0..).zip(file.sessions().map_err(ImportError::NoTranscript)?) {
         let id = session.id.clone();
-        let others = file.other_records(&id);
-        match document(&file, session, sink) {
-            Ok((_, 0)) if others > 0 => sink.skip(
+        let mut read = document(&file, session.clone(), sink);
+        let records = file.count_records(&id);
+        if records > 0 && matches!(read, Ok((_, 0))) {
+            read = projected(&file, session, sink);
+        }
+        match read {
+            Ok((_, 0)) if records > 0 => sink.skip(
                 None,
                 format!(
-                    "session `{id}` has {others} records in `session_message`, which is not read; \
-                     `opencode export {id}` writes a file that is"
+                    "session `{id}` has {records} records in `session_message`, none of which can be read; \
+                     `opencode export {id}` writes a file that can"
                 ),
             ),
             Ok((text, messages)) => any |= messages > 0 && each(&text, nth, sink)?,
@@ -80,6 +85,28 @@ fn document(
         Some(reason) => Err(reason),
         None => Ok(document.end()),
     }
+}
+
+/// Returns the document of a session that a newer version keeps, and how many messages it has.
+fn projected(
+    file: &OpencodeFile,
+    session: OpencodeSession,
+    sink: &mut dyn Sink,
+) -> Result<(String, u64), String> {
+    let id = session.id.clone();
+    let mut document = Document::begin(&info(session), id.clone());
+    let mut projection = Projection::new(&id);
+    file.records(&id, &mut |record| {
+        match projection.messages(&record) {
+            Ok(messages) => messages.iter().for_each(|message| document.add(message)),
+            Err(reason) => {
+                let record = &record.id;
+                sink.skip(None, format!("`{record}` of session `{id}`: {reason}"));
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(document.end())
 }
 
 fn info(session: OpencodeSession) -> String {
@@ -141,12 +168,19 @@ impl Document {
             .iter()
             .filter_map(|part| self.object(part, &ids, sink));
         let parts: Vec<String> = parts.collect();
+        self.add(&format!(
+            "{{\"info\":{info},\"parts\":[{}]}}",
+            parts.join(",")
+        ));
+    }
+
+    /// Adds a message that is written already.
+    fn add(&mut self, message: &str) {
         if self.messages > 0 {
             self.text.push(',');
         }
         self.messages += 1;
-        let message = format!("{{\"info\":{info},\"parts\":[{}]}}", parts.join(","));
-        self.text.push_str(&message);
+        self.text.push_str(message);
     }
 
     /// Returns the object of a message or a part, with the ids that it is stored without.

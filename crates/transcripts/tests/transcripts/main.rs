@@ -20,4 +20,5 @@ mod session_jsonl;
 mod support;
 mod titles;
 mod tools;
+mod watched;
 mod writer;

@@ -5,6 +5,7 @@ mod aider;
 mod cline;
 mod goose;
 mod mini_swe_agent;
+mod newest_and_oldest;
 pub mod openai_agents;
 mod opencode;
 mod openhands;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::agents;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
@@ -49,7 +50,7 @@ impl Form {
         let path = folder.join(self.file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         if self.format == "openai-agents" {
-            database(&path, lines);
+            database(&path, &[("user_1", lines)]);
         } else {
             std::fs::write(&path, (self.text)(lines)).unwrap();
         }
@@ -59,7 +60,7 @@ impl Form {
 
 const ID: &str = "0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001";
 
-pub const FORMS: [Form; 16] = [
+pub const FORMS: [Form; 21] = [
     own(
         "claude-code",
         "0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001.jsonl",
@@ -98,6 +99,18 @@ pub const FORMS: [Form; 16] = [
         has_tools: false,
         ..keyed("aider", ".aider.chat.history.md", aider)
     },
+    keyed("swe-agent", "run.traj", agents::swe_agent),
+    keyed("mini-swe-agent", "run.traj.json", agents::mini_swe_agent),
+    Form {
+        has_id: false,
+        ..own("openhands", "events.jsonl", agents::openhands_events)
+    },
+    keyed("openhands", "call.json", agents::openhands_log),
+    own(
+        "roo-code",
+        "tasks/0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001/api_conversation_history.json",
+        agents::roo_code,
+    ),
 ];
 
 const fn own(format: &'static str, file: &'static str, text: fn(&[Line]) -> String) -> Form {
@@ -123,7 +136,7 @@ fn nothing(_: &[Line]) -> String {
     String::new()
 }
 
-fn iso(at: i64) -> String {
+pub fn iso(at: i64) -> String {
     let (minutes, seconds) = (at / 60, at % 60);
     format!(
         "2026-01-{:02}T{:02}:{:02}:{seconds:02}.000Z",
@@ -133,16 +146,16 @@ fn iso(at: i64) -> String {
     )
 }
 
-fn millis(at: i64) -> i64 {
+pub fn millis(at: i64) -> i64 {
     1_767_225_600_000 + at * 1_000
 }
 
 /// The names of things are numbers of their places: two machines have the same.
-fn call_id(nth: usize) -> String {
+pub fn call_id(nth: usize) -> String {
     format!("call-{nth}")
 }
 
-fn lines_of(values: impl IntoIterator<Item = Value>) -> String {
+pub fn lines_of(values: impl IntoIterator<Item = Value>) -> String {
     values
         .into_iter()
         .map(|value| format!("{value}\n"))
@@ -150,19 +163,25 @@ fn lines_of(values: impl IntoIterator<Item = Value>) -> String {
 }
 
 fn claude_code(lines: &[Line]) -> String {
-    lines_of(lines.iter().enumerate().map(|(nth, line)| {
-        let parent = nth.checked_sub(1).map(|before| format!("u{before}"));
+    lines_of(claude_code_records(lines, ID, ""))
+}
+
+/// Returns the records of a conversation; what its ids begin with parts it from others in the same file.
+pub fn claude_code_records(lines: &[Line], session: &str, tag: &str) -> Vec<Value> {
+    let records = lines.iter().enumerate().map(|(nth, line)| {
+        let parent = nth.checked_sub(1).map(|before| format!("{tag}u{before}"));
+        let call_id = |nth: usize| format!("{tag}{}", call_id(nth));
         let text = line.said.text();
         let (kind, message) = match &line.said {
             Said::Prompt(_) => ("user", json!({"role": "user", "content": text})),
             Said::Answer(_) => (
                 "assistant",
-                json!({"id": format!("m{nth}"), "role": "assistant",
+                json!({"id": format!("{tag}m{nth}"), "role": "assistant",
                 "content": [{"type": "text", "text": text}]}),
             ),
             Said::Call(_) => (
                 "assistant",
-                json!({"id": format!("m{nth}"), "role": "assistant", "content": [
+                json!({"id": format!("{tag}m{nth}"), "role": "assistant", "content": [
                 {"type": "text", "text": text},
                 {"type": "tool_use", "id": call_id(nth), "name": "read", "input": {"path": "a"}}]}),
             ),
@@ -172,9 +191,10 @@ fn claude_code(lines: &[Line]) -> String {
                 {"type": "tool_result", "tool_use_id": call_id(nth - 1), "content": text}]}),
             ),
         };
-        json!({"sessionId": ID, "uuid": format!("u{nth}"), "parentUuid": parent, "type": kind,
+        json!({"sessionId": session, "uuid": format!("{tag}u{nth}"), "parentUuid": parent, "type": kind,
             "timestamp": iso(line.at), "message": message, "cwd": "/w", "version": "2.1.0"})
-    }))
+    });
+    records.collect()
 }
 
 fn codex(lines: &[Line]) -> String {
@@ -297,7 +317,7 @@ fn gemini_lines(lines: &[Line]) -> String {
     lines_of(std::iter::once(gemini_head()).chain(gemini(lines)))
 }
 
-fn goose(lines: &[Line]) -> String {
+pub fn goose(lines: &[Line]) -> String {
     let head = json!({"working_dir": "/w", "description": "work", "message_count": lines.len()});
     let messages = lines.iter().enumerate().map(|(nth, line)| {
         let text = line.said.text();
@@ -315,7 +335,7 @@ fn goose(lines: &[Line]) -> String {
     lines_of(std::iter::once(head).chain(messages))
 }
 
-fn opencode(lines: &[Line]) -> String {
+pub fn opencode(lines: &[Line]) -> String {
     let mut messages = Vec::new();
     let mut asked = String::new();
     for (nth, line) in lines.iter().enumerate() {
@@ -390,18 +410,25 @@ fn adk(lines: &[Line]) -> String {
 }
 
 fn qwen(lines: &[Line]) -> String {
-    lines_of(lines.iter().enumerate().map(|(nth, line)| {
+    lines_of(qwen_records(lines, ID, ""))
+}
+
+/// Returns the records of a conversation, as [`claude_code_records`] does.
+pub fn qwen_records(lines: &[Line], session: &str, tag: &str) -> Vec<Value> {
+    let records = lines.iter().enumerate().map(|(nth, line)| {
         let text = json!({"text": line.said.text()});
-        let parent = nth.checked_sub(1).map(|before| format!("q{before}"));
+        let call_id = |nth: usize| format!("{tag}{}", call_id(nth));
+        let parent = nth.checked_sub(1).map(|before| format!("{tag}q{before}"));
         let (kind, role, parts) = match &line.said {
             Said::Prompt(_) => ("user", "user", json!([text])),
             Said::Answer(_) => ("assistant", "model", json!([text])),
             Said::Call(_) => ("assistant", "model", json!([text, {"functionCall": {"id": call_id(nth), "name": "read", "args": {"path": "a"}}}])),
             Said::Result(output) => ("tool_result", "user", json!([{"functionResponse": {"id": call_id(nth - 1), "name": "read", "response": {"output": output}}}])),
         };
-        json!({"uuid": format!("q{nth}"), "parentUuid": parent, "sessionId": ID, "timestamp": iso(line.at), "type": kind,
-            "cwd": "/w", "version": "0.24.4", "message": {"role": role, "parts": parts}})
-    }))
+        json!({"uuid": format!("{tag}q{nth}"), "parentUuid": parent, "sessionId": session, "timestamp": iso(line.at),
+            "type": kind, "cwd": "/w", "version": "0.24.4", "message": {"role": role, "parts": parts}})
+    });
+    records.collect()
 }
 
 fn phi_core(lines: &[Line]) -> String {
@@ -439,23 +466,42 @@ fn phi_core(lines: &[Line]) -> String {
     .to_string()
 }
 
-fn database(path: &Path, lines: &[Line]) {
+/// Writes the conversations of these sessions, whose rows alternate.
+pub fn database(path: &Path, sessions: &[(&str, &[Line])]) {
     let _ = std::fs::remove_file(path);
     let connection = Connection::open(path).unwrap();
     connection
         .execute_batch(crate::agents::openai_agents::TABLES)
         .unwrap();
-    let sql = "INSERT INTO agent_sessions VALUES ('user_1', ?1, ?1)";
-    connection
-        .execute(sql, params!["2026-01-01 00:00:00"])
-        .unwrap();
-    for item in responses(lines) {
-        let (item, at) = item;
-        let at = iso(at).replace('T', " ").replace(".000Z", "");
-        let sql = "INSERT INTO agent_messages (session_id, message_data, created_at) VALUES ('user_1', ?1, ?2)";
+    for (session, _) in sessions {
+        let sql = "INSERT INTO agent_sessions VALUES (?1, ?2, ?2)";
         connection
-            .execute(sql, params![item.to_string(), at])
+            .execute(sql, params![session, "2026-01-01 00:00:00"])
             .unwrap();
+    }
+    let items = |(session, lines): &(&str, &[Line])| {
+        let items = responses(lines).into_iter();
+        items.map(|item| (session.to_string(), item)).collect()
+    };
+    for (session, (item, at)) in alternating(sessions.iter().map(items).collect()) {
+        let at = iso(at).replace('T', " ").replace(".000Z", "");
+        let sql = "INSERT INTO agent_messages (session_id, message_data, created_at) VALUES (?1, ?2, ?3)";
+        connection
+            .execute(sql, params![session, item.to_string(), at])
+            .unwrap();
+    }
+}
+
+/// Takes the first of each list, then the second of each, and so on.
+pub fn alternating<T>(lists: Vec<Vec<T>>) -> Vec<T> {
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        all.extend(lists.iter_mut().filter_map(Iterator::next));
+        if all.len() == before {
+            return all;
+        }
     }
 }
 
@@ -487,7 +533,7 @@ fn anthropic(lines: &[Line]) -> String {
     json!({"model": "claude", "messages": anthropic_messages(lines)}).to_string()
 }
 
-fn anthropic_messages(lines: &[Line]) -> Value {
+pub fn anthropic_messages(lines: &[Line]) -> Value {
     let messages: Vec<Value> = lines.iter().enumerate().map(|(nth, line)| {
         let text = json!({"type": "text", "text": line.said.text()});
         let (role, content) = match &line.said {
@@ -501,7 +547,7 @@ fn anthropic_messages(lines: &[Line]) -> Value {
     messages.into()
 }
 
-fn openai_chat(lines: &[Line]) -> String {
+pub fn openai_chat(lines: &[Line]) -> String {
     let messages: Vec<Value> = lines.iter().enumerate().map(|(nth, line)| {
         let text = line.said.text();
         match &line.said {

@@ -2,8 +2,10 @@
 //! with one id from two machines, in every order: no text is lost, none is mixed, and the context is the newest
 //! conversation.
 
+mod agents;
 mod cases;
 mod forms;
+mod interleaved;
 
 use std::path::{Path, PathBuf};
 

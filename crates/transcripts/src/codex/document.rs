@@ -1,0 +1,42 @@
+//! Rollouts of the first Codex, which was written in TypeScript: one document `{session, items}` for each save.
+//!
+//! The document is read as the lines that later versions write: the session first, then each item on the line on
+//! which it is in the document, so that what is skipped is named by its line.
+
+use super::super::fields::list;
+use super::super::json_stream::{JsonDocument, LineCounter};
+use super::super::key_outline::KeyOutline;
+
+/// True if a file begins with such a document.
+pub(super) fn is_document(head: &KeyOutline) -> bool {
+    let has_session = head.has("session.id") && head.has("session.timestamp");
+    has_session && (head.has("items") || head.has("items[].type")) && !head.has("messages")
+}
+
+/// Returns the records of a document as lines.
+///
+/// # Errors
+/// Says what the document lacks.
+pub(super) fn lines(mut document: JsonDocument<'_>) -> Result<String, String> {
+    let Some(items) = document.fields.take("items").and_then(list) else {
+        return Err("a document without a list of items".into());
+    };
+    let Some(session) = document.fields.take("session") else {
+        return Err("a document without a session".into());
+    };
+    let mut counter = LineCounter::new(document.text, document.line);
+    let (mut text, mut line) = (String::with_capacity(document.text.len()), 1);
+    for value in std::iter::once(session).chain(items) {
+        // A session that is written behind the items comes first all the same.
+        while line < counter.of(value.get()) {
+            text.push('\n');
+            line += 1;
+        }
+        text.extend(value.get().chars().map(|letter| match letter {
+            '\n' | '\r' => ' ',
+            letter => letter,
+        }));
+        text.push(' ');
+    }
+    Ok(text)
+}
