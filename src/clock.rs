@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use uuid::{NoContext, Timestamp, Uuid};
 
 /// Returns milliseconds since the epoch; fewer than none before it.
-pub(crate) fn now() -> i64 {
+pub fn now() -> i64 {
     let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     match SystemTime::now().duration_since(UNIX_EPOCH) {
         Ok(since) => millis(since),
@@ -24,7 +24,7 @@ pub(crate) fn utc_now() -> DateTime<Utc> {
 }
 
 /// Makes a UUIDv7. Before 1970 its time is that of the epoch, and only its random bits differ.
-pub(crate) fn new_uuid() -> Uuid {
+pub fn new_uuid() -> Uuid {
     match now() {
         0.. => Uuid::now_v7(),
         _ => Uuid::new_v7(Timestamp::from_unix(NoContext, 0, 0)),

@@ -38,10 +38,11 @@
 //! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
 //! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
 //! model call sees, [`import`], [`recorder`] and [`export`] are ways in and out, [`search`](mod@search) finds
-//! messages, [`redact`] takes secrets out. [`admin`] is for those who run a database: checks, copies, removals
-//! and replays. Behind [`extend`] stands the store itself: its contract for backends, rows, keys and
+//! messages, [`redact`] takes secrets out. Behind [`extend`] stands the store itself: its contract for backends, rows, keys and
 //! transactions; and what importers and strategies of one's own are made of. With the feature `phi-core`, `phi`
 //! holds adapters for that crate. The package `loopstore-report` shows a session as one page.
+//! For those who run a database there are `loopstore-verify`
+//! (checks), `loopstore-admin` (removals, archives, backups, replays) and `loopstore-copy` (to another database).
 //! `ARCHITECTURE.md` draws the map.
 
 #![warn(missing_docs)]
@@ -54,7 +55,6 @@
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
 compile_error!("loopstore is tested on 64-bit little-endian machines only, and refuses others");
 
-pub mod admin;
 mod api;
 mod clock;
 pub mod compact;
@@ -65,6 +65,8 @@ pub mod extend;
 #[doc(hidden)]
 pub mod failpoints;
 pub mod import;
+#[doc(hidden)]
+pub mod internal;
 pub mod model;
 mod overlay;
 #[cfg(feature = "phi-core")]

@@ -12,12 +12,12 @@ mod workload;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use loopstore::admin::inspect::verify;
 use loopstore::export::{ExportForm, export};
 use loopstore::extend::search::index;
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
+use loopstore_verify::verify;
 use workload::turns::{Turns, of_messages};
 use workload::{Outcome, judge, peak_memory, store::Recorded};
 

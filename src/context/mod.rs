@@ -4,17 +4,17 @@
 //! it: its sections in order, then its tail; without a block, raw up to the cut. Building reads
 //! only what it returns.
 
-mod build;
+pub(crate) mod build;
 mod built;
-mod chain;
+pub(crate) mod chain;
 pub(crate) mod faults;
 mod live;
-mod manifest;
+pub(crate) mod manifest;
 pub(crate) mod moment;
 pub(crate) mod over_time;
 mod prompt;
 mod recent_window;
-mod settings;
+pub(crate) mod settings;
 pub(crate) mod states;
 
 use std::ops::ControlFlow;
@@ -39,14 +39,12 @@ pub(crate) use faults::{
     Pairing, ResultPlace, answer_in_flight, faults_of, goes_on, introduced, open_calls,
 };
 pub(crate) use live::KeptContext;
-pub(crate) use manifest::{derive, was_replaced};
 pub use moment::AsOf;
 pub(crate) use moment::{leaf_of, moment_of, session_of};
 pub(crate) use prompt::system_prompt;
 pub use prompt::{SystemPrompt, SystemPrompts};
 pub(crate) use settings::settings;
 pub use states::TurnState;
-pub(crate) use states::{LoopStates, turn_states};
 
 /// Builds what the next model call of a session sees.
 ///

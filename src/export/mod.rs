@@ -4,22 +4,18 @@
 //! allows it. A new form is one file here, its word in [`ExportForm`] and its line in [`export`].
 //! [`write_native`] hands a conversation to another coding agent, in the files that it reads.
 
-mod file;
 mod markdown;
 mod native;
 mod phi_core;
 pub(crate) mod records;
 mod session_jsonl;
-mod unfinished;
 mod visible;
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
-pub use file::WholeFile;
 pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
-pub use unfinished::{UnfinishedFile, unfinished_files};
 pub use visible::visible;
 
 use crate::compaction::UnknownWord;

@@ -96,7 +96,8 @@ impl Layout {
     }
 
     /// Returns which of [`Layout::sections`] holds a turn.
-    pub(crate) fn section_of(&self, turn: u32) -> Option<usize> {
+    #[doc(hidden)]
+    pub fn section_of(&self, turn: u32) -> Option<usize> {
         let holds = |turns: Option<Turns>| turns.is_some_and(|turns| turns.contains(turn));
         self.sections().into_iter().position(holds)
     }

@@ -18,7 +18,7 @@ mod provider;
 pub(crate) mod received;
 mod session;
 mod time;
-mod turn_map;
+pub(crate) mod turn_map;
 mod wire;
 
 pub use author::Author;

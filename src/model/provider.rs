@@ -62,7 +62,8 @@ impl Sealed {
 
 impl Content {
     /// Returns the provider's compaction, if this is one.
-    pub(crate) fn as_compaction(&self) -> Option<(SealingProvider, &Sealed)> {
+    #[doc(hidden)]
+    pub fn as_compaction(&self) -> Option<(SealingProvider, &Sealed)> {
         match self {
             Self::Sealed(sealed) => Some((sealed.compaction()?, sealed)),
             _ => None,
@@ -72,7 +73,8 @@ impl Content {
 
 impl AgentMessage {
     /// Returns the last compaction of a provider among the model's own blocks, with its place.
-    pub(crate) fn last_compaction(&self) -> Option<(usize, SealingProvider)> {
+    #[doc(hidden)]
+    pub fn last_compaction(&self) -> Option<(usize, SealingProvider)> {
         let Some(super::Message::Assistant(answer)) = self.message() else {
             return None;
         };

@@ -28,7 +28,7 @@ pub struct TurnMap {
 
 /// Follows a loop's messages and says when a new group begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GroupCursor {
+pub struct GroupCursor {
     /// The turn index of the last message that was no extension; `None` before the first, then
     /// `Some(None)` for a message without a turn id.
     last: Option<Option<i64>>,
@@ -36,12 +36,12 @@ pub(crate) struct GroupCursor {
 
 impl GroupCursor {
     /// Continues after a message whose turn index was `last`.
-    pub(crate) fn after(last: Option<i64>) -> Self {
+    pub fn after(last: Option<i64>) -> Self {
         Self { last: Some(last) }
     }
 
     /// Whether a message (not an extension) with this turn index begins a group.
-    pub(crate) fn begins(&mut self, turn_index: Option<i64>) -> bool {
+    pub fn begins(&mut self, turn_index: Option<i64>) -> bool {
         let begins = turn_index.is_none() || self.last != Some(turn_index);
         self.last = Some(turn_index);
         begins

@@ -16,7 +16,7 @@ mod looks;
 mod pieces;
 mod policy;
 mod rules;
-mod sealed;
+pub(crate) mod sealed;
 mod search;
 mod views;
 
@@ -77,13 +77,17 @@ pub struct Redactor {
 
 /// The numbers of what was replaced and what was not.
 #[derive(Debug, Default)]
-pub(crate) struct RedactionCounts {
+#[doc(hidden)]
+pub struct RedactionCounts {
     /// Secrets that were replaced, by type.
-    pub(crate) secrets: BTreeMap<String, u64>,
+    #[doc(hidden)]
+    pub secrets: BTreeMap<String, u64>,
     /// Parts of secrets that were replaced.
-    pub(crate) pieces: u64,
+    #[doc(hidden)]
+    pub pieces: u64,
     /// Secrets that were found and not replaced, by type.
-    pub(crate) held_back: BTreeMap<String, u64>,
+    #[doc(hidden)]
+    pub held_back: BTreeMap<String, u64>,
 }
 
 impl Redactor {
@@ -147,18 +151,21 @@ impl Redactor {
     }
 
     /// Keeps what is found from now on, for [`Redactor::take_findings`].
-    pub(crate) fn keep_findings(&mut self) {
+    #[doc(hidden)]
+    pub fn keep_findings(&mut self) {
         self.findings.get_or_insert_default();
     }
 
     /// Returns what was found since the last time.
-    pub(crate) fn take_findings(&mut self) -> Vec<Finding> {
+    #[doc(hidden)]
+    pub fn take_findings(&mut self) -> Vec<Finding> {
         let findings = self.findings.as_mut();
         findings.map(std::mem::take).unwrap_or_default()
     }
 
     /// Returns the counts since the last time.
-    pub(crate) fn take_counts(&mut self) -> RedactionCounts {
+    #[doc(hidden)]
+    pub fn take_counts(&mut self) -> RedactionCounts {
         RedactionCounts {
             secrets: std::mem::take(&mut self.counts),
             pieces: std::mem::take(&mut self.pieces_replaced),
@@ -168,24 +175,28 @@ impl Redactor {
 
     /// Sets whether parts of what is found next are to be looked for too. A summary that cuts a text may make
     /// its own words look like a secret.
-    pub(crate) fn learn_pieces(&mut self, learns: bool) {
+    #[doc(hidden)]
+    pub fn learn_pieces(&mut self, learns: bool) {
         self.learns_pieces = learns;
     }
 
     /// Compares what was found with an original, which may have words in common with a secret.
-    pub(crate) fn compare(&mut self, original: &str) {
+    #[doc(hidden)]
+    pub fn compare(&mut self, original: &str) {
         self.pieces.compare(&views(original));
     }
 
     /// Replaces parts of the secrets that were found, too, from now on.
-    pub(crate) fn replace_pieces(&mut self) {
+    #[doc(hidden)]
+    pub fn replace_pieces(&mut self) {
         self.pieces.settle();
         self.learns_pieces = false;
         self.replaces_pieces = true;
     }
 
     /// Whether a secret that was found, or a part of one, stands in bytes that are no text.
-    pub(crate) fn is_in_bytes(&self, bytes: &[u8]) -> bool {
+    #[doc(hidden)]
+    pub fn is_in_bytes(&self, bytes: &[u8]) -> bool {
         self.pieces.are_in_bytes(bytes)
     }
 
@@ -201,12 +212,14 @@ impl Redactor {
     }
 
     /// Redacts the key of an append: as a whole; `None` if nothing is replaced.
-    pub(crate) fn append_key(&mut self, name: &str) -> Option<String> {
+    #[doc(hidden)]
+    pub fn append_key(&mut self, name: &str) -> Option<String> {
         self.text(name).map(|_| append_key_marker(&self.key, name))
     }
 
     /// Redacts JSON in which fields that name sessions and loops stay.
-    pub(crate) fn meta(&mut self, text: &str) -> Option<String> {
+    #[doc(hidden)]
+    pub fn meta(&mut self, text: &str) -> Option<String> {
         self.of_form(text, true)
     }
 
@@ -313,7 +326,8 @@ impl Redactor {
 }
 
 /// Adds numbers of secrets by type.
-pub(crate) fn add_counts(sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
+#[doc(hidden)]
+pub fn add_counts(sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
     for (kind, count) in counts {
         *sums.entry(kind.clone()).or_default() += count;
     }

@@ -28,7 +28,7 @@ pub(super) fn unsign(before: &AgentMessage, after: &mut AgentMessage) {
 
 /// Takes out all sealed content with the signatures of thinking, or only compactions; returns whether there
 /// was any.
-pub(crate) fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
+pub fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
     let Some(inner) = message.message_mut() else {
         return false;
     };

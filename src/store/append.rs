@@ -21,7 +21,9 @@ use crate::tokens::TokenCounter;
 pub use replace::replace_last_turn;
 pub(crate) use replace::replace_turn;
 use state::Append;
-pub(crate) use state::{Retell, Stamp};
+#[doc(hidden)]
+pub use state::Retell;
+pub(crate) use state::Stamp;
 pub(crate) use turns::end_of_line;
 pub use turns::{TurnsAppend, TurnsAppended, append_in_turns, free_loop_id};
 

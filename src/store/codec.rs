@@ -30,10 +30,8 @@ pub type FindBlob<'a> = dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>> + '
 ///
 /// # Errors
 /// If the counter returns more than a row holds.
-pub(crate) fn count_message(
-    message: &AgentMessage,
-    counter: &dyn TokenCounter,
-) -> StoreResult<u64> {
+#[doc(hidden)]
+pub fn count_message(message: &AgentMessage, counter: &dyn TokenCounter) -> StoreResult<u64> {
     let tokens = counter.message_tokens(message);
     if tokens > MAX_AMOUNT {
         let name = counter.name();
@@ -247,7 +245,8 @@ pub(crate) fn random_salt() -> StoreResult<[u8; 16]> {
 }
 
 /// Returns the size of a message as compact JSON.
-pub(crate) fn json_bytes(message: &AgentMessage) -> StoreResult<u64> {
+#[doc(hidden)]
+pub fn json_bytes(message: &AgentMessage) -> StoreResult<u64> {
     struct Count(u64);
     impl std::io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -268,12 +267,14 @@ pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> StoreResu
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("stored JSON: {error}")))
 }
 
-pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
+#[doc(hidden)]
+pub fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
     serde_json::to_string(value).map_err(|e| StoreError::Invalid(e.to_string()))
 }
 
 /// Returns the lines of the longest text of a tool result.
-pub(crate) fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
+#[doc(hidden)]
+pub fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
     if message.role() != Role::ToolResult {
         return None;
     }
@@ -358,7 +359,8 @@ fn put_image(image: &mut Image, blob: &mut FindBlob<'_>) -> StoreResult<()> {
 }
 
 /// Reads exactly `N` bytes of hexadecimal text.
-pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+#[doc(hidden)]
+pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)

@@ -138,7 +138,7 @@ pub trait Database: SessionStore {
 }
 
 /// Runs `work` on one snapshot of `store` in which every row can be looked at.
-pub(crate) fn scan<T>(
+pub fn scan<T>(
     store: &dyn Database,
     work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,
 ) -> StoreResult<T> {
@@ -153,7 +153,7 @@ pub(crate) fn scan<T>(
 }
 
 /// Runs `work` in a write transaction of `store` in which content can be removed.
-pub(crate) fn removing<T>(
+pub fn removing<T>(
     store: &dyn Database,
     work: impl FnOnce(&mut dyn StoreRemove) -> StoreResult<T>,
 ) -> StoreResult<T> {

@@ -37,7 +37,7 @@ pub(crate) mod ready;
 pub mod receipt;
 pub mod recount;
 pub mod removal;
-mod rollups;
+pub(crate) mod rollups;
 mod rows;
 pub mod scan;
 pub mod session;

@@ -91,8 +91,9 @@ struct Sealed {
 }
 
 /// A receipt that is open.
-pub(crate) struct OpenReceipt {
-    pub(crate) key: i64,
+#[doc(hidden)]
+pub struct OpenReceipt {
+    pub key: i64,
     session: SessionKey,
     kind: &'static str,
     opened_at: String,
@@ -100,7 +101,7 @@ pub(crate) struct OpenReceipt {
 
 impl OpenReceipt {
     /// Opens a receipt: from now on content of the session may go.
-    pub(crate) fn new(
+    pub fn new(
         write: &mut dyn StoreRemove,
         session: SessionKey,
         kind: &'static str,
@@ -115,7 +116,7 @@ impl OpenReceipt {
     }
 
     /// Closes it.
-    pub(crate) fn close(self, write: &mut dyn StoreRemove, receipt: &Receipt) -> StoreResult<i64> {
+    pub fn close(self, write: &mut dyn StoreRemove, receipt: &Receipt) -> StoreResult<i64> {
         let text = to_json(receipt)?;
         let digest = digest_of(self.session, self.kind, &self.opened_at, &text);
         close(write, self.key, &text, digest)?;
@@ -125,7 +126,7 @@ impl OpenReceipt {
 
 impl Receipt {
     /// A receipt for a session that says nothing yet but what its loops are.
-    pub(crate) fn of(
+    pub fn of(
         read: &dyn StoreRead,
         key: SessionKey,
         session: SessionId,
@@ -135,11 +136,7 @@ impl Receipt {
     }
 
     /// A receipt that says only what these loops are.
-    pub(crate) fn of_loops(
-        session: SessionId,
-        reason: Option<&str>,
-        loops: Vec<super::LoopRow>,
-    ) -> Self {
+    pub fn of_loops(session: SessionId, reason: Option<&str>, loops: Vec<super::LoopRow>) -> Self {
         let digest = |row: super::LoopRow| LoopDigest {
             messages: row.totals.next_seq,
             chain: hex::encode(row.progress.chain),
@@ -166,7 +163,7 @@ impl Receipt {
     /// ```
     /// # use loopstore::extend as store;
     /// use loopstore::extend::receipt::is_genuine;
-    /// use loopstore::admin::retention::{EraseRequest, Receipt, erase};
+    /// use loopstore_admin::retention::{EraseRequest, Receipt, erase};
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};
@@ -203,7 +200,8 @@ pub fn is_genuine(row: &ReceiptRow) -> Option<bool> {
 }
 
 /// Returns the digest of what a receipt says; `None` if it is open or of another form.
-pub(crate) fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
+#[doc(hidden)]
+pub fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
     let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
     let text = sealed.receipt.as_str();
     Some(digest_of(row.session, &row.kind, &row.opened_at, text))
@@ -214,7 +212,8 @@ pub(crate) fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
 ///
 /// # Errors
 /// If the store refuses.
-pub(crate) fn seal(
+#[doc(hidden)]
+pub fn seal(
     write: &mut dyn StoreRemove,
     (opened, session): (i64, SessionKey),
     row: &ReceiptRow,

@@ -25,7 +25,7 @@ macro_rules! key {
     ($($(#[$meta:meta])* $name:ident),* $(,)?) => {$(
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub(crate) i64);
+        pub struct $name(#[doc(hidden)] pub i64);
     )*};
 }
 

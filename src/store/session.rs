@@ -199,7 +199,8 @@ fn rename(
 }
 
 /// Hides a session or brings it back as `hide` says; its clock shows `tick` then.
-pub(crate) fn apply_hide(
+#[doc(hidden)]
+pub fn apply_hide(
     write: &mut dyn StoreWrite,
     row: SessionRow,
     hide: &HideRow,

@@ -8,7 +8,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::histories::{History, answer, loop_id, open, result, user};
-use loopstore::admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::compact::CompactOutcome;
 use loopstore::extend::append::{self, NewMessage};
 use loopstore::extend::index::{
@@ -21,6 +20,7 @@ use loopstore::{
     CancelFlag, CompactRequest, CompactTrigger, HeuristicTokenCounter, KeepRecent, PinRef,
     PinRequest, SqliteStore, TokenCounter, compact_session_loops, pin, pins, unpin,
 };
+use loopstore_admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 
 /// Stamps each promise onto each backend.
 macro_rules! promises {
@@ -1944,7 +1944,7 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
         Ok(())
     };
     store.scan(left).unwrap();
-    assert!(loopstore::admin::inspect::verify(store).unwrap().ok);
+    assert!(loopstore_verify::verify(store).unwrap().ok);
 }
 
 /// A store whose first write comes after the compaction was cancelled.

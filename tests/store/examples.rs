@@ -148,7 +148,7 @@ fn a_chat_that_is_killed_while_its_tool_runs_goes_on_and_stays_within_its_window
     );
     let store = loopstore::SqliteStore::open(&file).unwrap();
     assert!(
-        loopstore::admin::inspect::verify(&store)
+        loopstore_verify::verify(&store)
             .unwrap()
             .problems
             .is_empty()

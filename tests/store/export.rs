@@ -7,13 +7,13 @@ use crate::support::histories::{History, Random, answer, loop_id, user};
 use crate::support::keyed;
 use crate::support::provider_faults::provider_faults;
 use crate::support::recording::real_transcripts;
-use loopstore::admin::inspect::verify;
 use loopstore::export::{ExportForm, export, export_source, sources};
 use loopstore::extend::import::history_fingerprint;
 use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::model::*;
 use loopstore::provider::Form;
 use loopstore::{BuildOptions, SqliteStore, build_context_from_session};
+use loopstore_verify::verify;
 use proptest::prelude::*;
 
 fn exported(store: &SqliteStore, id: &SessionId, form: ExportForm) -> String {

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use loopstore::admin::copy::copy;
-use loopstore::admin::inspect::{ProblemKind, verify};
 use loopstore::context::FaultKind;
 use loopstore::export::{ExportForm, export};
 use loopstore::extend::Database;
@@ -11,6 +9,8 @@ use loopstore::extend::{self as store, append};
 use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::provider::{self, Form};
 use loopstore::*;
+use loopstore_copy::copy;
+use loopstore_verify::{ProblemKind, verify};
 use serde_json::{Value, json};
 
 use crate::support::keyed;

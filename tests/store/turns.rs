@@ -239,7 +239,7 @@ proptest! {
         let (one_by_one, _) = play(&steps, 1);
         let (together, _) = play(&steps, batch);
         prop_assert_eq!(loops(&together), loops(&one_by_one));
-        let report = admin::inspect::verify(together.database()).unwrap();
+        let report = loopstore_verify::verify(together.database()).unwrap();
         prop_assert!(report.ok, "{:?}", report.problems);
     }
 

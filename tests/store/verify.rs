@@ -6,9 +6,6 @@ use std::path::{Path, PathBuf};
 use crate::support::amount::{amount, given, is_long};
 use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
 use crate::support::keyed;
-use loopstore::admin::inspect::{Problem, ProblemKind as Kind, VerifyReport, verify};
-use loopstore::admin::retention::{RedactRequest, redact_session};
-use loopstore::admin::salvage::salvage;
 use loopstore::context::AsOf;
 use loopstore::export::export;
 use loopstore::model::{AgentMessage, Content, Json};
@@ -17,6 +14,9 @@ use loopstore::{
     BuildOptions, CompactRequest, CompactTrigger, OpenError, PinRef, PinRequest, SessionId,
     SqliteStore, build_context_from_session, compact_session_loops, pin, pins, unpin,
 };
+use loopstore_admin::retention::{RedactRequest, redact_session};
+use loopstore_admin::salvage::salvage;
+use loopstore_verify::{Problem, ProblemKind as Kind, VerifyReport, verify};
 
 #[test]
 fn random_histories_verify_clean() {

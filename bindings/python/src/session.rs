@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopstore::admin::inspect::{self, ExpandRequest};
-use loopstore::admin::retention::{self, EraseRequest};
 use loopstore::export::{ExportForm, export};
 use loopstore::{
     CallState, CompactRequest, CompactTrigger, ContinuationKind, Error, KeyQuery, LoopId, LoopSpec,
     LoopStatus, SessionHandle, TurnRef,
 };
+use loopstore_admin::inspect::{self, ExpandRequest};
+use loopstore_admin::retention::{self, EraseRequest};
 use loopstore_bindings::calls::{
     Moment, context, flip_request, flipped, leaf, pair, pin_ref, written,
 };

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use loopstore::export::WholeFile;
 use loopstore::{
     AsOf, BuildOptions, Context, Error, FlipReport, FlipRequest, LoopId, PinRef, SessionHandle,
     Time, build_context_from_session,
 };
+use loopstore_files::WholeFile;
 
 use crate::errors::Failure;
 

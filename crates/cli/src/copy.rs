@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use loopstore::admin::copy::{CopyError, CopyReport, copy, copy_at_rest};
+use loopstore_copy::{CopyError, CopyReport, copy, copy_at_rest};
 
 use super::error::CliError;
 use super::output::note;

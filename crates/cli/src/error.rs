@@ -4,13 +4,13 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use loopstore::admin::backup::BackupError;
 use loopstore::context::BuildError;
 use loopstore::export::ExportError;
 use loopstore::extend::sqlite::RecountError;
 use loopstore::import::ImportError;
 use loopstore::provider::ProviderError;
 use loopstore::{OpenError, StoreError, StrategyError};
+use loopstore_admin::backup::BackupError;
 
 use super::hook::input::InputError;
 use super::install::record;

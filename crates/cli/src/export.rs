@@ -4,12 +4,13 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use loopstore::admin::backup::is_part_of;
-use loopstore::admin::retention::files_removed;
-use loopstore::export::{ExportError, ExportForm, WholeFile, export, export_source, sources};
+use loopstore::export::{ExportError, ExportForm, export, export_source, sources};
 use loopstore::extend::{SessionRow, SourceRow};
 use loopstore::provider::{Form, Mending};
 use loopstore::{Database, LoopId};
+use loopstore_admin::backup::is_part_of;
+use loopstore_admin::retention::files_removed;
+use loopstore_files::WholeFile;
 use serde_json::json;
 
 use super::context::note_mended;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anstyle::AnsiColor;
 use loopstore::Database;
-use loopstore::admin::copies::UnfinishedCopy;
-use loopstore::export::unfinished_files;
 use loopstore::search::SearchError;
+use loopstore_files::copies::UnfinishedCopy;
+use loopstore_files::unfinished_files;
 use serde::Serialize;
 
 use super::error::CliError;

@@ -2,10 +2,10 @@
 
 mod review;
 
-use loopstore::admin::retention::{
+use loopstore::redact::FoundBy;
+use loopstore_admin::retention::{
     self, FindingPlace, FoundSecret, LeftPlace, Leftover, RedactReport, RedactRequest,
 };
-use loopstore::redact::FoundBy;
 
 use super::confirm::confirm;
 use super::erase::left;

@@ -199,8 +199,7 @@ fn an_agent_is_recorded_compacted_dropped_and_resumed() {
             "prompt, three calls and results, answer"
         );
         let verified =
-            loopstore::admin::inspect::verify(&crate::support::keyed::open(&path).unwrap())
-                .unwrap();
+            loopstore_verify::verify(&crate::support::keyed::open(&path).unwrap()).unwrap();
         assert!(verified.ok, "{:?}", verified.problems);
     });
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use loopstore::admin::inspect::verify;
 use loopstore::extend::Database;
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::model::SessionId;
@@ -10,6 +9,7 @@ use loopstore::{
     BuildOptions, CompactRequest, Context, FlipRequest, SealingProvider,
     build_context_from_session, redo, repair_session, undo,
 };
+use loopstore_verify::verify;
 
 const REQUEST: &str = r#"{"input":[
     {"role":"user","content":"Will it rain?"},

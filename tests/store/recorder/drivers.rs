@@ -377,7 +377,7 @@ fn eight_processes_drive_eight_loops_and_two_fight_for_one() {
     }
     assert_whole_turns(&store, "fought", fought);
     assert!(
-        loopstore::admin::inspect::verify(&store)
+        loopstore_verify::verify(&store)
             .unwrap()
             .problems
             .is_empty()

@@ -69,7 +69,7 @@ fn a_message_is_durable_when_it_is_complete_and_there_once() {
     ");
     assert_eq!(row(&store, "a").status, LoopStatus::Completed);
     assert!(
-        loopstore::admin::inspect::verify(&store)
+        loopstore_verify::verify(&store)
             .unwrap()
             .problems
             .is_empty()
@@ -221,7 +221,7 @@ fn huge_and_hostile_values_are_errors() {
         record_all(&mut recorder, turn(name, 0));
     }
     assert!(
-        loopstore::admin::inspect::verify(&store)
+        loopstore_verify::verify(&store)
             .unwrap()
             .problems
             .is_empty()

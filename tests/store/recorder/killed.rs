@@ -114,7 +114,7 @@ fn a_killed_recorder_loses_no_message_and_no_call_and_is_taken_over_at_once() {
         }
         assert_eq!(context(&store, "a"), expected, "kill {kill}");
         assert!(
-            loopstore::admin::inspect::verify(&store)
+            loopstore_verify::verify(&store)
                 .unwrap()
                 .problems
                 .is_empty()
@@ -182,10 +182,5 @@ fn check(store: &SqliteStore, heard: &[String]) {
     let built = build_context_from_session(store, &session(), &BuildOptions::default()).unwrap();
     assert_eq!(built.messages.len(), stored.len());
     assert_eq!(built.faults, [], "a call whose tool may still run is none");
-    assert!(
-        loopstore::admin::inspect::verify(store)
-            .unwrap()
-            .problems
-            .is_empty()
-    );
+    assert!(loopstore_verify::verify(store).unwrap().problems.is_empty());
 }

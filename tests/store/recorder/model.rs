@@ -256,6 +256,6 @@ proptest! {
             prop_assert_eq!(done.is_ok(), may, "{:?}: {:?}", step, done);
             check(&store, name, model);
         }
-        prop_assert!(loopstore::admin::inspect::verify(&store).unwrap().problems.is_empty());
+        prop_assert!(loopstore_verify::verify(&store).unwrap().problems.is_empty());
     }
 }

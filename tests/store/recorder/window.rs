@@ -69,7 +69,7 @@ fn an_open_prompt_fires_the_trigger_and_the_result_fits_with_it() {
     record_all(&mut recorder, events);
     assert_eq!(row(sqlite, "a").totals.complete, 16);
     assert!(
-        loopstore::admin::inspect::verify(sqlite)
+        loopstore_verify::verify(sqlite)
             .unwrap()
             .problems
             .is_empty()

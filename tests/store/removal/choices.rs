@@ -1,12 +1,12 @@
 //! What is replaced of what is found: confidence, what is allowed, single rules, parts of values.
 
-use loopstore::admin::retention::*;
 use loopstore::extend as store;
 use loopstore::extend::lease;
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::redact::{Confidence, FoundBy, RedactionPolicy, Redactor, rule_names};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
+use loopstore_admin::retention::*;
 
 use crate::support::histories::{History, answer, user};
 use crate::support::removal::*;

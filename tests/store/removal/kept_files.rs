@@ -1,10 +1,10 @@
 //! Kept source files: one goes with the last session that it holds something of, and what becomes of
 //! it is told before.
 
-use loopstore::admin::retention::*;
 use loopstore::export::sources;
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_admin::retention::*;
 
 use crate::support::removal::*;
 
@@ -63,7 +63,7 @@ fn a_file_goes_with_its_last_session() {
         let last = erase(store, &request(2)).unwrap();
         assert_eq!((last.sources, last.files[0].goes), (1, true));
         assert_ne!(last.leftover, Leftover::InContent);
-        assert!(loopstore::admin::inspect::verify(store).unwrap().ok);
+        assert!(loopstore_verify::verify(store).unwrap().ok);
     });
 }
 
@@ -129,6 +129,6 @@ fn a_file_goes_when_all_its_sessions_are_pruned() {
         assert_eq!(report.files[0].sessions, ids[2..]);
         set_protected(store, &ids[2], false).unwrap();
         assert_eq!(prune(store, &request).unwrap().sources, 1);
-        assert!(loopstore::admin::inspect::verify(store).unwrap().ok);
+        assert!(loopstore_verify::verify(store).unwrap().ok);
     });
 }

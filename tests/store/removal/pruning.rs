@@ -1,9 +1,9 @@
 //! Which sessions go and which stay.
 
-use loopstore::admin::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_protected};
 use loopstore::extend::import::{OpenAiChat, Source, import_source};
 use loopstore::extend::{self as store, SessionFilter, lease};
 use loopstore::*;
+use loopstore_admin::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_protected};
 
 use crate::support::removal::*;
 

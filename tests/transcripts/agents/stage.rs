@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::admin::inspect::verify;
 use loopstore::export::{ExportForm, export, export_source, sources};
 use loopstore::extend::import::Importer;
 use loopstore::import::{ImportOptions, ImportReport, import_paths, importers};
 use loopstore::provider::Form;
 use loopstore::{AgentMessage, Content, Json, Message, SessionId, SqliteStore};
+use loopstore_verify::verify;
 use serde_json::Value;
 
 use crate::support::provider_faults::provider_faults;

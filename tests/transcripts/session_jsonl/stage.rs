@@ -3,12 +3,12 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use loopstore::admin::inspect::verify;
 use loopstore::context::{AsOf, build_context_from_session};
 use loopstore::export::{ExportForm, export};
 use loopstore::extend::import::{Source, StoredLines, import_source};
 use loopstore::import::{ImportError, ImportReport};
 use loopstore::*;
+use loopstore_verify::verify;
 
 use crate::support::histories::{History, Random};
 

@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loopstore::admin::inspect::verify;
 use loopstore::extend::postgres::{recount, tenant};
 use loopstore::extend::{self as store, sqlite};
 use loopstore::*;
+use loopstore_verify::verify;
 
 use super::views;
 use crate::support::histories::{History, Random, user};

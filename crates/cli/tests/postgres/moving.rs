@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use loopstore::admin::copy::{CopyReport, copy, copy_at_rest};
-use loopstore::admin::inspect::verify;
 use loopstore::export::{ExportForm, export};
 use loopstore::extend::{self as store, SessionFlags, lease, source};
 use loopstore::*;
+use loopstore_copy::{CopyReport, copy, copy_at_rest};
+use loopstore_verify::verify;
 
 use super::views;
 use crate::support::amount::{amount, is_long};
@@ -376,7 +376,7 @@ fn what_is_there_already_is_compared_without_a_write() {
     assert!(
         matches!(
             refused,
-            Err(loopstore::admin::copy::CopyError::Import(
+            Err(loopstore_copy::CopyError::Import(
                 import::ImportError::Store(StoreError::ReadOnly)
             ))
         ),
@@ -401,8 +401,9 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
         History::new(&*source, "redacted")
             .append(0, vec![crate::support::histories::user(&secret, 0)]);
         let erase = |store: &dyn Database, id: &str| {
-            let request = admin::retention::EraseRequest::new(SessionId::new(id).unwrap());
-            admin::retention::erase(store, &request).unwrap();
+            let request =
+                loopstore_admin::retention::EraseRequest::new(SessionId::new(id).unwrap());
+            loopstore_admin::retention::erase(store, &request).unwrap();
         };
         erase(&*source, "session-40");
         run(&from, &["redact", "redacted", "--yes"]);

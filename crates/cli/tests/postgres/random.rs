@@ -1,10 +1,10 @@
 //! The same random histories on both backends: the same contexts, byte by byte.
 
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::context::{AsOf, build_context_as_of};
 use loopstore::export::{ExportForm, export};
 use loopstore::*;
+use loopstore_admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
+use loopstore_verify::verify;
 
 use super::views;
 use crate::support::amount::amount;

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use loopstore::admin::backup::{BackupError, backup};
-use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::extend::search::index;
 use loopstore::import::{ImportError, ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_admin::backup::{BackupError, backup};
+use loopstore_admin::retention::{EraseRequest, erase};
 
 use crate::crash::shim::{Act, Shim, alone, calls};
 use crate::crash::stage::*;

@@ -5,13 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::admin::backup::backup;
-use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::compact::FlipRequest;
 use loopstore::extend as store;
 use loopstore::extend::session::{create_loop, create_session};
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_admin::backup::backup;
+use loopstore_admin::retention::{EraseRequest, erase};
 
 use crate::crash::disk::{Disk, Files, Unsynced};
 use crate::crash::shim::{Event, Shim, myself};

@@ -4,9 +4,9 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use loopstore::SqliteStore;
-use loopstore::admin::inspect::verify;
 use loopstore::extend::import::{Source, import_source};
 use loopstore::import::importers;
+use loopstore_verify::verify;
 
 use crate::hostile::mutate::mutated;
 use crate::hostile::{Tried, inputs};

@@ -1,0 +1,172 @@
+//! The last catch-up: each session while nobody drives it.
+//!
+//! Agents drive by leases, so whoever holds the leases of a session's loops may be sure that no agent
+//! writes. What writes without one (a compaction, an undo, a program that only appends) raises the
+//! session's tick: then the session is looked at once more.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use loopstore::extend::{
+    self as store, LoopKey, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite,
+    lease::{self, Acquire, Lease},
+};
+use loopstore::internal::now;
+use loopstore::model::SessionId;
+
+use crate::{AtWork, Copy, CopyError, Progress};
+
+/// How long a lease lasts, in milliseconds: so long a driver waits for a copy that was killed. That of a
+/// session which takes longer may end meanwhile; a driver that then comes is noticed in the end.
+const TERM: i64 = 30 * 1_000;
+/// How long to wait before a session is looked at again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What came of taking the leases of a session.
+enum LeaseOutcome {
+    /// It was removed.
+    Gone,
+    /// Somebody drives it.
+    By(AtWork),
+    /// Nobody else drives it now.
+    Mine(Rest),
+}
+
+/// A session at rest.
+struct Rest {
+    leases: Vec<Lease>,
+    /// As it was when the leases were taken.
+    row: SessionRow,
+}
+
+impl Copy<'_> {
+    /// Brings each session once more while nobody drives it; notes those that were at work when
+    /// `patience` ended.
+    pub(super) fn settle(
+        &mut self,
+        patience: Duration,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), CopyError> {
+        let until = Instant::now() + patience;
+        let owner = format!("copy/{}", loopstore::internal::new_uuid());
+        let mut left = self.sessions()?;
+        let (mut done, all) = (0, left.len() as u64);
+        loop {
+            let (mut again, mut at_work) = (Vec::new(), Vec::new());
+            for (key, id) in left {
+                match self.at_rest(key, &id, &owner)? {
+                    None => done += 1,
+                    Some(found) => {
+                        at_work.push(found);
+                        again.push((key, id));
+                    }
+                }
+                progress(done, all);
+            }
+            let time = until.saturating_duration_since(Instant::now());
+            if again.is_empty() || time.is_zero() {
+                self.report.at_work = at_work;
+                return Ok(());
+            }
+            sleep(PAUSE.min(time));
+            left = again;
+        }
+    }
+
+    /// Brings a session while nobody drives it; returns who does otherwise.
+    fn at_rest(
+        &mut self,
+        key: SessionKey,
+        id: &SessionId,
+        owner: &str,
+    ) -> Result<Option<AtWork>, CopyError> {
+        let rest = match store::write(self.from, |write| hold(write, id, owner))? {
+            LeaseOutcome::Gone => return Ok(None),
+            LeaseOutcome::By(at_work) => return Ok(Some(at_work)),
+            LeaseOutcome::Mine(rest) => rest,
+        };
+        let brought = self.one(key, id);
+        let is_undisturbed = store::write(self.from, |write| release(write, id, &rest))?;
+        brought?;
+        Ok((!is_undisturbed).then(|| AtWork {
+            session_id: id.clone(),
+            loop_id: None,
+            owner: None,
+            until: None,
+        }))
+    }
+}
+
+/// Takes the leases of the loops that somebody may drive, or of none.
+fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<LeaseOutcome> {
+    let Some(row) = write.session(id)? else {
+        return Ok(LeaseOutcome::Gone);
+    };
+    let (loops, now) = (drivable(write.as_read(), &row)?, now());
+    for loop_key in &loops {
+        if lease::held(write.as_read(), *loop_key, now)?.is_some() {
+            // To ask for it counts it anew if a clock went back.
+            return match lease::acquire(write, *loop_key, owner, TERM, now)? {
+                Acquire::Held(error) => Ok(LeaseOutcome::By(at_work(id, error)?)),
+                Acquire::Acquired(lease) => {
+                    lease::release(write, &lease, now)?;
+                    hold(write, id, owner)
+                }
+            };
+        }
+    }
+    let mut leases = Vec::new();
+    for loop_key in loops {
+        match lease::acquire(write, loop_key, owner, TERM, now)? {
+            Acquire::Acquired(lease) => leases.push(lease),
+            Acquire::Held(error) => return Err(error),
+        }
+    }
+    Ok(LeaseOutcome::Mine(Rest { leases, row }))
+}
+
+/// Returns the current loop and those at work. A loop at work that never had a driver is left out: its
+/// lease would say that it had one which died, and `recover` would end it.
+fn drivable(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Vec<LoopKey>> {
+    let at_work = read.loops_at_work(Some(row.key))?;
+    let mut loops = Vec::new();
+    for key in &at_work {
+        if read.lease(*key)?.is_some() {
+            loops.push(*key);
+        }
+    }
+    loops.extend(row.current_loop.filter(|key| !at_work.contains(key)));
+    Ok(loops)
+}
+
+fn at_work(id: &SessionId, error: StoreError) -> StoreResult<AtWork> {
+    match error {
+        StoreError::LeaseHeld {
+            loop_id,
+            owner,
+            until,
+        } => Ok(AtWork {
+            session_id: id.clone(),
+            loop_id: loop_id.parse().ok(),
+            owner: Some(owner),
+            until: Some(until),
+        }),
+        other => Err(other),
+    }
+}
+
+/// Lets the leases go; returns whether nobody wrote since they were taken.
+fn release(write: &mut dyn StoreWrite, id: &SessionId, rest: &Rest) -> StoreResult<bool> {
+    let Some(row) = write.session(id)? else {
+        return Ok(true);
+    };
+    let mut is_undisturbed = row == rest.row;
+    for held in &rest.leases {
+        match lease::release(write, held, now()) {
+            Ok(()) => {}
+            Err(StoreError::LeaseLost { .. }) => is_undisturbed = false,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(is_undisturbed)
+}

@@ -1,0 +1,346 @@
+//! Copies all sessions of one database to another, whatever their backends.
+//!
+//! A session travels as the lines of its export, which hold all that is stored of it. If the other database has the
+//! session, the lines of both are compared: the same bytes are the same session. Nothing is written twice, so a copy
+//! that was cut off continues, and a later copy brings what is new. Each session is one snapshot of the source and one
+//! transaction of the target. The lines are kept on disk in between, so that no session needs to fit into memory.
+//!
+//! [`copy`] never waits for an agent, and a session at work may be out of date at once. [`copy_at_rest`] ends with
+//! both databases the same at a moment at which nobody drove the session.
+//!
+//! Beside the lines travel the files that were kept of imports (`attachments.rs`), what hid sessions (`hides.rs`) and
+//! the receipts of what was removed (`receipts.rs`). Not copied are leases, which belong to a process, the marks by
+//! which an import recognises its transcripts, which are keyed per database, and the search index. For a copy of a
+//! SQLite file as it is, see `loopstore_admin::backup`.
+
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod attachments;
+mod cutover;
+mod hides;
+mod receipts;
+mod spool;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+use loopstore::export::ExportError;
+use loopstore::extend::{
+    Database, SessionKey, StoreError, StoreResult,
+    import::{Source, StoredLines, import_source},
+};
+use loopstore::import::ImportError;
+use loopstore::internal::database;
+use loopstore::model::{LoopId, SessionId};
+use serde::Serialize;
+
+use spool::{Spool, SpooledLines, digest_in};
+
+/// Why a copy ended before it was done. What was copied stays, and the next one goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// One of the stores failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A session could not be written out.
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    /// A session could not be brought in.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// The folder for what is on its way cannot be used.
+    #[error("{path}: {source}")]
+    Folder {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A session that is not the same in both databases.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Differing {
+    /// The session.
+    pub session_id: SessionId,
+    /// Why it could not be brought over, as far as that is known.
+    pub reason: Option<String>,
+}
+
+/// A session that did not come to rest in time: what was there before is in the other database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AtWork {
+    /// The session.
+    pub session_id: SessionId,
+    /// The loop that is driven; `None`: it was written without a lease, again and again.
+    pub loop_id: Option<LoopId>,
+    /// Who drives it.
+    pub owner: Option<String>,
+    /// When the lease ends if it is not renewed, as ISO-8601 text.
+    pub until: Option<String>,
+}
+
+impl std::error::Error for AtWork {}
+
+impl fmt::Display for AtWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "session `{}`: ", self.session_id)?;
+        match (&self.loop_id, &self.owner, &self.until) {
+            (Some(id), Some(owner), Some(until)) => {
+                write!(f, "loop `{id}` is driven by `{owner}` until {until}")
+            }
+            _ => write!(f, "it is written all the time, by somebody without a lease"),
+        }
+    }
+}
+
+/// What was copied.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CopyReport {
+    /// Sessions of the source.
+    pub sessions: u64,
+    /// Sessions that came over, whole or what was new of them.
+    pub copied: u64,
+    /// Sessions that were there already, byte for byte.
+    pub same: u64,
+    /// Sessions that are not the same in both afterwards.
+    pub differ: Vec<Differing>,
+    /// Sessions that somebody went on driving; only [`copy_at_rest`] asks.
+    pub at_work: Vec<AtWork>,
+    /// Sessions that were erased or pruned in the source and are still in the other database.
+    pub erased: Vec<SessionId>,
+    /// Receipts that came over.
+    pub receipts: u64,
+    /// Bytes of the lines that were read in the source; of a last copy at rest once more.
+    pub bytes: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl CopyReport {
+    /// Whether everything of the source is in the other database as it was asked for, and nothing that
+    /// was erased.
+    pub fn is_whole(&self) -> bool {
+        self.differ.is_empty() && self.at_work.is_empty() && self.erased.is_empty()
+    }
+}
+
+/// Told how many of how many sessions are done.
+pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
+
+/// Copies all sessions of `from` to `to`, by way of unnamed files in `folder`, and compares them there.
+/// `progress` is told how many of how many are done.
+///
+/// # Errors
+/// If a store or the folder fails.
+///
+/// # Examples
+/// ```
+/// use loopstore_copy::copy;
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// // To a server it is the same.
+/// let (other, folder) = (Store::in_memory()?, tempfile::tempdir()?);
+/// let report = copy(store.database(), other.database(), folder.path(), &mut |_done, _all| {})?;
+/// assert!(report.is_whole());
+/// assert_eq!(report.copied, 1);
+/// // Once more brings only what came since.
+/// let report = copy(store.database(), other.database(), folder.path(), &mut |_, _| {})?;
+/// assert_eq!((report.copied, report.same), (0, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn copy(
+    from: &dyn Database,
+    to: &dyn Database,
+    folder: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<CopyReport, CopyError> {
+    let mut copy = Copy::new(from, to, folder);
+    copy.all(progress)?;
+    copy.finish()
+}
+
+/// Copies as [`copy`] does, and then each session once more while nobody drives it: takes the leases of
+/// its current loop and of those at work in `from`, brings what came since, compares, and lets go. So
+/// both are the same at a moment at which no agent was in the middle of anything. Agents that work are
+/// waited for, for `patience` altogether; sessions that did not come to rest until then are in
+/// [`CopyReport::at_work`].
+///
+/// # Errors
+/// As [`copy`], or if `from` is read-only.
+///
+/// # Examples
+/// ```
+/// use loopstore_copy::copy_at_rest;
+/// use loopstore::*;
+/// use std::time::Duration;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// let (other, folder) = (Store::in_memory()?, tempfile::tempdir()?);
+/// let patience = Duration::from_secs(60);
+/// let report = copy_at_rest(store.database(), other.database(), folder.path(), patience, &mut |_, _| {})?;
+/// for session in &report.at_work {
+///     println!("not at rest: {session}");
+/// }
+/// assert!(report.is_whole());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn copy_at_rest(
+    from: &dyn Database,
+    to: &dyn Database,
+    folder: &Path,
+    patience: Duration,
+    progress: &mut Progress<'_>,
+) -> Result<CopyReport, CopyError> {
+    let mut copy = Copy::new(from, to, folder);
+    copy.all(progress)?;
+    copy.settle(patience, progress)?;
+    copy.finish()
+}
+
+/// A copy under way.
+struct Copy<'a> {
+    begun: Instant,
+    from: &'a dyn Database,
+    to: &'a dyn Database,
+    folder: &'a Path,
+    /// Sessions that came over, by their keys in the source.
+    copied: HashSet<SessionKey>,
+    differ: BTreeMap<SessionKey, Differing>,
+    report: CopyReport,
+}
+
+/// What became of a session.
+enum SessionOutcome {
+    /// It was removed since the list was made.
+    Gone,
+    /// It was there, byte for byte.
+    Same,
+    /// It came over.
+    Copied,
+    /// It is not the same there.
+    Differs(Option<String>),
+}
+
+impl<'a> Copy<'a> {
+    fn new(from: &'a dyn Database, to: &'a dyn Database, folder: &'a Path) -> Self {
+        Self {
+            begun: Instant::now(),
+            from,
+            to,
+            folder,
+            copied: HashSet::new(),
+            differ: BTreeMap::new(),
+            report: CopyReport::default(),
+        }
+    }
+
+    /// Brings each session as one snapshot shows it.
+    fn all(&mut self, progress: &mut Progress<'_>) -> Result<(), CopyError> {
+        let sessions = self.sessions()?;
+        for (done, (key, id)) in (1..).zip(&sessions) {
+            self.one(*key, id)?;
+            progress(done, sessions.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Lists the sessions of the source, the first that was stored first.
+    fn sessions(&mut self) -> StoreResult<Vec<(SessionKey, SessionId)>> {
+        let sessions = database::scan(self.from, |scan| {
+            let keys = scan.session_keys()?.into_iter();
+            let named = keys.map(|key| Ok((key, scan.session_by_key(key)?.session_id)));
+            let mut named = named.collect::<StoreResult<Vec<_>>>()?;
+            // What left its id there gives it up here, before the one that took it comes.
+            let mut renamed = std::collections::HashSet::new();
+            for (key, _) in &named {
+                if !scan.hides(*key)?.is_empty() {
+                    renamed.insert(*key);
+                }
+            }
+            named.sort_by_key(|(key, _)| !renamed.contains(key));
+            Ok(named)
+        })?;
+        self.report.sessions = sessions.len() as u64;
+        Ok(sessions)
+    }
+
+    fn one(&mut self, key: SessionKey, id: &SessionId) -> Result<(), CopyError> {
+        let outcome = self.brought(id)?;
+        if !matches!(
+            outcome,
+            SessionOutcome::Gone | SessionOutcome::Differs(Some(_))
+        ) {
+            attachments::bring(self, id)?;
+        }
+        self.differ.remove(&key);
+        match outcome {
+            SessionOutcome::Gone => {
+                self.copied.remove(&key);
+                self.report.sessions -= 1;
+            }
+            SessionOutcome::Same => {}
+            SessionOutcome::Copied => {
+                self.copied.insert(key);
+            }
+            SessionOutcome::Differs(reason) => {
+                let session = id.clone();
+                self.differ.insert(
+                    key,
+                    Differing {
+                        session_id: session,
+                        reason,
+                    },
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn brought(&mut self, id: &SessionId) -> Result<SessionOutcome, CopyError> {
+        hides::follow(self.from, self.to, id)?;
+        let mut way = Spool::new(self.folder)?;
+        let Some(lines) = SpooledLines::of(self.from, id, &mut way.file)? else {
+            return Ok(SessionOutcome::Gone);
+        };
+        self.report.bytes += lines.bytes;
+        if digest_in(self.to, id)? == Some(lines.digest) {
+            return Ok(SessionOutcome::Same);
+        }
+        let source = &mut Source {
+            path: Path::new("the lines of the session"),
+            reader: &mut way.reader()?,
+        };
+        match import_source(self.to, &StoredLines, source, Some(id.clone())) {
+            Ok(_) if digest_in(self.to, id)? == Some(lines.digest) => Ok(SessionOutcome::Copied),
+            Ok(_) => Ok(SessionOutcome::Differs(None)),
+            Err(error @ (ImportError::NoTranscript(_) | ImportError::Refused(_))) => {
+                Ok(SessionOutcome::Differs(Some(error.to_string())))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn finish(mut self) -> Result<CopyReport, CopyError> {
+        receipts::bring(&mut self)?;
+        self.copied.retain(|key| !self.differ.contains_key(key));
+        let mut report = self.report;
+        report.copied = self.copied.len() as u64;
+        report.differ = self.differ.into_values().collect();
+        let others = report.copied + report.differ.len() as u64;
+        report.same = report.sessions.saturating_sub(others);
+        report.seconds = self.begun.elapsed().as_secs_f64();
+        Ok(report)
+    }
+}
