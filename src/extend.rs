@@ -42,10 +42,8 @@ pub mod import {
     };
     pub use crate::import::copilot::CopilotCli;
     pub use crate::import::decode::read_transcript;
-    pub use crate::import::foreign::{block_form, restore_block};
     pub use crate::import::gemini::GeminiCli;
     pub use crate::import::goose::Goose;
-    pub use crate::import::history::{history_fingerprint, restore_history, shorten_history};
     pub use crate::import::mini_swe_agent::MiniSweAgent;
     pub use crate::import::one_file::import_source;
     pub use crate::import::openai_agents::OpenAiAgents;

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use super::records::{SessionRecords, ordered, session_record};
 use super::{Error, Result, SessionHandle};
-use crate::export::records::{SessionRecords, ordered, session_record};
 use crate::model::{CompactionBlock, LoopId, LoopRecord, Session};
 use crate::store::{self, BlockKind, LoopRow, SessionRow, StoreRead, StoreResult, decode};
 

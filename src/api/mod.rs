@@ -18,6 +18,7 @@ mod overlays;
 mod policy;
 mod prepare;
 mod prepared;
+pub(crate) mod records;
 mod same_append;
 mod session;
 mod settings;

@@ -7,7 +7,6 @@
 mod markdown;
 mod native;
 mod phi_core;
-pub(crate) mod records;
 mod session_jsonl;
 mod visible;
 
@@ -271,14 +270,6 @@ fn came_before(live: &mut Option<LiveCompaction>, key: LoopKey, seq: u32) -> Opt
     }
 }
 
-/// Returns the files that are kept for a session, oldest first.
-///
-/// # Errors
-/// If the session is not there, or the store fails.
-pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec<SourceRow>> {
-    store::read(store, |read| read.sources(session_of(read, session)?.key))
-}
-
 /// Writes a kept file byte for byte, and returns how many bytes it has.
 ///
 /// # Errors
@@ -287,7 +278,8 @@ pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec
 /// # Examples
 /// ```
 /// use loopstore::Store;
-/// use loopstore::export::{export_source, sources};
+/// use loopstore::export::export_source;
+/// use loopstore::extend::source::sources;
 /// use loopstore::import::{ImportOptions, import_paths};
 ///
 /// # let folder = tempfile::tempdir()?;

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use super::ExportError;
-use super::records::{SessionRecords, ordered, session_record};
+use crate::api::records::{SessionRecords, ordered, session_record};
 use crate::import::fields::Fields;
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord};
 use crate::store::{LoopRow, SessionRow, StoreError, StoreRead, codec, decode};

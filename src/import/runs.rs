@@ -3,9 +3,10 @@
 use sha2::{Digest as _, Sha256};
 
 use super::matching::harmless;
-use super::{FoundCompaction, FoundEffect, foreign};
+use super::{FoundCompaction, FoundEffect};
 use crate::compact::{CompactionEnded, Recorded, RecordedRun, StandsFor, seal_all};
 use crate::model::{CompactionBlock, Json, LoopId, SealingProvider, Time};
+use crate::overlay::foreign::{OWN_RUN, block_spec};
 use crate::overlay::{ChainSnapshot, ImportedCompaction};
 use crate::store::active_blocks::View;
 use crate::store::{LoopKey, Outcome, StoreResult, StoreWrite, codec};
@@ -34,9 +35,6 @@ pub(super) fn run_id(session: &str, found: &FoundCompaction) -> StoreResult<Stri
     let digest = hex::encode(hash.finalize());
     Ok(format!("{}-{}", harmless(&found.strategy), &digest[..24]))
 }
-
-/// The field of a block that names the run which made it: loopstore's own, written out.
-pub(crate) const OWN_RUN: &str = "loopstore_run";
 
 /// Returns the run that made a block of loopstore's own.
 pub(super) fn own_run(found: &FoundCompaction) -> Option<String> {
@@ -181,7 +179,7 @@ fn foreign_block(
     found: &FoundCompaction,
     block: &CompactionBlock,
 ) -> StoreResult<Made> {
-    Ok(match foreign::block_spec(compaction, block)? {
+    Ok(match block_spec(compaction, block)? {
         Ok(spec) => Made {
             recorded: Recorded {
                 blocks: vec![compaction.build(compaction.chain.leaf(), spec)?],

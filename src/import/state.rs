@@ -4,15 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use super::activity;
-use super::history::{history_fingerprint, shorten_history};
 use super::identity::{CurrentLoop, newest_loop};
 use super::matching::Digest;
 use super::pending::PendingMessage;
 use super::{Origin, SessionHead};
+use crate::api::records::CURRENT_LOOP;
 use crate::model::{
     GroupCursor, Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn,
 };
 use crate::store::append::LastTurn;
+use crate::store::history::{history_fingerprint, shorten_history};
 use crate::store::{
     ImportRow, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionKey,
     SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, append, codec, decode, session,
@@ -20,9 +21,6 @@ use crate::store::{
 
 /// Recorded turns and events longer than this do not wait in memory for the end.
 const MAX_HELD_BYTES: usize = 1 << 20;
-
-/// The field of a session document that names its current loop, where that is not the last one.
-pub(crate) const CURRENT_LOOP: &str = "loopstore_current_loop";
 
 /// What a record says of its loop; the newest word counts.
 #[derive(Clone, Debug)]

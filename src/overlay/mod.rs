@@ -9,6 +9,7 @@
 pub(crate) mod block_builder;
 mod chain_snapshot;
 mod coverage;
+pub(crate) mod foreign;
 mod imported;
 mod pins;
 mod ranges;

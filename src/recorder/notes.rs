@@ -6,9 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::event::AgentEvent;
-use crate::import::{history_fingerprint, shorten_history};
 use crate::model::{AgentMessage, Json, Turn};
 use crate::store::codec::to_json;
+use crate::store::history::{history_fingerprint, shorten_history};
 use crate::store::{LoopKey, LoopMeta, Note, StoreError, StoreRead, StoreResult, StoreWrite};
 
 /// The digests of messages with their sequences.

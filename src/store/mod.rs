@@ -18,6 +18,7 @@ mod columns;
 pub(crate) mod database;
 pub mod digest;
 mod error;
+pub(crate) mod history;
 pub mod index;
 mod key;
 pub mod lease;

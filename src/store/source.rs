@@ -13,7 +13,8 @@ use flate2::write::DeflateEncoder;
 use sha2::{Digest as _, Sha256};
 
 use super::rows::{SourceKey, SourcePart, SourcePiece, SourceRow};
-use super::{SessionKey, StoreError, StoreRead, StoreResult, StoreWrite};
+use super::{SessionKey, SessionStore, StoreError, StoreRead, StoreResult, StoreWrite};
+use crate::model::SessionId;
 
 /// The most bytes of a part.
 pub const MAX_PART_BYTES: usize = 1 << 20;
@@ -94,6 +95,18 @@ pub(crate) fn keep_packed(
         write.link_source(*session, key)?;
     }
     Ok(())
+}
+
+/// Returns the files that are kept for a session, oldest first.
+///
+/// # Errors
+/// If the session is not there, or the store fails.
+pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec<SourceRow>> {
+    super::read(store, |read| {
+        let row = read.session(session)?;
+        let row = row.ok_or_else(|| StoreError::NoSession(session.to_string()))?;
+        read.sources(row.key)
+    })
 }
 
 /// Writes the bytes of a kept file.

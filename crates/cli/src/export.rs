@@ -4,7 +4,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use loopstore::export::{ExportError, ExportForm, export, export_source, sources};
+use loopstore::export::{ExportError, ExportForm, export, export_source};
+use loopstore::extend::source::sources;
 use loopstore::extend::{SessionRow, SourceRow};
 use loopstore::provider::{Form, Mending};
 use loopstore::{Database, LoopId};

@@ -85,7 +85,7 @@ pub struct UnfinishedFile {
 
 impl UnfinishedFile {
     /// Returns the file at a path if a killed process of this user left it there.
-    pub(crate) fn at(path: &Path) -> Option<Self> {
+    pub fn at(path: &Path) -> Option<Self> {
         let found = std::fs::symlink_metadata(path).ok()?;
         let is_own = found.uid() == rustix::process::geteuid().as_raw();
         if !is_named_so(path) || !found.is_file() || !is_own {

@@ -279,7 +279,7 @@ fn turns_and_events_are_kept_without_second_copies_and_without_pieces() {
     for absent in ["piece", "the prompt", "the reply", "of everything"] {
         assert!(!history.contains(absent), "{absent}: {history}");
     }
-    let restored = loopstore::extend::import::restore_history(&history, &mut |seq| {
+    let restored = loopstore::internal::restore_history(&history, &mut |seq| {
         Json::of(&format!("message {seq}")).map_err(|e| StoreError::Invalid(e.to_string()))
     });
     let value: serde_json::Value = serde_json::from_str(&restored.unwrap()).unwrap();

@@ -1,7 +1,7 @@
 //! Kept source files: one goes with the last session that it holds something of, and what becomes of
 //! it is told before.
 
-use loopstore::export::sources;
+use loopstore::extend::source::sources;
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
 use loopstore_admin::retention::*;

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::export::{ExportForm, export, export_source, sources};
+use loopstore::export::{ExportForm, export, export_source};
 use loopstore::extend::import::Importer;
+use loopstore::extend::source::sources;
 use loopstore::import::{ImportOptions, ImportReport, import_paths, importers};
 use loopstore::provider::Form;
 use loopstore::{AgentMessage, Content, Json, Message, SessionId, SqliteStore};

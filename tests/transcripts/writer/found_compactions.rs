@@ -1,7 +1,8 @@
 //! Compactions of other tools: where their blocks stand, what they cover and what a context shows.
 
-use loopstore::extend::import::{FoundCompaction, FoundEffect, restore_block};
+use loopstore::extend::import::{FoundCompaction, FoundEffect};
 use loopstore::extend::{BlockKind, read};
+use loopstore::internal::restore_block;
 use loopstore::*;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Recorded turns and events: stored without second copies, given back whole.
 
-use loopstore::extend::import::{restore_history, shorten_history};
 use loopstore::extend::{StoreError, read};
+use loopstore::internal::{restore_history, shorten_history};
 use loopstore::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ proptest! {
             .map(|(_, message)| Json::of(*message).unwrap())
             .collect();
         let find = |digest: &[u8; 32]| {
-            let at = stored.iter().position(|json| loopstore::extend::import::history_fingerprint(json) == *digest)?;
+            let at = stored.iter().position(|json| loopstore::internal::history_fingerprint(json) == *digest)?;
             u32::try_from(at).ok()
         };
         let text = value.to_string();

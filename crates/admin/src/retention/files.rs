@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use loopstore::export::sources;
+use loopstore::extend::source::sources;
 use loopstore::extend::{
     Database, SessionKey, SourceKey, SourceRow, StoreResult, receipt::Receipt,
     removal::StoreRemove, scan::StoreScan,

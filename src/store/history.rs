@@ -6,8 +6,8 @@
 
 use sha2::{Digest as _, Sha256};
 
+use super::{StoreError, StoreResult};
 use crate::model::Json;
-use crate::store::{StoreError, StoreResult};
 
 /// Replaces each object in `history` that equals a stored message by its sequence.
 ///

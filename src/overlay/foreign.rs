@@ -1,23 +1,26 @@
-//! phi-core's own blocks: which break the rules, which are stored, and how they come back.
+//! Blocks in the interchange form, which phi-core writes: the checks before a block is stored, and the way back.
 
 use std::ops::ControlFlow;
 
+use super::{BlockSpec, ImportedCompaction, Replacement, summary_of, turn_seqs};
 use crate::compaction::Recent;
 use crate::model::{
     AgentMessage, CompactedSection, CompactionBlock, Extra, Layout, Role, Time, TurnRange, Turns,
 };
-use crate::overlay::{BlockSpec, ImportedCompaction, Replacement, summary_of, turn_seqs};
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
     BlockRow, CallSite, LoopKey, Section, StoreError, StoreRead, StoreResult, codec, decode,
     shown_message,
 };
 
-/// Why a block cannot be stored.
-pub(super) type Broken = String;
+/// The field of a block that names the run which made it: loopstore's own, written out.
+pub const OWN_RUN: &str = "loopstore_run";
 
-/// Says what a block of phi-core's on the leaf is to show.
-pub(super) fn block_spec(
+/// The reason why a block cannot be stored.
+pub type Broken = String;
+
+/// Returns the specification of the block that phi-core made on the leaf.
+pub fn block_spec(
     compaction: &ImportedCompaction<'_>,
     block: &CompactionBlock,
 ) -> StoreResult<Result<BlockSpec, Broken>> {

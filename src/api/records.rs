@@ -7,23 +7,25 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use crate::import::runs::OWN_RUN;
-use crate::import::state::CURRENT_LOOP;
-use crate::import::{block_form, restore_history};
 use crate::model::{
     AgentMessage, CompactedSection, CompactionBlock, Extra, Int, Json, LoopRecord, Role, Session,
     Time, Turn, TurnRange,
 };
 use crate::overlay::ChainSnapshot;
+use crate::overlay::foreign::{OWN_RUN, block_form};
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
+use crate::store::history::restore_history;
 use crate::store::session::NO_TURN;
 use crate::store::{
     BlockKey, BlockRow, LoopKey, LoopRow, Outcome, RunKey, SessionRow, StoreError, StoreRead,
     StoreResult, codec, decode,
 };
 
+/// The field of a session that names its current loop, if that is not the last one.
+pub const CURRENT_LOOP: &str = "loopstore_current_loop";
+
 /// Puts the current loop last, so that it is the current one where the document comes in.
-pub(crate) fn ordered(mut loops: Vec<LoopRow>, current: Option<LoopKey>) -> Vec<LoopRow> {
+pub fn ordered(mut loops: Vec<LoopRow>, current: Option<LoopKey>) -> Vec<LoopRow> {
     let is_parent = loops.iter().any(|row| row.parent == current);
     let at = loops.iter().position(|row| Some(row.key) == current);
     if let Some(at) = at.filter(|_| !is_parent) {
@@ -114,14 +116,14 @@ struct SourceHistory {
 }
 
 /// The records of a session's loops.
-pub(crate) struct SessionRecords<'a> {
-    pub(crate) read: &'a dyn StoreRead,
+pub struct SessionRecords<'a> {
+    pub read: &'a dyn StoreRead,
     overlays: HashMap<LoopKey, Overlay>,
     broken: HashMap<LoopKey, CompactionBlock>,
 }
 
 /// Returns what a session says of itself, without its loops.
-pub(crate) fn session_record(row: &SessionRow, loops: &[LoopRow]) -> StoreResult<Session> {
+pub fn session_record(row: &SessionRow, loops: &[LoopRow]) -> StoreResult<Session> {
     let mut session: Session = noted(&row.meta)?;
     // A document of this form said itself when it was last active.
     let is_said = row.source.as_deref() == Some("phi-core");
@@ -147,7 +149,7 @@ pub(crate) fn session_record(row: &SessionRow, loops: &[LoopRow]) -> StoreResult
 
 impl<'a> SessionRecords<'a> {
     /// Reads what is in force on these loops of a session.
-    pub(crate) fn of(
+    pub fn of(
         read: &'a dyn StoreRead,
         session: &SessionRow,
         loops: &[LoopRow],
@@ -160,7 +162,7 @@ impl<'a> SessionRecords<'a> {
     }
 
     /// Returns the block in force on a loop, if one of its own is.
-    pub(crate) fn active(&self, row: &LoopRow) -> Option<BlockKey> {
+    pub fn active(&self, row: &LoopRow) -> Option<BlockKey> {
         match self.overlays.get(&row.key) {
             Some(Overlay::Block(block)) => Some(block.key),
             _ => None,
@@ -168,7 +170,7 @@ impl<'a> SessionRecords<'a> {
     }
 
     /// Returns what a loop says of itself, without messages, turns, events and block.
-    pub(crate) fn outline(&self, row: &LoopRow) -> StoreResult<LoopRecord> {
+    pub fn outline(&self, row: &LoopRow) -> StoreResult<LoopRecord> {
         let mut record = self.read.loop_meta(row.key)?.record()?;
         record.status = row.status.clone();
         for (noted, known) in [
@@ -185,7 +187,7 @@ impl<'a> SessionRecords<'a> {
 
     /// Returns what a loop says of itself, without what its messages say: how it stands, its turns and
     /// events, and the block in force.
-    pub(crate) fn loop_record(&self, row: &LoopRow) -> StoreResult<LoopRecord> {
+    pub fn loop_record(&self, row: &LoopRow) -> StoreResult<LoopRecord> {
         let meta = self.read.loop_meta(row.key)?;
         let mut record = self.outline(row)?;
         if let Some(history) = &meta.history {
@@ -197,11 +199,7 @@ impl<'a> SessionRecords<'a> {
     }
 
     /// Returns a stored block of a loop, as it was made.
-    pub(crate) fn stored_block(
-        &self,
-        row: &LoopRow,
-        block: &BlockRow,
-    ) -> StoreResult<CompactionBlock> {
+    pub fn stored_block(&self, row: &LoopRow, block: &BlockRow) -> StoreResult<CompactionBlock> {
         block_form(self.read, &link_of(row), block)
     }
 
