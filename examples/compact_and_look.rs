@@ -4,8 +4,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 pub fn main() -> Result<(), Box<dyn Error>> {
     let transcript = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -6,8 +6,8 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 struct FirstLines;
 

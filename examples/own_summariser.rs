@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 /// Any text will do; what it leaves out, and files and exact values, come from the record.
 const ANSWER: &str = "## Done, decided and found\nTwo kites; one is red.";

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::path::Path;
 
 use loopstore::SqliteStore;
-use loopstore::import::{ImportOptions, import_paths};
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 const QUESTIONS: [(&str, &str); 4] = [
     (

@@ -18,7 +18,7 @@ pub fn now() -> i64 {
 }
 
 /// Returns the current time, to the millisecond.
-pub(crate) fn utc_now() -> DateTime<Utc> {
+pub fn utc_now() -> DateTime<Utc> {
     // A system clock is within the years that a time can have.
     DateTime::from_timestamp_millis(now()).unwrap_or_default()
 }

@@ -29,36 +29,6 @@ pub use crate::context::states::{LoopStates, ShownChain, shown_chain, turn_dispo
 pub use crate::recorder::usage::usage_below;
 pub use crate::store::*;
 
-/// Importers of further formats, and those of this crate one by one.
-pub mod import {
-    pub use crate::import::adk::Adk;
-    pub use crate::import::aider::Aider;
-    pub use crate::import::claude_code::ClaudeCode;
-    pub use crate::import::cline::{Cline, RooCode};
-    pub use crate::import::codex::Codex;
-    pub use crate::import::contract::{
-        FoundCompaction, FoundEffect, Identity, Importer, MAX_RECORD_BYTES, ReadSeek, SessionHead,
-        Sink, Source,
-    };
-    pub use crate::import::copilot::CopilotCli;
-    pub use crate::import::decode::read_transcript;
-    pub use crate::import::gemini::GeminiCli;
-    pub use crate::import::goose::Goose;
-    pub use crate::import::mini_swe_agent::MiniSweAgent;
-    pub use crate::import::one_file::import_source;
-    pub use crate::import::openai_agents::OpenAiAgents;
-    pub use crate::import::openai_chat::OpenAiChat;
-    pub use crate::import::opencode::OpenCode;
-    pub use crate::import::openhands::OpenHands;
-    pub use crate::import::phi_core::PhiCore;
-    pub use crate::import::pi::Pi;
-    pub use crate::import::provider_form::ProviderForm;
-    pub use crate::import::qwen::QwenCode;
-    pub use crate::import::session_jsonl::{Restore, StoredLines};
-    pub use crate::import::swe_agent::SweAgent;
-    pub use crate::import::writer::{Origin, StoreSink};
-}
-
 /// What strategies are made of: the digest, what is cut, and the compaction of messages that
 /// belong to no session.
 pub mod compaction {

@@ -1,30 +1,73 @@
 //! Items for the crates of this workspace that stand on the store, without a promise: any release may change them.
 
-pub use crate::clock::{new_uuid, now};
-pub use crate::context::build::build;
+pub use crate::api::records::{CURRENT_LOOP, SessionRecords, ordered, session_record};
+pub use crate::clock::{new_uuid, now, utc_now};
+pub use crate::compact::recorded::{Recorded, RecordedRun};
+pub use crate::compact::sealed::{StandsFor, seal_all, seal_appended};
+pub use crate::compaction::activity::outcome::refusal::refusal_words;
+pub use crate::context::build::{build, originals_of};
 pub use crate::context::chain::{Chain, Purpose};
 pub use crate::context::manifest::{derive, was_replaced};
 pub use crate::context::settings::settings;
 pub use crate::context::states::turn_states;
+pub use crate::context::{LiveCompaction, live_compaction};
+pub use crate::model::author::frames::own_words;
+pub use crate::model::author::is_injected;
+pub use crate::model::ids::MAX_ID_BYTES;
+pub use crate::model::received::name_calls;
 pub use crate::model::turn_map::GroupCursor;
 pub use crate::overlay::block_builder::whole_as;
-pub use crate::overlay::foreign::{block_form, restore_block};
+pub use crate::overlay::chain_snapshot::ChainSnapshot;
+pub use crate::overlay::foreign::{OWN_RUN, block_form, block_spec, restore_block};
+pub use crate::overlay::imported::ImportedCompaction;
 pub use crate::overlay::sealed::SealedRecord;
+pub use crate::provider::read_call;
+pub use crate::provider::write::anthropic::OPENING;
+pub use crate::provider::write::blocks::{arguments_object, data_url, images_of, media_type};
+pub use crate::provider::write::pairs::{IndexedMessage, Naming, is_word, pair};
+pub use crate::provider::write::responses::{CallItem, call_item};
+pub use crate::provider::write::sealed::own as kept_item;
 pub use crate::redact::add_counts;
 pub use crate::redact::sealed::drop_sealed;
 pub use crate::search::excerpt::{Reach, ReadableText, fitting, windows};
 pub use crate::search::query::question;
 pub use crate::search::trust::missing as missing_from_index;
-pub use crate::store::append::Retell;
+pub use crate::store::append::{LastTurn, Retell};
 pub use crate::store::audit::AuditedDigests;
 pub use crate::store::codec::{to_json, unhex};
 pub use crate::store::history::{history_fingerprint, restore_history, shorten_history};
+pub use crate::store::packing::Packing;
 pub use crate::store::packs::{MAX_PACK_BYTES, each_pack, view_head};
+pub use crate::store::ready::Ready;
 pub use crate::store::receipt::{OpenReceipt, seal};
 pub use crate::store::rollups::added_loops;
+pub use crate::store::session::{forget_parent_seq, run_owner, set_parent_seq};
+pub use crate::store::source::Pieces;
 pub use crate::store::sqlite::salvage::{LostRows, Mender, Removable, counter_of, place_of};
+pub use crate::store::sqlite::schema::{is_store, open_locked};
+
+/// Who wrote a text.
+pub mod author {
+    pub use crate::model::author::frames::{is_frame, own_words, without_frames};
+    pub use crate::model::author::{BLOCK_AUTHOR, is_injected};
+}
 
 /// Snapshots and transactions of a [`Database`](crate::Database).
 pub mod database {
     pub use crate::store::database::{removing, scan};
+}
+
+/// The kinds of extensions that loopstore writes.
+pub mod extension_kinds {
+    pub use crate::model::extension_kinds::{PHI_CORE_EVENT, REVISED, SYSTEM, is_reserved};
+}
+
+/// The reasoning of OpenAI's chat form.
+pub mod reasoning {
+    pub use crate::provider::reasoning::{DETAILS, TEXTS, is_returned, thinking};
+}
+
+/// The marks of messages that a provider sent incomplete.
+pub mod received {
+    pub use crate::model::received::notes;
 }

@@ -60,17 +60,13 @@ mod clock;
 pub mod compact;
 pub mod compaction;
 pub mod context;
-pub mod export;
 pub mod extend;
 #[doc(hidden)]
 pub mod failpoints;
-pub mod import;
 #[doc(hidden)]
 pub mod internal;
 pub mod model;
 mod overlay;
-#[cfg(feature = "phi-core")]
-pub mod phi;
 pub mod provider;
 pub mod recorder;
 pub mod redact;

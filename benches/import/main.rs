@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use loopstore::SqliteStore;
-use loopstore::import::{ImportOptions, import_paths};
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 use workload::store::Recorded;
 use workload::turns::Turns;
 use workload::{Outcome, judge};

@@ -117,6 +117,7 @@ struct SourceHistory {
 
 /// The records of a session's loops.
 pub struct SessionRecords<'a> {
+    /// The snapshot that the records are read from.
     pub read: &'a dyn StoreRead,
     overlays: HashMap<LoopKey, Overlay>,
     broken: HashMap<LoopKey, CompactionBlock>,

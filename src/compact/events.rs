@@ -128,7 +128,8 @@ impl Hooks {
 
     /// Calls each hook; one that panics keeps nothing from the others or from who compacts. Returns what
     /// one of them panicked with. What was written stays.
-    pub(crate) fn after(&self, event: &CompactionEnded) -> Option<String> {
+    #[doc(hidden)]
+    pub fn after(&self, event: &CompactionEnded) -> Option<String> {
         let panics = self
             .0
             .iter()

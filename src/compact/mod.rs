@@ -27,14 +27,14 @@ mod planner;
 mod preview;
 mod pruning;
 mod quotes;
-mod recorded;
+pub(crate) mod recorded;
 mod repair;
 mod report;
 mod request;
 mod rollup;
 mod room;
 mod running;
-mod sealed;
+pub(crate) mod sealed;
 mod snapshot;
 mod texts;
 

@@ -12,22 +12,30 @@ use crate::store::{
 };
 use crate::tokens::TokenCounter;
 
-/// What its run says beside its blocks.
-pub(crate) struct RecordedRun {
-    pub(crate) run_id: String,
-    pub(crate) strategy: String,
-    pub(crate) trigger: String,
-    pub(crate) started_at: Time,
-    pub(crate) duration_ms: u64,
+/// The data of a run beside its blocks.
+pub struct RecordedRun {
+    /// The id of the run.
+    pub run_id: String,
+    /// The name of the strategy.
+    pub strategy: String,
+    /// The trigger: `auto`, `manual`, `imported`.
+    pub trigger: String,
+    /// The time at which the run began.
+    pub started_at: Time,
+    /// The duration in milliseconds.
+    pub duration_ms: u64,
     /// What its maker recorded of it.
-    pub(crate) record: Json,
+    pub record: Json,
 }
 
-/// What became of it.
-pub(crate) struct Recorded {
-    pub(crate) blocks: Vec<NewBlock>,
-    pub(crate) outcome: Outcome,
-    pub(crate) error: Option<String>,
+/// The result of a compaction that is recorded.
+pub struct Recorded {
+    /// The blocks of the run.
+    pub blocks: Vec<NewBlock>,
+    /// The outcome of the run.
+    pub outcome: Outcome,
+    /// The reason, if the run wrote no blocks.
+    pub error: Option<String>,
 }
 
 impl RecordedRun {
@@ -36,7 +44,7 @@ impl RecordedRun {
     ///
     /// # Errors
     /// What the store returns.
-    pub(crate) fn commit(
+    pub fn commit(
         self,
         write: &mut dyn StoreWrite,
         counter: &dyn TokenCounter,

@@ -27,7 +27,7 @@ const TRIGGER: &str = "provider";
 ///
 /// # Errors
 /// What the store returns.
-pub(crate) fn seal_appended(
+pub fn seal_appended(
     write: &mut dyn StoreWrite,
     counter: &dyn TokenCounter,
     found: &[SealedMessage],
@@ -90,11 +90,14 @@ fn seal(
 
 /// What a compaction stands for that a provider gave in the place of a conversation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StandsFor {
-    pub(crate) leaf: LoopKey,
-    pub(crate) provider: SealingProvider,
+pub struct StandsFor {
+    #[doc(hidden)]
+    pub leaf: LoopKey,
+    #[doc(hidden)]
+    pub provider: SealingProvider,
     /// The last message that it stands for; `None`: all that is there.
-    pub(crate) through: Option<(LoopKey, u32)>,
+    #[doc(hidden)]
+    pub through: Option<(LoopKey, u32)>,
 }
 
 /// Writes the run of a compaction that a provider gave in the place of what was said so far, in this loop
@@ -102,7 +105,7 @@ pub(crate) struct StandsFor {
 ///
 /// # Errors
 /// What the store returns; if nothing was said that it could stand for, or it is not on the chain any more.
-pub(crate) fn seal_all(
+pub fn seal_all(
     write: &mut dyn StoreWrite,
     counter: &dyn TokenCounter,
     what: StandsFor,

@@ -120,10 +120,7 @@ pub(crate) fn messages_with(
 }
 
 /// Returns the originals of a chain, whatever blocks are active.
-pub(crate) fn originals_of(
-    read: &dyn StoreRead,
-    chain: &[ChainLink],
-) -> StoreResult<Vec<AgentMessage>> {
+pub fn originals_of(read: &dyn StoreRead, chain: &[ChainLink]) -> StoreResult<Vec<AgentMessage>> {
     let mut builder = Builder::new(read, SessionId::generate(), LoopId::generate());
     for link in chain {
         builder.add_originals(link, PartSection::Raw, 0..link.end_seq, None)?;

@@ -262,7 +262,7 @@ pub(crate) fn view_for(provider: Option<SealingProvider>) -> View {
 ///
 /// # Errors
 /// What the store returns.
-pub(crate) fn live_compaction(
+pub fn live_compaction(
     read: &dyn StoreRead,
     leaf: LoopKey,
     provider: SealingProvider,
@@ -298,7 +298,7 @@ pub(crate) fn live_compaction(
 }
 
 /// Where the compaction of a provider stands that counts for it.
-pub(crate) enum LiveCompaction {
+pub enum LiveCompaction {
     /// In this message of a loop.
     InMessage(LoopKey, u32),
     /// In none: it came behind the messages of a loop before this sequence, as a message of its own.

@@ -3,12 +3,12 @@
 //! A harness says much in the user's name: notifications, reminders, the output of commands, files that
 //! it puts in. Whoever asks what a person wants must leave that out.
 
-mod frames;
+pub(crate) mod frames;
 
 use super::content::{Content, Text};
 use super::json::Json;
 use super::message::{Message, Role, ToolResultMessage};
-pub(crate) use frames::{is_frame, own_words, without_frames};
+pub(crate) use frames::without_frames;
 
 /// Whose words a message is.
 ///
@@ -53,10 +53,10 @@ impl Author {
 }
 
 /// The field of a text block that says `harness` if a harness put the block into a person's message.
-pub(crate) const BLOCK_AUTHOR: &str = "author";
+pub const BLOCK_AUTHOR: &str = "author";
 
 /// Whether a harness put a block into a person's message.
-pub(crate) fn is_injected(text: &Text) -> bool {
+pub fn is_injected(text: &Text) -> bool {
     let author = text.extra.get(BLOCK_AUTHOR).map(Json::read::<String>);
     author.is_some_and(|author| author.is_ok_and(|author| author == Author::Harness.as_str()))
 }

@@ -211,7 +211,8 @@ impl Content {
 impl Content {
     /// Whether this is thinking that its provider takes back: signed, or sealed so that only the
     /// provider can read it.
-    pub(crate) fn is_signed_thinking(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_signed_thinking(&self) -> bool {
         match self {
             Self::Thinking(thinking) => thinking.signature.as_ref().is_some_and(|s| !s.is_empty()),
             Self::Sealed(sealed) => sealed.is_thinking(),

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The longest id in bytes.
-pub(crate) const MAX_ID_BYTES: usize = 512;
+pub const MAX_ID_BYTES: usize = 512;
 
 /// Why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -99,7 +99,8 @@ impl SessionId {
 
 impl LoopId {
     /// Takes a text that is an id, or that names nothing if it is none.
-    pub(crate) fn of(text: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn of(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 

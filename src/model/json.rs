@@ -71,7 +71,8 @@ impl Json {
     }
 
     /// Returns the field `type` of an object, if it is a text.
-    pub(crate) fn type_name(&self) -> Option<String> {
+    #[doc(hidden)]
+    pub fn type_name(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct Tag {
             r#type: Option<String>,

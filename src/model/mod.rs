@@ -8,7 +8,7 @@ mod block;
 mod content;
 pub(crate) mod extension_kinds;
 pub(crate) mod fast_parse;
-mod ids;
+pub(crate) mod ids;
 mod image;
 pub(crate) mod json;
 mod layout;

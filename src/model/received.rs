@@ -41,7 +41,7 @@ fn has_made_up_id(call: &ToolCall) -> bool {
 }
 
 /// Gives each call of a message that has no id one, made from `prefix` and its place.
-pub(crate) fn name_calls(message: &mut AgentMessage, prefix: &str) {
+pub fn name_calls(message: &mut AgentMessage, prefix: &str) {
     let Some(Message::Assistant(answer)) = message.message_mut() else {
         return;
     };
@@ -122,7 +122,7 @@ pub(crate) fn complete_as(message: &mut AgentMessage, stored: &AgentMessage) {
 }
 
 /// Returns a sentence for each call or result of a message that did not come as it must.
-pub(crate) fn notes(message: &AgentMessage) -> Vec<String> {
+pub fn notes(message: &AgentMessage) -> Vec<String> {
     let Some(inner) = message.message() else {
         return Vec::new();
     };

@@ -58,12 +58,14 @@ impl Time {
 
     /// Returns the same instant in the form that lists are ordered by, `None` if the text is no time or its
     /// year in UTC has not four digits.
-    pub(crate) fn sortable(&self) -> Option<String> {
+    #[doc(hidden)]
+    pub fn sortable(&self) -> Option<String> {
         sortable(self.parse()?)
     }
 
     /// Returns the instant `ms` milliseconds after the epoch in the form that lists are ordered by.
-    pub(crate) fn sortable_from_millis(ms: i64) -> Option<String> {
+    #[doc(hidden)]
+    pub fn sortable_from_millis(ms: i64) -> Option<String> {
         sortable(DateTime::from_timestamp_millis(ms)?)
     }
 }

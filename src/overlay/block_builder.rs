@@ -27,7 +27,7 @@ pub(crate) enum CompactedAs {
 
 /// A block as its writer wants it.
 #[derive(Clone, Debug)]
-pub(crate) struct BlockSpec {
+pub struct BlockSpec {
     pub(crate) kind: BlockKind,
     /// The rollup that it goes on from.
     pub(crate) extends: Option<BlockKey>,

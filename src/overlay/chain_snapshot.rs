@@ -7,16 +7,16 @@ use crate::store::active_blocks::{self, ChainLink, View, depth_of};
 use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 
 /// Every loop of a chain from the root, with the active block on each.
-pub(crate) struct ChainSnapshot {
+pub struct ChainSnapshot {
     /// Root first.
-    pub(crate) links: Vec<ChainLink>,
+    pub links: Vec<ChainLink>,
     /// The place of the loop that holds the active rollup.
-    pub(crate) anchor: Option<usize>,
+    pub anchor: Option<usize>,
 }
 
 impl ChainSnapshot {
     /// Reads the chain of `leaf` as it is seen by `view`.
-    pub(crate) fn load(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Self> {
+    pub fn load(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Self> {
         let raw = View {
             raw: true,
             ..View::default()
@@ -39,12 +39,12 @@ impl ChainSnapshot {
     }
 
     /// Returns the place of the leaf.
-    pub(crate) fn leaf(&self) -> usize {
+    pub fn leaf(&self) -> usize {
         self.links.len() - 1
     }
 
     /// Returns how many turns of a loop a block may cover: those in flight stay out.
-    pub(crate) fn end(&self, at: usize) -> u32 {
+    pub fn end(&self, at: usize) -> u32 {
         if at == self.leaf() {
             self.links[at].complete
         } else {
@@ -53,7 +53,7 @@ impl ChainSnapshot {
     }
 
     /// Makes a block on the loop at `at` stand for the loops before it.
-    pub(crate) fn roll_up(
+    pub fn roll_up(
         &self,
         read: &dyn StoreRead,
         at: usize,
@@ -78,7 +78,7 @@ impl ChainSnapshot {
     }
 
     /// Returns the tokens of the loops before one, as they were appended.
-    pub(crate) fn tokens_before(&self, read: &dyn StoreRead, at: usize) -> StoreResult<u64> {
+    pub fn tokens_before(&self, read: &dyn StoreRead, at: usize) -> StoreResult<u64> {
         let mut tokens = 0;
         for link in &self.links[..at] {
             tokens += link.size_through(read, link.turns)?.tokens;
@@ -87,7 +87,7 @@ impl ChainSnapshot {
     }
 
     /// Returns the place of a loop.
-    pub(crate) fn place(&self, key: LoopKey) -> Option<usize> {
+    pub fn place(&self, key: LoopKey) -> Option<usize> {
         depth_of(&self.links, key)
     }
 }

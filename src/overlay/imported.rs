@@ -14,20 +14,25 @@ use crate::store::{
 };
 use crate::tokens::TokenCounter;
 
-/// What the blocks of one compaction have in common.
-pub(crate) struct ImportedCompaction<'a> {
-    pub(crate) read: &'a dyn StoreRead,
-    pub(crate) chain: &'a ChainSnapshot,
-    pub(crate) counter: &'a dyn TokenCounter,
-    pub(crate) strategy: &'a str,
-    pub(crate) created_at: &'a str,
+/// The context of a compaction that another tool made, from which its blocks are built.
+pub struct ImportedCompaction<'a> {
+    /// The snapshot of the store.
+    pub read: &'a dyn StoreRead,
+    /// The chain to the loop of the compaction.
+    pub chain: &'a ChainSnapshot,
+    /// The counter of tokens.
+    pub counter: &'a dyn TokenCounter,
+    /// The name of the tool.
+    pub strategy: &'a str,
+    /// The time of the compaction.
+    pub created_at: &'a str,
 }
 
 /// A turn on the chain: the loop's place, and the turn.
 type ChainTurnAt = (usize, u32);
 
 /// A message that stands for an original, by the original's sequence; `None` drops it.
-pub(crate) type Replacement = (u32, Option<AgentMessage>);
+pub type Replacement = (u32, Option<AgentMessage>);
 
 impl ImportedCompaction<'_> {
     fn kind(&self, at: usize) -> BlockKind {
@@ -39,18 +44,19 @@ impl ImportedCompaction<'_> {
     }
 
     /// A block that shows the first `turns` turns of a loop as they are.
-    pub(crate) fn unchanged(&self, at: usize, turns: u32) -> BlockSpec {
+    pub fn unchanged(&self, at: usize, turns: u32) -> BlockSpec {
         BlockSpec::unchanged(self.kind(at), turns, self.strategy, self.created_at)
     }
 
-    pub(crate) fn build(&self, at: usize, spec: BlockSpec) -> StoreResult<NewBlock> {
+    /// Returns the block of a loop of the chain, by its specification.
+    pub fn build(&self, at: usize, spec: BlockSpec) -> StoreResult<NewBlock> {
         spec.build(self.read, &self.chain.links[at], self.counter)
     }
 
     /// Puts `messages` in the place of everything before `first_kept` (`None`: of everything).
     ///
     /// Returns no block if nothing stands before it.
-    pub(crate) fn summary(
+    pub fn summary(
         &self,
         messages: &[AgentMessage],
         first_kept: Option<ChainTurnAt>,
@@ -60,7 +66,7 @@ impl ImportedCompaction<'_> {
 
     /// Does so with messages that also stand for what was said before the chain began, and lies elsewhere:
     /// no later compaction makes them anew from the turns here.
-    pub(crate) fn anchored(
+    pub fn anchored(
         &self,
         messages: &[AgentMessage],
         first_kept: ChainTurnAt,
@@ -113,7 +119,7 @@ impl ImportedCompaction<'_> {
     /// Only what was said before the turn's answer can go without its calls losing their results;
     /// without anything to go it is a summary at the turn's start. Where nothing stands before that,
     /// the first prompt is shown with the summary before it.
-    pub(crate) fn summary_within(
+    pub fn summary_within(
         &self,
         message: &AgentMessage,
         kept: ChainTurnAt,
@@ -226,11 +232,7 @@ impl ImportedCompaction<'_> {
     }
 
     /// Empties the results of some calls wherever the context shows them.
-    pub(crate) fn cleared(
-        &self,
-        calls: &[String],
-        placeholder: &str,
-    ) -> StoreResult<Vec<NewBlock>> {
+    pub fn cleared(&self, calls: &[String], placeholder: &str) -> StoreResult<Vec<NewBlock>> {
         let calls: HashSet<&str> = calls.iter().map(String::as_str).collect();
         let mut blocks = Vec::new();
         for at in self.chain.anchor.unwrap_or(0)..self.chain.links.len() {
@@ -316,7 +318,7 @@ impl ImportedCompaction<'_> {
 }
 
 /// Returns a section in which messages stand for every turn, or for none if there are none.
-pub(crate) fn summary_of(
+pub fn summary_of(
     turns: std::ops::Range<u32>,
     messages: Vec<AgentMessage>,
 ) -> Option<(Turns, Summary)> {

@@ -7,10 +7,10 @@
 //! restore of an exported session writes back rows that one of these two made.
 
 pub(crate) mod block_builder;
-mod chain_snapshot;
+pub(crate) mod chain_snapshot;
 mod coverage;
 pub(crate) mod foreign;
-mod imported;
+pub(crate) mod imported;
 mod pins;
 mod ranges;
 mod run;

@@ -32,7 +32,7 @@ mod own;
 mod read;
 pub(crate) mod reasoning;
 mod returned;
-mod write;
+pub(crate) mod write;
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,10 +45,6 @@ use crate::model::{AgentMessage, Content, SealingProvider};
 
 pub use error::ProviderError;
 pub use own::{OwnFormError, read_own};
-pub(crate) use write::{
-    CallItem, OPENING, arguments_object, call_item, data_url, images_of, kept_item, media_type,
-    pairs,
-};
 pub use write::{Mending, MendingKind, NO_RESULT, ProviderRequest};
 
 /// The form in which a provider takes and gives messages.
@@ -177,7 +173,7 @@ pub fn read_str(form: Form, text: &str) -> Result<Vec<AgentMessage>, ProviderErr
 ///
 /// # Errors
 /// If it is of a type that no message can hold.
-pub(crate) fn read_call(call: &str) -> Result<Content, ProviderError> {
+pub fn read_call(call: &str) -> Result<Content, ProviderError> {
     read::read_call(call)
 }
 

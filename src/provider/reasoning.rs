@@ -7,16 +7,16 @@ use super::returned::ReturnedFields;
 use crate::model::{Content, Extra, Json, Thinking};
 
 /// The fields that hold reasoning as a text.
-pub(crate) const TEXTS: [&str; 2] = ["reasoning_content", "reasoning"];
+pub const TEXTS: [&str; 2] = ["reasoning_content", "reasoning"];
 
 /// The field that holds reasoning as a list of the server's own items.
-pub(crate) const DETAILS: &str = "reasoning_details";
+pub const DETAILS: &str = "reasoning_details";
 
 /// The extra field of thinking with the names of the fields that it came in.
 const FIELDS: &str = "fields";
 
 /// Returns the reasoning of an answer as thinking: a block for each different text.
-pub(crate) fn thinking(texts: Vec<(&'static str, String)>, details: Option<Json>) -> Vec<Content> {
+pub fn thinking(texts: Vec<(&'static str, String)>, details: Option<Json>) -> Vec<Content> {
     let mut found: Vec<(String, Vec<&str>)> = Vec::new();
     for (field, text) in texts {
         match found.iter_mut().find(|(known, _)| *known == text) {
@@ -67,7 +67,7 @@ fn fields_of(block: &Content) -> Option<(&Thinking, Vec<String>)> {
 }
 
 /// True if a block is thinking that goes back in a field of its answer.
-pub(crate) fn is_returned(block: &Content) -> bool {
+pub fn is_returned(block: &Content) -> bool {
     fields_of(block).is_some()
 }
 

@@ -10,7 +10,7 @@ use crate::model::{Extra, Json};
 
 /// Such fields of a block or a message.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReturnedFields(Vec<(&'static str, Json)>);
+pub struct ReturnedFields(Vec<(&'static str, Json)>);
 
 impl ReturnedFields {
     /// Takes those of `keys` that the block came with.

@@ -33,7 +33,6 @@ use views::views;
 
 pub use finding::{Finding, FoundBy};
 pub use policy::{Confidence, RedactionPolicy, UnknownRule, rule_names};
-pub(crate) use sealed::drop_sealed;
 
 /// How a marker begins.
 const MARKER: &str = "[REDACTED:";
@@ -287,7 +286,8 @@ impl Redactor {
     ///
     /// # Errors
     /// If the value cannot be written as JSON or read again.
-    pub(crate) fn described<T: Serialize + DeserializeOwned>(
+    #[doc(hidden)]
+    pub fn described<T: Serialize + DeserializeOwned>(
         &mut self,
         value: &T,
     ) -> serde_json::Result<Option<T>> {

@@ -19,7 +19,8 @@ use crate::model::{AgentMessage, LoopStatus, Role, SealingProvider, Time};
 use crate::tokens::TokenCounter;
 
 pub use replace::replace_last_turn;
-pub(crate) use replace::replace_turn;
+#[doc(hidden)]
+pub use replace::replace_turn;
 use state::Append;
 #[doc(hidden)]
 pub use state::Retell;
@@ -57,12 +58,14 @@ pub struct Appended {
     /// The session's tick afterwards.
     pub tick: Tick,
     /// The messages that hold a provider's own compaction.
-    pub(crate) compactions: Vec<SealedMessage>,
+    #[doc(hidden)]
+    pub compactions: Vec<SealedMessage>,
 }
 
 /// A message that holds a compaction which only its provider can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SealedMessage {
+#[doc(hidden)]
+pub struct SealedMessage {
     pub(crate) loop_key: LoopKey,
     pub(crate) seq: u32,
     pub(crate) provider: SealingProvider,
@@ -144,7 +147,7 @@ fn ready(
 
 /// Whether the last turn of a loop is final as soon as it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LastTurn {
+pub enum LastTurn {
     /// It is.
     Sealed,
     /// Its transcript is written anew as it grows, and may replace it until something stands behind it.
@@ -153,7 +156,8 @@ pub(crate) enum LastTurn {
 
 /// Appends imported messages, which are in their stored form, to a loop that nobody drives. One that has
 /// ended runs again.
-pub(crate) fn append_ready(
+#[doc(hidden)]
+pub fn append_ready(
     write: &mut dyn StoreWrite,
     loop_key: LoopKey,
     messages: Vec<Ready>,
@@ -245,11 +249,8 @@ pub(crate) fn set_status_leased(
 }
 
 /// Works out which turns are complete, and seals them. A turn that was sealed stays sealed.
-pub(crate) fn seal(
-    read: &dyn StoreWrite,
-    row: &mut LoopRow,
-    last_turn: LastTurn,
-) -> StoreResult<()> {
+#[doc(hidden)]
+pub fn seal(read: &dyn StoreWrite, row: &mut LoopRow, last_turn: LastTurn) -> StoreResult<()> {
     let last = match row.totals.turns.checked_sub(1) {
         Some(turn) => Some(turn_of(read, row.key, turn)?),
         None => None,

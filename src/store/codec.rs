@@ -230,7 +230,8 @@ pub fn role_from_number(number: i64) -> StoreResult<Role> {
 
 /// Returns 16 random bytes. The system is asked for many at once: a call of its own for each message
 /// is felt in an import.
-pub(crate) fn random_salt() -> StoreResult<[u8; 16]> {
+#[doc(hidden)]
+pub fn random_salt() -> StoreResult<[u8; 16]> {
     thread_local!(static LEFT: RefCell<Vec<[u8; 16]>> = const { RefCell::new(Vec::new()) });
     LEFT.with_borrow_mut(|left| {
         if left.is_empty() {
@@ -263,7 +264,8 @@ pub fn json_bytes(message: &AgentMessage) -> StoreResult<u64> {
 }
 
 /// Reads JSON that is stored.
-pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> StoreResult<T> {
+#[doc(hidden)]
+pub fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> StoreResult<T> {
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("stored JSON: {error}")))
 }
 

@@ -19,7 +19,7 @@ const FEW_PARTS: u64 = 4;
 const WAITING: usize = 8;
 
 /// The packed parts of a file, in order.
-pub(crate) struct Packing {
+pub struct Packing {
     /// Each worker packs every so many parts.
     workers: Vec<Receiver<io::Result<SourcePiece>>>,
     next: usize,
@@ -30,7 +30,7 @@ impl Packing {
     ///
     /// # Errors
     /// If the file cannot be opened.
-    pub(crate) fn start<'scope>(
+    pub fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         path: &Path,
         stop: impl Fn() -> bool + Clone + Send + 'scope,

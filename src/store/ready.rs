@@ -12,7 +12,7 @@ use crate::tokens::{TokenCounter, reported_tokens};
 
 /// A message that is ready to be written.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub struct Ready {
     pub(super) body: StoredMessage,
     pub(super) blobs: Vec<Blob>,
     pub(super) origin: Option<[u8; 32]>,
@@ -37,7 +37,7 @@ impl Ready {
     ///
     /// # Errors
     /// As [`codec::encode`].
-    pub(crate) fn of(new: NewMessage, counter: &dyn TokenCounter) -> StoreResult<Self> {
+    pub fn of(new: NewMessage, counter: &dyn TokenCounter) -> StoreResult<Self> {
         let NewMessage { message, origin } = new;
         let put = Self::around(&message);
         let (body, blobs) = codec::encode(message, counter)?;
@@ -85,19 +85,23 @@ impl Ready {
         }
     }
 
-    pub(crate) fn role(&self) -> Role {
+    /// Returns the role of the message.
+    pub fn role(&self) -> Role {
         self.body.role
     }
 
-    pub(crate) fn author(&self) -> Author {
+    /// Returns the author of the message.
+    pub fn author(&self) -> Author {
         self.body.author
     }
 
-    pub(crate) fn turn_index(&self) -> Option<i64> {
+    /// Returns the turn that the source put the message in.
+    pub fn turn_index(&self) -> Option<i64> {
         self.turn_index
     }
 
-    pub(crate) fn created_at(&self) -> Option<i64> {
+    /// Returns the time of the message in milliseconds since the epoch.
+    pub fn created_at(&self) -> Option<i64> {
         self.created_at
     }
 
@@ -105,7 +109,7 @@ impl Ready {
     ///
     /// # Errors
     /// If the stored form is no message, which is a mistake of this program.
-    pub(crate) fn into_message(self) -> StoreResult<AgentMessage> {
+    pub fn into_message(self) -> StoreResult<AgentMessage> {
         let blobs = self.blobs;
         codec::decode(self.body, &mut |sha256| {
             let blob = blobs.iter().find(|blob| blob.sha256 == *sha256);

@@ -91,8 +91,8 @@ struct Sealed {
 }
 
 /// A receipt that is open.
-#[doc(hidden)]
 pub struct OpenReceipt {
+    /// The key of the receipt.
     pub key: i64,
     session: SessionKey,
     kind: &'static str,
@@ -126,6 +126,7 @@ impl OpenReceipt {
 
 impl Receipt {
     /// A receipt for a session that says nothing yet but what its loops are.
+    #[doc(hidden)]
     pub fn of(
         read: &dyn StoreRead,
         key: SessionKey,

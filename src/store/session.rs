@@ -316,7 +316,8 @@ fn ensure_empty(record: &LoopRecord) -> StoreResult<()> {
 ///
 /// # Errors
 /// If `parent_turn` is beyond the parent's last turn.
-pub(crate) fn add_loop(
+#[doc(hidden)]
+pub fn add_loop(
     write: &mut dyn StoreWrite,
     session: SessionKey,
     record: &LoopRecord,
@@ -481,23 +482,25 @@ fn cut_of(
 }
 
 /// Returns the message that a record's chain leaves its parent after, within a turn.
-pub(crate) fn parent_seq(record: &LoopRecord) -> Option<i64> {
+#[doc(hidden)]
+pub fn parent_seq(record: &LoopRecord) -> Option<i64> {
     record.extra.get(PARENT_SEQ)?.read().ok()
 }
 
 /// Lets a record's chain leave its parent after a message, within a turn.
-pub(crate) fn set_parent_seq(record: &mut LoopRecord, seq: u32) {
+pub fn set_parent_seq(record: &mut LoopRecord, seq: u32) {
     let seq = serde_json::Value::from(seq);
     record.extra.insert(PARENT_SEQ, seq.into());
 }
 
 /// Lets a record's chain hold the whole turn.
-pub(crate) fn forget_parent_seq(record: &mut LoopRecord) {
+pub fn forget_parent_seq(record: &mut LoopRecord) {
     record.extra.remove(PARENT_SEQ);
 }
 
 /// Returns the cut after a message of a turn; `None` if that is the end of the turn.
-pub(crate) fn part_of(
+#[doc(hidden)]
+pub fn part_of(
     read: &dyn StoreRead,
     parent: &LoopCore,
     turn: u32,
@@ -546,7 +549,7 @@ fn kind_of(record: &LoopRecord) -> ContinuationKind {
 ///
 /// # Errors
 /// What the store returns.
-pub(crate) fn run_owner(read: &dyn StoreRead, id: &SessionId) -> StoreResult<String> {
+pub fn run_owner(read: &dyn StoreRead, id: &SessionId) -> StoreResult<String> {
     Ok(match read.renamed_from(id)?.len() {
         0 => id.to_string(),
         before => format!("{id}~{before}"),

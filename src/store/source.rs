@@ -58,10 +58,10 @@ pub fn keep(
 }
 
 /// Parts of a file that were packed ahead, from its first on, in order.
-pub(crate) type Pieces<'a> = dyn Iterator<Item = io::Result<SourcePiece>> + 'a;
+pub type Pieces<'a> = dyn Iterator<Item = io::Result<SourcePiece>> + 'a;
 
 /// Keeps a file as [`keep`] does; if it is new, `pieces` are taken as far as they go.
-pub(crate) fn keep_packed(
+pub fn keep_packed(
     write: &mut dyn StoreWrite,
     file: &mut dyn SourceFile,
     pieces: &mut Pieces<'_>,

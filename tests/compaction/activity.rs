@@ -4,9 +4,8 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use loopstore::extend::compaction::{Activity, FileAct, Place, Work};
-use loopstore::extend::import::{FoundCompaction, SessionHead, Sink, Source};
-use loopstore::import::{ImportError, importers};
 use loopstore::{AgentMessage, LoopId, LoopRecord, Role};
+use loopstore_transcripts::{FoundCompaction, ImportError, SessionHead, Sink, Source, importers};
 
 use crate::support::root::fixture;
 

@@ -10,8 +10,6 @@ mod handback;
 mod live;
 mod moments;
 mod overlays;
-#[cfg(feature = "phi-core")]
-mod phi;
 mod pins;
 mod prefix;
 mod replay;

@@ -3,10 +3,10 @@
 
 use loopstore::compact::CompactOutcome;
 use loopstore::context::SystemPrompts;
-use loopstore::export::{ExportForm, export};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::provider::{self, Form, MendingKind, NO_RESULT, ProviderRequest};
 use loopstore::*;
+use loopstore_export::{ExportForm, export};
+use loopstore_transcripts::{ImportOptions, import_paths};
 use serde_json::{Value, json};
 
 const FORMS: [Form; 3] = Form::ALL;

@@ -9,9 +9,6 @@ mod async_agent;
 mod compact_and_look;
 #[path = "../../examples/custom_strategy.rs"]
 mod custom_strategy;
-#[cfg(feature = "phi-core")]
-#[path = "../../examples/from_phi_core.rs"]
-mod from_phi_core;
 #[path = "../../examples/import_then_replay.rs"]
 mod import_then_replay;
 #[path = "../../examples/own_summariser.rs"]
@@ -47,12 +44,6 @@ fn compact_and_look_runs_to_its_end() {
 #[test]
 fn custom_strategy_runs_to_its_end() {
     custom_strategy::main().unwrap();
-}
-
-#[cfg(feature = "phi-core")]
-#[test]
-fn from_phi_core_runs_to_its_end() {
-    from_phi_core::main().unwrap();
 }
 
 #[test]

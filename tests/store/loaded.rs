@@ -2,13 +2,13 @@
 
 use crate::support::histories::{History, Random, answer, loop_id, user};
 use crate::support::recording::real_transcripts;
-use loopstore::export::{ExportForm, export};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::model::*;
 use loopstore::{
     CompactRequest, CompactTrigger, CompactionConfig, Database, Error, KeepRecent, SessionHandle,
     SqliteStore, Store,
 };
+use loopstore_export::{ExportForm, export};
+use loopstore_transcripts::{ImportOptions, import_paths};
 use std::sync::Arc;
 
 fn handle(store: &Arc<SqliteStore>, id: &SessionId) -> SessionHandle {

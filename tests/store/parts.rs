@@ -1,8 +1,8 @@
 //! Forks that cut inside a turn, against a twin in which the parent never held more than what they keep.
 
-use loopstore::extend as store;
-use loopstore::extend::session::{self, Fork};
-use loopstore::*;
+use loopstore::extend::session;
+use loopstore::extend::session::Fork;
+use loopstore::{extend as store, *};
 use loopstore_copy::copy;
 use loopstore_verify::verify;
 use proptest::prelude::*;

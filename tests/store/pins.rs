@@ -15,6 +15,7 @@ use loopstore_verify::verify;
 
 use crate::support::histories::{History, answer, loop_id, open, user};
 use crate::support::keyed;
+
 #[cfg(feature = "postgres")]
 use crate::support::server;
 

@@ -1,10 +1,10 @@
 //! When messages were appended, and what the store makes of the times that it is given.
 
 use loopstore::context::AsOf;
-use loopstore::export::{ExportForm, export};
 use loopstore::extend::SessionFilter;
-use loopstore::import::ImportOptions;
 use loopstore::*;
+use loopstore_export::{ExportForm, export};
+use loopstore_transcripts::ImportOptions;
 use loopstore_verify::{ProblemKind, verify};
 
 use crate::support::stores::stores;

@@ -3,11 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::support::amount::{amount, given, is_long};
-use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
-use crate::support::keyed;
 use loopstore::context::AsOf;
-use loopstore::export::export;
 use loopstore::model::{AgentMessage, Content, Json};
 use loopstore::search::{SearchQuery, search};
 use loopstore::{
@@ -16,7 +12,12 @@ use loopstore::{
 };
 use loopstore_admin::retention::{RedactRequest, redact_session};
 use loopstore_admin::salvage::salvage;
+use loopstore_export::export;
 use loopstore_verify::{Problem, ProblemKind as Kind, VerifyReport, verify};
+
+use crate::support::amount::{amount, given, is_long};
+use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
+use crate::support::keyed;
 
 #[test]
 fn random_histories_verify_clean() {

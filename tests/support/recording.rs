@@ -4,11 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use loopstore::extend::import::{
-    FoundCompaction, Importer, SessionHead, Sink, Source, read_transcript,
-};
-use loopstore::import::ImportError;
 use loopstore::{AgentMessage, LoopId, LoopRecord, Role, TurnMap};
+use loopstore_transcripts::{
+    FoundCompaction, ImportError, Importer, SessionHead, Sink, Source, read_transcript,
+};
 
 /// A loop with what was said of it.
 #[derive(Debug)]

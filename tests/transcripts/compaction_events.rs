@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use loopstore::compact::CompactOutcome;
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{
     CompactRequest, CompactTrigger, CompactionEnded, CompactionHook, Database, Json, Message,
     SqliteStore, Store,
 };
 use loopstore_admin::replay::{Replay, ReplayStep};
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 /// Notes how compactions ended, and whether their events were stored by then.
 struct Noted(Arc<SqliteStore>, Mutex<Vec<(CompactOutcome, usize)>>);

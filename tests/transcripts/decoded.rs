@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use loopstore::SqliteStore;
-use loopstore::import::{ImportOptions, ImportReport, import_paths};
+use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use crate::support::root::fixture;

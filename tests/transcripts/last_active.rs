@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use loopstore::extend::SessionFilter;
-use loopstore::extend::import::{ClaudeCode, Importer, OpenAiChat, Source, import_source};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{SqliteStore, Time};
+use loopstore_transcripts::{
+    ClaudeCode, ImportOptions, Importer, OpenAiChat, Source, import_paths, import_source,
+};
 use serde_json::json;
 
 /// 2026-05-28T20:26:40.777Z

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use loopstore::extend::{read, source};
-use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::{SessionId, SqliteStore};
+use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
 use rusqlite::types::Value;
 use serde_json::json;
 

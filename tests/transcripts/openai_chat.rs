@@ -3,11 +3,10 @@
 use crate::support::recording::{
     Recording, import, import_file, import_fixture, real_transcripts, try_import,
 };
-use loopstore::extend::import::{Identity, Importer, OpenAiChat};
-use loopstore::import::ImportError;
 use loopstore::{
     AgentMessage, Content, ContinuationKind, Json, LoopStatus, Message, Role, ToolCall,
 };
+use loopstore_transcripts::{Identity, ImportError, Importer, OpenAiChat};
 use std::path::Path;
 
 fn calls(message: &AgentMessage) -> Vec<&ToolCall> {

@@ -3,9 +3,8 @@
 use crate::support::recording::{
     FoundSession, Recording, import, import_file, import_fixture, real_transcripts, try_import,
 };
-use loopstore::extend::import::{FoundEffect, Identity, Importer, PhiCore};
-use loopstore::import::ImportError;
 use loopstore::{Json, LoopId, LoopRecord, LoopStatus, Session, SessionId};
+use loopstore_transcripts::{FoundEffect, Identity, ImportError, Importer, PhiCore};
 use serde_json::Value;
 use std::path::Path;
 

@@ -1,13 +1,13 @@
 //! Conversations in the form of a provider: told apart, read as they are, and the same again.
 
-use loopstore::extend::import::{OpenAiChat, ProviderForm};
 use loopstore::provider::{Form, ProviderRequest};
 use loopstore::{AgentMessage, Content, Message, Role};
+use loopstore_transcripts::{OpenAiChat, ProviderForm};
 use serde_json::{Value, json};
 
 use crate::support::recording::{Recording, import, import_fixture};
-use loopstore::extend::import::{ClaudeCode, OpenCode, PhiCore, Pi};
-use loopstore::import::importers;
+use loopstore_transcripts::importers;
+use loopstore_transcripts::{ClaudeCode, OpenCode, PhiCore, Pi};
 
 fn format_of(text: &str) -> Option<&'static str> {
     let mut known = importers().iter();
@@ -232,7 +232,7 @@ fn codex_keeps_what_openai_sealed() {
         ),
         record("response_item", compaction.clone()),
     ];
-    let found = import(&loopstore::extend::import::Codex, &lines.join("\n"));
+    let found = import(&loopstore_transcripts::Codex, &lines.join("\n"));
     let expected = [reasoning, compaction].map(|item| ("openai".to_owned(), item));
     assert_eq!(sealed(&found), expected);
 }

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use loopstore::export::{ExportForm, export};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::provider::{self, Form};
 use loopstore::{AgentMessage, Database, Message, Policy, SessionId, SqliteStore, Store};
+use loopstore_export::{ExportForm, export};
+use loopstore_transcripts::{ImportOptions, import_paths};
 use serde_json::{Value, json};
 
 use crate::support::conversations::{KINDS, list, piece, request, reversed};

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use loopstore::export::{ExportForm, export};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::provider::{self, Form, ProviderRequest};
 use loopstore::{
     BuildOptions, Database, Policy, SessionHandle, SessionId, SqliteStore, Store,
     build_context_from_session,
 };
+use loopstore_export::{ExportForm, export};
+use loopstore_transcripts::{ImportOptions, import_paths};
 use serde_json::{Value, json};
 
 use crate::support::conversations::{self, list, piece, request};

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 use serde_json::{Value, json};
 
 const CIPHER: &str = "gAAAAABkeepthis";

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use loopstore::export::{ExportForm, export};
 use loopstore::extend::SessionFilter;
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{SessionId, SqliteStore};
+use loopstore_export::{ExportForm, export};
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::recording::real_transcripts;
 

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopstore::extend::import::{Source, import_source};
 use loopstore::extend::sqlite::QueryLimits;
-use loopstore::import::{ImportOptions, import_paths, importers};
 use loopstore::search::search_sessions;
 use loopstore::{Error, Policy, SessionId, SqliteStore};
 use loopstore_bindings::options::OpenOptions;
 use loopstore_bindings::queries::{GivenFilter, GivenQuery};
 use loopstore_bindings::{Failure, Handle};
+use loopstore_transcripts::{ImportOptions, Source, import_paths, import_source, importers};
 use napi_derive::napi;
 
 use crate::policy::NativePolicy;

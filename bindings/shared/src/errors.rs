@@ -3,9 +3,10 @@
 use std::error::Error as StdError;
 
 use loopstore::compact::BudgetUnit;
-use loopstore::export::ExportError;
-use loopstore::import::ImportError;
 use loopstore::{Error, InvalidId, KeyError, OpenError, SettingsError, StoreError};
+use loopstore_export::ExportError;
+use loopstore_report::ReportError;
+use loopstore_transcripts::ImportError;
 use serde::Serialize;
 
 /// Why a call did not do what it was asked.
@@ -62,6 +63,15 @@ impl From<ExportError> for Failure {
         match error {
             ExportError::Store(error) => error.into(),
             ExportError::Write(error) => Self::File(error.to_string()),
+        }
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        match error {
+            ReportError::Store(error) => error.into(),
+            ReportError::Write(error) => Self::File(error.to_string()),
         }
     }
 }

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use loopstore::import::{JsonLine, JsonLines};
 use loopstore::provider::{self, Form};
 use loopstore::{
     AgentMessage, Appended, COUNTERS, Database, LoopId, SessionHandle, SessionId, Store,
 };
+use loopstore_transcripts::{JsonLine, JsonLines};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use loopstore::OpenError;
-use loopstore::export::NativeAgent;
+use loopstore_export::NativeAgent;
 use serde::Serialize;
 
 use super::error::CliError;

@@ -5,12 +5,13 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use loopstore::context::BuildError;
-use loopstore::export::ExportError;
 use loopstore::extend::sqlite::RecountError;
-use loopstore::import::ImportError;
 use loopstore::provider::ProviderError;
 use loopstore::{OpenError, StoreError, StrategyError};
 use loopstore_admin::backup::BackupError;
+use loopstore_export::ExportError;
+use loopstore_report::ReportError;
+use loopstore_transcripts::ImportError;
 
 use super::hook::input::InputError;
 use super::install::record;
@@ -257,6 +258,15 @@ impl From<ExportError> for CliError {
         match error {
             ExportError::Store(error) => error.into(),
             ExportError::Write(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReportError> for CliError {
+    fn from(error: ReportError) -> Self {
+        match error {
+            ReportError::Store(error) => error.into(),
+            ReportError::Write(error) => error.into(),
         }
     }
 }

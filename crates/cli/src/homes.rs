@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use loopstore::export::{NativeAgent, NativeSession};
+use loopstore_export::{NativeAgent, NativeSession};
 use unicode_normalization::UnicodeNormalization;
 
 use super::error::CliError;

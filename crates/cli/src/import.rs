@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use indicatif::ProgressBar;
-use loopstore::import::{
+use loopstore::redact::RedactionPolicy;
+use loopstore::{COUNTERS, Database, SessionId};
+use loopstore_transcripts::{
     FileProgress, ImportError, ImportOptions, ImportReport, Repaired, Skipped, import_paths,
     importers,
 };
-use loopstore::redact::RedactionPolicy;
-use loopstore::{COUNTERS, Database, SessionId};
 
 use super::error::CliError;
 use super::output::note;

@@ -5,12 +5,11 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use loopstore::export::ExportError;
 use loopstore::{Database, SessionId, extend as store};
 use loopstore_admin::backup::is_part_of;
 use loopstore_files::WholeFile;
 use loopstore_report::{
-    Prices, ReportLine, ReportOptions, file_name, write_overview, write_report,
+    Prices, ReportError, ReportLine, ReportOptions, file_name, write_overview, write_report,
 };
 use serde_json::json;
 
@@ -187,13 +186,13 @@ pub(super) fn check(app: &App, path: &Path, force: bool) -> Result<(), CliError>
 
 pub(super) fn to_file<T>(
     path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> Result<T, ExportError>,
+    write: impl FnOnce(&mut dyn Write) -> Result<T, ReportError>,
 ) -> Result<(u64, T), CliError> {
     remove_unfinished_beside(path);
     let file = WholeFile::create(path).map_err(|error| failed(path, &error))?;
     let mut out = Counted::new(BufWriter::with_capacity(64 << 10, file));
     let made = match write(&mut out) {
-        Err(ExportError::Write(error)) => return Err(failed(path, &error)),
+        Err(ReportError::Write(error)) => return Err(failed(path, &error)),
         made => made?,
     };
     let (out, bytes) = out.into_parts();

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use loopstore::Time;
-use loopstore::export::visible;
 use loopstore::failpoints::{self, Failpoint};
+use loopstore_export::visible;
 use unicode_width::UnicodeWidthChar;
 
 /// Returns the text with what could steer a terminal or hide in it shown as `\u{1b}`; lines and tabs stay.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use loopstore::import::{Growth, ImportError, ImportOptions, ImportReport, Watch};
 use loopstore::{Database, StoreError};
+use loopstore_transcripts::{Growth, ImportError, ImportOptions, ImportReport, Watch};
 use serde::Serialize;
 
 use super::error::{CliError, with_causes};

@@ -5,12 +5,12 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::sink;
 
-use loopstore::export::{ExportError, export_source};
 use loopstore::extend::{
     self as store, AppendKey, LoopKey, SessionFlags, SessionKey, SessionStore, SourceRow,
     StoreError, StoreRead, StoreResult, source,
 };
 use loopstore::model::{LoopId, SessionId};
+use loopstore_export::{ExportError, export_source};
 
 use crate::spool::{Digested, Spool};
 use crate::{Copy, CopyError};

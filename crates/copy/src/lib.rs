@@ -30,14 +30,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use loopstore::export::ExportError;
-use loopstore::extend::{
-    Database, SessionKey, StoreError, StoreResult,
-    import::{Source, StoredLines, import_source},
-};
-use loopstore::import::ImportError;
+use loopstore::extend::{Database, SessionKey, StoreError, StoreResult};
 use loopstore::internal::database;
 use loopstore::model::{LoopId, SessionId};
+use loopstore_export::ExportError;
+use loopstore_transcripts::{ImportError, Source, StoredLines, import_source};
 use serde::Serialize;
 
 use spool::{Spool, SpooledLines, digest_in};

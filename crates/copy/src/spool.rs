@@ -5,9 +5,9 @@ use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use loopstore::export::{ExportError, ExportForm, export};
 use loopstore::extend::{SessionStore, StoreError};
 use loopstore::model::SessionId;
+use loopstore_export::{ExportError, ExportForm, export};
 use sha2::{Digest as _, Sha256};
 
 use crate::CopyError;

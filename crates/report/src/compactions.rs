@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::eval::CompactionsReport;
 use super::page;
-use loopstore::export::ExportError;
+use crate::ReportError;
 use loopstore::model::Time;
 
 #[derive(Serialize)]
@@ -35,7 +35,7 @@ struct Index<'a> {
 pub fn write_compactions(
     report: &CompactionsReport,
     out: &mut dyn Write,
-) -> Result<(), ExportError> {
+) -> Result<(), ReportError> {
     let index = Index {
         version: env!("CARGO_PKG_VERSION"),
         made_at: Time::now().as_str().to_owned(),

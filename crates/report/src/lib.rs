@@ -21,6 +21,7 @@ mod calls;
 mod chain;
 mod compactions;
 mod curve;
+mod error;
 pub mod eval;
 mod gather;
 mod messages;
@@ -34,11 +35,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 pub use compactions::write_compactions;
+pub use error::ReportError;
 pub use name::file_name;
 pub use overview::write_overview;
 pub use prices::{PriceError, Prices};
 
-use loopstore::export::ExportError;
 use loopstore::extend::{self as store, SessionStore, StoreRead, leaf_of, session_of};
 use loopstore::model::{LoopId, SessionId};
 
@@ -114,7 +115,7 @@ pub fn write_report(
     session: &SessionId,
     options: &ReportOptions,
     out: &mut dyn Write,
-) -> Result<ReportLine, ExportError> {
+) -> Result<ReportLine, ReportError> {
     store::read(store, |read| Ok(write_from(read, session, options, out)))?
 }
 
@@ -123,7 +124,7 @@ fn write_from(
     session: &SessionId,
     options: &ReportOptions,
     out: &mut dyn Write,
-) -> Result<ReportLine, ExportError> {
+) -> Result<ReportLine, ReportError> {
     let owner = session_of(read, session)?;
     let leaf = match (&options.leaf, owner.current_loop) {
         (None, None) => None,

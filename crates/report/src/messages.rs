@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::calls::{CallLog, Calls};
 use super::page::Page;
-use loopstore::export::ExportError;
+use crate::ReportError;
 use loopstore::extend::codec::decode;
 use loopstore::extend::{
     BlockKey, BlockRow, LoopKey, LoopRow, MessageRow, Section, SessionRow, StoreRead, StoreResult,
@@ -107,7 +107,7 @@ pub(super) fn write_all(
     read: &dyn StoreRead,
     owner: &SessionRow,
     page: &mut Page<'_>,
-) -> Result<WrittenMessages, ExportError> {
+) -> Result<WrittenMessages, ReportError> {
     let loops = read.loops(owner.key)?;
     let mut book = CallLog::new(&loops);
     let mut pieces = Vec::with_capacity(loops.len());
@@ -144,10 +144,10 @@ fn write_loop(
     row: &LoopRow,
     page: &mut Page<'_>,
     book: &mut CallLog,
-) -> Result<Vec<(u32, usize)>, ExportError> {
+) -> Result<Vec<(u32, usize)>, ReportError> {
     let mut pieces: Vec<(u32, usize)> = Vec::new();
     let mut failed = None;
-    let mut write = |message: MessageRow| -> Result<(), ExportError> {
+    let mut write = |message: MessageRow| -> Result<(), ReportError> {
         let (seq, turn, at) = (message.seq, message.turn, message.created_at);
         let tokens = message.body.tokens;
         let decoded = without_blobs(message.body)?;
@@ -182,7 +182,7 @@ fn write_block(
     place: usize,
     row: &BlockRow,
     page: &mut Page<'_>,
-) -> Result<usize, ExportError> {
+) -> Result<usize, ReportError> {
     let mut entries = Vec::new();
     for message in read.block_messages(row.key)? {
         let (section, replaces) = (message.section, message.replaces);

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::{ReportLine, page};
-use loopstore::export::ExportError;
+use crate::ReportError;
 use loopstore::model::Time;
 
 #[derive(Serialize)]
@@ -47,7 +47,7 @@ pub fn write_overview(
     database: &str,
     reports: &[(String, ReportLine)],
     out: &mut dyn Write,
-) -> Result<(), ExportError> {
+) -> Result<(), ReportError> {
     let sessions = reports.iter().map(|(file, line)| Row { file, line });
     let overview = Overview {
         version: env!("CARGO_PKG_VERSION"),

@@ -10,9 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 
-use loopstore::export::ExportError;
+use crate::ReportError;
+use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("report.css");
 const SHARED: &str = include_str!("shared.js");
@@ -49,7 +49,7 @@ impl<'a> Page<'a> {
     }
 
     /// Adds an entry and returns the piece that it stands in.
-    pub(super) fn entry(&mut self, entry: &impl Serialize) -> Result<usize, ExportError> {
+    pub(super) fn entry(&mut self, entry: &impl Serialize) -> Result<usize, ReportError> {
         let begins = self.piece.is_empty();
         self.piece.push(if begins { b'[' } else { b',' });
         serde_json::to_writer(&mut self.piece, entry)?;
@@ -72,7 +72,7 @@ impl<'a> Page<'a> {
     }
 
     /// Writes the index and the script.
-    pub(super) fn finish(mut self, index: &impl Serialize) -> Result<(), ExportError> {
+    pub(super) fn finish(mut self, index: &impl Serialize) -> Result<(), ReportError> {
         self.end_piece()?;
         data(self.out, "index", &serde_json::to_vec(index)?)?;
         Ok(end(self.out, &SESSION_SCRIPTS.concat())?)
@@ -80,12 +80,12 @@ impl<'a> Page<'a> {
 }
 
 /// Writes a page that lists sessions.
-pub(super) fn overview(index: &impl Serialize, out: &mut dyn Write) -> Result<(), ExportError> {
+pub(super) fn overview(index: &impl Serialize, out: &mut dyn Write) -> Result<(), ReportError> {
     whole(OVERVIEW, &OVERVIEW_SCRIPTS.concat(), index, out)
 }
 
 /// Writes a page of recorded compactions.
-pub(super) fn compactions(index: &impl Serialize, out: &mut dyn Write) -> Result<(), ExportError> {
+pub(super) fn compactions(index: &impl Serialize, out: &mut dyn Write) -> Result<(), ReportError> {
     whole(COMPACTIONS, &COMPACTIONS_SCRIPTS.concat(), index, out)
 }
 
@@ -94,7 +94,7 @@ fn whole(
     script: &str,
     index: &impl Serialize,
     out: &mut dyn Write,
-) -> Result<(), ExportError> {
+) -> Result<(), ReportError> {
     frame(out, body, script)?;
     data(out, "index", &serde_json::to_vec(index)?)?;
     Ok(end(out, script)?)

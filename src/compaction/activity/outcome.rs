@@ -1,7 +1,7 @@
 //! How a call went, as its result tells: by what the harness put around the output, never by its prose.
 
 mod lines;
-mod refusal;
+pub(crate) mod refusal;
 
 use super::noise::clean;
 use lines::{counts, decisive, says_failed, says_passed, shows_errors};

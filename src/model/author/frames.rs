@@ -81,7 +81,7 @@ const OPENINGS: [(&str, Option<&str>); 6] = [
 
 /// Returns what is left of a text in the user's name without what a harness put before and behind it. What
 /// stands in the middle of a person's words is theirs.
-pub(crate) fn without_frames(text: &str) -> &str {
+pub fn without_frames(text: &str) -> &str {
     let mut left = text.trim();
     loop {
         let inner = behind_opening(left).or_else(|| before_element(left));
@@ -96,7 +96,7 @@ pub(crate) fn without_frames(text: &str) -> &str {
 /// may end and begin frames, to pass for a person's words.
 ///
 /// Undecided stays a text that closes a frame and opens it again before words that are a person's indeed.
-pub(crate) fn own_words(text: &str) -> Range<usize> {
+pub fn own_words(text: &str) -> Range<usize> {
     let mut own = 0..text.len();
     for _ in 0..MOST_FRAMES {
         let left = &text[own.clone()];
@@ -169,7 +169,7 @@ fn frame_begin(text: &str) -> Option<usize> {
 }
 
 /// Whether a text is a harness's from its beginning to its end; one that is blank is not.
-pub(crate) fn is_frame(text: &str) -> bool {
+pub fn is_frame(text: &str) -> bool {
     !text.trim().is_empty() && without_frames(text).is_empty()
 }
 

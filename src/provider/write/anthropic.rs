@@ -15,7 +15,7 @@ use crate::provider::Form;
 use crate::provider::returned::ReturnedFields;
 
 /// What the user is made to say before an answer that would come first.
-pub(crate) const OPENING: &str = "[what came before is not included]";
+pub const OPENING: &str = "[what came before is not included]";
 
 /// The field that says that a request is to be cached up to its block.
 const CACHE: &str = "cache_control";

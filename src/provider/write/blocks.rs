@@ -3,18 +3,18 @@
 use crate::model::{Image, Json, ToolCall};
 
 /// Returns the media type of an image that [`super::images::check`] let pass: one that all providers read.
-pub(crate) fn media_type(image: &Image) -> Option<&'static str> {
+pub fn media_type(image: &Image) -> Option<&'static str> {
     let known = super::images::type_of(&image.mime_type);
     known.filter(|_| !image.data.is_empty())
 }
 
 /// Returns an image that can be sent as a URL that holds it.
-pub(crate) fn data_url(image: &Image) -> Option<String> {
+pub fn data_url(image: &Image) -> Option<String> {
     Some(format!("data:{};base64,{}", media_type(image)?, image.data))
 }
 
 /// Returns what the user is told before images of a tool result that stand behind it.
-pub(crate) fn images_of(call: &str) -> String {
+pub fn images_of(call: &str) -> String {
     format!("Images that tool call {call} gave:")
 }
 
@@ -32,7 +32,7 @@ pub(super) fn arguments_text(call: &ToolCall) -> String {
 }
 
 /// Returns the arguments as an object.
-pub(crate) fn arguments_object(call: &ToolCall) -> Json {
+pub fn arguments_object(call: &ToolCall) -> Json {
     let is_object = |json: &Json| json.as_str().starts_with('{');
     if is_object(&call.arguments) {
         return call.arguments.clone();

@@ -4,14 +4,14 @@
 //! result right behind its call, `system` takes system messages out, the others write the form of
 //! one provider. Nothing stored is altered.
 
-mod anthropic;
-mod blocks;
+pub(crate) mod anthropic;
+pub(crate) mod blocks;
 mod images;
 mod openai_chat;
 pub(crate) mod pairs;
 mod programs;
-mod responses;
-mod sealed;
+pub(crate) mod responses;
+pub(crate) mod sealed;
 mod system;
 
 use std::borrow::Cow;
@@ -22,10 +22,6 @@ use serde::{Serialize, Serializer};
 use super::{Form, ProviderError};
 use crate::context::Context;
 use crate::model::{AgentMessage, Content};
-pub(crate) use anthropic::OPENING;
-pub(crate) use blocks::{arguments_object, data_url, images_of, media_type};
-pub(crate) use responses::{CallItem, call_item};
-pub(crate) use sealed::own as kept_item;
 use system::SystemMessage;
 
 /// What stands in place of a tool result that was never recorded.
@@ -109,7 +105,8 @@ pub struct Mending {
 
 impl MendingKind {
     /// Whether something was left out.
-    pub(crate) fn leaves_out(self) -> bool {
+    #[doc(hidden)]
+    pub fn leaves_out(self) -> bool {
         matches!(
             self,
             Self::ResultDropped
@@ -129,7 +126,8 @@ impl MendingKind {
 }
 
 impl Mending {
-    pub(crate) fn of(kind: MendingKind, message: usize) -> Self {
+    #[doc(hidden)]
+    pub fn of(kind: MendingKind, message: usize) -> Self {
         Self {
             kind,
             message,
@@ -140,7 +138,8 @@ impl Mending {
     }
 
     /// A block that the form has no place for.
-    pub(crate) fn left_out(block: &Content, message: usize) -> Self {
+    #[doc(hidden)]
+    pub fn left_out(block: &Content, message: usize) -> Self {
         let kind = match block {
             Content::Thinking(_) => MendingKind::ThinkingDropped,
             _ => MendingKind::BlockDropped,
@@ -155,7 +154,8 @@ impl Mending {
         }
     }
 
-    pub(crate) fn of_call(kind: MendingKind, message: usize, id: &str) -> Self {
+    #[doc(hidden)]
+    pub fn of_call(kind: MendingKind, message: usize, id: &str) -> Self {
         Self {
             tool_call_id: Some(id.to_owned()),
             ..Self::of(kind, message)
@@ -319,7 +319,8 @@ impl ProviderRequest {
     }
 
     /// Writes messages of which this one holds the provider's compaction that counts.
-    pub(crate) fn with_compaction(
+    #[doc(hidden)]
+    pub fn with_compaction(
         form: Form,
         prompt: &[AgentMessage],
         messages: &[AgentMessage],

@@ -10,33 +10,35 @@ use crate::model::{
 use crate::provider::kept::hosted_item;
 
 /// A message, and which of the context it was.
-pub(crate) struct IndexedMessage {
-    pub(crate) at: usize,
-    pub(crate) message: Message,
+pub struct IndexedMessage {
+    /// The position in the context.
+    pub at: usize,
+    /// The message.
+    pub message: Message,
     /// Whether the next message is another piece of this answer.
-    pub(crate) goes_on: bool,
+    pub goes_on: bool,
     /// The fields of an answer or a result that no message has a place for.
     pub(super) source: Option<Json>,
 }
 
 /// What a provider takes as the id of a call and the name of a tool.
-pub(crate) struct Naming {
+pub struct Naming {
     /// Whether an id may hold a character.
-    pub(crate) is_plain: fn(char) -> bool,
+    pub is_plain: fn(char) -> bool,
     /// Characters that an id may have.
-    pub(crate) id: usize,
+    pub id: usize,
     /// Characters that a name may have.
-    pub(crate) name: usize,
+    pub name: usize,
 }
 
 /// Whether an ASCII letter or digit, `_` or `-`.
-pub(crate) fn is_word(c: char) -> bool {
+pub fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
 /// Returns the messages with each result right behind its call, its ids and names as `naming`
 /// wants them. The calls of the answer that is `in_flight` stay open until their results are there.
-pub(crate) fn pair(
+pub fn pair(
     messages: &[AgentMessage],
     in_flight: bool,
     naming: &Naming,

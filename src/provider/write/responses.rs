@@ -48,22 +48,33 @@ pub(super) enum InputPart {
     InputImage { image_url: String, detail: Json },
 }
 
+/// A call of a tool as an item of Responses.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type")]
-pub(crate) enum CallItem {
+pub enum CallItem {
+    /// A call with JSON arguments.
     #[serde(rename = "function_call")]
     Function {
+        /// The id of the call.
         call_id: String,
+        /// The name of the tool.
         name: String,
+        /// The arguments as text.
         arguments: String,
+        /// The fields that go back as they came.
         #[serde(flatten)]
         back: ReturnedFields,
     },
+    /// A call with a text.
     #[serde(rename = "custom_tool_call")]
     Custom {
+        /// The id of the call.
         call_id: String,
+        /// The name of the tool.
         name: String,
+        /// The text.
         input: String,
+        /// The fields that go back as they came.
         #[serde(flatten)]
         back: ReturnedFields,
     },
@@ -71,7 +82,8 @@ pub(crate) enum CallItem {
 
 impl CallItem {
     /// Whether the tool takes a text instead of JSON.
-    pub(crate) fn is_custom(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_custom(&self) -> bool {
         matches!(self, Self::Custom { .. })
     }
 }
@@ -284,7 +296,7 @@ fn parts_of(mut parts: Vec<InputPart>) -> InputContent {
 }
 
 /// Returns a call as its item.
-pub(crate) fn call_item(call: &ToolCall) -> CallItem {
+pub fn call_item(call: &ToolCall) -> CallItem {
     let (call_id, name) = (call.id.clone(), call.name.clone());
     let mut back = ReturnedFields::of(&call.extra, &["namespace", "caller"]);
     // Another provider names its callers too.

@@ -8,7 +8,7 @@ use crate::provider::Form;
 use crate::provider::kept::KeptItem;
 
 /// Returns the item or block that a block is in `form`, if it came from there.
-pub(crate) fn own(block: &Content, form: Form) -> Option<Json> {
+pub fn own(block: &Content, form: Form) -> Option<Json> {
     match block {
         // Chat completions have no place for what Responses made.
         Content::Sealed(_) if form == Form::OpenAiChat => None,

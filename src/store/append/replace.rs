@@ -47,7 +47,8 @@ pub fn replace_last_turn(
 }
 
 /// The same, and says whether what stands there then is final once it is complete.
-pub(crate) fn replace_turn(
+#[doc(hidden)]
+pub fn replace_turn(
     write: &mut dyn StoreWrite,
     loop_key: LoopKey,
     messages: Vec<NewMessage>,

@@ -5,13 +5,11 @@
 //! so that checkpoints can finish. A database in memory has only the writer's connection. A write
 //! waits for the disk after its transaction, when the next one may begin.
 
-pub(crate) mod agents;
 mod backup;
 mod connections;
 mod disk;
 mod encryption;
 mod foreign;
-pub(crate) mod goose;
 mod holders;
 mod index;
 mod length;
@@ -19,9 +17,7 @@ mod listing;
 mod log;
 mod migration;
 mod old_format;
-pub(crate) mod opencode;
 mod options;
-pub(crate) mod other_programs;
 mod packs;
 mod place;
 mod query;

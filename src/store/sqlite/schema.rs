@@ -22,7 +22,7 @@ pub(super) const APPLICATION_ID: i64 = 0x4C4F_4F50;
 
 /// Whether a file that begins so is a loopstore database. Of an encrypted one nothing can be told.
 /// <https://sqlite.org/fileformat2.html#application_id>
-pub(crate) fn is_store(head: &[u8]) -> bool {
+pub fn is_store(head: &[u8]) -> bool {
     let id = head.get(68..72).and_then(|id| id.try_into().ok());
     head.starts_with(b"SQLite format 3\0")
         && id.is_some_and(|id| i64::from(u32::from_be_bytes(id)) == APPLICATION_ID)
@@ -126,10 +126,7 @@ pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection
 }
 
 /// Opens a connection whose locks no other part of the process takes away: every file is opened so.
-pub(super) fn open_locked(
-    path: impl AsRef<Path>,
-    flags: OpenFlags,
-) -> rusqlite::Result<Connection> {
+pub fn open_locked(path: impl AsRef<Path>, flags: OpenFlags) -> rusqlite::Result<Connection> {
     loopstore_locks::install();
     Connection::open_with_flags(path, flags)
 }

@@ -11,9 +11,9 @@ use loopstore::compact::{BlockReport, CompactOutcome};
 use loopstore::extend as store;
 use loopstore::extend::active_blocks::{ChainLink, View, chain};
 use loopstore::extend::{BlockKind, Turns};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::model::SessionId;
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, result, user};

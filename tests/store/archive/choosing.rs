@@ -1,8 +1,8 @@
 //! Which loops are archived, and which are left.
 
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
 use loopstore_admin::retention::{ArchiveReport, ArchiveRequest, LoopStaysWhy, archive};
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::archive::*;
 use crate::support::histories::{loop_id, user};

@@ -1,13 +1,12 @@
 //! Everything that can be read of a session, as text, byte by byte.
 
 use loopstore::context::{AsOf, build_context_from_session};
-use loopstore::export::{ExportForm, export};
-use loopstore::extend as store;
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::provider::Form;
-use loopstore::*;
+use loopstore::{extend as store, *};
 use loopstore_admin::inspect::{DiffRequest, DiffSide, ExpandRequest, diff, expand};
 use loopstore_admin::replay::Replay;
+use loopstore_export::{ExportForm, export};
 
 use crate::support::histories::{History, loop_id};
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use loopstore::extend::Database;
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::model::SessionId;
 use loopstore::{
     BuildOptions, CompactRequest, Context, FlipRequest, SealingProvider,
     build_context_from_session, redo, repair_session, undo,
 };
+use loopstore_transcripts::{ImportOptions, import_paths};
 use loopstore_verify::verify;
 
 const REQUEST: &str = r#"{"input":[

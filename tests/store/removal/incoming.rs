@@ -1,10 +1,9 @@
 //! Secrets in what comes in: an import or a recorder that redacts lets none of them reach the files.
 
-use loopstore::extend as store;
-use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::recorder::event::*;
-use loopstore::*;
+use loopstore::{extend as store, *};
 use loopstore_admin::retention::{RedactRequest, redact_session};
+use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
 
 use crate::support::histories::{answer, loop_id, result, user};
 use crate::support::removal::*;

@@ -2,9 +2,9 @@
 //! it is told before.
 
 use loopstore::extend::source::sources;
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
 use loopstore_admin::retention::*;
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::removal::*;
 

@@ -3,13 +3,12 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use loopstore::export::{ExportForm, export};
-use loopstore::extend::import::{Source, StoredLines, import_source};
-use loopstore::extend::{self as store, append};
-use loopstore::import::{ImportError, ImportReport};
+use loopstore::extend::append;
 use loopstore::search::{SearchQuery, search};
-use loopstore::*;
+use loopstore::{extend as store, *};
 use loopstore_admin::retention::{Leftover, RedactRequest, redact_session};
+use loopstore_export::{ExportForm, export};
+use loopstore_transcripts::{ImportError, ImportReport, Source, StoredLines, import_source};
 
 use crate::support::histories::{History, answer, open, user};
 use crate::support::removal::*;

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use loopstore::SqliteStore;
 use loopstore::extend::SessionStore;
-use loopstore::import::{ImportOptions, import_paths};
 #[cfg(feature = "postgres")]
 use loopstore::search::SessionHit;
 use loopstore::search::{SearchHit, SearchQuery, SearchResults, search, search_sessions};
+use loopstore_transcripts::{ImportOptions, import_paths};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

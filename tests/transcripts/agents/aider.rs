@@ -2,8 +2,7 @@
 
 use insta::assert_snapshot;
 use loopstore::SqliteStore;
-use loopstore::extend::import::{Aider, Importer};
-use loopstore::import::{ImportOptions, import_paths};
+use loopstore_transcripts::{Aider, ImportOptions, Importer, import_paths};
 
 use crate::agents::stage::*;
 use crate::support::recording::{import, import_fixture, try_import};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
 use loopstore::SqliteStore;
-use loopstore::extend::import::{Cline, Importer, RooCode, Source};
+use loopstore_transcripts::{Cline, Importer, RooCode, Source};
 use serde_json::{Value, json};
 
 use crate::agents::stage::*;

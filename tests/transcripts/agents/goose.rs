@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use insta::assert_snapshot;
 use loopstore::SqliteStore;
-use loopstore::extend::import::{Goose, Importer, OpenAiAgents, OpenAiChat};
+use loopstore_transcripts::{Goose, Importer, OpenAiAgents, OpenAiChat};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn database() -> (tempfile::TempDir, PathBuf) {
 fn read_file(path: &std::path::Path) -> Recording {
     let mut recording = Recording::default();
     let mut file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
-    let mut source = loopstore::extend::import::Source {
+    let mut source = loopstore_transcripts::Source {
         path,
         reader: &mut file,
     };

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use insta::assert_snapshot;
-use loopstore::extend::import::{Importer, MiniSweAgent, OpenAiChat};
 use loopstore::{LoopStatus, SqliteStore};
+use loopstore_transcripts::{Importer, MiniSweAgent, OpenAiChat};
 use serde_json::{Value, json};
 
 use crate::agents::stage::*;

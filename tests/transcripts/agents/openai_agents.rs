@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
-use loopstore::extend::import::{Importer, OpenAiAgents, Source};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{SqliteStore, import::ImportReport};
+use loopstore_transcripts::{ImportOptions, Importer, OpenAiAgents, Source, import_paths};
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
@@ -353,8 +352,8 @@ fn branched() -> File {
 fn context(store: &SqliteStore) -> String {
     let id = "s".parse().unwrap();
     let mut out = Vec::new();
-    let form = loopstore::export::ExportForm::Request(loopstore::provider::Form::OpenAiChat);
-    loopstore::export::export(store, &id, None, form, &mut out).unwrap();
+    let form = loopstore_export::ExportForm::Request(loopstore::provider::Form::OpenAiChat);
+    loopstore_export::export(store, &id, None, form, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

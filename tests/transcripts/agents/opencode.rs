@@ -1,8 +1,8 @@
 //! OpenCode's exports.
 
 use insta::assert_snapshot;
-use loopstore::extend::import::{Importer, OpenCode};
 use loopstore::{AgentMessage, Author, Json, Role, SessionId, SqliteStore, Store};
+use loopstore_transcripts::{Importer, OpenCode};
 use serde_json::{Value, json};
 
 use crate::agents::stage::*;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use insta::assert_snapshot;
 use loopstore::SqliteStore;
-use loopstore::extend::import::OpenHands;
+use loopstore_transcripts::OpenHands;
 use serde_json::{Value, json};
 
 use crate::agents::stage::*;
@@ -202,7 +202,10 @@ fn condensed(actions: usize, forgotten: &[&str], summary: Value) -> String {
 }
 
 /// The texts of the context of the only session, and what its history says.
-fn context_of(store: &SqliteStore, report: &loopstore::import::ImportReport) -> (String, String) {
+fn context_of(
+    store: &SqliteStore,
+    report: &loopstore_transcripts::ImportReport,
+) -> (String, String) {
     let context = loopstore::build_context_from_session(
         store,
         &report.sessions[0],

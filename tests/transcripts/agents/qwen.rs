@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use loopstore::SqliteStore;
-use loopstore::extend::import::{ClaudeCode, Importer, QwenCode};
+use loopstore_transcripts::{ClaudeCode, Importer, QwenCode};
 use serde_json::Value;
 
 use crate::agents::stage::*;

@@ -2,8 +2,7 @@
 //! kept under another name.
 
 use loopstore::SqliteStore;
-use loopstore::extend::import::Importer;
-use loopstore::import::importers;
+use loopstore_transcripts::{Importer, importers};
 
 use super::stage::{import_bytes, import_into};
 

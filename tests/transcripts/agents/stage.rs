@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::export::{ExportForm, export, export_source};
-use loopstore::extend::import::Importer;
 use loopstore::extend::source::sources;
-use loopstore::import::{ImportOptions, ImportReport, import_paths, importers};
 use loopstore::provider::Form;
 use loopstore::{AgentMessage, Content, Json, Message, SessionId, SqliteStore};
+use loopstore_export::{ExportForm, export, export_source};
+use loopstore_transcripts::{ImportOptions, ImportReport, Importer, import_paths, importers};
 use loopstore_verify::verify;
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! SWE-agent's trajectories.
 
 use insta::assert_snapshot;
-use loopstore::extend::import::SweAgent;
 use loopstore::{Json, SqliteStore};
+use loopstore_transcripts::SweAgent;
 use serde_json::{Value, json};
 
 use crate::agents::stage::*;

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::export::export;
-use loopstore::import::{ImportOptions, import_appended, import_paths};
 use loopstore::{
     AgentMessage, BuildOptions, Database, SessionFilter, SessionId, SqliteStore, Store,
     build_context_from_session,
 };
+use loopstore_export::export;
+use loopstore_transcripts::{ImportOptions, import_appended, import_paths};
 
 use crate::support::{keyed, root};
 

@@ -3,7 +3,7 @@
 use std::io::{Cursor, Read as _};
 use std::path::Path;
 
-use loopstore::extend::import::{ClaudeCode, Importer, MAX_RECORD_BYTES};
+use loopstore_transcripts::{ClaudeCode, Importer, MAX_RECORD_BYTES};
 
 use crate::claude_code::recorder::{Recorder, TestSession};
 
@@ -198,7 +198,7 @@ fn assert_session_prefix(short: &TestSession, long: &TestSession, what: &str) {
     assert!(short.loops.len() <= long.loops.len(), "{what}");
     for (before, after) in short.compactions.iter().zip(&long.compactions) {
         let place =
-            |c: &(loopstore::extend::import::FoundCompaction, usize)| (c.0.loop_id.clone(), c.1);
+            |c: &(loopstore_transcripts::FoundCompaction, usize)| (c.0.loop_id.clone(), c.1);
         assert_eq!(place(before), place(after), "{what}");
         assert_eq!(before.0.record, after.0.record, "{what}");
     }
@@ -251,7 +251,7 @@ fn the_reader_may_stand_anywhere_when_an_import_begins() {
     let mut reader = Cursor::new(user("p", "null", "hello").into_bytes());
     reader.set_position(20);
     let mut recorder = Recorder::default();
-    let mut source = loopstore::extend::import::Source {
+    let mut source = loopstore_transcripts::Source {
         path: Path::new("s.jsonl"),
         reader: &mut reader,
     };

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use loopstore::extend::import::{ClaudeCode, FoundEffect, Importer};
 use loopstore::{AgentMessage, Message, Role};
+use loopstore_transcripts::{ClaudeCode, FoundEffect, Importer};
 use serde_json::Value;
 
 use crate::claude_code::damaged::{assert_prefixes, line_ends};

@@ -3,11 +3,11 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use loopstore::extend::import::{
-    ClaudeCode, FoundCompaction, FoundEffect, SessionHead, Sink, Source, read_transcript,
-};
-use loopstore::import::ImportError;
 use loopstore::{AgentMessage, Json, LoopId, LoopRecord, LoopStatus, Message, Role};
+use loopstore_transcripts::{
+    ClaudeCode, FoundCompaction, FoundEffect, ImportError, SessionHead, Sink, Source,
+    read_transcript,
+};
 
 /// One loop as it was told.
 pub struct TestLoop {

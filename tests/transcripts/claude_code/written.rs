@@ -1,7 +1,7 @@
 //! Transcripts written for these tests, each with what must come of it.
 
-use loopstore::extend::import::{FoundEffect, Identity};
 use loopstore::{AgentMessage, Message};
+use loopstore_transcripts::{FoundEffect, Identity};
 use serde_json::{Value, json};
 
 use crate::claude_code::recorder::Recorder;

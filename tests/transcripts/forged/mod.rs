@@ -5,11 +5,11 @@ mod formats;
 
 use loopstore::compact::CompactOutcome;
 use loopstore::extend::compaction::{DigestInput, digest_of, document_work};
-use loopstore::import::{ImportOptions, import_paths, importers};
 use loopstore::{
     CompactRequest, CompactionConfig, CompactionPolicy, CompactionScope, HeuristicTokenCounter,
     KeepRecent, Message, Placed, Role, SessionHandle, Store,
 };
+use loopstore_transcripts::{ImportOptions, import_paths, importers};
 
 use formats::{FORMATS, INSTRUCTION, write};
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
 use serde_json::{Value, json};
 
 use super::{ids, rows, sessions, shown};

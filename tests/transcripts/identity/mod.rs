@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use forms::{FORMS, Form, Line, Said};
 use loopstore::extend::sqlite::QueryLimits;
-use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
 
 use crate::support::amount::amount;
 use crate::support::histories::Random;

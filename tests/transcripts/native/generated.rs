@@ -1,7 +1,7 @@
 //! Generated conversations.
 
-use loopstore::export::NativeAgent;
 use loopstore::{AgentMessage, AssistantMessage, Content, Message, ToolResultMessage, Usage};
+use loopstore_export::NativeAgent;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

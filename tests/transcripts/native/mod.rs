@@ -4,9 +4,9 @@ mod generated;
 mod real;
 mod written;
 
-use loopstore::export::{NativeAgent, NativeReport, NativeSession, originals, write_native};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{AgentMessage, Author, Content, Image, Message, SessionId, SqliteStore};
+use loopstore_export::{NativeAgent, NativeReport, NativeSession, originals, write_native};
+use loopstore_transcripts::{ImportOptions, import_paths};
 use serde_json::{Value, json};
 
 /// A base64 image of one pixel.

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use loopstore::export::{NativeAgent, originals};
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::provider::{MendingKind, NO_RESULT};
 use loopstore::{AgentMessage, SqliteStore};
+use loopstore_export::{NativeAgent, originals};
+use loopstore_transcripts::{ImportOptions, import_paths};
 use serde_json::Value;
 
 use super::{hand, plain};

@@ -1,8 +1,8 @@
 //! Hand-written conversations: what is missing, late, sealed, failed or foreign.
 
-use loopstore::export::{MendingCount, NativeAgent, NativeSession, write_native};
 use loopstore::provider::{MendingKind, NO_RESULT};
 use loopstore::{AgentMessage, Author, Content, Json, Message, ToolResultMessage, TurnId};
+use loopstore_export::{MendingCount, NativeAgent, NativeSession, write_native};
 use serde_json::{Value, json};
 
 use super::{Handed, PIXEL, hand, harness, image, plain, said};

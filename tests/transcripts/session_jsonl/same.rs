@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{SessionId, SqliteStore};
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::session_jsonl::stage::{all_that_is_seen, exported, grown, imported, rows, sound};
 use crate::support::amount::amount;

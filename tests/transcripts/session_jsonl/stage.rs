@@ -4,10 +4,9 @@ use std::io::Cursor;
 use std::path::Path;
 
 use loopstore::context::{AsOf, build_context_from_session};
-use loopstore::export::{ExportForm, export};
-use loopstore::extend::import::{Source, StoredLines, import_source};
-use loopstore::import::{ImportError, ImportReport};
 use loopstore::*;
+use loopstore_export::{ExportForm, export};
+use loopstore_transcripts::{ImportError, ImportReport, Source, StoredLines, import_source};
 use loopstore_verify::verify;
 
 use crate::support::histories::{History, Random};

@@ -130,10 +130,7 @@ fn a_huge_line_is_passed_over_and_reported() {
         let mut bytes = std::fs::read(&path).unwrap();
         let whole = Recorder::of(format, &path, &bytes);
         bytes.extend(b"\n{\"type\":\"");
-        bytes.resize(
-            bytes.len() + loopstore::extend::import::MAX_RECORD_BYTES,
-            b'x',
-        );
+        bytes.resize(bytes.len() + loopstore_transcripts::MAX_RECORD_BYTES, b'x');
         bytes.extend(b"\"}\n{\"type\":\"\xff\"}\n");
         let recorded = Recorder::of(format, &path, &bytes);
         let seen = |recorder: &Recorder| {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::import::importers;
+use loopstore_transcripts::importers;
 
 /// Returns the formats that know the beginning of a file.
 pub fn formats_of(bytes: &[u8]) -> Vec<&'static str> {

@@ -3,11 +3,11 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use loopstore::extend::import::{
-    FoundCompaction, FoundEffect, Importer, SessionHead, Sink, Source, read_transcript,
-};
-use loopstore::import::{ImportError, importers};
 use loopstore::{AgentMessage, Json, LoopId, LoopRecord, LoopStatus, Message, Role};
+use loopstore_transcripts::{
+    FoundCompaction, FoundEffect, ImportError, Importer, SessionHead, Sink, Source, importers,
+    read_transcript,
+};
 
 /// Returns the importer of a format.
 pub fn importer(format: &str) -> &'static dyn Importer {

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use loopstore::extend::import::{Importer, Source, import_source};
 use loopstore::extend::source::write_out;
 use loopstore::extend::{SessionStore, read};
-use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::{
     AgentMessage, BuildOptions, Json, SealingProvider, SessionId, SqliteStore,
     build_context_from_session,
+};
+use loopstore_transcripts::{
+    ImportOptions, ImportReport, Importer, Source, import_paths, import_source,
 };
 
 use crate::support::requests::is_valid;

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use loopstore::extend::import::{Identity, Importer, Sink, Source};
-use loopstore::import::{
-    ImportError, ImportOptions, ImportReport, import_paths, import_paths_with,
-};
 use loopstore::*;
+use loopstore_transcripts::{
+    Identity, ImportError, ImportOptions, ImportReport, Importer, Sink, Source, import_paths,
+    import_paths_with,
+};
 
 use crate::writer::script::*;
 

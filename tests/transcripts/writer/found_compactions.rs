@@ -1,9 +1,9 @@
 //! Compactions of other tools: where their blocks stand, what they cover and what a context shows.
 
-use loopstore::extend::import::{FoundCompaction, FoundEffect};
 use loopstore::extend::{BlockKind, read};
 use loopstore::internal::restore_block;
 use loopstore::*;
+use loopstore_transcripts::{FoundCompaction, FoundEffect};
 use serde_json::json;
 
 use crate::writer::script::*;

@@ -6,8 +6,8 @@ mod history;
 mod script;
 mod writers;
 
-use loopstore::import::ImportError;
 use loopstore::*;
+use loopstore_transcripts::ImportError;
 use script::*;
 
 /// Two loops with all kinds of messages.

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use loopstore::extend::active_blocks::{self, ChainLink, View};
-use loopstore::extend::import::{
-    FoundCompaction, FoundEffect, Identity, Importer, SessionHead, Sink, Source, import_source,
-};
 use loopstore::extend::{Section, StoreRead, StoreResult, decode, read};
-use loopstore::import::{ImportError, ImportReport};
 use loopstore::*;
+use loopstore_transcripts::{
+    FoundCompaction, FoundEffect, Identity, ImportError, ImportReport, Importer, SessionHead, Sink,
+    Source, import_source,
+};
 
 /// One call of the sink.
 #[allow(clippy::large_enum_variant)]

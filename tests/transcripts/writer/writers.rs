@@ -5,9 +5,9 @@ use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 
-use loopstore::export::{ExportForm, export};
-use loopstore::extend::import::{Source, StoredLines, import_source};
 use loopstore::*;
+use loopstore_export::{ExportForm, export};
+use loopstore_transcripts::{Source, StoredLines, import_source};
 
 use super::script::*;
 

@@ -11,9 +11,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{CommandSummarizer, SessionId, SqliteStore, SummarizeCompaction};
 use loopstore_report::eval::{EvalStrategy, EvalSummarize, STRATEGIES, strategy};
+use loopstore_transcripts::{ImportOptions, import_paths};
 use serde::Serialize;
 
 use super::error::CliError;

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use loopstore::SessionId;
-use loopstore::export::NativeAgent;
+use loopstore_export::NativeAgent;
 use serde_json::json;
 
 use super::input::{self, Event, InputError};

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use loopstore::export::NativeAgent;
+use loopstore_export::NativeAgent;
 use serde::Deserialize;
 
 /// The most that is read of an event.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use loopstore::export::NativeAgent;
+use loopstore_export::NativeAgent;
 
 use self::log::Entry;
 use self::watchdog::Watchdog;

@@ -15,9 +15,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use loopstore::SessionId;
-use loopstore::export::NativeAgent;
-use loopstore::extend::import::{Source, import_source};
-use loopstore::import::{ImportOptions, ImportReport, import_appended, import_paths, importers};
+use loopstore_export::NativeAgent;
+use loopstore_transcripts::{
+    ImportOptions, ImportReport, Source, import_appended, import_paths, import_source, importers,
+};
 
 use super::log::Entry;
 use super::{Args, state};

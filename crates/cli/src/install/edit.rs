@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use loopstore::export::NativeAgent;
+use loopstore_export::NativeAgent;
 use serde::{Deserialize, Serialize};
 
 use super::setup::Setup;

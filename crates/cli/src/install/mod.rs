@@ -11,7 +11,7 @@ mod toml;
 mod uninstall;
 
 use loopstore::COUNTERS;
-use loopstore::export::NativeAgent;
+use loopstore_export::NativeAgent;
 use serde::Serialize;
 
 use self::plan::{FileChange, Plan};

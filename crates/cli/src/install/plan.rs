@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::export::NativeAgent;
+use loopstore_export::NativeAgent;
 use serde::Serialize;
 use similar::TextDiff;
 

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use loopstore::export::NativeAgent;
+use loopstore_export::NativeAgent;
 use serde::{Deserialize, Serialize};
 
 use super::edit::Edit;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::export::NativeAgent;
+use loopstore_export::NativeAgent;
 
 use crate::error::CliError;
 use crate::{App, homes, program, text};

@@ -6,19 +6,19 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use loopstore::export::{ExportForm, export};
-use loopstore::extend::{self as store, SessionFlags, lease, source};
-use loopstore::*;
+use loopstore::extend::{SessionFlags, lease, source};
+use loopstore::{extend as store, *};
 use loopstore_copy::{CopyReport, copy, copy_at_rest};
+use loopstore_export::{ExportForm, export};
 use loopstore_verify::verify;
 
 use super::views;
 use crate::support::amount::{amount, is_long};
-use crate::support::events::{self, end, record_all, start, start_after, turn};
+use crate::support::events::{end, record_all, start, start_after, turn};
 use crate::support::hang::HUNG;
 use crate::support::histories::{History, Random};
-use crate::support::server::{self, Server};
-use crate::support::{keyed, process};
+use crate::support::server::Server;
+use crate::support::{events, keyed, process, server};
 
 /// A store with three random histories.
 fn filled(store: &dyn SessionStore) {

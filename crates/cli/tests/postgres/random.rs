@@ -1,9 +1,9 @@
 //! The same random histories on both backends: the same contexts, byte by byte.
 
 use loopstore::context::{AsOf, build_context_as_of};
-use loopstore::export::{ExportForm, export};
 use loopstore::*;
 use loopstore_admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
+use loopstore_export::{ExportForm, export};
 use loopstore_verify::verify;
 
 use super::views;

@@ -6,7 +6,7 @@ pub(super) struct Refusal<'a> {
 
 /// Returns what a person said when refusing a call. `text` is a result that the harness marked as an error:
 /// output that merely says so is nobody's word.
-pub(crate) fn refusal_words(text: &str) -> Option<&str> {
+pub fn refusal_words(text: &str) -> Option<&str> {
     refusal(text)?.words
 }
 

@@ -3,13 +3,13 @@
 use std::path::{Component, Path, PathBuf};
 
 use loopstore::context::AsOf;
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{
     BuildOptions, SessionId, SessionStore, SqliteOptions, SqliteStore, TokenCounter,
     build_context_from_session,
 };
 use loopstore_report::eval::exam::{Answers, Candidate, ProbeSet, Sitting, letters};
 use loopstore_report::eval::{EvalStrategy, History, readable_runs};
+use loopstore_transcripts::{ImportOptions, import_paths};
 use serde_json::json;
 
 use super::super::{

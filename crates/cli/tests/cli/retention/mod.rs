@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use extractor::Extractor;
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{
     HeuristicTokenCounter, SqliteStore, SummarizeCompaction, Summarizer, SummarizerError,
     SummaryAnswer, SummaryRequest, total_tokens,
@@ -18,6 +17,7 @@ use loopstore_report::eval::{
     EvalStrategy, EvalSummarize, History, RetentionReport, STRATEGIES, needed_values, recall_svg,
     retention, strategy,
 };
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 /// Measures every strategy, `summarize` with a summariser that is no model.
 fn measure(paths: &[PathBuf], budgets: &[f64]) -> RetentionReport {

@@ -7,9 +7,9 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use loopstore::extend as store;
-use loopstore::import::{ImportError, ImportOptions, Watch, import_paths};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
+use loopstore_transcripts::{ImportError, ImportOptions, Watch, import_paths};
 
 use crate::crash::shim::{Act, Shim, alone, calls};
 use crate::crash::stage::*;

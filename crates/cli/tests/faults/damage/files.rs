@@ -4,9 +4,9 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{OpenError, SqliteStore};
 use loopstore_files::WholeFile;
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::damage::stage::{beside, tell};
 use crate::support::histories::Random;

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use loopstore::context::AsOf;
-use loopstore::export::{ExportForm, export};
 use loopstore::{
     BuildOptions, OpenError, SearchQuery, SessionId, SqliteStore, build_context_from_session,
     search,
 };
 use loopstore_admin::inspect::{DiffRequest, diff};
+use loopstore_export::{ExportForm, export};
 use loopstore_verify::verify;
 
 use crate::support::hang::HUNG;

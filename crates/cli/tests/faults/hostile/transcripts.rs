@@ -4,8 +4,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use loopstore::SqliteStore;
-use loopstore::extend::import::{Source, import_source};
-use loopstore::import::importers;
+use loopstore_transcripts::{Source, import_source, importers};
 use loopstore_verify::verify;
 
 use crate::hostile::mutate::mutated;

@@ -2,10 +2,10 @@
 
 use assert_cmd::Command;
 use loopstore::compaction::{CompactionScope, OlderLoops, RecentWindow};
-use loopstore::export::ExportForm;
 use loopstore::extend::search::parse_query;
 use loopstore::model::{AgentMessage, LoopRecord, Session, SessionId};
 use loopstore::{AgentEvent, SearchQuery, SqliteStore, search};
+use loopstore_export::ExportForm;
 use proptest::prelude::*;
 
 use crate::hostile::mutate::mutated;

@@ -1,0 +1,123 @@
+//! Summaries, each of what was said in a range of time.
+
+use super::messages::{Keys, blocks};
+use crate::authors::by_harness;
+use crate::fields::{Fields, some};
+use crate::values::user;
+use loopstore::model::AgentMessage;
+
+/// A summary, and the first and last second of what it stands for.
+pub(super) struct Summary {
+    start: f64,
+    end: f64,
+    message: AgentMessage,
+}
+
+impl Summary {
+    /// Reads `{start_timestamp, end_timestamp, compacted_content}`.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub(super) fn read(fields: &Fields<'_>) -> Result<Self, String> {
+        let seconds = |snake, camel| {
+            let value = some(fields.either(snake, camel))?;
+            serde_json::from_str::<f64>(value.get()).ok()
+        };
+        let start = seconds("start_timestamp", "startTimestamp");
+        let end = seconds("end_timestamp", "endTimestamp");
+        let (Some(start), Some(end)) = (start, end) else {
+            return Err("a summary without the times that it stands for".into());
+        };
+        let content = some(fields.either("compacted_content", "compactedContent"));
+        let content = content.and_then(|content| Fields::parse(content.get()).ok());
+        let blocks = match content {
+            Some(content) => blocks(&content, "summary")?,
+            None => Vec::new(),
+        };
+        if blocks.is_empty() {
+            return Err("a summary that says nothing".into());
+        }
+        Ok(Self {
+            start,
+            end,
+            message: by_harness(user(blocks, None)),
+        })
+    }
+
+    fn holds(&self, other: &Self) -> bool {
+        self.start <= other.start && other.end <= self.end
+    }
+}
+
+/// The summaries of a session, as they were added.
+#[derive(Default)]
+pub(super) struct Summaries(Vec<Summary>);
+
+impl Summaries {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn truncate(&mut self, kept: usize) {
+        self.0.truncate(kept);
+    }
+
+    /// Adds a summary. Returns whether it says something new: its range is not within that of another.
+    pub(super) fn add(&mut self, summary: Summary) -> bool {
+        let mut others = self.0.iter();
+        let is_new = !others.any(|other| other.holds(&summary) && !summary.holds(other));
+        self.0.push(summary);
+        is_new
+    }
+
+    /// Those whose range is not within that of another, by their end.
+    fn in_force(&self) -> Vec<&Summary> {
+        let is_held = |(at, summary): &(usize, &Summary)| {
+            let mut others = self.0.iter().enumerate().filter(|(other, _)| other != at);
+            others.any(|(other, by)| by.holds(summary) && (!summary.holds(by) || other > *at))
+        };
+        let all = self.0.iter().enumerate();
+        let mut found: Vec<&Summary> = all
+            .filter(|one| !is_held(one))
+            .map(|(_, summary)| summary)
+            .collect();
+        found.sort_by(|one, other| one.end.total_cmp(&other.end));
+        found
+    }
+
+    pub(super) fn messages(&self) -> Vec<AgentMessage> {
+        let found = self.in_force().into_iter();
+        found.map(|summary| summary.message.clone()).collect()
+    }
+
+    /// The last second of what they stand for.
+    pub(super) fn end(&self) -> f64 {
+        let ends = self.0.iter().map(|summary| summary.end);
+        ends.fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// The seconds that they stand for.
+    pub(super) fn covered(&self) -> Covered {
+        let mut ranges: Vec<(f64, f64)> = self.0.iter().map(|one| (one.start, one.end)).collect();
+        ranges.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let mut merged: Vec<(f64, f64)> = Vec::new();
+        for (start, end) in ranges {
+            match merged.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => merged.push((start, end)),
+            }
+        }
+        Covered(merged)
+    }
+}
+
+/// Ranges of seconds, in order and apart.
+pub(super) struct Covered(Vec<(f64, f64)>);
+
+impl Covered {
+    pub(super) fn holds(&self, seconds: f64) -> bool {
+        let behind = self.0.partition_point(|range| range.0 <= seconds);
+        let range = behind.checked_sub(1).and_then(|at| self.0.get(at));
+        range.is_some_and(|range| seconds <= range.1)
+    }
+}

@@ -1,0 +1,236 @@
+//! The lines of a chat history, put together by who said them.
+
+use std::io::{BufRead, Read};
+use std::path::Path;
+
+use super::STARTED;
+use crate::{ImportError, MAX_RECORD_BYTES, ReadSeek, Source, unread};
+
+/// What aider writes at the end of each of its lines and of a person's: in Markdown it breaks the line.
+const LINE_END: &str = "  ";
+
+/// Who said something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Speaker {
+    /// A chat begins, at this time.
+    Start(String),
+    Person,
+    Aider,
+    Model,
+}
+
+/// What one of them said in a row.
+pub(super) struct Block {
+    pub(super) speaker: Speaker,
+    /// The first line, from 1.
+    pub(super) line: u64,
+    /// Without the marks.
+    pub(super) text: String,
+    /// As it stands in the file.
+    pub(super) raw: String,
+    /// What could not be read of it.
+    pub(super) fault: Option<&'static str>,
+}
+
+/// Reads a file block by block.
+pub(super) struct Blocks<'a> {
+    path: &'a Path,
+    reader: &'a mut dyn ReadSeek,
+    line: u64,
+    /// Whether what comes next begins a line.
+    is_begin: bool,
+    /// Whether lines that are not the model's end as aider ends them.
+    ends_lines: bool,
+    /// The first line of the next block.
+    ahead: Option<Line>,
+}
+
+struct Line {
+    speaker: Option<Speaker>,
+    number: u64,
+    text: String,
+    raw: String,
+    fault: Option<&'static str>,
+}
+
+impl<'a> Blocks<'a> {
+    pub(super) fn new<'s: 'a>(source: &'a mut Source<'s>) -> Self {
+        Self {
+            path: source.path,
+            reader: &mut *source.reader,
+            line: 0,
+            is_begin: true,
+            ends_lines: false,
+            ahead: None,
+        }
+    }
+
+    /// Returns the next block, `None` at the end of the file.
+    pub(super) fn next(&mut self) -> Result<Option<Block>, ImportError> {
+        let Some(first) = self.first()? else {
+            return Ok(None);
+        };
+        let Some(speaker) = first.speaker else {
+            return Ok(None);
+        };
+        let mut block = Block {
+            speaker,
+            line: first.number,
+            text: first.text,
+            raw: first.raw,
+            fault: first.fault,
+        };
+        let mut was_blank = false;
+        while let Some(line) = self.read()? {
+            // A blank line belongs to an answer; between two prompts it parts them.
+            let goes_on = match &line.speaker {
+                None => true,
+                Some(speaker) => {
+                    *speaker == block.speaker
+                        && !matches!(speaker, Speaker::Start(_))
+                        && !(was_blank && *speaker == Speaker::Person)
+                }
+            };
+            if !goes_on || block.raw.len() + line.raw.len() > MAX_RECORD_BYTES {
+                self.ahead = Some(line);
+                break;
+            }
+            was_blank = line.speaker.is_none();
+            block.text.push('\n');
+            block.text.push_str(&line.text);
+            block.raw.push_str(&line.raw);
+            block.fault = block.fault.or(line.fault);
+        }
+        block.text.truncate(block.text.trim_end().len());
+        // What stands behind a block is not known yet where the file ends.
+        block.raw.truncate(block.raw.trim_end().len());
+        Ok(Some(block))
+    }
+
+    /// Returns the next line that is not blank.
+    fn first(&mut self) -> Result<Option<Line>, ImportError> {
+        while let Some(line) = self
+            .ahead
+            .take()
+            .map_or_else(|| self.read(), |line| Ok(Some(line)))?
+        {
+            if line.speaker.is_some() {
+                return Ok(Some(line));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read(&mut self) -> Result<Option<Line>, ImportError> {
+        let mut bytes = Vec::new();
+        let most = MAX_RECORD_BYTES as u64;
+        let mut limited = (&mut *self.reader).take(most);
+        let read = limited.read_until(b'\n', &mut bytes);
+        if read.map_err(unread(self.path))? == 0 {
+            return Ok(None);
+        }
+        self.line += u64::from(self.is_begin);
+        self.is_begin = bytes.ends_with(b"\n");
+        let (raw, fault) = match String::from_utf8(bytes) {
+            Ok(text) => (text, None),
+            Err(error) => {
+                let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+                (text, Some("not UTF-8; what cannot be read is marked"))
+            }
+        };
+        let plain = raw.trim_end_matches(['\n', '\r']);
+        let plain = plain.strip_prefix('\u{feff}').unwrap_or(plain);
+        let (speaker, text) = said(plain, self.ends_lines);
+        self.ends_lines |= speaker == Some(Speaker::Person) && plain.ends_with(LINE_END);
+        Ok(Some(Line {
+            speaker,
+            number: self.line,
+            text: text.to_owned(),
+            raw,
+            fault,
+        }))
+    }
+}
+
+/// Says whose a line is, and what it says; a blank one is nobody's. Where aider's lines end in its own way, one
+/// that does not is the model's: a heading, a quotation.
+fn said(line: &str, ends_lines: bool) -> (Option<Speaker>, &str) {
+    if let Some(at) = line.strip_prefix(STARTED) {
+        return (Some(Speaker::Start(at.trim().to_owned())), "");
+    }
+    let marked = |mark: &str| {
+        let rest = line.strip_prefix(mark)?;
+        let text = rest.strip_prefix(' ').or(rest.is_empty().then_some(""))?;
+        (!ends_lines || line.ends_with(LINE_END)).then(|| text.trim_end())
+    };
+    if let Some(text) = marked("####") {
+        return (Some(Speaker::Person), text);
+    }
+    if let Some(text) = marked(">") {
+        return (Some(Speaker::Aider), text);
+    }
+    match line.trim().is_empty() {
+        true => (None, ""),
+        false => (Some(Speaker::Model), line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn blocks(text: &[u8]) -> Vec<(Speaker, u64, String)> {
+        let mut reader = Cursor::new(text.to_vec());
+        let mut source = Source {
+            path: Path::new("a.md"),
+            reader: &mut reader,
+        };
+        let (mut blocks, mut all) = (Blocks::new(&mut source), Vec::new());
+        while let Some(block) = blocks.next().unwrap() {
+            all.push((block.speaker, block.line, block.text));
+        }
+        all
+    }
+
+    #[test]
+    fn lines_are_put_together_by_who_said_them() {
+        let text = "\n# aider chat started at 2031-04-01 09:00:00\n\n> Aider v1  \n> Git repo  \n\n#### mend it  \n\
+                    #### now  \n\nI mend.\n\nDone.\n> Tokens: 1 sent, 2 received.  \n\n#### /add a.rs  \n\n#### go on  \n";
+        let texts: Vec<String> = blocks(text.as_bytes())
+            .into_iter()
+            .map(|(_, _, text)| text)
+            .collect();
+        let expected = [
+            "",
+            "Aider v1\nGit repo",
+            "mend it\nnow",
+            "I mend.\n\nDone.",
+            "Tokens: 1 sent, 2 received.",
+            "/add a.rs",
+            "go on",
+        ];
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn where_lines_end_as_aider_ends_them_a_heading_of_an_answer_is_no_prompt() {
+        let found = blocks(b"#### go  \n\n#### Always push\n> quoted\n\n> Aider  \n#### next  \n");
+        let speakers: Vec<&Speaker> = found.iter().map(|(speaker, ..)| speaker).collect();
+        let expected = [
+            &Speaker::Person,
+            &Speaker::Model,
+            &Speaker::Aider,
+            &Speaker::Person,
+        ];
+        assert_eq!(speakers, expected);
+    }
+
+    #[test]
+    fn a_heading_of_an_answer_is_no_prompt_and_bad_bytes_cost_nothing_else() {
+        let found = blocks(b"#### go\n\n##### Deep\n#Wide\n>quoted\n\xff\xfe\n");
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[1].0, Speaker::Model);
+        assert!(found[1].2.contains("##### Deep") && found[1].2.contains('\u{fffd}'));
+    }
+}

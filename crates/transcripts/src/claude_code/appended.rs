@@ -1,0 +1,74 @@
+//! Whether the end of a transcript says the same without what stands before it.
+
+use std::collections::HashSet;
+use std::io::Cursor;
+
+use super::record::{RecordHead, RecordKind, RecordTitle, Speech, read_head};
+use crate::lines::ValueReader;
+use loopstore::model::LoopId;
+
+/// What is known of the end of a transcript, record by record.
+#[derive(Default)]
+struct End {
+    records: HashSet<String>,
+    calls: HashSet<String>,
+}
+
+/// Whether the end of a transcript that begins with the prompt of the loop `first` can be read by itself:
+/// nothing in it hangs on a record, call, sub-agent or compaction that stands before, or is one
+/// itself, and it calls the session by the title that it has.
+pub(super) fn stands_alone(end: &[u8], first: &LoopId, title: Option<&str>) -> bool {
+    let mut reader = Cursor::new(end);
+    let Ok(mut lines) = ValueReader::new(&mut reader) else {
+        return false;
+    };
+    let mut known = End::default();
+    loop {
+        match lines.next_as(read_head) {
+            Ok(Some((_, Ok(head)))) => {
+                if !known.takes(head, first, title) {
+                    return false;
+                }
+            }
+            // What is no record stands where the transcript stands, and its end may be cut off.
+            Ok(Some((_, Err(_)))) if !known.records.is_empty() => {}
+            Ok(None) => return !known.records.is_empty(),
+            Ok(Some(_)) | Err(_) => return false,
+        }
+    }
+}
+
+impl End {
+    fn takes(&mut self, head: RecordHead, first: &LoopId, title: Option<&str>) -> bool {
+        let is_said = matches!(head.kind, RecordKind::User | RecordKind::Assistant);
+        let is_plain = is_said || head.kind == RecordKind::Extension;
+        let is_of_agent = head.sidechain == Some(true) || head.agent.is_some();
+        if !is_plain || is_of_agent || !head.title.as_ref().is_none_or(|new| is_title(new, title)) {
+            return false;
+        }
+        let hangs_here = match (&head.uuid, &head.parent) {
+            // Only a prompt surely begins a loop.
+            (Some(uuid), _) if self.records.is_empty() => {
+                uuid == first.as_str() && head.speech == Some(Speech::Prompt)
+            }
+            (Some(_), Some(parent)) => self.records.contains(parent),
+            (Some(_), None) => false,
+            (None, _) => !is_said && !self.records.is_empty(),
+        };
+        if !hangs_here || !head.results.iter().all(|id| self.calls.contains(id)) {
+            return false;
+        }
+        self.records.extend(head.uuid);
+        self.calls
+            .extend(head.calls.into_iter().map(|call| call.id));
+        true
+    }
+}
+
+fn is_title(new: &RecordTitle, title: Option<&str>) -> bool {
+    match new {
+        RecordTitle::Given(text) | RecordTitle::Made(text) | RecordTitle::About(_, text) => {
+            Some(text.as_str()) == title
+        }
+    }
+}

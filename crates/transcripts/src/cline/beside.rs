@@ -1,0 +1,327 @@
+//! What stands beside the messages of a task, and of a session.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use serde_json::value::RawValue;
+
+use super::TASK_FILE;
+use crate::decode::Decoded;
+use crate::fields::{Fields, list, some};
+use crate::json_stream::JsonStream;
+use crate::{Sink, Source};
+use loopstore::model::{Extra, Int, Json, Time, Usage};
+
+/// A small file is no longer than this, in bytes.
+const SMALL: u64 = 16 << 20;
+/// The display log of a task is: of a longer one nothing is read.
+const LOG: u64 = 256 << 20;
+
+/// What the files beside the messages say.
+#[derive(Default)]
+pub(super) struct Beside {
+    pub(super) id: Option<String>,
+    pub(super) title: Option<String>,
+    pub(super) project: Option<String>,
+    pub(super) parent: Option<String>,
+    pub(super) created: Option<Time>,
+    /// When the list of tasks was last told of the task, in milliseconds since the epoch.
+    pub(super) updated: Option<i64>,
+    /// The calls of the model, in their order.
+    pub(super) requests: Vec<Request>,
+    /// What was hidden, in its order.
+    pub(super) hidden: Vec<Hidden>,
+    /// When windows were moved on, by the ids of their markers.
+    pub(super) truncations: Vec<(String, i64)>,
+    /// The model from a time on.
+    pub(super) models: Vec<(i64, String)>,
+}
+
+/// A call of the model, as the display log tells it.
+pub(super) struct Request {
+    pub(super) at: i64,
+    /// The number of the answer, where it is told.
+    pub(super) answer: Option<usize>,
+    pub(super) usage: Usage,
+}
+
+/// What the model was no longer shown from a message on.
+pub(super) struct Hidden {
+    /// The number of the message before which this happened.
+    pub(super) before: usize,
+    /// The first message that stayed.
+    pub(super) kept: usize,
+    /// What stands for the hidden messages; of a task its first message does.
+    pub(super) summary: Option<Json>,
+    pub(super) record: Json,
+    pub(super) at: Option<i64>,
+}
+
+/// What stands in the folder of a task beside its messages.
+const OF_TASK: [&str; 5] = [
+    "ui_messages.json",
+    "claude_messages.json",
+    "history_item.json",
+    "task_metadata.json",
+    "context_history.json",
+];
+/// Lists of tasks.
+const LISTS: [&str; 2] = ["taskHistory.json", "_index.json"];
+
+/// True if a file belongs to a task or a session whose messages are in another one.
+pub(super) fn is_beside(path: &Path) -> bool {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return false;
+    };
+    let Some(name) = name.to_str() else {
+        return false;
+    };
+    let session = folder.file_name().unwrap_or_default().to_string_lossy();
+    let messages = format!("{session}.messages.json");
+    LISTS.contains(&name)
+        || OF_TASK.contains(&name) && folder.join(TASK_FILE).is_file()
+        || name != messages && name.starts_with(&*session) && folder.join(messages).is_file()
+}
+
+impl Beside {
+    /// Reads the files in the folder of a task.
+    pub(super) fn of_task(path: &Path, id: Option<&str>, sink: &mut dyn Sink) -> Self {
+        let mut beside = Self::default();
+        let Some(folder) = path.parent() else {
+            return beside;
+        };
+        let mut ranges = Vec::new();
+        for name in &OF_TASK[..2] {
+            values(&folder.join(name), LOG, sink, &mut |record| {
+                beside.log_record(record, &mut ranges);
+            });
+        }
+        values(
+            &folder.join("history_item.json"),
+            SMALL,
+            sink,
+            &mut |item| {
+                beside.item(item);
+            },
+        );
+        values(
+            &folder.join("task_metadata.json"),
+            SMALL,
+            sink,
+            &mut |about| {
+                beside.models_of(about);
+            },
+        );
+        let (Some(id), Some(tasks), None) = (id, folder.parent(), &beside.id) else {
+            return beside;
+        };
+        // Cline's list of tasks stands beside the folder of all, Roo's in it.
+        let lists = [
+            tasks.join("../state/taskHistory.json"),
+            tasks.join("_index.json"),
+        ];
+        for file in lists {
+            values(&file, SMALL, sink, &mut |list_or_item| {
+                let entries = list_or_item.get("entries").and_then(list);
+                let entries = entries.unwrap_or_default().into_iter();
+                let mut items = entries.filter_map(|item| Fields::parse(item.get()).ok());
+                let is_own = |item: &Fields<'_>| item.text("id").as_deref() == Some(id);
+                match items.find(is_own) {
+                    Some(item) => beside.item(&item),
+                    None if is_own(list_or_item) => beside.item(list_or_item),
+                    None => {}
+                }
+            });
+        }
+        beside
+    }
+
+    /// Reads the files beside one of Cline's newer sessions.
+    pub(super) fn of_session(path: &Path, sink: &mut dyn Sink) -> Self {
+        let mut beside = Self::default();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(stem) = name.and_then(|name| name.strip_suffix(".messages.json")) else {
+            return beside;
+        };
+        values(
+            &path.with_file_name(format!("{stem}.json")),
+            SMALL,
+            sink,
+            &mut |about| {
+                beside.title = about.object("metadata").text("title");
+                beside.project = about.text("cwd").or_else(|| about.text("workspace_root"));
+                beside.created = about.text("started_at").map(Time::from_text);
+            },
+        );
+        let state = path.with_file_name(format!("{stem}.compaction.json"));
+        values(&state, SMALL, sink, &mut |state| {
+            let count: Option<usize> = state.read("source_message_count");
+            let (Some(count), Some(messages)) = (count, state.get("messages")) else {
+                return;
+            };
+            beside.hidden.push(Hidden {
+                before: count,
+                kept: count,
+                summary: Json::parse(messages.get()).ok(),
+                record: Json::parse(messages.get()).unwrap_or_default(),
+                at: None,
+            });
+        });
+        beside
+    }
+
+    fn item(&mut self, item: &Fields<'_>) {
+        self.id = item.text("id").or(self.id.take());
+        self.title = item.text("task").or(self.title.take());
+        let folder = item.text("workspace");
+        let folder = folder.or_else(|| item.text("cwdOnTaskInitialization"));
+        self.project = folder.or(self.project.take());
+        self.parent = item.text("parentTaskId").or(self.parent.take());
+        self.updated = item.read("ts").or(self.updated);
+    }
+
+    fn models_of(&mut self, about: &Fields<'_>) {
+        let used = about.get("model_usage").and_then(list).unwrap_or_default();
+        for raw in used {
+            let used = Fields::parse(raw.get()).unwrap_or_default();
+            if let (Some(at), Some(model)) = (used.read("ts"), used.text("model_id")) {
+                self.models.push((at, model));
+            }
+        }
+        self.models.sort();
+    }
+
+    fn log_record(&mut self, record: &Fields<'_>, ranges: &mut Vec<[usize; 2]>) {
+        let at: Option<i64> = record.read("ts");
+        // The newest message when this was shown; none was −1.
+        let newest: Option<i64> = record.read("conversationHistoryIndex");
+        let newest = newest.and_then(|newest| usize::try_from(newest.checked_add(1)?).ok());
+        let answer = newest.and_then(|count| count.checked_add(1));
+        match (record.text("say").as_deref(), at) {
+            (Some("api_req_started"), Some(at)) => {
+                let told = record.text("text").unwrap_or_default();
+                if let Some(usage) = request_usage(&told) {
+                    self.requests.push(Request { at, answer, usage });
+                }
+            }
+            (Some("sliding_window_truncation"), Some(at)) => {
+                let id = record.object("contextTruncation").text("truncationId");
+                self.truncations.extend(id.map(|id| (id, at)));
+            }
+            _ => {}
+        }
+        // Without its place it cannot be told from what came before it.
+        if let Some(answer) = answer {
+            self.hide(record, answer, at, ranges);
+        }
+    }
+
+    /// Notes the range that a record says is hidden, the first time that it does.
+    fn hide(
+        &mut self,
+        record: &Fields<'_>,
+        before: usize,
+        at: Option<i64>,
+        ranges: &mut Vec<[usize; 2]>,
+    ) {
+        let range: Option<[usize; 2]> = record.read("conversationHistoryDeletedRange");
+        let Some(range) = range.filter(|[from, to]| from <= to && !ranges.contains(&[*from, *to]))
+        else {
+            return;
+        };
+        ranges.push(range);
+        let Some(kept) = range[1].checked_add(1) else {
+            return;
+        };
+        self.hidden.push(Hidden {
+            before: before.max(kept.saturating_add(1)),
+            kept,
+            summary: None,
+            record: Json::of(&serde_json::json!({ "deletedRange": range })).unwrap_or_default(),
+            at,
+        });
+    }
+}
+
+/// Hands the values of a file, if it is there, to `each`: the elements of its lists, or its objects.
+fn values(path: &Path, limit: u64, sink: &mut dyn Sink, each: &mut dyn FnMut(&Fields<'_>)) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let Ok(about) = path.metadata() else { return };
+    if !about.is_file() || about.len() > limit {
+        return sink.skip(
+            None,
+            format!("{name} beside it is no file that can be used"),
+        );
+    }
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => return sink.skip(None, format!("{name} beside it: {error}")),
+    };
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    if let Err(error) = BufReader::new(file).take(limit).read_to_end(&mut bytes) {
+        return sink.skip(None, format!("{name} beside it: {error}"));
+    }
+    let mut reader = std::io::Cursor::new(bytes);
+    let mut source = Source {
+        path,
+        reader: &mut reader,
+    };
+    let mut decoded = match Decoded::of(&mut source) {
+        Ok(decoded) => decoded,
+        Err(error) => return sink.skip(None, format!("{name} beside it: {error}")),
+    };
+    let mut source = decoded.source(&mut source);
+    let mut stream = match JsonStream::new(&mut source) {
+        Ok(stream) => stream,
+        Err(error) => return sink.skip(None, error.to_string()),
+    };
+    while let Ok(Some(item)) = stream.next() {
+        let text = item.text.map_err(str::to_owned);
+        let read = text.as_ref().map_err(String::clone);
+        match read.and_then(|text| Fields::parse(text)) {
+            Ok(fields) => each(&fields),
+            Err(reason) => sink.skip(
+                None,
+                format!("{name} beside it, line {}: {reason}", item.line),
+            ),
+        }
+    }
+}
+
+/// Reads the text of a record about a call of the model; one that was broken off may be no JSON.
+fn request_usage(text: &str) -> Option<Usage> {
+    let told = Fields::parse(text).ok()?;
+    usage_of(
+        [told.get("tokensIn"), told.get("tokensOut")],
+        [told.get("cacheReads"), told.get("cacheWrites")],
+        told.get("cost"),
+    )
+}
+
+/// Makes tokens of counts: in and out, read from and written to a cache, and the cost.
+pub(super) fn usage_of(
+    [input, output]: [Option<&RawValue>; 2],
+    cache: [Option<&RawValue>; 2],
+    cost: Option<&RawValue>,
+) -> Option<Usage> {
+    let count =
+        |value: Option<&RawValue>| -> Option<Int> { serde_json::from_str(some(value)?.get()).ok() };
+    let mut extra = Extra::default();
+    if let Some(cost) = some(cost).and_then(|cost| Json::parse(cost.get()).ok())
+        && cost.read::<f64>().is_ok()
+    {
+        extra.insert("cost", cost);
+    }
+    let [cache_read, cache_write] = cache.map(count);
+    Some(Usage {
+        input: count(input)?,
+        output: count(output).unwrap_or_else(|| 0.into()),
+        reasoning: None,
+        cache_read,
+        cache_write,
+        total_tokens: None,
+        extra,
+    })
+}

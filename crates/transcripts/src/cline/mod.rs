@@ -1,0 +1,290 @@
+//! Cline and Roo Code: a folder for each task, whose `api_conversation_history.json` is the list of messages that
+//! the model gets, written anew at each of them. Files beside it tell what they cost, what was left out, and what
+//! the task is called. Cline's newer sessions are documents `<id>.messages.json`.
+//!
+//! Cline's messages are read as recordings have them. Roo's, what Cline hides of a task, and the state of a
+//! compaction beside a newer session are read as the sources say; of those no recording was at hand.
+
+mod beside;
+mod condensed;
+mod content;
+mod emit;
+mod said;
+mod xml;
+
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use self::beside::Beside;
+use self::emit::TaskEmitter;
+use super::fields::Fields;
+use super::json_stream::{JsonStream, LineCounter, documents};
+use super::key_outline::KeyOutline;
+use super::transcript::session;
+use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
+use loopstore::model::{SessionId, Time};
+
+/// The file of a task.
+const TASK_FILE: &str = "api_conversation_history.json";
+/// The folders in which Roo Code, an offshoot of it, and Cline keep their tasks.
+const ROO_FOLDERS: [&str; 2] = ["rooveterinaryinc.roo-cline", "kilocode.kilo-code"];
+const CLINE_FOLDERS: [&str; 2] = ["saoudrizwan.claude-dev", ".cline"];
+/// What only Roo writes into its messages.
+const ROO_MARKS: [&str; 5] = [
+    "# Current Workspace Directory",
+    "<slug>",
+    "\"condenseParent\"",
+    "\"truncationParent\"",
+    "\"isSummary\"",
+];
+
+/// Reads the tasks and sessions of Cline.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cline;
+
+/// Reads the tasks of Roo Code.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RooCode;
+
+impl Importer for Cline {
+    fn format(&self) -> &'static str {
+        "cline"
+    }
+
+    fn detect(&self, path: &Path, head: &[u8]) -> bool {
+        is_session(head) || is_task(path, head) && !is_roo(path, head)
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        read(self.format(), source, sink)
+    }
+
+    fn is_companion(&self, path: &Path) -> bool {
+        beside::is_beside(path)
+    }
+
+    fn rewrites(&self) -> bool {
+        true
+    }
+}
+
+impl Importer for RooCode {
+    fn format(&self) -> &'static str {
+        "roo-code"
+    }
+
+    fn detect(&self, path: &Path, head: &[u8]) -> bool {
+        is_task(path, head) && is_roo(path, head)
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        read(self.format(), source, sink)
+    }
+
+    fn is_companion(&self, path: &Path) -> bool {
+        beside::is_beside(path)
+    }
+
+    fn rewrites(&self) -> bool {
+        true
+    }
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    memchr::memmem::find(bytes, text.as_bytes()).is_some()
+}
+
+/// Whether a file is a task's: by its name, or as its first message has a task and the state of an editor.
+pub(super) fn is_task(path: &Path, head: &[u8]) -> bool {
+    let outline = KeyOutline::of(head);
+    if !outline.has("[].role") || !outline.has("[].content") {
+        return false;
+    }
+    let is_named = path.file_name().is_some_and(|name| name == TASK_FILE);
+    let has_prompt = holds(head, "\"<task>") || holds(head, "\"<user_message>");
+    is_named || has_prompt && holds(head, "<environment_details>")
+}
+
+/// Whether a task is Roo's, or of what came from Roo.
+fn is_roo(path: &Path, head: &[u8]) -> bool {
+    let is_within = |folders: [&str; 2]| {
+        let mut names = path.iter().filter_map(|name| name.to_str());
+        names.any(|name| folders.contains(&name))
+    };
+    if is_within(ROO_FOLDERS) || is_within(CLINE_FOLDERS) {
+        return is_within(ROO_FOLDERS);
+    }
+    folder_of(path).is_some_and(|name| uuid::Uuid::try_parse(name).is_ok())
+        || ROO_MARKS.iter().any(|mark| holds(head, mark))
+}
+
+/// Whether a file is one of Cline's newer sessions.
+fn is_session(head: &[u8]) -> bool {
+    let outline = KeyOutline::of(head);
+    let keys = ["version", "updated_at", "agent", "sessionId", "messages"];
+    keys.iter().all(|key| outline.has(key)) && !outline.has("projectHash")
+}
+
+/// Returns the name of the folder that a file lies in.
+fn folder_of(path: &Path) -> Option<&str> {
+    path.parent()?.file_name()?.to_str()
+}
+
+/// Returns the id of the task whose folder this is: a number of milliseconds, or a UUID.
+fn task_id(path: &Path) -> Option<&str> {
+    let is_number = |name: &str| name.len() >= 10 && name.bytes().all(|byte| byte.is_ascii_digit());
+    folder_of(path).filter(|name| is_number(name) || uuid::Uuid::try_parse(name).is_ok())
+}
+
+fn read(
+    tool: &'static str,
+    source: &mut Source<'_>,
+    sink: &mut dyn Sink,
+) -> Result<(), ImportError> {
+    let mut blank = source.reader.fill_buf().unwrap_or_default();
+    blank = blank.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(blank);
+    holds_conversation(match blank.trim_ascii_start().starts_with(b"{") {
+        true => session_documents(tool, source, sink)?,
+        false => task(tool, source, sink)?,
+    })
+}
+
+/// What the messages of a task say of it as a whole.
+#[derive(Default)]
+struct Survey {
+    /// The first message.
+    first: Option<String>,
+    /// Milliseconds since the epoch.
+    started: Option<i64>,
+}
+
+/// Reads a task.
+fn task(
+    tool: &'static str,
+    source: &mut Source<'_>,
+    sink: &mut dyn Sink,
+) -> Result<bool, ImportError> {
+    let path = source.path;
+    let survey = survey(source)?;
+    let beside = Beside::of_task(path, task_id(path), sink);
+    let head = task_head(tool, path, &survey, &beside)?;
+    let mut emitter = TaskEmitter::new(tool, sink, head, beside);
+    let mut stream = JsonStream::new(source)?;
+    while let Some(item) = stream.next()? {
+        match (item.list, item.text) {
+            (_, Err(reason)) => emitter.skip(item.line, reason.to_owned()),
+            (Some(0), Ok(text)) => emitter.record(&text, item.line)?,
+            (_, Ok(_)) => emitter.skip(item.line, "no message of the task".to_owned()),
+        }
+    }
+    emitter.finish()
+}
+
+/// Reads the first message of a person.
+fn survey(source: &mut Source<'_>) -> Result<Survey, ImportError> {
+    let mut stream = JsonStream::new(source)?;
+    while let Some(item) = stream.next()? {
+        let Ok(text) = item.text else { continue };
+        let Ok(mut fields) = Fields::parse(&text) else {
+            continue;
+        };
+        if fields.text("role").as_deref() == Some("user") {
+            fields.retain(|key| !emit::MARKS.contains(&key));
+            return Ok(Survey {
+                first: Some(fields.to_text()),
+                started: fields.read("ts"),
+            });
+        }
+    }
+    Ok(Survey::default())
+}
+
+fn task_head(
+    tool: &str,
+    path: &Path,
+    survey: &Survey,
+    beside: &Beside,
+) -> Result<SessionHead, ImportError> {
+    let own = beside.id.as_deref().or(task_id(path));
+    let own = own.and_then(|id| SessionId::new(id).ok());
+    let first = survey.first.as_deref().unwrap_or_default();
+    let identity = match &own {
+        Some(id) => Identity::Own(id.clone()),
+        None => Identity::Series(hex::encode(Sha256::digest(first))),
+    };
+    let id = own.map_or_else(|| SessionId::new(tool), Ok);
+    let id = id.map_err(|error| ImportError::NoTranscript(error.to_string()))?;
+    let by_name = || task_id(path)?.parse().ok();
+    let started = survey.started.or_else(by_name).and_then(Time::from_millis);
+    let mut session = session(id, tool, started);
+    session.last_active_at = beside.updated.and_then(Time::from_millis);
+    session.parent_spawn_ref = beside
+        .parent
+        .as_deref()
+        .and_then(super::transcript::started_by);
+    Ok(SessionHead {
+        identity,
+        session,
+        title: beside.title.clone(),
+        project: beside.project.clone().or_else(|| project(first)),
+    })
+}
+
+/// Returns the folder that the agent works in, as the state of the editor tells.
+fn project(message: &str) -> Option<String> {
+    // As it stands in JSON.
+    let marks = [
+        "# Current Working Directory (",
+        "# Current Workspace Directory (",
+    ];
+    let rest = marks.iter().find_map(|mark| message.split_once(mark))?.1;
+    let (folder, _) = rest.split_once(") Files")?;
+    let folder: String = serde_json::from_str(&format!("\"{folder}\"")).ok()?;
+    (!folder.is_empty() && folder.len() < 4_096).then_some(folder)
+}
+
+/// Reads Cline's newer sessions.
+fn session_documents(
+    tool: &'static str,
+    source: &mut Source<'_>,
+    sink: &mut dyn Sink,
+) -> Result<bool, ImportError> {
+    let path = source.path;
+    documents(source, sink, &mut |document, sink| {
+        let fields = &document.fields;
+        let Some(messages) = fields.get("messages").and_then(super::fields::list) else {
+            sink.skip(Some(document.line), "it has no list of messages".into());
+            return Ok(false);
+        };
+        let beside = Beside::of_session(path, sink);
+        let own = fields.text("sessionId");
+        let own = own.and_then(|id| SessionId::new(id).ok());
+        let placeholder = || SessionId::new(tool);
+        let id = own.clone().map_or_else(placeholder, Ok);
+        let id = id.map_err(|error| ImportError::NoTranscript(error.to_string()))?;
+        let mut session = session(id.clone(), tool, beside.created.clone());
+        session.last_active_at = fields.text("updated_at").map(Time::from_text);
+        // The id of a sub-agent's session begins with its parent's.
+        let parent = id
+            .as_str()
+            .split_once("__")
+            .map(|(parent, _)| parent.to_owned());
+        session.parent_spawn_ref = parent.as_deref().and_then(super::transcript::started_by);
+        let head = SessionHead {
+            identity: own.map_or_else(|| Identity::Key(document.nth.to_string()), Identity::Own),
+            session,
+            title: beside.title.clone(),
+            project: beside.project.clone(),
+        };
+        let mut emitter = TaskEmitter::new(tool, sink, head, beside);
+        if let Some(prompt) = fields.get("system_prompt") {
+            emitter.system(prompt)?;
+        }
+        let mut lines = LineCounter::new(document.text, document.line);
+        for raw in messages {
+            emitter.record(raw.get(), lines.of(raw.get()))?;
+        }
+        emitter.finish()
+    })
+}

@@ -1,0 +1,275 @@
+//! What stands in the user's name: a person's words, results of calls, and what the program around them says.
+//!
+//! A program wraps a person's words in elements of its own, and what a tool gave back may hold the same elements.
+//! So words are a person's only where no tool's can stand: at the beginning of a block that is no result.
+
+use std::ops::Range;
+
+use super::content::{Block, is_failure, result};
+use crate::authors::{around, mark_injected};
+use loopstore::model::{Author, Content, Json, Message, Text, ToolCall, ToolResultMessage};
+
+/// What begins a block with a person's words, and the element that they stand in.
+const WORDS: [(&str, &str); 7] = [
+    ("<task>", "task"),
+    ("<user_message>", "user_message"),
+    ("<user_input", "user_input"),
+    ("<feedback>", "feedback"),
+    ("[TASK RESUMPTION]", "user_message"),
+    ("The user has provided feedback on the results", "feedback"),
+    ("The user provided the following feedback", "feedback"),
+];
+/// What begins a block that has no words of a person.
+const HARNESS: [&str; 16] = [
+    "# TODO LIST",
+    "# task_progress",
+    "<environment_details>",
+    "<explicit_instructions",
+    "<file_content",
+    "<folder_content",
+    "<hook_context",
+    "<mode_notice",
+    "<system-reminder>",
+    "<url_content",
+    "<workspace_diagnostics",
+    "Files attached by the user",
+    "Tool [",
+    "[ERROR]",
+    "[TASK RESUMPTION]",
+    "[Sliding window truncation",
+];
+/// Tools whose result is what a person says, and the elements that the words stand in.
+const ASKING: [(&str, &str); 4] = [
+    ("ask_followup_question", "answer"),
+    ("plan_mode_respond", "user_message"),
+    ("plan_mode_response", "user_message"),
+    ("act_mode_respond", "user_message"),
+];
+/// The call that ends a task.
+pub(super) const END: &str = "attempt_completion";
+/// The beginning of a result is no longer than this, in bytes.
+const MOST_HEAD: usize = 4_096;
+
+/// A message in the user's name, taken apart.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) results: Vec<ToolResultMessage>,
+    pub(super) content: Vec<Content>,
+    /// Whether a person says something in it.
+    pub(super) is_prompt: bool,
+}
+
+/// A call that waits for its result.
+pub(super) struct OpenCall {
+    id: String,
+    name: String,
+    /// Whether only a person's words can come back.
+    is_end: bool,
+}
+
+impl OpenCall {
+    pub(super) fn of(call: &ToolCall) -> Self {
+        let runs = call.arguments.read::<serde_json::Value>();
+        let runs = runs.is_ok_and(|arguments| arguments.get("command").is_some());
+        Self {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            is_end: call.name == END && !runs,
+        }
+    }
+}
+
+/// Takes a message apart; `open` are the calls of the last answer.
+pub(super) fn said(blocks: Vec<Block<'_>>, open: &mut Vec<OpenCall>) -> Result<Said, String> {
+    let mut said = Said::default();
+    // The result whose content stands in the blocks that follow.
+    let mut bare: Option<OpenCall> = None;
+    let mut takes_images = false;
+    let has_results = blocks.iter().any(|block| match block {
+        Block::Result(_) => true,
+        Block::Text(text) => !open.is_empty() && result_head(text).is_some(),
+        Block::Other(_) => false,
+    });
+    for block in blocks {
+        match block {
+            Block::Result(fields) => {
+                said.end(bare.take());
+                let result = result(&fields)?;
+                let at = open.iter().position(|call| call.id == result.tool_call_id);
+                let call = at.map(|at| open.remove(at));
+                said.result(result, call.as_ref());
+            }
+            Block::Text(text) => match (bare.take(), result_of(&text, open)) {
+                (unanswered, Some((call, rest))) => {
+                    said.end(unanswered);
+                    match rest.trim().is_empty() {
+                        true => bare = Some(call),
+                        false => said.give(call, rest.trim_start_matches(['\n', ' '])),
+                    }
+                    takes_images = true;
+                }
+                (Some(call), None) => said.give(call, &text),
+                (None, None) => {
+                    takes_images = false;
+                    said.text(text, has_results);
+                }
+            },
+            Block::Other(content) if takes_images => {
+                if let Some(call) = bare.take() {
+                    said.give(call, "");
+                }
+                if let Some(last) = said.results.last_mut() {
+                    last.content.push(content);
+                }
+            }
+            Block::Other(content) => said.other(content, has_results),
+        }
+    }
+    said.end(bare);
+    Ok(said)
+}
+
+impl Said {
+    /// Takes a result without content.
+    fn end(&mut self, call: Option<OpenCall>) {
+        if let Some(call) = call {
+            self.give(call, "");
+        }
+    }
+
+    fn give(&mut self, call: OpenCall, text: &str) {
+        let content = match text.is_empty() {
+            true => Vec::new(),
+            false => vec![Content::text(text)],
+        };
+        let result = ToolResultMessage {
+            tool_call_id: call.id.clone(),
+            is_error: is_failure(&content),
+            content,
+            ..ToolResultMessage::default()
+        };
+        self.result(result, Some(&call));
+    }
+
+    fn result(&mut self, mut result: ToolResultMessage, call: Option<&OpenCall>) {
+        let Some(call) = call else {
+            self.results.push(result);
+            return;
+        };
+        result.tool_name.clone_from(&call.name);
+        let asks = ASKING.iter().find(|(tool, _)| *tool == call.name);
+        if let (Some((_, element)), [Content::Text(text)]) = (asks, result.content.as_slice()) {
+            let begins = text.text.trim_start().starts_with(&format!("<{element}>"));
+            if let Some(own) = begins.then(|| within(&text.text, element)).flatten() {
+                result.content = around(text, own);
+                result.author = Some(Author::Human);
+            }
+        }
+        if let (true, [Content::Text(text)]) = (call.is_end, result.content.as_slice())
+            && let Some(own) = own_words(&text.text)
+        {
+            // What a person says of the end is the next prompt.
+            let said = std::mem::take(&mut result.content);
+            self.is_prompt = true;
+            for block in said {
+                if let Content::Text(text) = block {
+                    self.content.extend(around(&text, own.clone()));
+                }
+            }
+        }
+        self.results.push(result);
+    }
+
+    fn text(&mut self, text: String, has_results: bool) {
+        let mut block = Text {
+            text,
+            extra: Default::default(),
+        };
+        if let Some(own) = own_words(&block.text) {
+            self.is_prompt = true;
+            self.content.extend(around(&block, own));
+            return;
+        }
+        let begin = block.text.trim_start();
+        let is_harness = has_results || HARNESS.iter().any(|words| begin.starts_with(words));
+        let is_blank = begin.is_empty();
+        self.is_prompt |= !is_harness && !is_blank;
+        if block.text.is_empty() {
+            block.text.push('\n');
+        }
+        let mut content = Content::Text(block);
+        if is_harness {
+            mark_injected(&mut content);
+        }
+        self.content.push(content);
+    }
+
+    fn other(&mut self, mut content: Content, has_results: bool) {
+        match &mut content {
+            // A file that goes with a prompt.
+            Content::Text(_) => mark_injected(&mut content),
+            Content::Image(_) => self.is_prompt |= !has_results,
+            _ => {}
+        }
+        self.content.push(content);
+    }
+}
+
+/// Returns where a person's words stand in a block that begins as one with them.
+fn own_words(text: &str) -> Option<Range<usize>> {
+    let begin = text.trim_start();
+    let (_, element) = WORDS.iter().find(|(words, _)| begin.starts_with(words))?;
+    within(text, element)
+}
+
+/// Returns where the words of the first element of this name stand. What follows its first end may be anybody's.
+fn within(text: &str, element: &str) -> Option<Range<usize>> {
+    let open = text.find(&format!("<{element}"))?;
+    let begin = open + text[open..].find('>')? + 1;
+    let end = text[begin..].find(&format!("</{element}>"));
+    let end = end.map_or(text.len(), |end| begin + end);
+    let words = text[begin..end].trim();
+    let start = begin + text[begin..end].len() - text[begin..end].trim_start().len();
+    (!words.is_empty()).then(|| start..start + words.len())
+}
+
+/// Reads how the text of a result begins, `[tool for 'what'] Result:`: the name, and what follows.
+fn result_head(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let rest = text.strip_prefix('[')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let name = &rest[..rest.find(|c| !is_name(c))?];
+    let end = rest.find("] Result:").filter(|end| *end < MOST_HEAD)?;
+    (!name.is_empty() && name != "ERROR").then(|| (name, &rest[end + "] Result:".len()..]))
+}
+
+/// Returns the call that a text is the result of, and the result. Where none has its name the next one is meant:
+/// calls of a server's tools are named otherwise.
+fn result_of<'t>(text: &'t str, open: &mut Vec<OpenCall>) -> Option<(OpenCall, &'t str)> {
+    let (name, rest) = result_head(text)?;
+    let named = open.iter().position(|call| call.name == name);
+    let at = named.or((!open.is_empty()).then_some(0))?;
+    Some((open.remove(at), rest))
+}
+
+/// Returns what stands for hidden messages as messages of the program's.
+pub(super) fn summary_of(messages: &Json) -> Vec<Message> {
+    let listed: Vec<serde_json::Value> = messages.read().unwrap_or_default();
+    let text = |message: &serde_json::Value| {
+        let content = &message["content"];
+        let blocks = content.as_array().into_iter().flatten();
+        let texts = blocks.filter_map(|block| block["text"].as_str());
+        let text = content
+            .as_str()
+            .into_iter()
+            .chain(texts)
+            .collect::<Vec<_>>();
+        let text = text.join("\n");
+        let is_answer = message["role"] == "assistant";
+        (!text.trim().is_empty()).then(|| match is_answer {
+            true => Message::assistant(text),
+            false => Message::user(text).with_author(Author::Harness),
+        })
+    };
+    listed.iter().filter_map(text).collect()
+}

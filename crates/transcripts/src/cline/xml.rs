@@ -1,0 +1,195 @@
+//! Calls that stand in the text of an answer, as elements: `<read_file><path>a.rs</path></read_file>`.
+
+use serde_json::{Map, Value};
+
+use crate::values::call;
+use loopstore::model::{Content, Json};
+
+/// The tools of all versions that were called this way.
+const TOOLS: [&str; 36] = [
+    "access_mcp_resource",
+    "apply_diff",
+    "ask_followup_question",
+    "attempt_completion",
+    "browser_action",
+    "codebase_search",
+    "condense",
+    "edit_file",
+    "execute_command",
+    "fetch_instructions",
+    "generate_explanation",
+    "generate_image",
+    "insert_content",
+    "list_code_definition_names",
+    "list_files",
+    "load_mcp_documentation",
+    "new_rule",
+    "new_task",
+    "plan_mode_respond",
+    "plan_mode_response",
+    "read_file",
+    "replace_in_file",
+    "report_bug",
+    "run_slash_command",
+    "search_and_replace",
+    "search_files",
+    "str_replace",
+    "summarize_task",
+    "switch_mode",
+    "update_todo_list",
+    "use_mcp_tool",
+    "use_skill",
+    "use_subagents",
+    "web_fetch",
+    "web_search",
+    "write_to_file",
+];
+
+/// Parts the text of an answer into texts and calls. A call stands at the beginning of a line and is whole; one in
+/// a block of code is an example. Its id is made of `name`.
+pub(super) fn calls_in(text: &str, name: &str) -> Vec<Content> {
+    let (mut content, mut from, mut number) = (Vec::new(), 0, 0);
+    let (mut at, mut in_code) = (0, false);
+    for line in text.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        if start < from {
+            continue;
+        }
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        let Some((tool, body, end)) = element(&text[start..]).filter(|_| !in_code) else {
+            continue;
+        };
+        said(&text[from..start], &mut content);
+        number += 1;
+        let id = match number {
+            1 => name.to_owned(),
+            _ => format!("{name}-{number}"),
+        };
+        let mut call = call(id, tool.to_owned());
+        call.arguments = Json::of(&parameters(body)).unwrap_or_default();
+        content.push(Content::ToolCall(call));
+        from = start + end;
+    }
+    said(&text[from..], &mut content);
+    content
+}
+
+fn said(text: &str, content: &mut Vec<Content>) {
+    let text = text.trim();
+    if !text.is_empty() {
+        content.push(Content::text(text));
+    }
+}
+
+/// Reads the element that a text begins with, if it is a tool's: its name, what it holds, and where it ends.
+fn element(text: &str) -> Option<(&str, &str, usize)> {
+    let rest = text.strip_prefix('<')?;
+    let (name, body) = rest.split_once('>')?;
+    if !TOOLS.contains(&name) {
+        return None;
+    }
+    let close = format!("</{name}>");
+    // A file that is written may hold such an element.
+    let end = match name {
+        "write_to_file" => last_before_other(body, &close),
+        _ => body.find(&close),
+    }?;
+    let begin = text.len() - body.len();
+    Some((name, &body[..end], begin + end + close.len()))
+}
+
+/// Returns where the last `close` stands that only blanks precede in its line.
+fn last_before_other(body: &str, close: &str) -> Option<usize> {
+    let alone = body.match_indices(close).filter(|(at, _)| {
+        let line = body[..*at].rfind('\n').map_or(0, |line| line + 1);
+        body[line..*at].trim().is_empty()
+    });
+    alone.map(|(at, _)| at).last().or_else(|| body.find(close))
+}
+
+/// Reads the parameters of a call: elements, of which what is text may hold others.
+fn parameters(body: &str) -> Map<String, Value> {
+    let (mut found, mut left) = (Map::new(), body);
+    while let Some((_, rest)) = left.split_once('<') {
+        left = rest;
+        let Some((name, value)) = rest.split_once('>') else {
+            break;
+        };
+        let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+        if name.is_empty() || !name.bytes().all(is_name) {
+            continue;
+        }
+        let close = format!("</{name}>");
+        let end = match name {
+            "content" | "diff" => value.rfind(&close),
+            _ => value.find(&close),
+        };
+        let Some(end) = end else { continue };
+        let text = value[..end].trim_matches('\n');
+        found.insert(name.to_owned(), text.into());
+        left = &value[end + close.len()..];
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(text: &str) -> Vec<String> {
+        let shown = |part: &Content| match part {
+            Content::ToolCall(call) => {
+                format!("{} {} {}", call.id, call.name, call.arguments.as_str())
+            }
+            Content::Text(text) => text.text.clone(),
+            other => format!("{other:?}"),
+        };
+        calls_in(text, "x1").iter().map(shown).collect()
+    }
+
+    #[test]
+    fn calls_come_out_of_a_text_with_what_stands_around_them() {
+        let text = "I look.\n\n<read_file>\n<path>a.rs</path>\n</read_file>\n<list_files>\n<path>.</path>\n</list_files>\nThen more.";
+        assert_eq!(
+            parts(text),
+            [
+                "I look.",
+                r#"x1 read_file {"path":"a.rs"}"#,
+                r#"x1-2 list_files {"path":"."}"#,
+                "Then more."
+            ]
+        );
+        let nested = "<read_file>\n<args><file><path>a</path></file></args>\n</read_file>";
+        assert_eq!(
+            parts(nested),
+            [r#"x1 read_file {"args":"<file><path>a</path></file>"}"#]
+        );
+    }
+
+    #[test]
+    fn what_a_file_holds_ends_no_call() {
+        let text = "<write_to_file>\n<path>a</path>\n<content>\nx</content></write_to_file>y\n</content>\n</write_to_file>";
+        assert_eq!(
+            parts(text),
+            [r#"x1 write_to_file {"content":"x</content></write_to_file>y","path":"a"}"#]
+        );
+    }
+
+    #[test]
+    fn examples_halves_and_unknown_elements_stay_text() {
+        for text in [
+            "Write <read_file><path>a</path></read_file> in a line.",
+            "```\n<read_file>\n<path>a</path>\n</read_file>\n```",
+            "<read_file>\n<path>a</path>\n\n[Response interrupted by user]",
+            "<thinking>\nI think.\n</thinking>",
+            "<read_file",
+            "<>",
+        ] {
+            assert_eq!(parts(text), [text]);
+        }
+        assert!(parts(" \n").is_empty());
+    }
+}

@@ -1,0 +1,57 @@
+//! Rollouts of before September 2025: their records have no envelope. The first is what the session is, items stand
+//! bare, and lines of state stand between them.
+
+use std::borrow::Cow;
+
+use super::items::{is_answer, is_result};
+use crate::fields::Fields;
+use crate::key_outline::KeyOutline;
+use loopstore::model::Json;
+
+/// Whether a line can only be one of such a rollout.
+pub(super) fn is_bare(line: &KeyOutline) -> bool {
+    let is_header = line.has("id")
+        && line.has("timestamp")
+        && (line.has("instructions") || line.has("git"))
+        && !line.has("type");
+    is_header || line.has("record_type")
+}
+
+/// Returns a record with the envelope that later versions write around it.
+pub(super) fn enveloped(json: &str) -> Cow<'_, str> {
+    let Ok(record) = Fields::parse(json) else {
+        return Cow::Borrowed(json);
+    };
+    if record.get("payload").is_some() {
+        return Cow::Borrowed(json);
+    }
+    let (kind, role) = (record.text("type"), record.text("role"));
+    let of_session = record.text("id").and(record.text("timestamp"));
+    match (kind, record.text("record_type"), of_session) {
+        (None, None, Some(time)) => {
+            let time = Json::string(&time);
+            let time = time.as_str();
+            format!(r#"{{"timestamp":{time},"type":"session_meta","payload":{json}}}"#).into()
+        }
+        (None, Some(kind), _) => {
+            let kind = Json::string(&kind);
+            format!(r#"{{"type":{},"payload":{json}}}"#, kind.as_str()).into()
+        }
+        (Some(kind), None, _) if is_item(&kind, &role.unwrap_or_default()) => {
+            format!(r#"{{"type":"response_item","payload":{json}}}"#).into()
+        }
+        _ => Cow::Borrowed(json),
+    }
+}
+
+fn is_item(kind: &str, role: &str) -> bool {
+    kind == "message" && !role.is_empty() || is_answer(kind, role) || is_result(kind)
+}
+
+/// Returns the folder that a text about the environment names.
+pub(super) fn folder_in(text: &str) -> Option<&str> {
+    let rest = text.trim_start().strip_prefix("<environment_context>")?;
+    let (_, rest) = rest.split_once("<cwd>")?;
+    let (folder, _) = rest.split_once("</cwd>")?;
+    Some(folder.trim()).filter(|folder| !folder.is_empty())
+}

@@ -1,0 +1,321 @@
+//! The second pass: reads the records again and emits them.
+
+use std::collections::VecDeque;
+
+use super::TOOL;
+use super::bare::enveloped;
+use super::index::{CodexIndex, IndexStep};
+use super::items::{CodexRecord, answer, history};
+use crate::authors::by_harness;
+use crate::extension::{extension_of, system_prompt, unreadable};
+use crate::fields::Fields;
+use crate::lines::SourceLocation;
+use crate::records::Records;
+use crate::transcript::{LoopTurn, Style, TranscriptBuilder};
+use crate::values::{text_of, user, with_source};
+use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
+use loopstore::model::{AgentMessage, Content, Json, Message, Time};
+
+/// Bytes of prompts that Codex keeps beside a summary: 20,000 tokens of four bytes.
+const MOST_PROMPTS: usize = 80_000;
+
+/// Emits the whole transcript. Returns whether there was a conversation.
+pub(super) fn emit(
+    source: &mut Source<'_>,
+    index: &CodexIndex,
+    head: SessionHead,
+    sink: &mut dyn Sink,
+) -> Result<bool, ImportError> {
+    let mut emitter = CodexEmitter {
+        records: Records::new(source.path, &mut *source.reader)?,
+        index,
+        transcript: TranscriptBuilder::new(sink, head, Style::Log),
+        prompts: VecDeque::new(),
+        path: Vec::new(),
+        spoken: None,
+    };
+    if index.meta.as_ref().is_some_and(|meta| meta.is_subagent) {
+        emitter.transcript.is_of_agent();
+    }
+    for step in &index.steps {
+        emitter.step(step)?;
+    }
+    emitter.transcript.finish()
+}
+
+struct CodexEmitter<'a> {
+    records: Records<'a>,
+    index: &'a CodexIndex,
+    transcript: TranscriptBuilder<'a>,
+    /// The newest prompts: Codex keeps them beside a summary that says nothing else of what is left.
+    prompts: VecDeque<String>,
+    /// After which turn each prompt stands that was not taken back.
+    path: Vec<Option<LoopTurn>>,
+    /// The last turn that is more than what Codex adds before a prompt.
+    spoken: Option<LoopTurn>,
+}
+
+impl CodexEmitter<'_> {
+    /// Keeps a prompt, and of those before it the newest.
+    fn asked(&mut self, message: &AgentMessage) {
+        let texts: Vec<&str> = message
+            .message()
+            .into_iter()
+            .flat_map(Message::texts)
+            .collect();
+        self.prompts.push_back(texts.join("\n"));
+        let mut bytes: usize = self.prompts.iter().map(String::len).sum();
+        while bytes > MOST_PROMPTS && self.prompts.len() > 1 {
+            bytes -= self
+                .prompts
+                .pop_front()
+                .map_or(bytes, |oldest| oldest.len());
+        }
+    }
+
+    fn step(&mut self, step: &IndexStep) -> Result<(), ImportError> {
+        match step {
+            IndexStep::Answer(number) => self.answer(*number),
+            IndexStep::Copy => Ok(()),
+            IndexStep::Unreadable(place) => {
+                let raw = self.records.bytes(*place)?;
+                self.transcript.extension(unreadable(&raw), &raw)
+            }
+            IndexStep::Meta(place)
+            | IndexStep::Extension(place)
+            | IndexStep::Aborted(place)
+            | IndexStep::RolledBack(place)
+            | IndexStep::System(place)
+            | IndexStep::Result(place)
+            | IndexStep::Compacted(place)
+            | IndexStep::User { place, .. } => {
+                let raw = self.records.bytes(*place)?;
+                let json = String::from_utf8_lossy(&raw);
+                let json = enveloped(&json);
+                let message = Fields::parse(&json).and_then(|record| {
+                    let time = record.text("timestamp").map(Time::from_text);
+                    self.transcript.at(time);
+                    message_of(step, &json)
+                });
+                match message {
+                    Ok(message) => self.record(step, message, &json, &raw, *place),
+                    Err(reason) => {
+                        self.transcript.skip(place.line, reason);
+                        self.transcript.extension(unreadable(&raw), &raw)
+                    }
+                }
+            }
+        }
+    }
+
+    fn record(
+        &mut self,
+        step: &IndexStep,
+        message: AgentMessage,
+        json: &str,
+        raw: &[u8],
+        place: SourceLocation,
+    ) -> Result<(), ImportError> {
+        match step {
+            IndexStep::Compacted(_) => self.compacted(message, json, raw),
+            IndexStep::RolledBack(_) => self.rolled_back(message, json, raw, place),
+            IndexStep::Result(_) => {
+                self.transcript.result(|| line_id(place), message, raw)?;
+                self.spoken = self.transcript.last_turn();
+                Ok(())
+            }
+            IndexStep::User { prompt, .. } => match prompt {
+                Some(name) => {
+                    self.asked(&message);
+                    self.path.push(self.spoken);
+                    self.transcript.prompt(name.as_str(), message, raw)?;
+                    self.spoken = self.transcript.last_turn();
+                    Ok(())
+                }
+                None => self.transcript.input(message, raw, false),
+            },
+            IndexStep::Meta(_) => {
+                self.transcript.extension(message, raw)?;
+                match instructions(json) {
+                    Some(prompt) => self.transcript.extension(prompt, raw),
+                    None => Ok(()),
+                }
+            }
+            IndexStep::Aborted(_) => {
+                self.transcript.extension(message, raw)?;
+                self.transcript.interrupted();
+                Ok(())
+            }
+            _ => self.transcript.extension(message, raw),
+        }
+    }
+
+    fn answer(&mut self, number: usize) -> Result<(), ImportError> {
+        let found = &self.index.answers[number];
+        let mut raws = Vec::new();
+        for place in &found.places {
+            let bytes = self.records.bytes(*place)?;
+            raws.push((place.line, String::from_utf8_lossy(&bytes).into_owned()));
+        }
+        let mut records = Vec::new();
+        let enveloped = raws.iter().map(|(line, json)| (line, enveloped(json)));
+        let enveloped: Vec<_> = enveloped.collect();
+        for (line, json) in &enveloped {
+            match CodexRecord::of(json) {
+                Ok(record) => records.push((**line, record)),
+                Err(reason) => self.transcript.skip(**line, reason),
+            }
+        }
+        self.transcript
+            .at(records.first().and_then(|(_, record)| record.time.clone()));
+        let provider = self.index.meta.as_ref().and_then(|m| m.provider.clone());
+        let message = answer(
+            records,
+            found.model.clone(),
+            provider,
+            found.usage.clone(),
+            &mut |line, reason| self.transcript.skip(line, reason),
+        );
+        let raws: Vec<&str> = raws.iter().map(|(_, json)| json.as_str()).collect();
+        let raw = raws.join("\n");
+        let name = || line_id(found.places[0]);
+        self.transcript.answer(name, message, raw.as_bytes())?;
+        self.spoken = self.transcript.last_turn();
+        Ok(())
+    }
+
+    /// Takes the last turns back: what comes next goes on from before the first of them. Where there are fewer, all go
+    /// but what stands before the first prompt.
+    fn rolled_back(
+        &mut self,
+        note: AgentMessage,
+        json: &str,
+        raw: &[u8],
+        place: SourceLocation,
+    ) -> Result<(), ImportError> {
+        let record = CodexRecord::of(json).ok();
+        let Some(turns) = record.and_then(|record| record.item.read::<u64>("num_turns")) else {
+            let reason = "how many turns it takes back is not a number";
+            self.transcript.skip(place.line, reason);
+            return self.transcript.extension(note, raw);
+        };
+        let turns = usize::try_from(turns).unwrap_or(usize::MAX);
+        let kept = self.path.len().saturating_sub(turns);
+        let Some(after) = self.path.get(kept).copied() else {
+            return self.transcript.extension(note, raw);
+        };
+        let taken = self.path.len() - kept;
+        let prompts = self.prompts.len().saturating_sub(taken);
+        self.prompts.truncate(prompts);
+        self.path.truncate(kept);
+        self.spoken = after;
+        self.transcript.go_back(after, line_id(place))?;
+        self.transcript.extension(note, raw)?;
+        match after {
+            Some(_) => Ok(()),
+            None => self.repeat_lead(),
+        }
+    }
+
+    /// Emits once more what Codex added before the first prompt: it stands in the turn of that.
+    fn repeat_lead(&mut self) -> Result<(), ImportError> {
+        let steps = self.index.steps.iter();
+        let is_prompt = |step: &&IndexStep| {
+            matches!(
+                step,
+                IndexStep::User {
+                    prompt: Some(_),
+                    ..
+                }
+            )
+        };
+        for step in steps.take_while(|step| !is_prompt(step)) {
+            let IndexStep::User { place, .. } = step else {
+                continue;
+            };
+            let raw = self.records.bytes(*place)?;
+            if !self.transcript.may_repeat(raw.len(), place.line) {
+                break;
+            }
+            if let Ok(message) = message_of(step, &enveloped(&String::from_utf8_lossy(&raw))) {
+                self.transcript.input(message, &raw, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a compaction: what is left is its `replacement_history`, else the prompts so far and its message.
+    fn compacted(&mut self, kept: AgentMessage, json: &str, raw: &[u8]) -> Result<(), ImportError> {
+        let record = CodexRecord::of(json).ok();
+        let left = record.as_ref().and_then(|record| {
+            let items = record.item.get("replacement_history");
+            let messages = items.map(history).unwrap_or_default();
+            if !messages.is_empty() {
+                return Some(messages);
+            }
+            let given_text = record.item.text("message")?;
+            let summary = user(vec![Content::text(given_text)], None);
+            let prompts = self.prompts.iter().filter(|prompt| !prompt.is_empty());
+            let prompts = prompts.map(|prompt| user(vec![Content::text(prompt.as_str())], None));
+            Some(prompts.chain([by_harness(summary)]).collect())
+        });
+        let (Some(messages), Some(_)) = (left, self.transcript.here()) else {
+            return self.transcript.extension(kept, raw);
+        };
+        // What only the provider can read stands for the conversation there, and nowhere else.
+        let mut by = messages.iter().filter_map(AgentMessage::last_compaction);
+        let strategy = match by.next() {
+            Some((_, provider)) => provider.strategy(),
+            None => TOOL.to_owned(),
+        };
+        let effect = FoundEffect::Summary {
+            messages,
+            first_kept: None,
+        };
+        let record = Json::parse(json).unwrap_or_default();
+        self.transcript.compaction(&strategy, effect, record)
+    }
+}
+
+/// Reads the message of a record that is no part of an answer.
+fn message_of(step: &IndexStep, json: &str) -> Result<AgentMessage, String> {
+    match step {
+        IndexStep::User { .. } => CodexRecord::of(json)?.user(),
+        IndexStep::Result(_) => CodexRecord::of(json)?.result(),
+        IndexStep::System(_) => system_item(json),
+        _ => Ok(kept(json)),
+    }
+}
+
+/// Returns the system prompt in the record that describes the session.
+fn instructions(json: &str) -> Option<AgentMessage> {
+    let record = CodexRecord::of(json).ok()?;
+    let given = record.item.get("base_instructions")?;
+    let given_text = Fields::parse(given.get()).ok();
+    let given_text = given_text.and_then(|given| given.text("text"));
+    let given_text = given_text.or_else(|| text_of(Some(given)))?;
+    system_prompt(&Json::string(&given_text)).ok()
+}
+
+fn line_id(place: SourceLocation) -> String {
+    format!("line-{}", place.line)
+}
+
+fn system_item(json: &str) -> Result<AgentMessage, String> {
+    let mut record = CodexRecord::of(json)?;
+    record.item.take("type");
+    let content = record.item.take("content").map(|content| content.get());
+    let content = Json::parse(content.unwrap_or("null")).unwrap_or_default();
+    Ok(with_source(system_prompt(&content)?, record.rest()))
+}
+
+/// Keeps a record as it is, under the name of its payload.
+fn kept(json: &str) -> AgentMessage {
+    let record = Fields::parse(json).ok();
+    let kind = record.and_then(|record| {
+        let inner = Fields::parse(record.get("payload")?.get()).ok();
+        let inner = inner.and_then(|payload| payload.text("type"));
+        inner.or_else(|| record.text("type"))
+    });
+    extension_of(kind.as_deref(), json)
+}

@@ -1,0 +1,104 @@
+//! Codex: rollouts, one JSON record `{timestamp, type, payload}` a line, in the order of what
+//! happened.
+//!
+//! `response_item`s are what the model sees and become messages; all other records are kept as they
+//! are. Two passes: which items of a user are prompts, which items make up one answer and what it
+//! cost shows in records that come later ([`index`]); the second pass reads the records again and
+//! emits them ([`emit`]). Older rollouts, which have no envelope, are read as if they had one ([`bare`]).
+
+mod bare;
+mod emit;
+mod index;
+mod items;
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use self::index::{CodexIndex, Meta};
+pub use self::items::says_failed;
+use super::fields::Fields;
+use super::key_outline::KeyOutline;
+use super::records::{RecordLine, RecordStream};
+use super::transcript::{identity, session, started_by};
+use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
+use loopstore::model::Time;
+
+/// The name of the tool, for compactions and agents.
+const TOOL: &str = "codex";
+
+/// Reads the rollouts of Codex.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Codex;
+
+impl Importer for Codex {
+    fn format(&self) -> &'static str {
+        TOOL
+    }
+
+    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+        let mut lines = head.split(|byte| *byte == b'\n').take(20);
+        lines.any(|line| {
+            let keys = KeyOutline::of(line);
+            let has_envelope = keys.has("type") && keys.has("payload") && keys.has("timestamp");
+            has_envelope || bare::is_bare(&keys)
+        })
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let path = source.path;
+        let mut skip = |line, reason| sink.skip(Some(line), reason);
+        let index = read_index(path, source.reader, &mut skip)?;
+        let head = head(path, &index);
+        holds_conversation(emit::emit(source, &index, head, sink)?)
+    }
+}
+
+/// Makes the first pass.
+fn read_index(
+    path: &Path,
+    reader: &mut dyn ReadSeek,
+    skip: &mut dyn FnMut(u64, String),
+) -> Result<CodexIndex, ImportError> {
+    let mut index = CodexIndex::default();
+    let mut records = RecordStream::new(path, reader)?;
+    while let Some((location, line)) = records.next()? {
+        match line {
+            RecordLine::Record(text, fields) => match bare::enveloped(text) {
+                Cow::Borrowed(_) => index.record(&fields, location),
+                Cow::Owned(text) => {
+                    let fields = Fields::parse(&text).unwrap_or_default();
+                    index.record(&fields, location);
+                }
+            },
+            RecordLine::Bad { reason, kept } => {
+                if !kept.is_empty() {
+                    index.unreadable(location);
+                }
+                skip(location.line, reason);
+            }
+        }
+    }
+    if let Some(line) = index.finish() {
+        skip(
+            line,
+            "what it is shows in the next record, which is still to come".into(),
+        );
+    }
+    Ok(index)
+}
+
+/// Describes the session by its first record, else by the id that its file is named after.
+fn head(path: &Path, index: &CodexIndex) -> SessionHead {
+    let nothing = Meta::default();
+    let meta = index.meta.as_ref().unwrap_or(&nothing);
+    let (identity, id) = identity(path, meta.id.as_deref());
+    let mut session = session(id, TOOL, index.started.clone().map(Time::from_text));
+    session.last_active_at = index.ended.clone().map(Time::from_text);
+    session.parent_spawn_ref = meta.parent.as_deref().and_then(started_by);
+    SessionHead {
+        identity,
+        session,
+        title: index.title.clone(),
+        project: meta.project.clone().or_else(|| index.folder.clone()),
+    }
+}

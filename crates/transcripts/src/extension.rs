@@ -1,0 +1,66 @@
+//! Records that no model sees, kept as extension messages.
+//!
+//! The kind is what the record calls itself. Kinds that loopstore writes and reads back are its own, so
+//! this is the one place where a foreign record gets its kind.
+
+use loopstore::internal::extension_kinds;
+use loopstore::model::{AgentMessage, Json};
+
+/// Longer names of kinds are cut, in characters.
+const MAX_KIND: usize = 100;
+
+/// Keeps a whole record; `kind` is what it calls itself. One that calls itself by a reserved kind `k`
+/// is of the kind `k-record`.
+pub(super) fn extension(kind: Option<&str>, record: Json) -> AgentMessage {
+    let kind: String = match kind.unwrap_or_default() {
+        "" => "unknown".into(),
+        kind if extension_kinds::is_reserved(kind) => format!("{kind}-record"),
+        kind => kind.chars().take(MAX_KIND).collect(),
+    };
+    AgentMessage::extension(kind, record)
+}
+
+/// Keeps a record that is valid JSON, as it stands in the file.
+pub(super) fn extension_of(kind: Option<&str>, record: &str) -> AgentMessage {
+    extension(kind, Json::parse(record).unwrap_or_default())
+}
+
+/// Keeps what is no record.
+pub(super) fn unreadable(raw: &[u8]) -> AgentMessage {
+    let read = std::str::from_utf8(raw).ok();
+    let data = read.and_then(|text| Json::parse(text).ok());
+    let data = data.filter(|data| !data.is_null());
+    let lossy = || Json::string(&String::from_utf8_lossy(raw));
+    AgentMessage::extension("unreadable", data.unwrap_or_else(lossy))
+}
+
+/// Keeps a system or developer prompt.
+///
+/// # Errors
+/// If it nests too deeply.
+pub(super) fn system_prompt(content: &Json) -> Result<AgentMessage, String> {
+    let data = format!("{{\"content\":{}}}", content.as_str());
+    let data = Json::parse(&data).map_err(super::fields::reason)?;
+    Ok(AgentMessage::extension(extension_kinds::SYSTEM, data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(name: &str) -> String {
+        match extension(Some(name), Json::null()) {
+            AgentMessage::Extension(extension) => extension.kind,
+            AgentMessage::Llm(_) => String::new(),
+        }
+    }
+
+    #[test]
+    fn reserved_kinds_are_not_for_foreign_records() {
+        assert_eq!(kind("revised"), "revised-record");
+        assert_eq!(kind("system"), "system-record");
+        assert_eq!(kind("progress"), "progress");
+        assert_eq!(kind(""), "unknown");
+        assert_eq!(kind(&"é".repeat(500)).chars().count(), MAX_KIND);
+    }
+}

@@ -1,0 +1,341 @@
+//! Emits the messages of a session.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde_json::value::RawValue;
+
+use super::TOOL;
+use super::listed::{ListedMessage, MessageList, messages_of};
+use super::messages::{self, GeminiRecord};
+use crate::extension::{extension_of, unreadable};
+use crate::fields::{Fields, list};
+use crate::transcript::{Style, TranscriptBuilder, identity, session};
+use crate::{FoundEffect, ImportError, SessionHead, Sink};
+use loopstore::model::{AgentMessage, Extra, Json, Message, Time};
+
+/// What a file says of its session.
+#[derive(Default)]
+struct Header {
+    session: Option<String>,
+    started: Option<String>,
+    ended: Option<String>,
+    /// What it says besides.
+    extra: Extra,
+}
+
+impl Header {
+    fn head(&self, path: &Path) -> SessionHead {
+        let (identity, id) = identity(path, self.session.as_deref());
+        let mut session = session(id, TOOL, self.started.clone().map(Time::from_text));
+        session.last_active_at = self.ended.clone().map(Time::from_text);
+        session.extra = self.extra.clone();
+        SessionHead {
+            identity,
+            session,
+            title: self.text("summary"),
+            // Where no folder is named, the digest still says which sessions belong together.
+            project: self.folder().or_else(|| self.text("projectHash")),
+        }
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        let text = self.extra.get(key)?.read::<String>().ok();
+        text.filter(|text| !text.trim().is_empty())
+    }
+
+    fn folder(&self) -> Option<String> {
+        let folders: Vec<String> = self.extra.get("directories")?.read().ok()?;
+        folders.into_iter().find(|folder| !folder.is_empty())
+    }
+
+    /// Whether another agent gave the session its task.
+    fn is_subagent(&self) -> bool {
+        self.text("kind").is_some_and(|kind| kind == "subagent")
+    }
+
+    /// Takes the fields of a session besides its messages; the first word on its id counts.
+    fn read(&mut self, fields: &Fields<'_>) {
+        self.session = self.session.take().or_else(|| fields.text("sessionId"));
+        self.started = self.started.take().or_else(|| fields.text("startTime"));
+        self.ended = fields.text("lastUpdated").or(self.ended.take());
+        for key in ["projectHash", "kind", "summary", "directories"] {
+            if let Some(Ok(value)) = fields.get(key).map(|value| Json::parse(value.get())) {
+                self.extra.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Reads a session, whichever layout it has.
+pub(super) struct GeminiReader<'a> {
+    path: &'a Path,
+    header: Header,
+    transcript: TranscriptBuilder<'a>,
+    /// Whether its header was read.
+    is_begun: bool,
+    list: MessageList,
+    /// What stands before the first prompt, which it shares a turn with.
+    lead: Vec<(AgentMessage, String)>,
+    /// The calls that have a result.
+    answered: HashSet<String>,
+}
+
+impl<'a> GeminiReader<'a> {
+    pub(super) fn new(path: &'a Path, sink: &'a mut dyn Sink) -> Self {
+        let header = Header::default();
+        Self {
+            path,
+            transcript: TranscriptBuilder::new(sink, header.head(path), Style::Log),
+            header,
+            is_begun: false,
+            list: MessageList::default(),
+            lead: Vec::new(),
+            answered: HashSet::new(),
+        }
+    }
+
+    /// Reports a record that is not used.
+    pub(super) fn skip(&mut self, line: u64, reason: impl Into<String>) {
+        self.transcript.skip(line, reason);
+    }
+
+    /// Takes the fields of a session besides its messages.
+    pub(super) fn header(&mut self, fields: &Fields<'_>) {
+        self.header.read(fields);
+    }
+
+    /// Looks at a line of the newer layout and returns the id of a message.
+    pub(super) fn peek(&mut self, record: &str) -> Option<String> {
+        let fields = Fields::parse(record).ok()?;
+        if let Some(set) = fields.get("$set") {
+            self.header.read(&Fields::parse(set.get()).ok()?);
+        } else if fields.get("sessionId").is_some() {
+            self.header.read(&fields);
+        }
+        fields.get("type")?;
+        fields.text("id")
+    }
+
+    /// Says which session it is.
+    pub(super) fn begin(&mut self) {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.transcript.describe(self.header.head(self.path));
+            if self.header.is_subagent() {
+                self.transcript.is_of_agent();
+            }
+        }
+    }
+
+    /// Takes a line of the newer layout.
+    pub(super) fn record(&mut self, record: &str, line: u64) -> Result<(), ImportError> {
+        let Ok(fields) = Fields::parse(record) else {
+            self.skip(line, "not a JSON object");
+            return self.unreadable(record.as_bytes());
+        };
+        if let Some(messages) = fields.get("messages").and_then(list) {
+            for message in messages {
+                self.message(message.get(), line)?;
+            }
+            return Ok(());
+        }
+        if fields.get("type").is_some() {
+            return self.message(record, line);
+        }
+        if let Some(id) = fields.text("$rewindTo") {
+            self.cut_back(self.list.find(&id), line)?;
+            let message = extension_of(Some("rewind"), record);
+            return self.transcript.extension(message, record.as_bytes());
+        }
+        let set = fields.object("$set");
+        if let Some(messages) = set.get("messages").and_then(list) {
+            self.transcript
+                .at(set.text("lastUpdated").map(Time::from_text));
+            return self.replaced(&messages, record, line);
+        }
+        let kind = match fields.get("sessionId") {
+            Some(_) => Some("session"),
+            None => fields.get("$set").map(|_| "set"),
+        };
+        let message = extension_of(kind, record);
+        self.transcript.extension(message, record.as_bytes())
+    }
+
+    /// Takes what is no record.
+    pub(super) fn unreadable(&mut self, raw: &[u8]) -> Result<(), ImportError> {
+        self.transcript.extension(unreadable(raw), raw)
+    }
+
+    /// Takes a message.
+    pub(super) fn message(&mut self, record: &str, line: u64) -> Result<(), ImportError> {
+        let raw = record.as_bytes();
+        let fields = match Fields::parse(record) {
+            Ok(fields) => fields,
+            Err(reason) => {
+                self.skip(line, reason);
+                return self.unreadable(raw);
+            }
+        };
+        let id = fields.text("id").unwrap_or_else(|| format!("line-{line}"));
+        let time = fields.text("timestamp").map(Time::from_text);
+        let kind = fields.text("type");
+        self.transcript.at(time);
+        let read = messages::read(fields).unwrap_or_else(|reason| {
+            self.transcript.skip(line, reason);
+            GeminiRecord::Extension
+        });
+        let after = self.transcript.last_turn();
+        match read {
+            GeminiRecord::Prompt(message) => {
+                self.transcript.prompt(id.as_str(), *message, raw)?;
+            }
+            GeminiRecord::Answer(answer) => {
+                let of_answer = answer.raw.as_bytes();
+                self.transcript
+                    .answer(|| id.clone(), answer.message, of_answer)?;
+                self.results(answer.results)?;
+            }
+            GeminiRecord::Responses(mut results) => {
+                // Each stands with its call too, as a rule.
+                results.retain(|(message, _)| !self.is_answered(message));
+                if results.is_empty() {
+                    return self.extension(Some("response"), record);
+                }
+                return self.results(results);
+            }
+            GeminiRecord::Extension => return self.extension(kind.as_deref(), record),
+        }
+        self.list.push(id, after, self.transcript.last_turn());
+        Ok(())
+    }
+
+    fn extension(&mut self, kind: Option<&str>, record: &str) -> Result<(), ImportError> {
+        let message = extension_of(kind, record);
+        self.transcript.extension(message, record.as_bytes())
+    }
+
+    /// Whether a call has its result. One without an id is known by nothing.
+    fn is_answered(&self, message: &AgentMessage) -> bool {
+        match message.message() {
+            Some(Message::ToolResult(result)) => self.answered.contains(&result.tool_call_id),
+            _ => false,
+        }
+    }
+
+    fn results(&mut self, results: Vec<(AgentMessage, String)>) -> Result<(), ImportError> {
+        for (message, raw) in results {
+            if let Some(Message::ToolResult(result)) = message.message()
+                && !result.tool_call_id.is_empty()
+            {
+                self.answered.insert(result.tool_call_id.clone());
+            }
+            self.transcript
+                .result(String::new, message, raw.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the first messages of the list: what comes next goes on from there.
+    fn cut_back(&mut self, kept: usize, line: u64) -> Result<(), ImportError> {
+        let Some(first) = self.list.get(kept) else {
+            return Ok(());
+        };
+        if self.transcript.here().is_none() {
+            let reason = "it goes back where nothing was asked yet; what was put in stays";
+            self.transcript.skip(line, reason);
+            return Ok(());
+        }
+        if !first.begins_turn() && kept > 0 {
+            let reason = "it goes back to the middle of a turn, or of a summary, which stays whole";
+            self.transcript.skip(line, reason);
+        }
+        let after = first.after.filter(|_| kept > 0);
+        self.transcript.go_back(after, format!("line-{line}"))?;
+        self.list.truncate(kept);
+        if kept > 0 && after.is_none() {
+            for (message, raw) in &self.lead {
+                if self.transcript.may_repeat(raw.len(), line) {
+                    self.transcript
+                        .input(message.clone(), raw.as_bytes(), false)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a list that stands in the place of the one so far. One that only ends earlier goes back; one that goes on
+    /// brings new messages; any other is what a compaction left.
+    fn replaced(
+        &mut self,
+        messages: &[&RawValue],
+        record: &str,
+        line: u64,
+    ) -> Result<(), ImportError> {
+        let count = messages.len();
+        let Some(messages) = messages_of(messages) else {
+            let reason = format!("a list of {count} messages, of which some cannot be read");
+            self.transcript.skip(line, reason);
+            return self.extension(Some("set"), record);
+        };
+        let same = self.list.begins_as(&messages);
+        if same == messages.len() {
+            self.cut_back(same, line)?;
+        } else if same < self.list.len() && self.transcript.here().is_some() {
+            return self.compacted(messages, record);
+        }
+        self.extension(Some("set"), record)?;
+        for message in messages.into_iter().skip(same) {
+            self.added(message)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a message that stands in a list alone: nobody typed it.
+    fn added(&mut self, message: ListedMessage) -> Result<(), ImportError> {
+        let after = self.transcript.last_turn();
+        let raw = message.raw.as_bytes();
+        match message.record {
+            GeminiRecord::Prompt(prompt) => {
+                if self.transcript.here().is_none() {
+                    self.lead.push(((*prompt).clone(), message.raw.clone()));
+                }
+                self.transcript.input(*prompt, raw, false)?;
+            }
+            GeminiRecord::Answer(answer) => {
+                self.transcript
+                    .answer(|| message.id.clone(), answer.message, raw)?;
+                self.results(answer.results)?;
+            }
+            GeminiRecord::Responses(_) | GeminiRecord::Extension => {}
+        }
+        self.list
+            .push(message.id, after, self.transcript.last_turn());
+        Ok(())
+    }
+
+    /// Takes a compaction: its list ends with the messages that were kept.
+    fn compacted(
+        &mut self,
+        mut messages: Vec<ListedMessage>,
+        record: &str,
+    ) -> Result<(), ImportError> {
+        let tail = self.list.ends_as(&messages);
+        messages.truncate(messages.len() - tail);
+        let first = self.list.get(self.list.len() - tail);
+        let first_kept = first
+            .and_then(|first| first.at)
+            .and_then(|(loop_no, turn)| Some((self.transcript.loop_at(loop_no)?.id.clone(), turn)));
+        let standing = self.transcript.last_turn();
+        let effect = FoundEffect::Summary {
+            messages: self.list.replace(messages, tail, standing),
+            first_kept,
+        };
+        let record = Json::parse(record).unwrap_or_default();
+        self.transcript.compaction(TOOL, effect, record)
+    }
+
+    /// Says how it ended. Returns whether there was a conversation.
+    pub(super) fn finish(self) -> Result<bool, ImportError> {
+        self.transcript.finish()
+    }
+}

@@ -1,0 +1,133 @@
+//! The list of messages that the model sees, as a session changes it: messages are added, taken off its end, or
+//! replaced by others.
+
+use serde_json::value::RawValue;
+
+use super::messages::{self, GeminiRecord};
+use crate::authors::by_harness;
+use crate::fields::Fields;
+use crate::transcript::LoopTurn;
+use loopstore::model::AgentMessage;
+
+/// A message on the list.
+#[derive(Debug)]
+pub(super) struct ShownMessage {
+    id: String,
+    /// The turn of the message before it.
+    pub(super) after: Option<LoopTurn>,
+    /// Its own turn; none in what a compaction left.
+    pub(super) at: Option<LoopTurn>,
+}
+
+impl ShownMessage {
+    /// Whether the message before it stands in another turn.
+    pub(super) fn begins_turn(&self) -> bool {
+        self.at.is_some() && self.at != self.after
+    }
+}
+
+/// A message of a list that the session file holds whole.
+pub(super) struct ListedMessage {
+    pub(super) id: String,
+    pub(super) record: GeminiRecord,
+    pub(super) raw: String,
+}
+
+/// Reads the messages of a list that the model sees; `None` if one cannot be read. Responses stand with their calls.
+pub(super) fn messages_of(list: &[&RawValue]) -> Option<Vec<ListedMessage>> {
+    let mut read = Vec::new();
+    for raw in list {
+        let fields = Fields::parse(raw.get()).ok()?;
+        let id = fields.text("id");
+        let record = messages::read(fields).ok()?;
+        if matches!(record, GeminiRecord::Prompt(_) | GeminiRecord::Answer(_)) {
+            read.push(ListedMessage {
+                id: id?,
+                record,
+                raw: raw.get().to_owned(),
+            });
+        }
+    }
+    Some(read)
+}
+
+/// The messages that the model sees.
+#[derive(Debug, Default)]
+pub(super) struct MessageList(Vec<ShownMessage>);
+
+impl MessageList {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<&ShownMessage> {
+        self.0.get(at)
+    }
+
+    pub(super) fn push(&mut self, id: String, after: Option<LoopTurn>, at: Option<LoopTurn>) {
+        self.0.push(ShownMessage { id, after, at });
+    }
+
+    pub(super) fn truncate(&mut self, kept: usize) {
+        self.0.truncate(kept);
+    }
+
+    /// Returns where a message stands. Gemini CLI takes all messages off for one that is not on the list.
+    pub(super) fn find(&self, id: &str) -> usize {
+        let found = self.0.iter().position(|message| message.id == id);
+        found.unwrap_or(0)
+    }
+
+    /// How many messages a list begins with as this one does.
+    pub(super) fn begins_as(&self, list: &[ListedMessage]) -> usize {
+        let mut pairs = self.0.iter().zip(list);
+        let differs = pairs.position(|(shown, listed)| shown.id != listed.id);
+        differs.unwrap_or(self.len().min(list.len()))
+    }
+
+    /// How many messages a list ends with as this one does, in whole turns.
+    pub(super) fn ends_as(&self, list: &[ListedMessage]) -> usize {
+        let mut pairs = self.0.iter().rev().zip(list.iter().rev());
+        let differs = pairs.position(|(shown, listed)| shown.id != listed.id);
+        let same = differs.unwrap_or(self.len().min(list.len()));
+        let tail = self.0.iter().skip(self.len() - same);
+        let parted = tail.take_while(|message| !message.begins_turn()).count();
+        same - parted
+    }
+
+    /// Puts messages in the place of all but the last `tail`, and returns what the model sees of them. `after`: the
+    /// turn at which that happens.
+    pub(super) fn replace(
+        &mut self,
+        list: Vec<ListedMessage>,
+        tail: usize,
+        after: Option<LoopTurn>,
+    ) -> Vec<AgentMessage> {
+        let before = self.0.split_off(self.len() - tail);
+        let before = std::mem::replace(&mut self.0, before);
+        let (mut shown, mut messages) = (Vec::new(), Vec::new());
+        for listed in list {
+            match listed.record {
+                GeminiRecord::Prompt(prompt) => {
+                    let is_known = before.iter().any(|message| message.id == listed.id);
+                    messages.push(match is_known {
+                        true => *prompt,
+                        false => by_harness(*prompt),
+                    });
+                }
+                GeminiRecord::Answer(answer) => {
+                    messages.push(answer.message);
+                    messages.extend(answer.results.into_iter().map(|(result, _)| result));
+                }
+                GeminiRecord::Responses(_) | GeminiRecord::Extension => {}
+            }
+            shown.push(ShownMessage {
+                id: listed.id,
+                after,
+                at: None,
+            });
+        }
+        self.0.splice(0..0, shown);
+        messages
+    }
+}

@@ -1,0 +1,190 @@
+//! Gemini CLI: a document `{sessionId, projectHash, messages, …}` that is rewritten as the session
+//! goes on, or, in newer versions, one JSON record a line: a header, messages, and updates of the
+//! header (`{"$set": …}`), where a message that is written again stands in the place of the earlier
+//! one. `{"$rewindTo": id}` takes a message and all after it back, and a header update may bring the list of
+//! messages anew, where some were taken back or a summary stands in the place of the first.
+//!
+//! Calls and results stand within the model's message: they become a call and messages of their own.
+
+mod emit;
+mod listed;
+pub(crate) mod messages;
+
+use std::path::Path;
+
+use self::emit::GeminiReader;
+use super::fields::{Fields, list};
+use super::json_stream::{self, JsonStream};
+use super::key_outline::KeyOutline;
+use super::lines::{LinePart, SourceLocation, ValueReader};
+use super::records::Records;
+use super::{ImportError, Importer, Sink, Source, holds_conversation, unread};
+
+/// The name of the tool, for agents.
+const TOOL: &str = "gemini-cli";
+
+/// Reads the sessions of Gemini CLI.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GeminiCli;
+
+impl Importer for GeminiCli {
+    fn format(&self) -> &'static str {
+        TOOL
+    }
+
+    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+        let is_session = |keys: &KeyOutline| {
+            keys.has("sessionId") && keys.has("projectHash")
+                || keys.has("messages[].type")
+                    && keys.has("messages[].content")
+                    && keys.has("messages[].timestamp")
+        };
+        let mut lines = head.split(|byte| *byte == b'\n').take(20);
+        is_session(&KeyOutline::of(head))
+            || lines.any(|line| looks_like_a_record(&KeyOutline::of(line)))
+    }
+
+    fn rewrites(&self) -> bool {
+        true
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let path = source.path;
+        let mut reader = GeminiReader::new(path, sink);
+        match is_document(source)? {
+            true => document(source, &mut reader)?,
+            false => lines(source, &mut reader)?,
+        }
+        holds_conversation(reader.finish()?)
+    }
+}
+
+/// Whether a line (maybe cut) can only be a message of the newer layout.
+fn looks_like_a_record(keys: &KeyOutline) -> bool {
+    const OTHERS: [&str; 5] = ["uuid", "parentId", "message", "payload", "role"];
+    let is_message = ["id", "timestamp", "type", "content"]
+        .iter()
+        .all(|key| keys.has(key));
+    let is_answer = ["thoughts", "tokens", "toolCalls"]
+        .iter()
+        .any(|key| keys.has(key));
+    is_message && is_answer && !OTHERS.iter().any(|key| keys.has(key))
+}
+
+/// Whether the file is one value that goes over many lines.
+fn is_document(source: &mut Source<'_>) -> Result<bool, ImportError> {
+    let failed = unread(source.path);
+    let mut lines = ValueReader::new(&mut *source.reader).map_err(failed)?;
+    let first = lines.next().map_err(failed)?;
+    Ok(match first {
+        Some((_, LinePart::Unreadable { bytes, .. })) => {
+            let begins = bytes.trim_ascii();
+            begins == b"{" || begins == b"[" || KeyOutline::of(bytes).has("messages")
+        }
+        _ => false,
+    })
+}
+
+/// Reads a document; a list of documents is read as if they were one after the other.
+fn document(source: &mut Source<'_>, reader: &mut GeminiReader<'_>) -> Result<(), ImportError> {
+    let mut pieces = JsonStream::new(source)?;
+    while let Some(piece) = pieces.next()? {
+        match &piece.text {
+            Ok(text) => whole(text, piece.line, reader)?,
+            Err(reason) => reader.skip(piece.line, *reason),
+        }
+    }
+    Ok(())
+}
+
+/// Reads a document in one piece.
+fn whole(text: &str, line: u64, reader: &mut GeminiReader<'_>) -> Result<(), ImportError> {
+    let mut fields = match Fields::parse(text) {
+        Ok(fields) => fields,
+        Err(reason) => {
+            reader.skip(line, reason);
+            return Ok(());
+        }
+    };
+    let messages = fields.take("messages");
+    reader.header(&fields);
+    let mut lines = json_stream::LineCounter::new(text, line);
+    let Some(messages) = messages else {
+        return Ok(());
+    };
+    let Some(messages) = list(messages) else {
+        reader.skip(line, "its messages are not a list");
+        return Ok(());
+    };
+    reader.begin();
+    for message in messages {
+        let line = lines.of(message.get());
+        reader.message(message.get(), line)?;
+    }
+    Ok(())
+}
+
+/// What is known of a line.
+struct LineMark {
+    place: SourceLocation,
+    /// The last writing of its message.
+    last: SourceLocation,
+    /// False if it was reported as unreadable.
+    is_value: bool,
+}
+
+/// Reads the newer layout, twice: which writing of a message is the last shows at the end.
+fn lines(source: &mut Source<'_>, reader: &mut GeminiReader<'_>) -> Result<(), ImportError> {
+    let written = last_writings(source, reader)?;
+    reader.begin();
+    let mut records = Records::new(source.path, &mut *source.reader)?;
+    for line in written {
+        let raw = records.bytes(line.last)?;
+        match std::str::from_utf8(&raw) {
+            Ok(text) if line.is_value => reader.record(text, line.place.line)?,
+            _ => reader.unreadable(&raw)?,
+        }
+    }
+    Ok(())
+}
+
+fn last_writings(
+    source: &mut Source<'_>,
+    reader: &mut GeminiReader<'_>,
+) -> Result<Vec<LineMark>, ImportError> {
+    let failed = unread(source.path);
+    let mut written: Vec<LineMark> = Vec::new();
+    let mut known = std::collections::HashMap::new();
+    let mut lines = ValueReader::new(&mut *source.reader).map_err(failed)?;
+    while let Some((place, found)) = lines.next().map_err(failed)? {
+        match found {
+            LinePart::Value(text) => {
+                let id = reader.peek(text);
+                let earlier = id.and_then(|id| {
+                    let at = known.entry(id).or_insert(written.len());
+                    written.get_mut(*at)
+                });
+                match earlier {
+                    Some(earlier) => earlier.last = place,
+                    None => written.push(LineMark {
+                        place,
+                        last: place,
+                        is_value: true,
+                    }),
+                }
+            }
+            // The writer may not be done with the last line: kept now, it would come again whole.
+            LinePart::Unreadable { bytes, reason, cut } => {
+                if !bytes.is_empty() && !cut {
+                    written.push(LineMark {
+                        place,
+                        last: place,
+                        is_value: false,
+                    });
+                }
+                reader.skip(place.line, reason);
+            }
+        }
+    }
+    Ok(written)
+}

@@ -1,0 +1,115 @@
+//! From the items of goose's messages to content.
+
+use serde_json::value::RawValue;
+
+use crate::fields::{Fields, list};
+use crate::values::{arguments, call, object_in, redacted_thinking_of, text_of};
+use loopstore::model::{Content, Message, ToolResultMessage};
+
+/// What a message holds.
+#[derive(Default)]
+pub(super) struct Items {
+    /// Texts, images, thinking and calls.
+    pub(super) content: Vec<Content>,
+    pub(super) results: Vec<ToolResultMessage>,
+}
+
+/// Reads the items of a message; what is for the person alone is left to the record.
+///
+/// # Errors
+/// If they are no list.
+pub(super) fn items(content: &RawValue) -> Result<Items, String> {
+    let mut items = Items::default();
+    for raw in list(content).ok_or("its content is no list")? {
+        let Some(item) = object_in(Some(raw)) else {
+            continue;
+        };
+        match item.text("type").as_deref() {
+            Some("toolRequest" | "frontendToolRequest") => {
+                items.content.push(Content::ToolCall(request(&item)?));
+            }
+            Some("toolResponse") => items.results.push(response(&item)),
+            _ => items.content.extend(block(&item)),
+        }
+    }
+    Ok(items)
+}
+
+fn block(item: &Fields<'_>) -> Option<Content> {
+    if !is_for_model(item) {
+        return None;
+    }
+    match item.text("type")?.as_str() {
+        "text" => text_of(item.get("text")).map(Content::text),
+        "image" => Some(Content::image(item.text("data")?, item.text("mimeType")?)),
+        "thinking" => Some(Content::thinking(
+            item.text("thinking")?,
+            item.text("signature"),
+        )),
+        "reasoning" => Some(Content::thinking(item.text("text")?, None)),
+        "redactedThinking" => redacted_thinking_of(&item.text("data")?),
+        "resource" => item.child("resource")?.text("text").map(Content::text),
+        _ => None,
+    }
+}
+
+/// Whether a model gets an item: the same text often stands twice, once for each.
+fn is_for_model(item: &Fields<'_>) -> bool {
+    let audience: Option<Vec<String>> = item.object("annotations").read("audience");
+    audience.is_none_or(|audience| audience.iter().any(|one| one == "assistant"))
+}
+
+fn request(item: &Fields<'_>) -> Result<loopstore::model::ToolCall, String> {
+    let told = item.object("toolCall");
+    let value = told.object("value");
+    // What the model wrote could not be read as a call; the result says so.
+    let name = value
+        .text("name")
+        .unwrap_or_else(|| "unreadable".to_owned());
+    let mut call = call(item.text("id").unwrap_or_default(), name);
+    arguments(&mut call, value.get("arguments"))?;
+    Ok(call)
+}
+
+fn response(item: &Fields<'_>) -> ToolResultMessage {
+    let told = item.object("toolResult");
+    let failed = told.text("error");
+    // A list, or since then an object that holds it.
+    let value = told.get("value");
+    let of_object = told.child("value");
+    let parts = value
+        .and_then(list)
+        .or_else(|| of_object.as_ref()?.get("content").and_then(list));
+    let mut content: Vec<Content> = parts
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|raw| block(&object_in(Some(raw))?))
+        .collect();
+    content.extend(failed.as_deref().map(Content::text));
+    let is_error = of_object.and_then(|value| value.read::<bool>("isError"));
+    ToolResultMessage {
+        tool_call_id: item.text("id").unwrap_or_default(),
+        content,
+        is_error: failed.is_some() || is_error == Some(true),
+        ..ToolResultMessage::default()
+    }
+}
+
+/// Returns the texts of a message in a row.
+pub(super) fn text_in(content: &[Content]) -> String {
+    let text = |block: &Content| match block {
+        Content::Text(text) => Some(text.text.clone()),
+        _ => None,
+    };
+    content
+        .iter()
+        .filter_map(text)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// A result as a message.
+pub(super) fn result(mut result: ToolResultMessage, millis: Option<i64>) -> Message {
+    result.timestamp = millis.map(Into::into);
+    Message::ToolResult(result)
+}

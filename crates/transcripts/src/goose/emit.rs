@@ -1,0 +1,279 @@
+//! Emits the messages of a session.
+
+use serde_json::value::RawValue;
+
+use super::TOOL;
+use super::content::{Items, items, result, text_in};
+use crate::authors::by_harness;
+use crate::extension::extension_of;
+use crate::fields::Fields;
+use crate::transcript::{Style, TranscriptBuilder};
+use crate::values::{unix_millis, user};
+use crate::{FoundEffect, ImportError, SessionHead, Sink};
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Json, Message, Time, Usage,
+};
+
+/// In what goose says to the model behind the summary of a compaction.
+const COMPACTED: &str = "context was compacted";
+
+/// A message as it is stored.
+pub(super) struct GooseMessage<'a> {
+    pub(super) id: Option<String>,
+    pub(super) role: String,
+    /// A list of items, and what is told of the message, as JSON.
+    pub(super) content: &'a str,
+    pub(super) metadata: &'a str,
+    /// When it was written, since the epoch, in any unit.
+    pub(super) created: Option<i64>,
+    /// As it stands in the file, to be kept where no model sees it.
+    pub(super) raw: &'a str,
+}
+
+impl GooseMessage<'_> {
+    /// Returns what a later import compares. Who sees a message, and what goose notes of a call, is written
+    /// into it later.
+    fn made_from(&self, found: &Items) -> String {
+        let results: Vec<Json> = found
+            .results
+            .iter()
+            .filter_map(|result| {
+                Json::of(&AgentMessage::from(Message::ToolResult(result.clone()))).ok()
+            })
+            .collect();
+        let content = Json::of(&found.content).unwrap_or_default();
+        let results = Json::of(&results).unwrap_or_default();
+        let id = self.id.as_deref().unwrap_or_default();
+        format!("{id}\n{}\n{}", content.as_str(), results.as_str())
+    }
+}
+
+/// A text in the user's name that no person sees: a summary, if what follows says so.
+struct Held {
+    message: AgentMessage,
+    raw: Vec<u8>,
+}
+
+pub(super) struct GooseEmitter<'a> {
+    transcript: TranscriptBuilder<'a>,
+    model: Option<String>,
+    /// The id of the answer that was emitted last, if nothing came since.
+    answer: Option<String>,
+    held: Option<Held>,
+    /// Whether the last message told of a compaction: the prompt may stand once more behind it.
+    is_compacted: bool,
+    messages: u64,
+}
+
+impl<'a> GooseEmitter<'a> {
+    pub(super) fn new(sink: &'a mut dyn Sink, head: SessionHead, model: Option<String>) -> Self {
+        Self {
+            transcript: TranscriptBuilder::new(sink, head, Style::Log),
+            model,
+            answer: None,
+            held: None,
+            is_compacted: false,
+            messages: 0,
+        }
+    }
+
+    /// Reports a record that is not used.
+    pub(super) fn skip(&mut self, line: impl Into<Option<u64>>, reason: String) {
+        self.transcript.skip(line, reason);
+    }
+
+    /// Repairs JSON of a row.
+    pub(super) fn repair(&mut self, json: String, row: u64) -> String {
+        self.transcript.repair(json, row)
+    }
+
+    /// Takes the next message, which stands on a line, or in a row.
+    pub(super) fn message(
+        &mut self,
+        message: GooseMessage<'_>,
+        line: u64,
+    ) -> Result<(), ImportError> {
+        self.messages += 1;
+        let millis = message.created.and_then(|at| unix_millis(at as f64));
+        self.transcript.at(millis.and_then(Time::from_millis));
+        let read = serde_json::from_str::<&RawValue>(message.content)
+            .map_err(|error| error.to_string())
+            .and_then(items);
+        let found = match read {
+            Ok(found) => found,
+            Err(reason) => {
+                self.transcript.skip(line, reason);
+                return self.record(&message);
+            }
+        };
+        let made_from = message.made_from(&found);
+        let made_from = made_from.as_bytes();
+        let about = Fields::parse(message.metadata).unwrap_or_default();
+        let is_set = |key: &str| about.read::<bool>(key);
+        let is_shown = is_set("userVisible") != Some(false);
+        let is_injected = is_set("turnContext") == Some(true);
+        match (&*message.role, is_shown) {
+            ("assistant", false) if text_in(&found.content).contains(COMPACTED) => {
+                self.compaction(found.content, &message)
+            }
+            ("assistant", _) => self.answer(found, &about, millis, (&message, made_from)),
+            ("user", _) if !found.results.is_empty() => {
+                self.settle()?;
+                self.answer = None;
+                for of in found.results {
+                    let of = result(of, millis).into();
+                    self.transcript.result(String::new, of, made_from)?;
+                }
+                if found.content.is_empty() {
+                    return Ok(());
+                }
+                let said = by_harness(user(found.content, millis.map(Into::into)));
+                self.transcript.input(said, made_from, false)
+            }
+            ("user", _) if found.content.is_empty() => self.record(&message),
+            ("user", true) if !is_injected => {
+                self.settle()?;
+                self.answer = None;
+                self.is_compacted = false;
+                let name = message.id.clone();
+                let name = name.unwrap_or_else(|| format!("message-{}", self.messages));
+                let said = user(found.content, millis.map(Into::into));
+                self.transcript.prompt(name, said, made_from)
+            }
+            ("user", _) if self.is_compacted && !is_injected => {
+                // The prompt once more, for the model alone.
+                self.is_compacted = false;
+                self.record(&message)
+            }
+            ("user", _) => {
+                self.settle()?;
+                self.answer = None;
+                let message = Held {
+                    message: by_harness(user(found.content, millis.map(Into::into))),
+                    raw: made_from.to_vec(),
+                };
+                match is_injected {
+                    true => self.added(message),
+                    false => {
+                        self.held = Some(message);
+                        Ok(())
+                    }
+                }
+            }
+            _ => self.record(&message),
+        }
+    }
+
+    /// Keeps what no model sees.
+    fn record(&mut self, message: &GooseMessage<'_>) -> Result<(), ImportError> {
+        let record = extension_of(Some("goose-message"), message.raw);
+        self.transcript
+            .extension(record, message.content.as_bytes())
+    }
+
+    fn added(&mut self, held: Held) -> Result<(), ImportError> {
+        self.transcript.input(held.message, &held.raw, false)
+    }
+
+    /// Emits what was held back: it was no summary.
+    fn settle(&mut self) -> Result<(), ImportError> {
+        match self.held.take() {
+            Some(held) => self.added(held),
+            None => Ok(()),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        found: Items,
+        about: &Fields<'_>,
+        millis: Option<i64>,
+        (message, made_from): (&GooseMessage<'_>, &[u8]),
+    ) -> Result<(), ImportError> {
+        self.settle()?;
+        self.is_compacted = false;
+        if found.content.is_empty() {
+            return self.record(message);
+        }
+        let inference = about.object("inference");
+        let model = inference
+            .text("resolvedModel")
+            .or_else(|| inference.text("requestedModel"));
+        let is_call = |block: &Content| matches!(block, Content::ToolCall(_));
+        let stop = match found.content.iter().any(is_call) {
+            true => "toolUse",
+            false => "stop",
+        };
+        let answer = Message::Assistant(AssistantMessage {
+            stop_reason: Some(stop.into()),
+            content: found.content,
+            model: model.or_else(|| self.model.clone()),
+            usage: usage(&about.object("usage")),
+            timestamp: millis.map(Into::into),
+            ..AssistantMessage::default()
+        });
+        // The parts of one answer are rows of one id.
+        let is_more = message.id.is_some() && self.answer == message.id;
+        self.answer.clone_from(&message.id);
+        match is_more {
+            true => self.transcript.more_of_answer(answer.into(), made_from),
+            false => self
+                .transcript
+                .answer(String::new, answer.into(), made_from),
+        }
+    }
+
+    /// Takes a compaction: the summary was held back, and `content` goes with it.
+    fn compaction(
+        &mut self,
+        content: Vec<Content>,
+        message: &GooseMessage<'_>,
+    ) -> Result<(), ImportError> {
+        self.answer = None;
+        self.is_compacted = true;
+        let Some(held) = self.held.take() else {
+            return self.record(message);
+        };
+        if self.transcript.here().is_none() {
+            // Nothing is known of what it stands for.
+            return self.transcript.input(held.message, &held.raw, false);
+        }
+        let note = Message::Assistant(AssistantMessage {
+            content,
+            ..AssistantMessage::default()
+        });
+        let effect = FoundEffect::Summary {
+            messages: vec![held.message, note.into()],
+            // In the middle of a turn too everything is hidden; the model goes on from the summary.
+            first_kept: None,
+        };
+        let record = Json::parse(message.raw).unwrap_or_default();
+        self.transcript.compaction(TOOL, effect, record)?;
+        self.transcript.end_loop()
+    }
+
+    /// Says how it ended. Returns whether there was a conversation.
+    pub(super) fn finish(mut self) -> Result<bool, ImportError> {
+        self.settle()?;
+        self.transcript.finish()
+    }
+}
+
+fn usage(told: &Fields<'_>) -> Option<Usage> {
+    let mut extra = Extra::default();
+    if let Some(cost) = told.get("cost")
+        && let Ok(cost) = Json::parse(cost.get())
+        && cost.read::<f64>().is_ok()
+    {
+        extra.insert("cost", cost);
+    }
+    Some(Usage {
+        input: told.read("inputTokens")?,
+        output: told.read("outputTokens").unwrap_or_else(|| 0.into()),
+        reasoning: None,
+        cache_read: told.read("cacheReadTokens"),
+        cache_write: told.read("cacheWriteTokens"),
+        total_tokens: told.read("totalTokens"),
+        extra,
+    })
+}

@@ -1,0 +1,146 @@
+//! Which loop of a session is the current one after an import.
+//!
+//! The current loop is the one of the newest message, by the transcript's own order and by times. In which order
+//! files come in says nothing: an older copy, or a stub that a tool left behind, changes nothing.
+
+use std::ops::ControlFlow;
+
+use super::incoming::is_voice;
+use loopstore::extend::{LoopKey, LoopRow, StoreRead, StoreResult};
+use loopstore::model::Role;
+
+/// What a transcript says of the end of a session.
+#[derive(Debug, Default)]
+pub(crate) struct CurrentLoop {
+    /// The current loop before the import.
+    pub(crate) before: Option<LoopKey>,
+    /// The loop that the transcript ends in.
+    end: Option<LoopKey>,
+    /// Milliseconds since the epoch of the newest message that a person or an agent said.
+    newest: Option<i64>,
+    has_voice: bool,
+    /// True if something came in that is no note.
+    has_grown: bool,
+}
+
+impl CurrentLoop {
+    pub(crate) fn new(before: Option<LoopKey>) -> Self {
+        Self {
+            before,
+            ..Self::default()
+        }
+    }
+
+    /// Notes that a loop begins.
+    pub(crate) fn begins(&mut self, key: LoopKey, is_new: bool) {
+        self.end = Some(key);
+        self.has_grown |= is_new;
+    }
+
+    /// Notes a message, which is or is not stored already. A result may come late, when the conversation is
+    /// elsewhere.
+    pub(crate) fn message(&mut self, key: LoopKey, role: Role) {
+        if !matches!(role, Role::Extension | Role::ToolResult) {
+            self.end = Some(key);
+        }
+    }
+
+    /// Notes whose words a message is, and when it was said.
+    pub(crate) fn voice(&mut self, created_at: Option<i64>) {
+        self.has_voice = true;
+        self.newest = self.newest.max(created_at);
+    }
+
+    /// Notes that a message is new.
+    pub(crate) fn grows(&mut self) {
+        self.has_grown = true;
+    }
+
+    /// Returns the loop that is the current one now. `is_covered`: the transcript holds all of the loop that was
+    /// current before; `is_same_file`: the session came in from the same file before.
+    pub(crate) fn decide(
+        &self,
+        read: &dyn StoreRead,
+        is_covered: bool,
+        is_same_file: bool,
+    ) -> StoreResult<Option<LoopKey>> {
+        let (Some(before), Some(end)) = (self.before, self.end) else {
+            return Ok(self.end.or(self.before));
+        };
+        if !self.has_grown || before == end {
+            return Ok(Some(before));
+        }
+        if is_covered {
+            return Ok(Some(end));
+        }
+        let stored = Spoken::of(read, before)?;
+        let is_later = match (self.newest, stored.newest) {
+            _ if !self.has_voice => !stored.has_voice,
+            _ if !stored.has_voice => true,
+            (Some(new), Some(old)) if new != old => new > old,
+            _ if is_same_file => true,
+            _ => messages_of(read, end)? >= messages_of(read, before)?,
+        };
+        Ok(Some(if is_later { end } else { before }))
+    }
+}
+
+/// What was said last on a chain.
+#[derive(Default)]
+struct Spoken {
+    newest: Option<i64>,
+    has_voice: bool,
+}
+
+impl Spoken {
+    fn of(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Self> {
+        let mut spoken = Self::default();
+        on_chain(read, leaf, &mut |row, cut| {
+            read.messages(row.key, 0..row.totals.next_seq, &mut |message| {
+                let is_on_chain =
+                    cut.is_none_or(|cut| message.turn.is_some_and(|turn| turn <= cut));
+                if is_on_chain && is_voice(message.body.role, message.body.author) {
+                    spoken.has_voice = true;
+                    spoken.newest = spoken.newest.max(message.created_at);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(spoken.newest.is_some())
+        })?;
+        Ok(spoken)
+    }
+}
+
+/// Counts the messages of a chain.
+fn messages_of(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<u64> {
+    let mut messages = 0;
+    on_chain(read, leaf, &mut |row, cut| {
+        messages += match cut {
+            None => row.totals.messages,
+            Some(cut) => read.turn(row.key, cut)?.map_or(0, |turn| turn.messages),
+        };
+        Ok(false)
+    })?;
+    Ok(messages)
+}
+
+/// Visits the loops of a chain from the leaf on, each with its last turn there, until one is the last to visit.
+fn on_chain(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    visit: &mut dyn FnMut(&LoopRow, Option<u32>) -> StoreResult<bool>,
+) -> StoreResult<()> {
+    let (mut at, mut cut) = (Some(leaf), None);
+    while let Some(key) = at {
+        let row = read.loop_by_key(key)?;
+        if visit(&row, cut)? {
+            break;
+        }
+        // A parent is older; in a damaged file this ends all the same.
+        at = row
+            .parent
+            .filter(|parent| parent.0 < key.0 && row.parent_turn.is_some());
+        cut = row.parent_turn;
+    }
+    Ok(())
+}

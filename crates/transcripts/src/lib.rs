@@ -1,0 +1,188 @@
+//! Reads transcripts that other agents and tools wrote into a store of loopstore.
+//!
+//! An [`Importer`] reads one format and hands a [`Sink`] what it finds, in the order of the transcript: sessions,
+//! loops, messages and the compactions that the tool itself made. An importer holds one message at a time (and an
+//! index of the records, where the format needs one), never a database. The sink decides what is new.
+//! [`import_paths`] finds the format of each file, [`import_source`] reads one with a given importer, and [`Watch`]
+//! reads files as they grow. Loopstore's own lines are read back row by row, by [`StoredLines`].
+//!
+//! A new format is a module here with an `Importer`, its line in [`importers`], hand-written transcripts in
+//! `tests/fixtures/` and a module of the tests of transcripts.
+//!
+//! The crate writes no transcripts (that is `loopstore-export`), compacts nothing, and has no SQL of the store's:
+//! it reads the SQLite files of other programs only.
+
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod activity;
+mod adk;
+mod aider;
+mod appended;
+mod authors;
+mod claude_code;
+mod cline;
+mod codex;
+mod contract;
+mod copilot;
+mod decode;
+mod detect;
+mod extension;
+mod fields;
+mod files;
+mod gemini;
+mod glued;
+mod goose;
+mod identity;
+mod json_stream;
+mod key_outline;
+mod lines;
+mod loops;
+mod matching;
+mod mini_swe_agent;
+mod one_file;
+mod openai_agents;
+mod openai_chat;
+mod opencode;
+mod openhands;
+mod pending;
+mod phi_core;
+mod pi;
+mod pipeline;
+mod provider_form;
+mod queue;
+mod qwen;
+mod records;
+mod report;
+mod responses;
+mod revised;
+mod runs;
+mod secrets;
+mod session_jsonl;
+mod sniff;
+mod sqlite_file;
+mod state;
+mod swe_agent;
+mod transcript;
+mod unread;
+mod values;
+mod watch;
+mod writer;
+
+use std::path::Path;
+
+pub use adk::Adk;
+pub use aider::Aider;
+pub use appended::import_appended;
+pub use claude_code::ClaudeCode;
+pub use cline::{Cline, RooCode};
+pub use codex::Codex;
+pub use contract::{
+    FoundCompaction, FoundEffect, Identity, Importer, MAX_RECORD_BYTES, ReadSeek, SessionHead,
+    Sink, Source,
+};
+pub use copilot::CopilotCli;
+pub use decode::read_transcript;
+pub use decode::{JsonLine, JsonLines};
+pub use detect::importers;
+pub use files::{FileProgress, ImportOptions, import_paths, import_paths_with};
+pub use gemini::GeminiCli;
+pub use goose::Goose;
+pub use mini_swe_agent::MiniSweAgent;
+pub use one_file::import_source;
+pub use openai_agents::OpenAiAgents;
+pub use openai_chat::OpenAiChat;
+pub use opencode::OpenCode;
+pub use openhands::OpenHands;
+pub use phi_core::PhiCore;
+pub use pi::Pi;
+pub use provider_form::ProviderForm;
+pub use qwen::QwenCode;
+pub use report::{
+    CompletedCall, ImportReport, ImportedBranch, Repaired, SeparatedSession, Skipped,
+};
+pub use session_jsonl::{Restore, StoredLines};
+pub use swe_agent::SweAgent;
+pub use watch::{Growth, Watch};
+pub use writer::{Origin, StoreSink};
+
+/// The parts of formats that `loopstore-export` writes, without a promise for others.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::codex::says_failed;
+    pub use crate::fields::Fields;
+    pub use crate::session_jsonl::form;
+}
+
+/// Returns where SQLite keeps the write-ahead log of a file.
+pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
+
+/// How an SQLite file begins.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+/// Refuses a file without a conversation.
+fn holds_conversation(does: bool) -> Result<(), ImportError> {
+    match does {
+        true => Ok(()),
+        false => Err(ImportError::NoTranscript("it holds no conversation".into())),
+    }
+}
+
+/// Says of a file that it could not be read.
+fn unread(path: &Path) -> impl Fn(std::io::Error) -> ImportError + Copy {
+    move |source| ImportError::Read {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Why an import stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The transcript could not be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file holds no transcript of the format.
+    #[error("{0}")]
+    NoTranscript(String),
+    /// The store refuses what was found; another file may do.
+    #[error("{0}")]
+    Refused(String),
+    /// The store cannot take anything now: the disk is full, say. The import ends there; what came in
+    /// before stays, and importing again goes on.
+    #[error(transparent)]
+    Store(loopstore::extend::StoreError),
+}
+
+impl From<loopstore::extend::StoreError> for ImportError {
+    fn from(error: loopstore::extend::StoreError) -> Self {
+        use loopstore::extend::StoreError as E;
+        match error {
+            E::Busy
+            | E::Damaged(_)
+            | E::ReadOnly
+            | E::FileReplaced
+            | E::Full
+            | E::Io(_)
+            | E::Other(_) => Self::Store(error),
+            E::Connection(_)
+            | E::Unconfirmed(_)
+            | E::SerializationFailure
+            | E::TimedOut
+            | E::PoolTimeout(_) => Self::Store(error),
+            refused => Self::Refused(refused.to_string()),
+        }
+    }
+}

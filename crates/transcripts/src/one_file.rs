@@ -1,0 +1,165 @@
+//! One transcript: one transaction, in which its file is kept too.
+
+use std::thread;
+
+use super::decode::{Decoded, read_transcript};
+use super::files::ImportOptions;
+use super::pipeline::ReaderThread;
+use super::queue::Opened;
+use super::report::ImportReport;
+use super::writer::{Origin, StoreSink};
+use super::{ImportError, Importer, Restore, Sink, Source, unread};
+use loopstore::extend::source;
+use loopstore::extend::source::SourceError;
+use loopstore::extend::{SessionStore, StoreError, StoreWrite};
+use loopstore::internal::LastTurn;
+use loopstore::internal::Pieces;
+use loopstore::model::SessionId;
+
+/// Imports one transcript in one transaction; with `only`, just that session of it. The file itself
+/// is not kept.
+///
+/// The report tells of sessions, loops, turns, messages and what was skipped; it counts no files.
+///
+/// # Errors
+/// What the importer or the store returns; then nothing was written.
+///
+/// # Examples
+/// ```
+/// use loopstore::Store;
+/// use loopstore_transcripts::{OpenAiChat, Source, import_source};
+/// use std::io::Cursor;
+/// use std::path::Path;
+///
+/// let mut chat = Cursor::new(r#"[{"role":"user","content":"Will it rain?"}]"#);
+/// let mut source = Source { path: Path::new("chat.json"), reader: &mut chat };
+/// let store = Store::in_memory()?;
+/// let report = import_source(store.database(), &OpenAiChat, &mut source, None)?;
+/// assert_eq!((report.sessions.len(), report.messages), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn import_source(
+    store: &dyn SessionStore,
+    importer: &dyn Importer,
+    source: &mut Source<'_>,
+    only: Option<SessionId>,
+) -> Result<ImportReport, ImportError> {
+    let options = ImportOptions {
+        session: only,
+        without_source: true,
+        ..ImportOptions::default()
+    };
+    import_and_keep(store, importer, source, None, &options)
+}
+
+/// Imports one transcript in one transaction, and keeps its file if that is wanted.
+pub(super) fn import_and_keep(
+    store: &dyn SessionStore,
+    importer: &dyn Importer,
+    source: &mut Source<'_>,
+    mut ahead: Option<Opened<'_>>,
+    options: &ImportOptions,
+) -> Result<ImportReport, ImportError> {
+    let only = &options.session;
+    let origin = Origin::new(importer.format(), source.path);
+    let mut result = None;
+    let written = store.write(&mut |write| {
+        let mut import = || -> Result<ImportReport, ImportError> {
+            if options.redact && importer.holds_rows() {
+                let why = "it holds what is stored, row by row, and cannot be redacted during \
+                           import; import it without redaction, then redact the session";
+                return Err(ImportError::NoTranscript(why.into()));
+            }
+            let mut into = Restore::new(write, store.counter(), only.as_ref());
+            if importer.holds_rows() {
+                let mut decoded = Decoded::without_repairs(source)?;
+                if let Some(restored) = importer.restore(&mut decoded.source(source), &mut into) {
+                    return restored.map(|()| into.finish());
+                }
+            }
+            let sink = StoreSink::new(write, store.counter(), origin.clone(), only.clone())?;
+            let sink = sink
+                .redacting(options.redact, &options.redaction)
+                .with_last_turn(match importer.rewrites() {
+                    true => LastTurn::Open,
+                    false => LastTurn::Sealed,
+                });
+            let (report, mut pieces) = match ahead.take() {
+                Some(opened) => {
+                    let mut sink = sink.skipping(opened.skip_encoding);
+                    opened.reading.run(&mut sink)?;
+                    (sink.finish()?, opened.pieces)
+                }
+                None => (read_here(importer, source, sink)?, None),
+            };
+            if options.keeps_files() && !report.sessions.is_empty() {
+                let none = &mut std::iter::empty();
+                let pieces = match &mut pieces {
+                    Some(pieces) => pieces as &mut Pieces<'_>,
+                    None => none,
+                };
+                keep(write, source, pieces, importer.format(), &report.sessions)?;
+            }
+            Ok(report)
+        };
+        match result.insert(import()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(StoreError::Invalid(error.to_string())),
+        }
+    });
+    if let (Ok(()), Some(Ok(report))) = (&written, &result) {
+        for ended in &report.compactions {
+            // What was written stands, whatever a hook makes of it.
+            let _ = options.hooks.after(ended);
+        }
+    }
+    match (written, result) {
+        (Ok(()), Some(result)) => result,
+        (Err(_), Some(Err(error))) => Err(error),
+        (Err(error), _) => Err(error.into()),
+        (Ok(()), None) => Err(ImportError::Refused(
+            "the store did not run the write".into(),
+        )),
+    }
+}
+
+/// Reads a transcript that is not being read yet.
+fn read_here(
+    importer: &dyn Importer,
+    source: &mut Source<'_>,
+    mut sink: StoreSink<'_>,
+) -> Result<ImportReport, ImportError> {
+    thread::scope(|scope| {
+        let read = |ahead: &mut dyn Sink| read_transcript(importer, source, ahead);
+        ReaderThread::start(scope, sink.encoder(), read).run(&mut sink)
+    })?;
+    sink.finish()
+}
+
+/// Keeps the file for its sessions.
+fn keep(
+    write: &mut dyn StoreWrite,
+    source: &mut Source<'_>,
+    pieces: &mut Pieces<'_>,
+    format: &str,
+    ids: &[SessionId],
+) -> Result<(), ImportError> {
+    let mut sessions = Vec::new();
+    for id in ids {
+        sessions.extend(write.session(id)?.map(|row| row.key));
+    }
+    for session in &sessions {
+        // The file holds what was taken out of the session.
+        if write.flags(*session)?.redacts {
+            return Ok(());
+        }
+    }
+    let whole = source.path.canonicalize();
+    let whole = whole.as_deref().unwrap_or(source.path).to_string_lossy();
+    let mut file = &mut *source.reader;
+    let kept = source::keep_packed(write, &mut file, pieces, format, &whole, &sessions);
+    kept.map_err(|error| match error {
+        SourceError::Store(error) => error.into(),
+        SourceError::Io(error) => unread(source.path)(error),
+    })
+}

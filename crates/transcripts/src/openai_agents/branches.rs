@@ -1,0 +1,70 @@
+//! Conversations with branches: a row that hangs on another one than the row before it begins a branch.
+
+use super::database::AgentBranches;
+use super::emit::{AgentsEmitter, Row};
+use crate::ImportError;
+use crate::decode::repaired;
+use crate::transcript::Emitted;
+
+impl AgentsEmitter<'_> {
+    /// Reads a conversation along its branches. At the end the transcript stands on the branch that was
+    /// written last.
+    pub(super) fn branched(&mut self, branches: AgentBranches) -> Result<(), ImportError> {
+        let (order, tip) = (branches.order.clone(), branches.tip);
+        self.branches = branches;
+        for row in &order {
+            match self.file.item(*row, &self.branches) {
+                Ok(item) => self.row(item)?,
+                Err(reason) => self.skip(format!("row {row}: {reason}")),
+            }
+        }
+        self.settle()?;
+        let current = tip.and_then(|tip| self.tree.last_at(&tip.to_string()));
+        let newest = self.tree.newest().map(|newest| newest.entry);
+        let is_elsewhere = |current: &Emitted| newest != Some(current.entry);
+        match current.filter(is_elsewhere) {
+            Some(current) => {
+                let name = format!("branch-{}", order.len());
+                self.transcript.go_back(Some(current.at), name)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Begins a loop if a message does not hang where the transcript stands, and returns whether it did. Of
+    /// a turn that the branch leaves in the middle it has the beginning.
+    pub(super) fn branch(&mut self, row: Row, is_prompt: bool) -> Result<bool, ImportError> {
+        let Some(parent) = row.parent() else {
+            return Ok(false);
+        };
+        let parent = Some(parent.as_deref());
+        let begun = self
+            .transcript
+            .branch(&self.tree, parent, row.name(), is_prompt)?;
+        let is_begun = begun.is_some();
+        for emitted in begun.unwrap_or_default() {
+            self.repeat(emitted)?;
+        }
+        Ok(is_begun)
+    }
+
+    fn repeat(&mut self, emitted: Emitted) -> Result<(), ImportError> {
+        let rows = self.entries.get(emitted.entry).cloned();
+        let mut items = Vec::new();
+        for row in rows.unwrap_or_default() {
+            match self.file.item(row, &self.branches) {
+                Ok(mut item) => {
+                    // What was damaged was reported when it was read first.
+                    item.data = repaired(item.data.as_bytes()).0.into_owned();
+                    items.push(item);
+                }
+                Err(reason) => self.skip(format!("row {row}: {reason}")),
+            }
+        }
+        self.again(&items)?;
+        if let Some(at) = self.transcript.last_turn() {
+            self.tree.emit(at, emitted.entry);
+        }
+        Ok(())
+    }
+}

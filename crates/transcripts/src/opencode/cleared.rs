@@ -1,0 +1,139 @@
+//! Results that OpenCode emptied later: the output stays in the part, which says when (`state.time.compacted`).
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::fields::Fields;
+use crate::values::millis;
+use loopstore::model::Json;
+
+/// What OpenCode shows in place of the output.
+pub(super) const PLACEHOLDER: &str = "[Old tool result content cleared]";
+
+/// A result that was emptied.
+#[derive(Clone, Debug)]
+pub(super) struct ClearedResult {
+    pub(super) call: String,
+    /// When, in milliseconds since the epoch.
+    pub(super) at: i64,
+}
+
+/// The parts of a message as they were before their results were emptied, so that a later export says the same.
+pub(super) struct Uncleared<'a> {
+    parts: Vec<Cow<'a, RawValue>>,
+    results: Vec<ClearedResult>,
+}
+
+impl<'a> Uncleared<'a> {
+    pub(super) fn of(parts: &[&'a RawValue]) -> Self {
+        let mut results = Vec::new();
+        let mut uncleared = |part: &&'a RawValue| match without_mark(part) {
+            Some((result, part)) => {
+                results.push(result);
+                Cow::Owned(part)
+            }
+            None => Cow::Borrowed(*part),
+        };
+        let parts = parts.iter().map(&mut uncleared).collect();
+        Self { parts, results }
+    }
+
+    pub(super) fn parts(&self) -> Vec<&RawValue> {
+        self.parts.iter().map(AsRef::as_ref).collect()
+    }
+
+    pub(super) fn results(self) -> Vec<ClearedResult> {
+        self.results
+    }
+}
+
+fn without_mark(part: &RawValue) -> Option<(ClearedResult, Box<RawValue>)> {
+    const KEY: &str = "\"compacted\"";
+    if !part.get().contains(KEY) {
+        return None;
+    }
+    let fields = Fields::parse(part.get()).ok()?;
+    let state = fields.child("state")?;
+    let time = state.get("time")?.get();
+    let at = millis(&Fields::parse(time).ok()?, "compacted")?;
+    let call = fields.text("callID")?;
+    let (before, behind) = time.split_once(KEY)?;
+    let number = behind.find(|c: char| c.is_ascii_digit())?;
+    let is_of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+    let behind = behind[number..].trim_start_matches(is_of_number);
+    let (before, behind) = match before.trim_end().strip_suffix(',') {
+        Some(before) => (before, behind),
+        None => (before, behind.trim_start_matches(',').trim_start()),
+    };
+    // The time is a piece of the part's own text.
+    let from = time
+        .as_ptr()
+        .addr()
+        .checked_sub(part.get().as_ptr().addr())?;
+    let head = part.get().get(..from)?;
+    let tail = part.get().get(from + time.len()..)?;
+    let text = [head, before, behind, tail].concat();
+    let part = RawValue::from_string(text).ok()?;
+    Some((ClearedResult { call, at }, part))
+}
+
+/// The results of a session that were emptied, in the order of its messages.
+#[derive(Debug, Default)]
+pub(super) struct Cleared(Vec<OfMessage>);
+
+#[derive(Debug)]
+struct OfMessage {
+    result: ClearedResult,
+    /// The number of the message that it is in.
+    message: u64,
+    /// The number of the message before which it was told that it is empty; `None`: its turn did not come yet.
+    told: Option<u64>,
+}
+
+impl Cleared {
+    /// Adds those of message number `message`.
+    pub(super) fn add(&mut self, message: u64, results: Vec<ClearedResult>) {
+        self.0.extend(results.into_iter().map(|result| OfMessage {
+            result,
+            message,
+            told: None,
+        }));
+    }
+
+    /// Returns those that were emptied before a time, as told before message number `message`.
+    pub(super) fn before(&mut self, time: Option<i64>, message: u64) -> Vec<ClearedResult> {
+        self.tell(message, |of| time.is_none_or(|time| of.result.at < time))
+    }
+
+    /// Returns those that are behind message number `message`.
+    pub(super) fn behind(&mut self, message: u64) -> Vec<ClearedResult> {
+        self.tell(u64::MAX, |of| of.message > message)
+    }
+
+    /// Returns all others of a session that went back to message number `message`: what was told behind that
+    /// counts no more.
+    pub(super) fn others(&mut self, message: u64) -> Vec<ClearedResult> {
+        for of in self.0.iter_mut().filter(|of| of.message <= message) {
+            of.told = of.told.filter(|told| *told <= message);
+        }
+        self.tell(u64::MAX, |_| true)
+    }
+
+    fn tell(&mut self, at: u64, is_due: impl Fn(&OfMessage) -> bool) -> Vec<ClearedResult> {
+        let waiting = self.0.iter_mut().filter(|of| of.told.is_none());
+        let due = waiting.filter(|of| is_due(of)).map(|of| {
+            of.told = Some(at);
+            of.result.clone()
+        });
+        due.collect()
+    }
+}
+
+/// What is kept of it with the run.
+pub(super) fn record(results: &[ClearedResult]) -> Json {
+    let one =
+        |result: &ClearedResult| serde_json::json!({"callID": result.call, "compacted": result.at});
+    let all: Vec<_> = results.iter().map(one).collect();
+    Json::of(&all).unwrap_or_default()
+}

@@ -1,0 +1,159 @@
+//! Reads the SQLite file in which OpenCode keeps its sessions: a row for each session, message and part, the last two
+//! as JSON without their ids. Its columns differ by version: those that are there are read.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+
+use crate::sqlite_file::{Unusable, has_columns, open, reason, text};
+
+/// One session, as the columns of its row that are not null.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OpencodeSession {
+    /// Its id.
+    pub id: String,
+    /// The columns by their names.
+    pub columns: Vec<(String, ColumnValue)>,
+}
+
+/// What a column holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ColumnValue {
+    /// A whole number.
+    Integer(i64),
+    /// Another number.
+    Real(f64),
+    /// A text, which may be JSON.
+    Text(String),
+}
+
+/// A message, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpencodeRow {
+    /// Its id.
+    pub id: String,
+    /// All else, as JSON.
+    pub data: String,
+}
+
+/// A file of sessions.
+pub struct OpencodeFile {
+    connection: Connection,
+}
+
+impl OpencodeFile {
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// Says why it cannot be read or what it lacks.
+    pub fn open(path: &Path) -> Unusable<Self> {
+        let connection = open(path)?;
+        let is_whole = has_columns(&connection, "session", &["id", "directory"])?
+            && has_columns(&connection, "message", &["id", "session_id", "data"])?
+            && has_columns(&connection, "part", &["id", "message_id", "data"])?;
+        match is_whole {
+            true => Ok(Self { connection }),
+            false => Err("it has not the tables of OpenCode's sessions".to_owned()),
+        }
+    }
+
+    /// Returns the sessions in the order in which they began.
+    ///
+    /// # Errors
+    /// If the file is damaged.
+    pub fn sessions(&self) -> Unusable<Vec<OpencodeSession>> {
+        let order = match has_columns(&self.connection, "session", &["time_created"])? {
+            true => "time_created, id",
+            false => "id",
+        };
+        let sql = format!("SELECT * FROM session ORDER BY {order}");
+        let mut statement = self.connection.prepare(&sql).map_err(reason)?;
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        let rows = statement.query_map([], |row| session(row, &names));
+        rows.map_err(reason)?
+            .collect::<Result<_, _>>()
+            .map_err(reason)
+    }
+
+    /// Gives the messages of a session in the order of their times, until `each` says that it is enough.
+    ///
+    /// # Errors
+    /// If the file is damaged.
+    pub fn messages(
+        &self,
+        session: &str,
+        each: &mut dyn FnMut(OpencodeRow) -> ControlFlow<()>,
+    ) -> Unusable<()> {
+        let order = match has_columns(&self.connection, "message", &["time_created"])? {
+            true => "time_created, id",
+            false => "id",
+        };
+        self.rows("message", "session_id", order, session, each)
+    }
+
+    /// Gives the parts of a message in their order.
+    ///
+    /// # Errors
+    /// If the file is damaged.
+    pub fn parts(
+        &self,
+        message: &str,
+        each: &mut dyn FnMut(OpencodeRow) -> ControlFlow<()>,
+    ) -> Unusable<()> {
+        self.rows("part", "message_id", "id", message, each)
+    }
+
+    /// Returns how many records of a session are in a table that is not read.
+    pub fn other_records(&self, session: &str) -> u64 {
+        let sql = "SELECT count(*) FROM session_message WHERE session_id = ?1";
+        let count = self
+            .connection
+            .query_row(sql, [session], |row| row.get::<_, i64>(0));
+        // Most files do not have the table.
+        count.map_or(0, |count| count.unsigned_abs())
+    }
+
+    fn rows(
+        &self,
+        table: &str,
+        of: &str,
+        order: &str,
+        id: &str,
+        each: &mut dyn FnMut(OpencodeRow) -> ControlFlow<()>,
+    ) -> Unusable<()> {
+        let sql = format!("SELECT id, data FROM {table} WHERE {of} = ?1 ORDER BY {order}");
+        let mut statement = self.connection.prepare_cached(&sql).map_err(reason)?;
+        let mut rows = statement.query([id]).map_err(reason)?;
+        while let Some(row) = rows.next().map_err(reason)? {
+            let row = OpencodeRow {
+                id: text(row, "id").map_err(reason)?.unwrap_or_default(),
+                data: text(row, "data").map_err(reason)?.unwrap_or_default(),
+            };
+            if each(row).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn session(row: &Row<'_>, names: &[String]) -> rusqlite::Result<OpencodeSession> {
+    let mut columns = Vec::new();
+    for name in names.iter().filter(|name| *name != "id") {
+        let value = match row.get_ref(name.as_str())? {
+            ValueRef::Null => continue,
+            ValueRef::Integer(number) => ColumnValue::Integer(number),
+            ValueRef::Real(number) => ColumnValue::Real(number),
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+                ColumnValue::Text(String::from_utf8_lossy(bytes).into_owned())
+            }
+        };
+        columns.push((name.clone(), value));
+    }
+    Ok(OpencodeSession {
+        id: text(row, "id")?.unwrap_or_default(),
+        columns,
+    })
+}

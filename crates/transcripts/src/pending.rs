@@ -1,0 +1,88 @@
+//! A message on its way from the importer to the store.
+
+use super::matching::Digest;
+use loopstore::extend::StoreResult;
+use loopstore::extend::append::NewMessage;
+use loopstore::internal::Ready;
+use loopstore::model::{AgentMessage, Author, Message, Role};
+use loopstore::tokens::TokenCounter;
+
+/// A message, in its stored form if the reader had no reason to think that it is known already.
+pub(super) enum PendingMessage {
+    Plain(Box<AgentMessage>),
+    Encoded(Box<Ready>),
+}
+
+impl PendingMessage {
+    /// Makes the stored form.
+    pub(super) fn encoded(
+        message: AgentMessage,
+        origin: Digest,
+        counter: &dyn TokenCounter,
+    ) -> StoreResult<Self> {
+        let origin = Some(origin);
+        let new = NewMessage { message, origin };
+        Ok(Self::Encoded(Box::new(Ready::of(new, counter)?)))
+    }
+
+    pub(super) fn role(&self) -> Role {
+        match self {
+            Self::Plain(message) => message.role(),
+            Self::Encoded(ready) => ready.role(),
+        }
+    }
+
+    pub(super) fn author(&self) -> Author {
+        match self {
+            Self::Plain(message) => message.author(),
+            Self::Encoded(ready) => ready.author(),
+        }
+    }
+
+    /// Returns the turn that the source put it in.
+    pub(super) fn turn_index(&self) -> Option<i64> {
+        match self {
+            Self::Plain(message) => message.turn_index(),
+            Self::Encoded(ready) => ready.turn_index(),
+        }
+    }
+
+    /// Returns milliseconds since the epoch.
+    pub(super) fn created_at(&self) -> Option<i64> {
+        match self {
+            Self::Plain(message) => message.message().and_then(Message::timestamp),
+            Self::Encoded(ready) => ready.created_at(),
+        }
+    }
+
+    pub(super) fn into_message(self) -> StoreResult<AgentMessage> {
+        match self {
+            Self::Plain(message) => Ok(*message),
+            Self::Encoded(ready) => ready.into_message(),
+        }
+    }
+
+    /// Returns the stored form, made from a record with this digest.
+    pub(super) fn into_ready(
+        self,
+        origin: Digest,
+        counter: &dyn TokenCounter,
+    ) -> StoreResult<Ready> {
+        match self {
+            Self::Encoded(ready) => Ok(*ready),
+            Self::Plain(message) => {
+                let new = NewMessage {
+                    message: *message,
+                    origin: Some(origin),
+                };
+                Ready::of(new, counter)
+            }
+        }
+    }
+}
+
+impl From<AgentMessage> for PendingMessage {
+    fn from(message: AgentMessage) -> Self {
+        Self::Plain(Box::new(message))
+    }
+}

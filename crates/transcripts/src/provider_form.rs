@@ -1,0 +1,328 @@
+//! Conversations in the form that a provider takes: `anthropic` (messages whose blocks are calls and
+//! results) and `responses` (items): a request, a list, or one message or item a line.
+//!
+//! They are read as [`provider::read`](loopstore::provider::read) reads them, one at a time, so that what
+//! is refused is left out alone, with the reason. A user message begins a loop; the items of
+//! Responses that the model put out in a row are one answer.
+
+use std::path::Path;
+
+use serde_json::value::RawValue;
+
+use super::cline::is_task;
+use super::fields::{Fields, list};
+use super::json_stream::{JsonStream, LineCounter, StreamItem};
+use super::key_outline::KeyOutline;
+use super::openai_chat::{head, is_others, run_extra};
+use super::transcript::{Style, TranscriptBuilder};
+use super::{ImportError, Importer, MAX_RECORD_BYTES, Sink, Source, holds_conversation};
+use loopstore::internal::name_calls;
+use loopstore::model::{AgentMessage, Extra, LoopStatus, Role};
+use loopstore::provider::{Form, read_str};
+
+/// Reads the form of a provider.
+#[derive(Clone, Copy, Debug)]
+pub struct ProviderForm(Form);
+
+impl ProviderForm {
+    /// Messages of Anthropic's.
+    pub const ANTHROPIC: Self = Self(Form::Anthropic);
+    /// Items of OpenAI's Responses.
+    pub const RESPONSES: Self = Self(Form::OpenAiResponses);
+
+    /// The fields of a request that hold what is said before the conversation, and the conversation.
+    fn keys(self) -> (&'static str, &'static str) {
+        match self.0 {
+            Form::OpenAiResponses => ("instructions", "input"),
+            _ => ("system", "messages"),
+        }
+    }
+}
+
+impl Importer for ProviderForm {
+    fn format(&self) -> &'static str {
+        self.0.as_str()
+    }
+
+    fn detect(&self, path: &Path, head: &[u8]) -> bool {
+        if is_task(path, head) {
+            return false;
+        }
+        match self.0 {
+            Form::Anthropic => is_anthropic(head),
+            Form::OpenAiResponses => is_responses(head),
+            _ => false,
+        }
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let mut reader = FormReader {
+            form: *self,
+            sink,
+            loose: None,
+            nth: 0,
+            any: false,
+        };
+        let mut pieces = JsonStream::new(source)?;
+        while let Some(piece) = pieces.next()? {
+            reader.piece(piece)?;
+        }
+        reader.end_loose()?;
+        holds_conversation(reader.any)
+    }
+}
+
+/// Whether a file begins as chats do, with blocks that only Anthropic has.
+fn is_anthropic(head: &[u8]) -> bool {
+    const BLOCKS: [&str; 4] = [
+        "redacted_thinking",
+        "server_tool_use",
+        "tool_result",
+        "tool_use",
+    ];
+    let outline = KeyOutline::of(head);
+    let holds_messages = ["", "[]."].iter().any(|at| {
+        let has = |key: &str| outline.has(&format!("{at}{key}"));
+        let is_chat = has("messages[].role") || has("role") && has("content");
+        is_chat && !has("traj") && !is_others(&outline, at)
+    });
+    let is_request = outline.has("system") && outline.has("messages[].role");
+    let is_chat = has_field(head, "role", &["tool", "function"]) || names(head, "tool_calls");
+    // Of OpenAI's compactions nothing can be read.
+    let is_compacted =
+        has_field(head, "type", &["compaction"]) && !names(head, "encrypted_content");
+    holds_messages && !is_chat && (is_request || is_compacted || has_field(head, "type", &BLOCKS))
+}
+
+/// Whether a file begins with items of Responses.
+fn is_responses(head: &[u8]) -> bool {
+    const ITEMS: [&str; 8] = [
+        "custom_tool_call",
+        "function_call",
+        "function_call_output",
+        "input_image",
+        "input_text",
+        "output_text",
+        "reasoning",
+        "web_search_call",
+    ];
+    let outline = KeyOutline::of(head);
+    let has = |key: &str| outline.has(key);
+    if has("messages")
+        || has("[].messages")
+        || is_others(&outline, "")
+        || is_others(&outline, "[].")
+    {
+        return false;
+    }
+    let is_item = |at: &str| {
+        let has = |key: &str| has(&format!("{at}{key}"));
+        has("role") && has("content")
+            || has("type") && (has("call_id") || has("summary") || has("encrypted_content"))
+    };
+    let is_list = is_item("") || is_item("[].");
+    is_item("input[].") || is_list && has_field(head, "type", &ITEMS)
+}
+
+/// Whether a field of this name stands anywhere in the text of JSON.
+fn names(head: &[u8], key: &str) -> bool {
+    !fields_named(&String::from_utf8_lossy(head), key).is_empty()
+}
+
+/// Whether a field of this name with one of these texts does.
+fn has_field(head: &[u8], key: &str, values: &[&str]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let is_one = |rest: &&str| {
+        let value = rest.trim_start().strip_prefix('"');
+        let value = value.and_then(|rest| rest.split_once('"'));
+        value.is_some_and(|(value, _)| values.contains(&value))
+    };
+    fields_named(&text, key).iter().any(is_one)
+}
+
+/// Returns what follows each field of a name. Within a string its quotes would be escaped.
+fn fields_named<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
+    let quoted = format!("\"{key}\"");
+    let found = text.match_indices(&quoted);
+    let after = found.filter_map(|(at, _)| {
+        let rest = text[at + quoted.len()..].trim_start();
+        rest.strip_prefix(':')
+    });
+    after.collect()
+}
+
+/// A record as it stands in the file, with its line.
+type FormRecord = (u64, String);
+
+/// Records that stand in the file without a request around them.
+struct LooseRecords {
+    list: Option<u64>,
+    records: Vec<FormRecord>,
+}
+
+struct FormReader<'a> {
+    form: ProviderForm,
+    sink: &'a mut dyn Sink,
+    loose: Option<LooseRecords>,
+    nth: u64,
+    any: bool,
+}
+
+impl FormReader<'_> {
+    fn piece(&mut self, piece: StreamItem) -> Result<(), ImportError> {
+        let line = piece.line;
+        let text = match piece.text {
+            Ok(text) => text,
+            Err(reason) => return self.skip(line, reason.to_owned()),
+        };
+        let (before, messages) = self.form.keys();
+        let mut lines = LineCounter::new(&text, line);
+        let mut record = |raw: &RawValue| (lines.of(raw.get()), raw.get().to_owned());
+        if text.starts_with('[') {
+            return match serde_json::from_str::<Vec<&RawValue>>(&text) {
+                Ok(raw) => {
+                    let records = raw.into_iter().map(record).collect();
+                    self.session(Extra::default(), records)
+                }
+                Err(error) => self.skip(line, error.to_string()),
+            };
+        }
+        let mut fields = match Fields::parse(&text) {
+            Ok(fields) => fields,
+            Err(reason) => return self.skip(line, reason),
+        };
+        let Some(said) = fields.take(messages) else {
+            return self.loose(piece.list, line, text.clone());
+        };
+        let mut records = Vec::new();
+        if let Some(raw) = fields.take(before) {
+            let said = format!(r#"{{"{before}":{},"{messages}":[]}}"#, raw.get());
+            records.push((record(raw).0, said));
+        }
+        match list(said) {
+            Some(raw) => records.extend(raw.into_iter().map(record)),
+            None => {
+                let request = format!(r#"{{"{messages}":{}}}"#, said.get());
+                records.push((line, request));
+            }
+        }
+        let (extra, bad) = run_extra(&fields);
+        for reason in bad {
+            self.skip(line, reason)?;
+        }
+        self.end_loose()?;
+        self.session(extra, records)
+    }
+
+    fn skip(&mut self, line: u64, reason: String) -> Result<(), ImportError> {
+        self.sink.skip(Some(line), reason);
+        Ok(())
+    }
+
+    fn loose(&mut self, list: Option<u64>, line: u64, text: String) -> Result<(), ImportError> {
+        if self.loose.as_ref().is_some_and(|loose| loose.list != list) {
+            self.end_loose()?;
+        }
+        let loose = self.loose.get_or_insert_with(|| LooseRecords {
+            list,
+            records: Vec::new(),
+        });
+        loose.records.push((line, text));
+        Ok(())
+    }
+
+    fn end_loose(&mut self) -> Result<(), ImportError> {
+        match self.loose.take() {
+            Some(loose) => self.session(Extra::default(), loose.records),
+            None => Ok(()),
+        }
+    }
+
+    fn session(&mut self, extra: Extra, records: Vec<FormRecord>) -> Result<(), ImportError> {
+        let key = self.nth.to_string();
+        self.nth += 1;
+        let head = head(key, extra)?;
+        let mut conversation = Conversation {
+            form: self.form.0,
+            transcript: TranscriptBuilder::new(&mut *self.sink, head, Style::Document),
+            output: Vec::new(),
+            taken: 0,
+        };
+        for (nth, (line, text)) in records.into_iter().enumerate() {
+            if let Err(reason) = conversation.record(&text)? {
+                let reason = format!("message {}: {reason}", nth + 1);
+                conversation.transcript.skip(line, reason);
+            }
+        }
+        self.any |= conversation.end()?;
+        Ok(())
+    }
+}
+
+struct Conversation<'a> {
+    form: Form,
+    transcript: TranscriptBuilder<'a>,
+    /// The items of the answer that is being put out.
+    output: Vec<String>,
+    /// The number of messages so far.
+    taken: u64,
+}
+
+impl Conversation<'_> {
+    fn record(&mut self, text: &str) -> Result<Result<(), String>, ImportError> {
+        if text.len() > MAX_RECORD_BYTES {
+            return Ok(Err("longer than 64 MiB".into()));
+        }
+        let messages = match read_str(self.form, text) {
+            Ok(messages) => messages,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        if self.is_output(text, &messages) {
+            self.output.push(text.to_owned());
+            return Ok(Ok(()));
+        }
+        self.end_output()?;
+        self.take(messages, text)?;
+        Ok(Ok(()))
+    }
+
+    /// Whether a record is an item that is part of an answer.
+    fn is_output(&self, text: &str, messages: &[AgentMessage]) -> bool {
+        let fields = Fields::parse(text).unwrap_or_default();
+        let is_item = fields.get("type").is_some() || fields.get("role").is_some();
+        let is_answer = |message: &AgentMessage| message.role() == Role::Assistant;
+        self.form == Form::OpenAiResponses && is_item && messages.iter().all(is_answer)
+    }
+
+    fn end_output(&mut self) -> Result<(), ImportError> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let text = format!("[{}]", std::mem::take(&mut self.output).join(","));
+        // Each of them was read alone.
+        let messages = read_str(self.form, &text).unwrap_or_default();
+        self.take(messages, &text)
+    }
+
+    fn take(&mut self, messages: Vec<AgentMessage>, text: &str) -> Result<(), ImportError> {
+        for mut message in messages {
+            if message.role() == Role::User {
+                // What was recorded is over.
+                self.transcript.ended_as(Some(LoopStatus::Completed));
+            }
+            name_calls(&mut message, &format!("call-{}", self.taken));
+            self.taken += 1;
+            self.transcript
+                .message(String::new, message, text.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<bool, ImportError> {
+        self.end_output()?;
+        if !self.transcript.is_unfinished() {
+            self.transcript.ended_as(Some(LoopStatus::Completed));
+        }
+        self.transcript.finish()
+    }
+}

@@ -1,0 +1,133 @@
+//! Qwen Code: `chats/<session>.jsonl`, one record a line, each with the record before it (`parentUuid`). The path of
+//! the last record to the root is what the model sees; `/rewind` and forks leave others.
+//!
+//! Messages are Gemini's contents (`parts`). What a tool gave back to the model stands in its `functionResponse`, not
+//! in what the person saw of it. A record that is written in fragments has one `uuid` in several lines.
+
+mod emit;
+mod messages;
+
+use std::path::Path;
+
+use super::fields::Fields;
+use super::key_outline::KeyOutline;
+use super::records::{RecordLine, RecordStream};
+use super::transcript::{identity, session, started_by};
+use super::values::text_of;
+use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
+use loopstore::model::{SessionId, Time};
+
+const TOOL: &str = "qwen-code";
+
+/// Reads the chats of Qwen Code.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QwenCode;
+
+impl Importer for QwenCode {
+    fn format(&self) -> &'static str {
+        TOOL
+    }
+
+    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+        holds_records(head)
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let about = About::read(source.path, &mut *source.reader)?;
+        let is_of_agent = about.agent.is_some();
+        let head = about.head(source.path);
+        holds_conversation(emit::emit(source, head, is_of_agent, sink)?)
+    }
+}
+
+/// Whether a file begins with records that can only be Qwen Code's: those of Claude Code look much alike.
+pub(super) fn holds_records(head: &[u8]) -> bool {
+    const OWN: [&str; 5] = [
+        "message.parts",
+        "provenance",
+        "systemPayload",
+        "toolCallResult",
+        "usageMetadata",
+    ];
+    let is_own = |line: &[u8]| {
+        let keys = KeyOutline::of(line);
+        let is_record = ["uuid", "sessionId", "type"]
+            .iter()
+            .all(|key| keys.has(key));
+        is_record && OWN.iter().any(|key| keys.has(key))
+    };
+    head.split(|byte| *byte == b'\n').take(20).any(is_own)
+}
+
+/// What the records say of their session.
+#[derive(Default)]
+struct About {
+    session: Option<String>,
+    /// The sub-agent whose file it is.
+    agent: Option<String>,
+    parent: Option<String>,
+    title: Option<String>,
+    project: Option<String>,
+    started: Option<String>,
+    ended: Option<String>,
+}
+
+impl About {
+    fn read(path: &Path, reader: &mut dyn ReadSeek) -> Result<Self, ImportError> {
+        let mut about = Self::default();
+        let mut records = RecordStream::new(path, reader)?;
+        while let Some((_, line)) = records.next()? {
+            if let RecordLine::Record(_, fields) = line {
+                about.add(&fields);
+            }
+        }
+        Ok(about)
+    }
+
+    fn add(&mut self, record: &Fields<'_>) {
+        let first = |known: &mut Option<String>, key: &str| {
+            *known = known.take().or_else(|| text_of(record.get(key)));
+        };
+        first(&mut self.session, "sessionId");
+        first(&mut self.project, "cwd");
+        first(&mut self.started, "timestamp");
+        self.ended = record.text("timestamp").or(self.ended.take());
+        if record.read::<bool>("isSidechain") == Some(true) {
+            first(&mut self.agent, "agentId");
+        }
+        let payload = || record.object("systemPayload");
+        match record.text("subtype").as_deref() {
+            // It is written again as the file grows: the last word counts.
+            Some("custom_title") => {
+                self.title = text_of(payload().get("customTitle")).or(self.title.take());
+            }
+            Some("parent_session") => {
+                self.parent = text_of(payload().get("parentSessionId")).or(self.parent.take());
+            }
+            _ => {}
+        }
+    }
+
+    fn head(self, path: &Path) -> SessionHead {
+        let own = match (&self.session, &self.agent) {
+            // The file of a sub-agent names the session that started it.
+            (Some(session), Some(agent)) => Some(format!("{session}/agent-{agent}")),
+            (session, _) => session.clone(),
+        };
+        let own = own.filter(|id| SessionId::new(id.as_str()).is_ok());
+        let (identity, id) = identity(path, own.as_deref());
+        let mut session = session(id, TOOL, self.started.map(Time::from_text));
+        session.last_active_at = self.ended.map(Time::from_text);
+        let parent = match self.agent {
+            Some(_) => self.session,
+            None => self.parent,
+        };
+        session.parent_spawn_ref = parent.as_deref().and_then(started_by);
+        SessionHead {
+            identity,
+            session,
+            title: self.title,
+            project: self.project,
+        }
+    }
+}

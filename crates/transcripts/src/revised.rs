@@ -1,0 +1,227 @@
+//! Messages that come back changed: kept beside the sealed ones, written over the open turn. An
+//! answer that only grew gets its rest behind it.
+
+use std::ops::ControlFlow;
+
+use super::identity::{Fate, newest_loop};
+use super::matching::{Digest, is_revised};
+use super::writer::StoreSink;
+use loopstore::extend::append;
+use loopstore::extend::append::NewMessage;
+use loopstore::extend::{LoopKey, StoreResult, decode};
+use loopstore::internal::extension_kinds;
+use loopstore::internal::seal_appended;
+use loopstore::model::{AgentMessage, Extra, Int, Json, LlmMessage, LoopId, Message, Role, Usage};
+
+impl StoreSink<'_> {
+    /// Keeps a message that is another state of a stored one.
+    pub(super) fn changed(
+        &mut self,
+        at: usize,
+        loop_key: &LoopId,
+        fate: Fate,
+        message: AgentMessage,
+        origin: Digest,
+    ) -> StoreResult<()> {
+        self.flush()?;
+        let (Some(key), Some(seq)) = (self.loop_key(at, loop_key), fate.seq()) else {
+            return Ok(());
+        };
+        let may_replace = matches!(
+            fate,
+            Fate::Later {
+                may_replace: true,
+                ..
+            }
+        );
+        if may_replace && self.may_replace(key, seq)? {
+            return self.replace_turn(at, loop_key, seq, message, origin);
+        }
+        let digest = self.digests.revised(seq, &origin);
+        let state = self.sessions[at].loops.get_mut(loop_key);
+        let known = state.and_then(|state| state.known.as_mut());
+        if !known.is_some_and(|known| known.revised.insert(digest)) {
+            return Ok(());
+        }
+        if let Fate::Later { .. } = fate
+            && let Some(rest) = self.rest(key, seq, &message)?
+        {
+            self.report.added_messages += 1;
+            self.sessions[at].current.grows();
+            return self.queue(at, loop_key, rest.into(), digest, 0);
+        }
+        let Ok(data) = data(seq, &message) else {
+            let reason = format!("a changed message of loop `{loop_key}` nests too deeply");
+            self.report.skip(&self.from.path, None, reason);
+            return Ok(());
+        };
+        self.report.revised += 1;
+        let note = AgentMessage::extension(extension_kinds::REVISED, data);
+        self.queue(at, loop_key, note.into(), digest, 0)
+    }
+
+    /// True if a message may still be replaced: it is in the last turn of its loop, and that turn is in flight, or
+    /// nothing stands behind it.
+    fn may_replace(&self, key: LoopKey, seq: u32) -> StoreResult<bool> {
+        let row = self.write.loop_by_key(key)?;
+        let last = match row.totals.turns.checked_sub(1) {
+            Some(turn) => self.write.turn(key, turn)?,
+            None => None,
+        };
+        if seq < row.totals.sealed_seq || last.is_none_or(|turn| seq < turn.first_seq) {
+            return Ok(false);
+        }
+        let is_in_flight = row.totals.complete < row.totals.turns;
+        Ok(is_in_flight || newest_loop(&*self.write, row.session)? == Some(key))
+    }
+
+    /// Returns what an answer of the last turn has grown by, as an answer of its own.
+    ///
+    /// Some tools write an answer block by block, so a transcript can end within one. What came
+    /// in then looks complete and is sealed, but calls that follow are no revision: without them
+    /// their results would have no call.
+    fn rest(
+        &self,
+        key: LoopKey,
+        seq: u32,
+        new: &AgentMessage,
+    ) -> StoreResult<Option<AgentMessage>> {
+        let AgentMessage::Llm(LlmMessage {
+            message: Message::Assistant(answer),
+            ..
+        }) = new
+        else {
+            return Ok(None);
+        };
+        let totals = self.write.loop_by_key(key)?.totals;
+        let (read, mut known) = (&*self.write, Some(Vec::new()));
+        let mut counted = Vec::new();
+        read.messages(key, seq..totals.next_seq, &mut |row| {
+            let is_part = row.seq == seq || row.origin.is_some_and(|origin| is_revised(&origin));
+            if row.seq == seq && row.turn != totals.turns.checked_sub(1) {
+                known = None;
+                return Ok(ControlFlow::Break(()));
+            }
+            if is_part && row.body.role == Role::Assistant {
+                let part = decode(read, row.body)?;
+                counted.extend(usage_of(&part).cloned());
+                let content = part.message().map(Message::content).unwrap_or_default();
+                known.get_or_insert_default().extend_from_slice(content);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let rest = known
+            .as_deref()
+            .and_then(|known| answer.content.strip_prefix(known));
+        let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+            return Ok(None);
+        };
+        let mut message = new.clone();
+        if let Some(Message::Assistant(part)) = message.message_mut() {
+            part.content = rest.to_vec();
+            // The first tokens of the call stand with an earlier part.
+            let usage = part.usage.take();
+            part.usage = usage.and_then(|usage| usage_beyond(usage, &counted));
+        }
+        Ok(Some(message))
+    }
+
+    /// Writes the last turn again, with `message` instead of the one at `seq` and without what
+    /// the transcript had after it.
+    fn replace_turn(
+        &mut self,
+        at: usize,
+        loop_key: &LoopId,
+        seq: u32,
+        message: AgentMessage,
+        origin: Digest,
+    ) -> StoreResult<()> {
+        let Some(state) = self.sessions[at].loops.get_mut(loop_key) else {
+            return Ok(());
+        };
+        let row = self.write.loop_by_key(state.key)?;
+        let last = row.totals.turns.saturating_sub(1);
+        let first = self
+            .write
+            .turn(state.key, last)?
+            .map_or(seq, |turn| turn.first_seq);
+        let Some(known) = state.known.as_mut() else {
+            return Ok(());
+        };
+        known.replaced_from = Some(seq);
+        // The transcript holds another state of these.
+        let is_gone = |other: u32| other >= seq && known.matched.contains(&other);
+        let (mut turn, mut after) = (Vec::new(), Vec::new());
+        let read = &*self.write;
+        read.messages(state.key, first..row.totals.next_seq, &mut |row| {
+            let list = if row.seq < seq { &mut turn } else { &mut after };
+            if !is_gone(row.seq) {
+                list.push(NewMessage {
+                    origin: row.origin,
+                    message: decode(read, row.body)?,
+                });
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.report.added_messages += u64::from(message.role() != Role::Extension);
+        turn.push(NewMessage {
+            message,
+            origin: Some(origin),
+        });
+        turn.extend(after);
+        let key = state.key;
+        self.sessions[at].is_changed = true;
+        self.reopen(key)?;
+        let appended =
+            append::replace_turn(self.write, key, turn, self.counter, None, self.last_turn)?;
+        let sealed = seal_appended(self.write, self.counter, &appended.compactions)?;
+        self.report.compactions.extend(sealed);
+        Ok(())
+    }
+}
+
+/// Returns the tokens of its call, if an answer has them.
+fn usage_of(message: &AgentMessage) -> Option<&Usage> {
+    match message.message()? {
+        Message::Assistant(answer) => answer.usage.as_ref(),
+        _ => None,
+    }
+}
+
+/// Returns what a call used beyond what was counted of it before; `None` if that is nothing. Some tools count while
+/// they still write, and the last count is the whole.
+fn usage_beyond(usage: Usage, counted: &[Usage]) -> Option<Usage> {
+    if counted.is_empty() {
+        return Some(usage);
+    }
+    let rest = |of: &dyn Fn(&Usage) -> i64| {
+        let before: i64 = counted.iter().map(of).fold(0, i64::saturating_add);
+        of(&usage).saturating_sub(before).max(0)
+    };
+    let part = |of: fn(&Usage) -> &Option<Int>| {
+        let tokens = rest(&|usage| of(usage).as_ref().map_or(0, Int::get));
+        (tokens > 0).then(|| Int::from(tokens))
+    };
+    let (input, output) = (
+        rest(&|usage| usage.input.get()),
+        rest(&|usage| usage.output.get()),
+    );
+    let beyond = Usage {
+        input: input.into(),
+        output: output.into(),
+        reasoning: part(|usage| &usage.reasoning),
+        cache_read: part(|usage| &usage.cache_read),
+        cache_write: part(|usage| &usage.cache_write),
+        total_tokens: None,
+        extra: Extra::default(),
+    };
+    let is_any =
+        input > 0 || output > 0 || beyond.cache_read.is_some() || beyond.cache_write.is_some();
+    is_any.then_some(beyond)
+}
+
+/// Returns `{"seq":…,"message":…}`.
+fn data(seq: u32, message: &AgentMessage) -> serde_json::Result<Json> {
+    let message = serde_json::to_string(message)?;
+    Json::parse(&format!("{{\"seq\":{seq},\"message\":{message}}}"))
+}

@@ -1,0 +1,219 @@
+//! Compactions found in transcripts, as runs of the tool that made them.
+
+use sha2::{Digest as _, Sha256};
+
+use super::matching::harmless;
+use super::{FoundCompaction, FoundEffect};
+use loopstore::compact::CompactionEnded;
+use loopstore::extend::active_blocks::View;
+use loopstore::extend::{LoopKey, Outcome, StoreResult, StoreWrite, codec};
+use loopstore::internal::{ChainSnapshot, ImportedCompaction};
+use loopstore::internal::{OWN_RUN, block_spec};
+use loopstore::internal::{Recorded, RecordedRun, StandsFor, seal_all};
+use loopstore::model::{CompactionBlock, Json, LoopId, SealingProvider, Time};
+use loopstore::tokens::TokenCounter;
+
+/// Returns the id of the run: the same whenever the same compaction is found again.
+pub(super) fn run_id(session: &str, found: &FoundCompaction) -> StoreResult<String> {
+    // Of a block, what it says counts and not how its record was written: an export writes the
+    // fields in another order.
+    let (record, block) = match &found.effect {
+        FoundEffect::Block(block) => ("", codec::to_json(&**block)?),
+        _ => (found.record.as_str(), String::new()),
+    };
+    let parts = [
+        session,
+        found.loop_id.as_str(),
+        &found.strategy,
+        record,
+        &block,
+    ];
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let digest = hex::encode(hash.finalize());
+    Ok(format!("{}-{}", harmless(&found.strategy), &digest[..24]))
+}
+
+/// Returns the run that made a block of loopstore's own.
+pub(super) fn own_run(found: &FoundCompaction) -> Option<String> {
+    match &found.effect {
+        FoundEffect::Block(block) => block.extra.get(OWN_RUN)?.read().ok(),
+        _ => None,
+    }
+}
+
+/// Returns the id that such a run has in another database, where each of its blocks is a run.
+pub(super) fn run_id_of_own(session: &str, loop_id: &LoopId, run: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [session, loop_id.as_str(), run] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    format!("loopstore-{}", &hex::encode(hash.finalize())[..24])
+}
+
+/// What the run of a found compaction is made on.
+pub(super) struct ImportedRun {
+    pub(super) loop_key: LoopKey,
+    pub(super) run_id: String,
+}
+
+/// What became of it, and what is recorded of it.
+struct Made {
+    recorded: Recorded,
+    record: Json,
+}
+
+impl ImportedRun {
+    /// Writes the run and its blocks, and returns how it ended.
+    pub(super) fn write(
+        self,
+        write: &mut dyn StoreWrite,
+        counter: &dyn TokenCounter,
+        found: FoundCompaction,
+    ) -> StoreResult<CompactionEnded> {
+        let started_at = found.at.clone().unwrap_or_else(Time::now);
+        let trigger = found.trigger.clone().unwrap_or_else(|| "imported".into());
+        let mut run = RecordedRun {
+            run_id: self.run_id,
+            strategy: found.strategy.clone(),
+            trigger,
+            duration_ms: duration(&found.record),
+            started_at,
+            record: found.record.clone(),
+        };
+        if let Some(provider) = SealingProvider::of_strategy(&found.strategy)
+            && let FoundEffect::Summary { messages, .. } = found.effect
+        {
+            let what = StandsFor {
+                leaf: self.loop_key,
+                provider,
+                through: None,
+            };
+            return seal_all(write, counter, what, messages, run);
+        }
+        let chain = ChainSnapshot::load(&*write, self.loop_key, View::default())?;
+        let compaction = ImportedCompaction {
+            read: &*write,
+            chain: &chain,
+            counter,
+            strategy: &found.strategy,
+            created_at: run.started_at.as_str(),
+        };
+        let made = made(&compaction, &found)?;
+        run.record = made.record;
+        let turns = chain.end(chain.leaf());
+        run.commit(
+            write,
+            counter,
+            (&chain, turns),
+            View::default(),
+            made.recorded,
+        )
+    }
+}
+
+fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreResult<Made> {
+    let (blocks, nothing) = match &found.effect {
+        FoundEffect::Summary {
+            messages,
+            first_kept,
+        } => {
+            let chain = compaction.chain;
+            let first_kept = first_kept.as_ref().and_then(|kept| spot(chain, kept));
+            let blocks = compaction.summary(messages, first_kept)?;
+            (blocks, "no turn stands before the first one that was kept")
+        }
+        FoundEffect::SummaryWithin {
+            message,
+            first_kept,
+            dropped,
+        } => {
+            let kept = spot(compaction.chain, first_kept);
+            let blocks = match kept {
+                Some(kept) => compaction.summary_within(message, kept, *dropped)?,
+                None => compaction.summary(std::slice::from_ref(&**message), None)?,
+            };
+            (
+                blocks,
+                "no message stands before the first one that was kept",
+            )
+        }
+        FoundEffect::ClearedResults {
+            tool_call_ids,
+            placeholder,
+        } => {
+            let blocks = compaction.cleared(tool_call_ids, placeholder)?;
+            (blocks, "the context shows no result of these calls")
+        }
+        FoundEffect::Block(block) => return foreign_block(compaction, found, block),
+    };
+    let is_empty = blocks.is_empty();
+    let recorded = Recorded {
+        blocks,
+        outcome: match is_empty {
+            true => Outcome::NoGain,
+            false => Outcome::Committed,
+        },
+        error: is_empty.then(|| nothing.to_owned()),
+    };
+    Ok(Made {
+        recorded,
+        record: found.record.clone(),
+    })
+}
+
+/// Returns where a turn is on the chain; a loop elsewhere keeps nothing of this context.
+fn spot(chain: &ChainSnapshot, (kept, turn): &(LoopId, u32)) -> Option<(usize, u32)> {
+    let at = chain
+        .links
+        .iter()
+        .position(|link| link.row.loop_id == *kept)?;
+    Some((at, *turn))
+}
+
+fn foreign_block(
+    compaction: &ImportedCompaction<'_>,
+    found: &FoundCompaction,
+    block: &CompactionBlock,
+) -> StoreResult<Made> {
+    Ok(match block_spec(compaction, block)? {
+        Ok(spec) => Made {
+            recorded: Recorded {
+                blocks: vec![compaction.build(compaction.chain.leaf(), spec)?],
+                outcome: Outcome::Committed,
+                error: None,
+            },
+            record: found.record.clone(),
+        },
+        Err(broken) => Made {
+            recorded: Recorded {
+                blocks: Vec::new(),
+                outcome: Outcome::Failed,
+                error: Some(broken),
+            },
+            record: Json::parse(&codec::to_json(block)?).unwrap_or_default(),
+        },
+    })
+}
+
+/// Returns the milliseconds that a record tells of, itself or in an object within.
+fn duration(record: &Json) -> u64 {
+    let Ok(value) = record.read::<serde_json::Value>() else {
+        return 0;
+    };
+    let within = |value: &serde_json::Value| {
+        ["durationMs", "duration_ms"]
+            .iter()
+            .find_map(|key| value.get(key)?.as_u64())
+    };
+    let nested = || value.as_object()?.values().find_map(within);
+    // The column holds what fits 63 bits.
+    within(&value)
+        .or_else(nested)
+        .unwrap_or(0)
+        .min(i64::MAX as u64)
+}

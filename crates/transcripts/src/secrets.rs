@@ -1,0 +1,317 @@
+//! Taking secrets out of what is imported, before any of it reaches the store.
+//!
+//! Records are still known again by what the transcript says: their digests are made of the record as
+//! it stands, with the key of the database. A session that was once redacted stays so: what comes
+//! into it later is redacted too, asked or not.
+
+use super::matching::Digest;
+use super::writer::{Origin, StoreSink};
+use super::{FoundCompaction, FoundEffect, ImportError, SessionHead};
+use loopstore::extend::{SessionFlags, SessionKey, StoreError, StoreResult};
+use loopstore::internal::{add_counts, drop_sealed};
+use loopstore::model::{AgentMessage, LoopId, LoopRecord, SealingProvider};
+use loopstore::redact::{RedactionPolicy, Redactor};
+
+/// What redacts an import.
+pub(super) struct Secrets {
+    /// Whether all sessions are redacted, not only those that are already.
+    pub(super) all: bool,
+    key: Vec<u8>,
+    redactor: Redactor,
+}
+
+impl Secrets {
+    pub(super) fn new(key: Vec<u8>) -> Self {
+        let redactor = Redactor::new(&key).remembering();
+        Self {
+            all: false,
+            key,
+            redactor,
+        }
+    }
+
+    /// Redacts names by which an import is known again: always in the same way.
+    pub(super) fn origin(&self, from: &Origin) -> Origin {
+        let name = |text: &String| self.name(text);
+        Origin {
+            format: from.format.clone(),
+            path: name(&from.path),
+            file_name: name(&from.file_name),
+            modified_at: from.modified_at,
+        }
+    }
+
+    pub(super) fn name(&self, text: &str) -> String {
+        let mut redactor = Redactor::new(&self.key);
+        redactor.text(text).unwrap_or_else(|| text.to_owned())
+    }
+
+    fn head(&mut self, head: &mut SessionHead) -> StoreResult<()> {
+        if let Some(new) = self.redactor.described(&head.session).map_err(invalid)? {
+            head.session = new;
+        }
+        for label in [&mut head.title, &mut head.project].into_iter().flatten() {
+            if let Some(new) = self.redactor.text(label) {
+                *label = new;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a message without secrets.
+    pub(super) fn redacted(&mut self, message: &AgentMessage) -> StoreResult<AgentMessage> {
+        let new = self.redactor.message(message).map_err(invalid)?;
+        Ok(new.unwrap_or_else(|| message.clone()))
+    }
+
+    fn compaction(&mut self, found: &mut FoundCompaction) -> StoreResult<()> {
+        if let Some(new) = self.redactor.meta(found.record.as_str()) {
+            found.record = loopstore::model::Json::parse(&new).map_err(invalid)?;
+        }
+        match &mut found.effect {
+            FoundEffect::Summary { messages, .. } => {
+                for message in messages {
+                    if let Some(new) = self.redactor.message(message).map_err(invalid)? {
+                        *message = new;
+                    }
+                }
+            }
+            FoundEffect::SummaryWithin { message, .. } => {
+                if let Some(new) = self.redactor.message(message).map_err(invalid)? {
+                    **message = new;
+                }
+            }
+            FoundEffect::ClearedResults { placeholder, .. } => {
+                if let Some(new) = self.redactor.text(placeholder) {
+                    *placeholder = new;
+                }
+            }
+            FoundEffect::Block(block) => {
+                if let Some(new) = self.redactor.described(&**block).map_err(invalid)? {
+                    **block = new;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a message stands, and whether it begins a turn.
+pub(super) struct TurnPlace<'a> {
+    pub(super) at: usize,
+    pub(super) loop_id: &'a LoopId,
+    pub(super) begins: bool,
+}
+
+/// A message of a turn that is not over: a secret after it takes out what only a provider can read.
+pub(super) struct HeldMessage {
+    at: usize,
+    loop_id: LoopId,
+    message: AgentMessage,
+    origin: Digest,
+    bytes: usize,
+}
+
+fn messages_of(found: &FoundCompaction) -> Option<&[AgentMessage]> {
+    match &found.effect {
+        FoundEffect::Summary { messages, .. } => Some(messages),
+        _ => None,
+    }
+}
+
+fn invalid(error: serde_json::Error) -> StoreError {
+    StoreError::Invalid(format!("a record cannot be redacted: {error}"))
+}
+
+impl StoreSink<'_> {
+    /// Redacts all sessions of the transcript, or only those that are redacted already, as a policy says.
+    #[must_use]
+    pub fn redacting(mut self, all: bool, policy: &RedactionPolicy) -> Self {
+        self.secrets.all = all;
+        self.secrets.redactor = self.secrets.redactor.with_policy(policy.clone());
+        if all {
+            self.report.secrets = Some(Default::default());
+        }
+        self
+    }
+
+    /// Whether the session at `at` is redacted.
+    pub(super) fn redacts(&self, at: usize) -> bool {
+        self.sessions[at].redacts
+    }
+
+    /// Redacts a session, which is or is not stored, and returns whether it is one to redact.
+    pub(super) fn redact_head(
+        &mut self,
+        stored: Option<SessionKey>,
+        head: &mut SessionHead,
+    ) -> StoreResult<bool> {
+        let flags = match stored {
+            Some(key) => self.write.flags(key)?,
+            None => SessionFlags {
+                redacts: self.secrets.all || self.is_of_redacted(head)?,
+                ..SessionFlags::default()
+            },
+        };
+        if !flags.redacts && !self.secrets.all {
+            return Ok(false);
+        }
+        if let Some(key) = stored.filter(|_| !flags.redacts) {
+            self.report.unredacted.push(head.session.session_id.clone());
+            self.mark(key)?;
+        }
+        self.secrets.head(head)?;
+        self.report_secrets();
+        Ok(true)
+    }
+
+    /// Whether a session is redacted that started this one: the same secrets went to it.
+    fn is_of_redacted(&self, head: &SessionHead) -> StoreResult<bool> {
+        let Some(by) = &head.session.parent_spawn_ref else {
+            return Ok(false);
+        };
+        if let Some(at) = self.by_id.get(&by.parent_session_id) {
+            return Ok(self.redacts(*at));
+        }
+        match self.write.session(&by.parent_session_id)? {
+            Some(row) => Ok(self.write.flags(row.key)?.redacts),
+            None => Ok(false),
+        }
+    }
+
+    /// Notes that what comes into a session is redacted.
+    pub(super) fn mark(&mut self, key: SessionKey) -> StoreResult<()> {
+        let mut flags = self.write.flags(key)?;
+        flags.redacts = true;
+        self.write.put_flags(key, &flags)
+    }
+
+    pub(super) fn redact_loop(&mut self, record: &mut LoopRecord) -> StoreResult<()> {
+        let new = self.secrets.redactor.described(record).map_err(invalid)?;
+        if let Some(new) = new {
+            *record = new;
+        }
+        self.report_secrets();
+        Ok(())
+    }
+
+    /// Redacts a message; returns whether it changed.
+    pub(super) fn redact_message(
+        &mut self,
+        message: AgentMessage,
+    ) -> Result<(AgentMessage, bool), ImportError> {
+        let new = self.secrets.redactor.message(&message).map_err(invalid)?;
+        let changed = new.is_some();
+        Ok((new.unwrap_or(message), changed))
+    }
+
+    /// Takes out of a redacted message, and of those before it in its turn, what only a provider can read
+    /// and was made from a secret: what is sealed in the turn, and every compaction after the secret.
+    pub(super) fn without_bound(
+        &mut self,
+        turn: &TurnPlace<'_>,
+        mut message: AgentMessage,
+        has_secret: bool,
+    ) -> StoreResult<AgentMessage> {
+        let goes_on = |held: &HeldMessage| (held.at, &held.loop_id) == (turn.at, turn.loop_id);
+        if turn.begins || !self.held.iter().all(goes_on) {
+            self.release_held()?;
+        }
+        let session = &mut self.sessions[turn.at];
+        session.has_secrets |= has_secret;
+        let Some(state) = session.loops.get_mut(turn.loop_id) else {
+            return Ok(message);
+        };
+        state.turn_has_secrets = has_secret || (state.turn_has_secrets && !turn.begins);
+        if session.has_secrets {
+            drop_sealed(&mut message, state.turn_has_secrets);
+        }
+        if has_secret {
+            for held in &mut self.held {
+                drop_sealed(&mut held.message, true);
+            }
+        }
+        Ok(message)
+    }
+
+    /// Keeps a message until its turn is over.
+    pub(super) fn hold(
+        &mut self,
+        at: usize,
+        loop_id: &LoopId,
+        message: AgentMessage,
+        origin: Digest,
+        bytes: usize,
+    ) {
+        self.held.push(HeldMessage {
+            at,
+            loop_id: loop_id.clone(),
+            message,
+            origin,
+            bytes,
+        });
+    }
+
+    /// Appends the messages of a turn that is over.
+    pub(super) fn release_held(&mut self) -> StoreResult<()> {
+        for held in std::mem::take(&mut self.held) {
+            let message = held.message.into();
+            self.queue(held.at, &held.loop_id, message, held.origin, held.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Redacts a compaction; returns whether it is to be left out: one of a provider's, for a secret.
+    pub(super) fn redact_compaction(
+        &mut self,
+        at: usize,
+        found: &mut FoundCompaction,
+    ) -> StoreResult<bool> {
+        let is_sealed = SealingProvider::of_strategy(&found.strategy).is_some();
+        let before = messages_of(found).filter(|_| is_sealed).map(<[_]>::to_vec);
+        self.secrets.compaction(found)?;
+        self.report_secrets();
+        let changed = before.is_some_and(|before| messages_of(found) != Some(&before[..]));
+        Ok(is_sealed && (changed || self.sessions[at].has_secrets))
+    }
+
+    /// Whether a compaction is stored that came in before its session was redacted.
+    pub(super) fn knows_compaction(
+        &mut self,
+        at: usize,
+        found: &FoundCompaction,
+    ) -> StoreResult<bool> {
+        let session = &mut self.sessions[at];
+        let Some(key) = session
+            .key
+            .filter(|_| super::runs::own_run(found).is_none())
+        else {
+            return Ok(false);
+        };
+        let id = {
+            let id = &session.head.session.session_id;
+            let owner = loopstore::internal::run_owner(self.write.as_read(), id)?;
+            super::runs::run_id(&owner, found)?
+        };
+        session.has_run(&*self.write, key, &id)
+    }
+
+    /// Adds what was found in a message that is new.
+    pub(super) fn count_secrets(&mut self, at: usize) {
+        if self.redacts(at) {
+            self.report_secrets();
+        }
+    }
+
+    /// Adds what was replaced since the last time to the report.
+    pub(super) fn report_secrets(&mut self) {
+        let counts = self.secrets.redactor.take_counts();
+        add_counts(self.report.secrets.get_or_insert_default(), &counts.secrets);
+        add_counts(&mut self.report.held_back, &counts.held_back);
+    }
+
+    /// Forgets what was replaced since the last time: it is stored already.
+    pub(super) fn known_already(&mut self) {
+        self.secrets.redactor.take_counts();
+    }
+}

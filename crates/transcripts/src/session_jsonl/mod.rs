@@ -1,0 +1,124 @@
+//! loopstore's own lines: all that is stored of a session, as `export --format jsonl` writes it.
+//!
+//! The lines go into the store as they are, in one transaction; then the session is checked as
+//! `verify` does, so that a file that was altered or lies leaves nothing behind. Of a session that
+//! is there already only what is new is added. [`form`] says what a line holds.
+
+mod blocks;
+pub mod form;
+mod loop_rows;
+mod redacted;
+mod restore;
+mod runs;
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+
+use self::form::{AnyLine, Record};
+pub use self::restore::Restore;
+use super::fields::reason;
+use super::key_outline::KeyOutline;
+use super::lines::{LinePart, ValueReader};
+use super::{ImportError, Importer, Sink, Source};
+use loopstore::model::MAX_JSON_DEPTH;
+
+/// The messages of a block stand in one line, and each may be as long as a record.
+const MAX_LINE_BYTES: usize = 256 << 20;
+/// How much deeper than a stored value its line is.
+const MORE_DEPTH: usize = 16;
+
+/// Reads loopstore's own lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoredLines;
+
+impl Importer for StoredLines {
+    fn format(&self) -> &'static str {
+        "loopstore"
+    }
+
+    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+        let outline = KeyOutline::of(head);
+        outline.has("record") && outline.has("loopstore")
+    }
+
+    fn import(&self, _source: &mut Source<'_>, _sink: &mut dyn Sink) -> Result<(), ImportError> {
+        Err(wrong("its lines are not a transcript"))
+    }
+
+    fn holds_rows(&self) -> bool {
+        true
+    }
+
+    fn restore(
+        &self,
+        source: &mut Source<'_>,
+        into: &mut Restore<'_>,
+    ) -> Option<Result<(), ImportError>> {
+        Some(read(source, into))
+    }
+}
+
+fn read(source: &mut Source<'_>, into: &mut Restore<'_>) -> Result<(), ImportError> {
+    let unread = |error| ImportError::Read {
+        path: source.path.to_owned(),
+        source: error,
+    };
+    let mut lines = ValueReader::new(source.reader)
+        .map_err(unread)?
+        .with_limits(MAX_LINE_BYTES, MAX_JSON_DEPTH + MORE_DEPTH);
+    let mut last = 0;
+    while let Some((place, found)) = lines.next().map_err(unread)? {
+        last = place.line;
+        let taken = match found {
+            LinePart::Value(text) => take(text, into),
+            LinePart::Unreadable { reason, .. } => Err(wrong(reason)),
+        };
+        taken.map_err(|error| in_line(last, error))?;
+    }
+    into.is_whole().map_err(|error| in_line(last, error))
+}
+
+fn take(text: &str, into: &mut Restore<'_>) -> Result<(), ImportError> {
+    let record = parse::<AnyLine>(text)?.record;
+    match record {
+        Record::Session => return into.session(parse(text)?),
+        Record::End => return into.end(parse(text)?),
+        _ => {}
+    }
+    let Some(mut session) = into.next_in_session()? else {
+        return Ok(());
+    };
+    match record {
+        Record::Loop => session.one_loop(parse(text)?),
+        Record::Turn => session.turn(parse(text)?),
+        Record::Message => session.message(parse(text)?),
+        Record::Note => session.note(parse(text)?),
+        Record::Call => session.call(parse(text)?),
+        Record::Run => session.run(parse(text)?),
+        Record::Block => session.block(parse(text)?),
+        Record::Flip => session.flip(parse(text)?),
+        Record::Pin => session.pin(parse(text)?),
+        Record::Hide => session.hide(parse(text)?),
+        Record::Manifest => session.manifest(parse(text)?),
+        Record::Session | Record::End => Ok(()),
+    }
+}
+
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ImportError> {
+    serde_json::from_str(text).map_err(|error| wrong(reason(error)))
+}
+
+fn wrong(reason: impl Into<String>) -> ImportError {
+    ImportError::NoTranscript(reason.into())
+}
+
+fn in_line(line: u64, error: ImportError) -> ImportError {
+    match error {
+        ImportError::NoTranscript(reason) => {
+            ImportError::NoTranscript(format!("line {line}: {reason}"))
+        }
+        ImportError::Refused(reason) => ImportError::Refused(format!("line {line}: {reason}")),
+        other @ (ImportError::Read { .. } | ImportError::Store(_)) => other,
+    }
+}

@@ -1,0 +1,442 @@
+//! What the writer knows of the sessions and loops of a transcript until it ends.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use super::activity;
+use super::identity::{CurrentLoop, newest_loop};
+use super::matching::Digest;
+use super::pending::PendingMessage;
+use super::{Origin, SessionHead};
+use loopstore::extend::{
+    ImportRow, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionKey,
+    SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, append, codec, decode, session,
+};
+use loopstore::internal::CURRENT_LOOP;
+use loopstore::internal::GroupCursor;
+use loopstore::internal::LastTurn;
+use loopstore::internal::{history_fingerprint, shorten_history};
+use loopstore::model::{Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn};
+
+/// Recorded turns and events longer than this do not wait in memory for the end.
+const MAX_HELD_BYTES: usize = 1 << 20;
+
+/// What a record says of its loop; the newest word counts.
+#[derive(Clone, Debug)]
+pub(super) struct Described {
+    pub(super) status: LoopStatus,
+    kind: String,
+    started_at: Option<String>,
+    ended_at: Option<String>,
+    meta: String,
+}
+
+impl Described {
+    pub(super) fn of(record: &LoopRecord) -> StoreResult<Self> {
+        let mut row = LoopRow {
+            core: LoopCore {
+                key: LoopKey(0),
+                session: SessionKey(0),
+                loop_id: record.loop_id.clone(),
+                parent: None,
+                parent_turn: None,
+                parent_seq: None,
+                status: LoopStatus::default(),
+                totals: LoopTotals::default(),
+            },
+            parent_loop_id: None,
+            kind: String::new(),
+            started_at: None,
+            ended_at: None,
+            tick: 0,
+            progress: LoopProgress::default(),
+        };
+        let LoopMeta { meta, .. } = session::describe_loop(&mut row, record)?;
+        Ok(Self {
+            status: row.core.status,
+            kind: row.kind,
+            started_at: row.started_at,
+            ended_at: row.ended_at,
+            meta,
+        })
+    }
+}
+
+/// Recorded turns and events until the messages are known.
+#[derive(Clone, Debug)]
+pub(super) enum PendingHistory {
+    /// Here, as JSON.
+    Held(String),
+    /// In the row of the loop, which is new, as JSON with its messages.
+    Spilled,
+}
+
+impl PendingHistory {
+    /// Returns `None` if there is nothing to keep.
+    pub(super) fn of(turns: &[Turn], events: &[Json]) -> StoreResult<Option<Self>> {
+        #[derive(serde::Serialize)]
+        struct Form<'a> {
+            turns: &'a [Turn],
+            events: &'a [Json],
+        }
+        if turns.is_empty() && events.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self::Held(codec::to_json(&Form { turns, events })?)))
+    }
+}
+
+/// What is stored already of a loop of the transcript.
+pub(super) struct KnownLoop {
+    /// How it stood before this import.
+    pub(super) status: LoopStatus,
+    /// True if the stored loop goes on where the transcript ends, or goes on otherwise.
+    pub(super) is_left_behind: bool,
+    pub(super) has_recorded: bool,
+    /// Digests of the changed records that are kept already.
+    pub(super) revised: HashSet<Digest>,
+    /// The stored messages that the transcript holds too.
+    pub(super) matched: HashSet<u32>,
+    /// From here on messages were replaced.
+    pub(super) replaced_from: Option<u32>,
+}
+
+/// A loop of the transcript.
+pub(super) struct LoopState {
+    pub(super) key: LoopKey,
+    /// What was stored of it before this import; `None`: it was not there.
+    pub(super) known: Option<KnownLoop>,
+    pub(super) described: Described,
+    pub(super) history: Option<PendingHistory>,
+    cursor: GroupCursor,
+    turns: u64,
+    /// Whether a secret was found in the turn at hand.
+    pub(super) turn_has_secrets: bool,
+}
+
+impl LoopState {
+    /// A loop that is stored already.
+    pub(super) fn known(key: LoopKey, known: KnownLoop, described: Described) -> Self {
+        Self {
+            known: Some(known),
+            ..Self::new(key, described)
+        }
+    }
+
+    /// A loop that this import created.
+    pub(super) fn new(key: LoopKey, described: Described) -> Self {
+        Self {
+            key,
+            known: None,
+            described,
+            history: None,
+            cursor: GroupCursor::default(),
+            turns: 0,
+            turn_has_secrets: false,
+        }
+    }
+
+    /// Counts the turns of the transcript; returns whether one begins.
+    pub(super) fn follow(&mut self, role: Role, turn_index: Option<i64>) -> bool {
+        let begins = role != Role::Extension && self.cursor.begins(turn_index);
+        self.turns += u64::from(begins);
+        begins
+    }
+
+    /// Writes the long history of a new loop as it is, to be shortened at the end.
+    pub(super) fn spill(&mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
+        match &self.history {
+            Some(PendingHistory::Held(text))
+                if text.len() > MAX_HELD_BYTES && self.known.is_none() =>
+            {
+                let mut meta = write.loop_meta(self.key)?;
+                meta.history = Some(text.clone());
+                write.update_loop_meta(self.key, &meta)?;
+                self.history = Some(PendingHistory::Spilled);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is known only at the end, and returns whether it was new.
+    fn finish(self, write: &mut dyn StoreWrite, last_turn: LastTurn) -> StoreResult<bool> {
+        let row = write.loop_by_key(self.key)?;
+        let mut new = row.clone();
+        match &self.known {
+            // An earlier state of the transcript: what is stored is newer.
+            Some(known) if known.is_left_behind => {
+                new.status.clone_from(&known.status);
+            }
+            _ => {
+                new.status.clone_from(&self.described.status);
+                new.kind.clone_from(&self.described.kind);
+                new.started_at.clone_from(&self.described.started_at);
+                new.ended_at.clone_from(&self.described.ended_at);
+            }
+        }
+        append::seal(write, &mut new, last_turn)?;
+        if new != row {
+            write.update_loop(&new)?;
+        }
+        Ok(self.finish_meta(write)? || new != row)
+    }
+
+    fn finish_meta(self, write: &mut dyn StoreWrite) -> StoreResult<bool> {
+        if self
+            .known
+            .as_ref()
+            .is_some_and(|known| known.is_left_behind)
+        {
+            return Ok(false);
+        }
+        let old = write.loop_meta(self.key)?;
+        let history = match self.history {
+            None => old.history.clone(),
+            Some(PendingHistory::Held(text)) => Some(shortened(write, self.key, &text)?),
+            Some(PendingHistory::Spilled) => match &old.history {
+                Some(text) => Some(shortened(write, self.key, text)?),
+                None => None,
+            },
+        };
+        let new = LoopMeta {
+            meta: self.described.meta,
+            history,
+        };
+        if new != old {
+            write.update_loop_meta(self.key, &new)?;
+        }
+        Ok(new != old)
+    }
+}
+
+/// Replaces the loop's messages in its history.
+fn shortened(read: &dyn StoreRead, key: LoopKey, history: &str) -> StoreResult<String> {
+    let mut known = HashMap::new();
+    let end = read.loop_by_key(key)?.totals.next_seq;
+    read.messages(key, 0..end, &mut |row| {
+        let json = codec::to_json(&decode(read, row.body)?)?;
+        if let Ok(json) = Json::parse(&json) {
+            known.entry(history_fingerprint(&json)).or_insert(row.seq);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    shorten_history(history, &|digest| known.get(digest).copied())
+        .map_err(|error| StoreError::Invalid(format!("recorded turns: {error}")))
+}
+
+/// What a session is known by whose own id does not tell, besides its format.
+#[derive(Clone)]
+pub(super) struct RecordKey {
+    /// Empty if the name says nothing.
+    pub(super) file_name: String,
+    pub(super) key: String,
+}
+
+/// A session of the transcript.
+pub(super) struct SessionState {
+    pub(super) head: SessionHead,
+    /// The key of a record without an id.
+    record_key: Option<RecordKey>,
+    /// `None` until its first loop.
+    pub(super) key: Option<SessionKey>,
+    /// Whether this import brings it in.
+    is_new: bool,
+    pub(super) is_changed: bool,
+    /// Whether what comes into it is redacted.
+    pub(super) redacts: bool,
+    /// Whether a secret was found in one of its messages.
+    pub(super) has_secrets: bool,
+    pub(super) loops: HashMap<LoopId, LoopState>,
+    /// The loops as they began.
+    pub(super) order: Vec<LoopId>,
+    /// Runs that are stored.
+    runs: Option<HashSet<String>>,
+    /// How often a run of one id was found.
+    found: HashMap<String, u32>,
+    last_active_before: Option<String>,
+    pub(super) current: CurrentLoop,
+    /// True if the session came in from the same file before.
+    is_same_file: bool,
+    /// Milliseconds since the epoch of the newest message that came in.
+    newest: Option<i64>,
+}
+
+/// What became of a session.
+pub(super) struct Finished {
+    pub(super) id: SessionId,
+    pub(super) loops: u64,
+    pub(super) turns: u64,
+    pub(super) is_stored: bool,
+}
+
+impl SessionState {
+    pub(super) fn new(
+        head: SessionHead,
+        record_key: Option<RecordKey>,
+        stored: Option<SessionRow>,
+        is_same_file: bool,
+    ) -> Self {
+        Self {
+            head,
+            record_key,
+            key: stored.as_ref().map(|row| row.key),
+            is_new: stored.is_none(),
+            is_changed: false,
+            redacts: false,
+            has_secrets: false,
+            loops: HashMap::new(),
+            order: Vec::new(),
+            runs: None,
+            found: HashMap::new(),
+            current: CurrentLoop::new(stored.as_ref().and_then(|row| row.current_loop)),
+            is_same_file,
+            last_active_before: stored.and_then(|row| row.last_active_at),
+            newest: None,
+        }
+    }
+
+    /// Notes that a message is to be appended.
+    pub(super) fn appended(&mut self, message: &PendingMessage) {
+        self.is_changed = true;
+        self.newest = self.newest.max(message.created_at());
+    }
+
+    /// Numbers equal compactions in their order.
+    pub(super) fn numbered(&mut self, run_id: String) -> String {
+        let number = self.found.entry(run_id.clone()).or_insert(0);
+        *number += 1;
+        match number {
+            1 => run_id,
+            _ => format!("{run_id}-{number}"),
+        }
+    }
+
+    /// Whether a run is stored; from now on it is.
+    pub(super) fn knows_run(
+        &mut self,
+        read: &dyn StoreRead,
+        key: SessionKey,
+        run_id: &str,
+    ) -> StoreResult<bool> {
+        Ok(!self.runs(read, key)?.insert(run_id.to_owned()))
+    }
+
+    /// Whether a run is stored.
+    pub(super) fn has_run(
+        &mut self,
+        read: &dyn StoreRead,
+        key: SessionKey,
+        run_id: &str,
+    ) -> StoreResult<bool> {
+        Ok(self.runs(read, key)?.contains(run_id))
+    }
+
+    fn runs(&mut self, read: &dyn StoreRead, key: SessionKey) -> StoreResult<&mut HashSet<String>> {
+        if self.runs.is_none() {
+            let mut stored = HashSet::new();
+            read.runs(key, &mut |run| {
+                stored.insert(run.run_id);
+                Ok(ControlFlow::Continue(()))
+            })?;
+            self.runs = Some(stored);
+        }
+        Ok(self.runs.get_or_insert_default())
+    }
+
+    /// Writes what is known only at the end. `last_turn` is that of the newest loop; nothing of the others
+    /// changes any more.
+    pub(super) fn finish(
+        mut self,
+        write: &mut dyn StoreWrite,
+        from: &Origin,
+        last_turn: LastTurn,
+    ) -> StoreResult<Finished> {
+        let finished = Finished {
+            id: self.head.session.session_id.clone(),
+            loops: self.loops.len() as u64,
+            turns: self.loops.values().map(|state| state.turns).sum(),
+            is_stored: self.key.is_some(),
+        };
+        let Some(key) = self.key else {
+            return Ok(finished);
+        };
+        let current = self.current_loop(write, key)?;
+        let newest = newest_loop(write, key)?;
+        for id in std::mem::take(&mut self.order) {
+            if let Some(state) = self.loops.remove(&id) {
+                let last_turn = match newest == Some(state.key) {
+                    true => last_turn,
+                    false => LastTurn::Sealed,
+                };
+                self.is_changed |= state.finish(write, last_turn)?;
+            }
+        }
+        let row = write.session_by_key(key)?;
+        let mut new = self.described(&row, from)?;
+        new.current_loop = current.or(row.current_loop);
+        if new != row {
+            write.update_session(&new)?;
+        }
+        if self.is_changed || new != row {
+            write.insert_import(key, &self.import_row(from))?;
+        }
+        Ok(finished)
+    }
+
+    /// Returns the loop that is the current one now: where a new session comes from, it may be named.
+    fn current_loop(&self, read: &dyn StoreWrite, key: SessionKey) -> StoreResult<Option<LoopKey>> {
+        let noted = self.head.session.extra.get(CURRENT_LOOP);
+        let id = noted.filter(|_| self.is_new).map(Json::read::<LoopId>);
+        if let Some(Ok(id)) = id
+            && let Some(row) = read.loop_by_id(key, &id)?
+        {
+            return Ok(Some(row.key));
+        }
+        let mut loops = self.loops.values();
+        let before = loops.find(|state| Some(state.key) == self.current.before);
+        let known = before.and_then(|state| state.known.as_ref());
+        let is_covered = known.is_some_and(|known| !known.is_left_behind && !known.has_recorded);
+        let read = read.as_read();
+        self.current.decide(read, is_covered, self.is_same_file)
+    }
+
+    fn import_row(&self, from: &Origin) -> ImportRow {
+        ImportRow {
+            format: from.format.clone(),
+            path: from.path.clone(),
+            // The name of a file in a series says nothing.
+            file_name: match &self.record_key {
+                Some(key) if key.file_name.is_empty() => String::new(),
+                _ => from.file_name.clone(),
+            },
+            record_key: self.record_key.as_ref().map(|key| key.key.clone()),
+        }
+    }
+
+    fn described(&self, row: &SessionRow, from: &Origin) -> StoreResult<SessionRow> {
+        let mut new = row.clone();
+        session::describe_session(&mut new, &self.head.session)?;
+        new.agent_id = new.agent_id.or_else(|| row.agent_id.clone());
+        new.created_at = new.created_at.or_else(|| row.created_at.clone());
+        new.title = self.head.title.clone().or_else(|| row.title.clone());
+        // Where it began: an agent may go to other folders.
+        new.project = row.project.clone().or_else(|| self.head.project.clone());
+        new.last_active_at = self.last_active(row, from);
+        Ok(new)
+    }
+
+    /// Returns the newest of the times known. Where neither the messages that came in nor the transcript tell
+    /// one, its files do.
+    fn last_active(&self, row: &SessionRow, from: &Origin) -> Option<String> {
+        let stated = self.head.session.last_active_at.as_ref();
+        let newest = self.newest.and_then(Time::sortable_from_millis);
+        let told = stated.and_then(Time::sortable).max(newest);
+        let told = match told {
+            None if self.is_changed => activity::of_files(&self.head, from),
+            told => told,
+        };
+        let before = self.last_active_before.clone();
+        told.max(before).max(row.last_active_at.clone())
+    }
+}

@@ -1,0 +1,377 @@
+//! The loops of a session: their names and links, the turn that is being written, and where each
+//! stands at the end.
+
+use std::collections::HashMap;
+use std::ops::{Index, IndexMut};
+
+use loopstore::model::{
+    ChildLoopRef, ContinuationKind, Json, LoopId, LoopRecord, LoopStatus, Message, Session, Time,
+    ToolCall, Usage,
+};
+
+/// A loop of the session, by its number, and a turn of it.
+pub(crate) type LoopTurn = (usize, u32);
+
+/// The longest name that a loop takes from its transcript, in bytes.
+const MAX_NAME: usize = 256;
+
+/// What the loops of a format say of themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// A log that is written while the agent works: records have times, and loops name their session,
+    /// its agent and the turn that they go on from. A call that is open when the next answer comes is
+    /// given up.
+    #[default]
+    Log,
+    /// A document: its loops have no more than what stands in it, and end with their newest message.
+    /// Results may come late, and instructions alone are a session.
+    Document,
+}
+
+/// What begins a loop.
+#[derive(Debug, Default)]
+pub(crate) struct NewLoop {
+    /// Its name. One that is empty, too long or taken gets a number.
+    pub(crate) name: String,
+    /// The turn that it goes on from.
+    pub(crate) parent: Option<LoopTurn>,
+    pub(crate) kind: ContinuationKind,
+    pub(crate) started: Option<Time>,
+    /// The agent, if it is not that of the session.
+    pub(crate) agent: Option<String>,
+    pub(crate) metadata: Option<Json>,
+}
+
+/// A loop that was begun.
+#[derive(Debug)]
+pub(crate) struct LoopBuilder {
+    pub(crate) id: LoopId,
+    pub(crate) parent: Option<LoopTurn>,
+    kind: ContinuationKind,
+    started: Option<Time>,
+    pub(crate) ended: Option<Time>,
+    agent: Option<String>,
+    metadata: Option<Json>,
+    model: Option<(String, Option<String>)>,
+    /// The turn that is being written.
+    pub(crate) turn: u32,
+    /// The last turn that another loop may go on from without being a branch.
+    pub(crate) last_turn: u32,
+    /// The last turn that another loop goes on from.
+    pub(crate) last_child: Option<u32>,
+    /// Whether it has no message that a model sees.
+    pub(crate) is_empty: bool,
+    style: Style,
+    answered: bool,
+    /// Whether a prompt has no answer.
+    unanswered: bool,
+    /// Whether something was said that wants an answer: a prompt, or a result.
+    pub(crate) waiting: bool,
+    pub(crate) interrupted: bool,
+    /// Calls without a result: of the last answer, in a document of all.
+    open: Vec<OpenCall>,
+    /// Loops of other sessions that it started.
+    pub(crate) children: Vec<ChildLoopRef>,
+    /// How the transcript says that it ended.
+    pub(crate) status: Option<LoopStatus>,
+    /// Tokens of the loop as a whole.
+    pub(crate) usage: Option<Usage>,
+    /// Whether it changed since the sink got its record.
+    pub(crate) is_changed: bool,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    id: String,
+    tool: String,
+    turn: u32,
+}
+
+impl LoopBuilder {
+    fn new(id: LoopId, new: NewLoop, style: Style) -> Self {
+        let ended = match style {
+            Style::Log => new.started.clone(),
+            Style::Document => None,
+        };
+        Self {
+            id,
+            parent: new.parent,
+            kind: new.kind,
+            started: new.started,
+            ended,
+            agent: new.agent,
+            metadata: new.metadata,
+            model: None,
+            turn: 0,
+            last_turn: 0,
+            last_child: None,
+            is_empty: true,
+            style,
+            answered: false,
+            unanswered: false,
+            waiting: false,
+            interrupted: false,
+            open: Vec::new(),
+            children: Vec::new(),
+            status: None,
+            usage: None,
+            is_changed: true,
+        }
+    }
+
+    /// Takes a text in the user's name and returns its turn: another one if the last was answered.
+    pub(crate) fn input(&mut self, wants_answer: bool) -> u32 {
+        self.turn += u32::from(std::mem::take(&mut self.answered));
+        self.last_turn = self.turn;
+        self.unanswered |= wants_answer;
+        self.waiting |= wants_answer;
+        self.turn
+    }
+
+    /// Gives up the calls that have no result when a text in the user's name follows the answer.
+    pub(crate) fn give_up_calls(&mut self) {
+        if self.answered && self.style == Style::Log {
+            self.open.clear();
+        }
+    }
+
+    /// Takes an answer and returns its turn: one of its own, unless it is the first after what was
+    /// said.
+    pub(crate) fn answer(&mut self) -> u32 {
+        self.turn += u32::from(self.answered);
+        self.last_turn = self.turn;
+        self.answered = true;
+        self.unanswered = false;
+        self.waiting = false;
+        if self.style == Style::Log {
+            self.open.clear();
+        }
+        self.turn
+    }
+
+    /// Takes the message of an answer, or of a further part of the last one.
+    pub(crate) fn answer_message(&mut self, message: &Message) {
+        self.answered = true;
+        self.unanswered = false;
+        self.waiting = false;
+        let Message::Assistant(answer) = message else {
+            return;
+        };
+        self.answered_by(answer.model.as_deref(), answer.provider.as_deref());
+        for call in message.tool_calls().filter(|call| !is_hosted(call)) {
+            self.called(&call.id, &call.name);
+        }
+    }
+
+    /// Notes which model answers; the first counts. An agent that was stopped goes on with it.
+    pub(crate) fn answered_by(&mut self, model: Option<&str>, provider: Option<&str>) {
+        self.interrupted = false;
+        if let (None, Some(model)) = (&self.model, model) {
+            self.model = Some((model.to_owned(), provider.map(str::to_owned)));
+        }
+    }
+
+    /// Notes a call of the last answer.
+    pub(crate) fn called(&mut self, id: &str, tool: &str) {
+        if !self.open.iter().any(|open| open.id == id) {
+            self.open.push(OpenCall {
+                id: id.to_owned(),
+                tool: tool.to_owned(),
+                turn: self.turn,
+            });
+        }
+    }
+
+    /// Takes the result of a call.
+    pub(crate) fn result(&mut self, call: &str) {
+        if let Some(at) = self.open.iter().rposition(|open| open.id == call) {
+            self.open.remove(at);
+        }
+        self.last_turn = self.turn;
+    }
+
+    /// Returns the call that a result answers which names none: the first of its tool.
+    fn open_call(&self, tool: &str) -> Option<&str> {
+        let mut open = self.open.iter();
+        let call = open.find(|open| tool.is_empty() || open.tool == tool)?;
+        Some(&call.id)
+    }
+
+    /// Whether a prompt has no answer, or a call of the last turn no result.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        let is_last = |open: &OpenCall| open.turn == self.turn;
+        self.is_unanswered() || self.open.iter().any(is_last)
+    }
+
+    /// Whether what was said last was answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answered
+    }
+
+    fn is_unanswered(&self) -> bool {
+        match self.style {
+            Style::Log => self.waiting && !self.answered,
+            Style::Document => self.unanswered,
+        }
+    }
+
+    fn is_void(&self) -> bool {
+        self.is_empty && self.style == Style::Log
+    }
+
+    /// Where the loop stands; `is_last` if the transcript ends in it.
+    pub(crate) fn status(&self, is_last: bool) -> LoopStatus {
+        if let Some(status) = &self.status {
+            status.clone()
+        } else if self.interrupted {
+            LoopStatus::Aborted
+        } else if is_last && (self.waiting || !self.open.is_empty()) {
+            LoopStatus::Running
+        } else if self.is_unanswered() || !self.open.is_empty() || self.is_void() {
+            LoopStatus::Aborted
+        } else {
+            LoopStatus::Completed
+        }
+    }
+}
+
+/// Whether a call is carried out by the provider, so that no result comes.
+fn is_hosted(call: &ToolCall) -> bool {
+    let form = call.extra.get("form").map(Json::read::<String>);
+    form.is_some_and(|form| form.is_ok_and(|form| form == "web_search_call"))
+}
+
+/// The loops of a session, in the order in which they begin.
+#[derive(Debug, Default)]
+pub(crate) struct TranscriptLoops {
+    style: Style,
+    all: Vec<LoopBuilder>,
+    /// The loops' names, and the last number that was given to one of each.
+    names: HashMap<String, u32>,
+}
+
+impl TranscriptLoops {
+    pub(crate) fn new(style: Style) -> Self {
+        Self {
+            style,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn style(&self) -> Style {
+        self.style
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn get(&self, loop_no: usize) -> Option<&LoopBuilder> {
+        self.all.get(loop_no)
+    }
+
+    pub(crate) fn last_mut(&mut self) -> Option<&mut LoopBuilder> {
+        self.all.last_mut()
+    }
+
+    /// Begins a loop and returns its number.
+    pub(crate) fn begin(&mut self, mut new: NewLoop) -> usize {
+        if let Some((parent, turn)) = new.parent {
+            let last = &mut self.all[parent].last_child;
+            *last = Some(last.map_or(turn, |last| last.max(turn)));
+        }
+        let id = self.unused(std::mem::take(&mut new.name));
+        self.all.push(LoopBuilder::new(id, new, self.style));
+        self.all.len() - 1
+    }
+
+    /// Whether a loop that goes on from this turn would be the first that does, at the loop's end.
+    pub(crate) fn is_tail(&self, (loop_no, turn): LoopTurn) -> bool {
+        let parent = &self.all[loop_no];
+        turn >= parent.last_turn && parent.last_child.is_none_or(|child| child < turn)
+    }
+
+    /// True if a turn is on the path that ends with a loop. A parent begins before its children.
+    pub(crate) fn is_on_path(&self, leaf: usize, (loop_no, turn): LoopTurn) -> bool {
+        let (mut at, mut cut) = (leaf, self.all[leaf].turn);
+        while at > loop_no
+            && let Some(parent) = self.all[at].parent
+        {
+            (at, cut) = parent;
+        }
+        at == loop_no && turn <= cut
+    }
+
+    /// Returns the open call of the last loop that a result of this tool answers.
+    pub(crate) fn open_call(&self, tool: &str) -> Option<&str> {
+        self.all.last()?.open_call(tool)
+    }
+
+    /// Describes a loop of `session` as it stands; without a status it goes on.
+    pub(crate) fn record(
+        &self,
+        loop_no: usize,
+        session: &Session,
+        status: Option<LoopStatus>,
+    ) -> LoopRecord {
+        let of = &self.all[loop_no];
+        let parent = of.parent.map(|(parent, _)| self.all[parent].id.clone());
+        let mut record = LoopRecord::new(of.id.clone(), parent);
+        record.agent_id.clone_from(&of.agent);
+        if self.style == Style::Log {
+            record.session_id = Some(session.session_id.clone());
+            record.agent_id.clone_from(&session.agent_id);
+        }
+        if self.style == Style::Log || matches!(of.kind, ContinuationKind::Branch { .. }) {
+            record.parent_turn = of.parent.map(|(_, turn)| i64::from(turn).into());
+        }
+        record.continuation_kind = Some(of.kind.clone());
+        record.started_at.clone_from(&of.started);
+        record.metadata.clone_from(&of.metadata);
+        if let Some((model, provider)) = &of.model {
+            let config = serde_json::json!({ "model": model, "provider": provider });
+            record.config = Json::of(&config).ok();
+        }
+        record.child_loop_refs.clone_from(&of.children);
+        record.usage.clone_from(&of.usage);
+        record.status = status.unwrap_or(LoopStatus::Running);
+        if record.status != LoopStatus::Running {
+            record.ended_at.clone_from(&of.ended);
+        }
+        record
+    }
+
+    /// Returns `name` as the id of a loop, with a number if a loop has it.
+    fn unused(&mut self, name: String) -> LoopId {
+        let name = match name.len() {
+            1..=MAX_NAME => name,
+            _ => format!("loop-{}", self.all.len()),
+        };
+        let mut unused = name.clone();
+        while self.names.contains_key(&unused) {
+            let number = self.names.entry(name.clone()).or_insert(1);
+            *number += 1;
+            unused = format!("{name}~{number}");
+        }
+        self.names.insert(unused.clone(), 1);
+        LoopId::new(unused).unwrap_or_else(|_| LoopId::generate())
+    }
+}
+
+impl Index<usize> for TranscriptLoops {
+    type Output = LoopBuilder;
+
+    fn index(&self, loop_no: usize) -> &LoopBuilder {
+        &self.all[loop_no]
+    }
+}
+
+impl IndexMut<usize> for TranscriptLoops {
+    fn index_mut(&mut self, loop_no: usize) -> &mut LoopBuilder {
+        &mut self.all[loop_no]
+    }
+}

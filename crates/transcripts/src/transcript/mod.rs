@@ -1,0 +1,590 @@
+//! From the records of a transcript to the calls of a sink: where a loop begins, which turn a message
+//! belongs to, which call a result answers, and where each loop stands at the end.
+//!
+//! An importer reads one record after the other and says what it is. Everything is decided by what came
+//! before, so that a transcript that has grown gives what it gave before and then more. Positions of
+//! turns equal their indices: no turn is without a message.
+
+mod head;
+mod loops;
+mod rows;
+mod tree;
+
+use std::collections::HashMap;
+
+pub(super) use self::head::{identity, session, started_by};
+pub(super) use self::loops::{LoopBuilder, LoopTurn, NewLoop, Style, TranscriptLoops};
+pub(super) use self::tree::{Emitted, EntryTree};
+use super::authors;
+use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
+use loopstore::model::{
+    AgentMessage, ChildLoopRef, ContinuationKind, Json, LoopId, LoopStatus, Message, Role, Time,
+    TurnId, Usage,
+};
+
+/// What stands before the first prompt waits for it, up to this many bytes.
+const MAX_LEAD_BYTES: usize = 4 << 20;
+/// Bytes that stand on several branches, and are written once more for each, at most.
+const MAX_REPEATED_BYTES: usize = 64 << 20;
+
+/// The sessions of a file on their way to the sink.
+pub(super) struct TranscriptBuilder<'a> {
+    sink: &'a mut dyn Sink,
+    /// That of the file first, then those of its sub-agents.
+    sessions: Vec<SessionBuilder>,
+    /// The one that the sink is at.
+    current: usize,
+}
+
+/// One session.
+struct SessionBuilder {
+    head: SessionHead,
+    /// Whether another agent gives it its tasks, though the head names no parent.
+    is_spawned: bool,
+    loops: TranscriptLoops,
+    /// Whether the last loop goes on.
+    is_open: bool,
+    /// Every call by its id, the last one of each: its tool, and where it stands.
+    calls: HashMap<String, (String, LoopTurn)>,
+    lead: Vec<(AgentMessage, Vec<u8>)>,
+    lead_bytes: usize,
+    now: Option<Time>,
+    last: Option<LoopTurn>,
+    /// Whether the last loop is a branch that the next prompt belongs to.
+    is_back: bool,
+    repeated_bytes: usize,
+}
+
+impl SessionBuilder {
+    fn new(head: SessionHead, style: Style) -> Self {
+        Self {
+            head,
+            is_spawned: false,
+            loops: TranscriptLoops::new(style),
+            is_open: false,
+            calls: HashMap::new(),
+            lead: Vec::new(),
+            lead_bytes: 0,
+            now: None,
+            last: None,
+            is_back: false,
+            repeated_bytes: 0,
+        }
+    }
+
+    /// Whether another agent gives it its tasks.
+    fn is_of_agent(&self) -> bool {
+        self.is_spawned || self.head.session.parent_spawn_ref.is_some()
+    }
+
+    /// The loop that what comes next belongs to.
+    fn open_loop(&self) -> Option<usize> {
+        self.loops.len().checked_sub(1).filter(|_| self.is_open)
+    }
+
+    /// Names the call that a result answers, and its tool.
+    fn pair(&self, message: &mut AgentMessage) -> String {
+        let Some(Message::ToolResult(result)) = message.message_mut() else {
+            return String::new();
+        };
+        if result.tool_call_id.is_empty()
+            && let Some(call) = self.loops.open_call(&result.tool_name)
+        {
+            call.clone_into(&mut result.tool_call_id);
+        }
+        if let (true, Some((tool, _))) = (
+            result.tool_name.is_empty(),
+            self.calls.get(&result.tool_call_id),
+        ) {
+            result.tool_name.clone_from(tool);
+        }
+        result.tool_call_id.clone()
+    }
+
+    /// Notes the calls of an answer.
+    fn called(&mut self, message: &Message, at: LoopTurn) {
+        for call in message.tool_calls() {
+            self.calls.insert(call.id.clone(), (call.name.clone(), at));
+        }
+    }
+}
+
+impl<'a> TranscriptBuilder<'a> {
+    pub(super) fn new(sink: &'a mut dyn Sink, head: SessionHead, style: Style) -> Self {
+        Self {
+            sink,
+            sessions: vec![SessionBuilder::new(head, style)],
+            current: 0,
+        }
+    }
+
+    fn session(&self) -> &SessionBuilder {
+        &self.sessions[self.current]
+    }
+
+    fn session_mut(&mut self) -> &mut SessionBuilder {
+        &mut self.sessions[self.current]
+    }
+
+    /// Adds the session of a sub-agent and returns its number.
+    pub(super) fn add_session(&mut self, head: SessionHead) -> usize {
+        let style = self.sessions[0].loops.style();
+        self.sessions.push(SessionBuilder::new(head, style));
+        self.sessions.len() - 1
+    }
+
+    /// Describes the session of the file anew. Has no effect once its first loop began.
+    pub(super) fn describe(&mut self, head: SessionHead) {
+        self.sessions[0].head = head;
+    }
+
+    /// Says that another agent gives the session of the file its tasks.
+    pub(super) fn is_of_agent(&mut self) {
+        self.sessions[0].is_spawned = true;
+    }
+
+    /// Goes on with a session.
+    pub(super) fn select(&mut self, session: usize) -> Result<(), ImportError> {
+        if session == self.current {
+            return Ok(());
+        }
+        self.current = session;
+        match self.session().loops.is_empty() {
+            true => Ok(()),
+            false => self.sink.session(self.sessions[session].head.clone()),
+        }
+    }
+
+    /// Reports a record that is not used.
+    pub(super) fn skip(&mut self, line: impl Into<Option<u64>>, reason: impl Into<String>) {
+        self.sink.skip(line.into(), reason.into());
+    }
+
+    /// Says when what comes next happened.
+    pub(super) fn at(&mut self, time: Option<Time>) {
+        let session = self.session_mut();
+        session.now = time.or(session.now.take());
+    }
+
+    /// Where the transcript stands.
+    pub(super) fn here(&self) -> Option<LoopTurn> {
+        let loop_no = self.session().loops.len().checked_sub(1)?;
+        Some((loop_no, self.session().loops[loop_no].turn))
+    }
+
+    /// Whether so many bytes may be written once more, for a branch: a small file must not become a huge database.
+    pub(super) fn may_repeat(&mut self, bytes: usize, line: u64) -> bool {
+        let session = self.session_mut();
+        session.repeated_bytes = session.repeated_bytes.saturating_add(bytes);
+        let may = session.repeated_bytes <= MAX_REPEATED_BYTES;
+        if !may {
+            self.skip(
+                line,
+                "what stands before the first prompt is repeated on too many branches",
+            );
+        }
+        may
+    }
+
+    /// Where the path ends: a branch on which nothing was said yet ends where it begins.
+    fn path_end(&self) -> Option<LoopTurn> {
+        let here @ (loop_no, _) = self.here()?;
+        let last = &self.session().loops[loop_no];
+        match self.session().is_back && last.is_empty {
+            true => last.parent,
+            false => Some(here),
+        }
+    }
+
+    /// Returns the head of a session.
+    pub(super) fn head(&self, session: usize) -> &SessionHead {
+        &self.sessions[session].head
+    }
+
+    /// Where the newest message that a model sees stands; `None` while it waits for the first loop.
+    pub(super) fn last_turn(&self) -> Option<LoopTurn> {
+        self.session().last
+    }
+
+    /// Returns a loop that was begun.
+    pub(super) fn loop_at(&self, loop_no: usize) -> Option<&LoopBuilder> {
+        self.session().loops.get(loop_no)
+    }
+
+    /// Whether a loop that goes on from this turn would be the first that does, at the loop's end.
+    pub(super) fn is_tail(&self, at: LoopTurn) -> bool {
+        self.session().loops.is_tail(at)
+    }
+
+    /// Begins a loop.
+    pub(super) fn begin(&mut self, new: NewLoop) -> Result<usize, ImportError> {
+        match self.session().loops.len().checked_sub(1) {
+            Some(before) => self.end(before, false)?,
+            None => self
+                .sink
+                .session(self.sessions[self.current].head.clone())?,
+        }
+        let session = self.session_mut();
+        let loop_no = session.loops.begin(new);
+        session.is_open = true;
+        session.is_back = false;
+        session.lead_bytes = 0;
+        let lead = std::mem::take(&mut session.lead);
+        let record = session.loops.record(loop_no, &session.head.session, None);
+        self.sink.begin_loop(record)?;
+        for (message, raw) in lead {
+            self.push(loop_no, message, &raw)?;
+        }
+        Ok(loop_no)
+    }
+
+    /// Returns what begins a loop that goes on where the transcript stands, now.
+    pub(super) fn next_loop(&self, name: impl Into<String>) -> NewLoop {
+        let parent = self.path_end();
+        NewLoop {
+            name: name.into(),
+            parent,
+            kind: match parent {
+                None => ContinuationKind::Initial,
+                Some(_) => ContinuationKind::Default,
+            },
+            started: match self.session().loops.style() {
+                Style::Log => self.session().now.clone(),
+                Style::Document => None,
+            },
+            ..NewLoop::default()
+        }
+    }
+
+    /// Begins the loop of a prompt that goes on where the transcript stands. After going back it is there.
+    pub(super) fn prompt(
+        &mut self,
+        name: impl Into<String>,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        let session = self.session_mut();
+        if std::mem::take(&mut session.is_back) && session.is_open {
+            return self.input(message, raw, true);
+        }
+        self.begin(self.next_loop(name))?;
+        self.input(message, raw, true)
+    }
+
+    /// Takes a message by its role: that of a user is a prompt. `name` names the loop that it begins.
+    pub(super) fn message(
+        &mut self,
+        name: impl FnOnce() -> String,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        match message.role() {
+            Role::User => self.prompt(name(), message, raw),
+            Role::Assistant => self.answer(name, message, raw),
+            Role::ToolResult => self.result(name, message, raw),
+            Role::Extension => self.extension(message, raw),
+        }
+    }
+
+    /// Takes a record that no model sees.
+    pub(super) fn extension(
+        &mut self,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        match self.session().open_loop() {
+            Some(loop_no) => self.push(loop_no, message, raw),
+            None => self.wait(message, raw),
+        }
+    }
+
+    /// Takes a text in the user's name that begins no loop; one that wants no answer is the harness's.
+    pub(super) fn input(
+        &mut self,
+        message: AgentMessage,
+        raw: &[u8],
+        wants_answer: bool,
+    ) -> Result<(), ImportError> {
+        let message = match wants_answer {
+            true => message,
+            false => authors::by_harness(message),
+        };
+        let Some(loop_no) = self.session().open_loop() else {
+            return self.wait(message, raw);
+        };
+        let of = &mut self.session_mut().loops[loop_no];
+        of.give_up_calls();
+        of.input(wants_answer);
+        self.push(loop_no, message, raw)
+    }
+
+    /// Takes an answer; `name` names the loop if none goes on.
+    pub(super) fn answer(
+        &mut self,
+        name: impl FnOnce() -> String,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        let loop_no = self.any_loop(name)?;
+        self.session_mut().is_back = false;
+        self.session_mut().loops[loop_no].answer();
+        self.answer_part(loop_no, message, raw)
+    }
+
+    /// Takes another part of the last answer.
+    pub(super) fn more_of_answer(
+        &mut self,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        let loop_no = self.any_loop(String::new)?;
+        self.answer_part(loop_no, message, raw)
+    }
+
+    fn answer_part(
+        &mut self,
+        loop_no: usize,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        let session = self.session_mut();
+        if let Some(answer) = message.message() {
+            session.loops[loop_no].answer_message(answer);
+            session.called(answer, (loop_no, session.loops[loop_no].turn));
+        }
+        self.push(loop_no, message, raw)
+    }
+
+    /// Says that the agent goes on after what was said last.
+    pub(super) fn goes_on(&mut self) {
+        if let Some(last) = self.session_mut().loops.last_mut() {
+            last.waiting = true;
+        }
+    }
+
+    /// Takes the result of a call. It stands with its call if that is in the last turn of its loop, in a
+    /// document also in an earlier one of the last loop. Where the path left the call on another branch, the
+    /// result stands on the path. One that names no call answers the first open one of its tool.
+    pub(super) fn result(
+        &mut self,
+        name: impl FnOnce() -> String,
+        mut message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        let last = self.any_loop(name)?;
+        let session = self.session_mut();
+        let call = session.pair(&mut message);
+        let known = session.calls.get(&call).map(|(_, at)| *at);
+        let is_with_call = |(loop_no, turn): &LoopTurn| match session.loops.style() {
+            Style::Log => {
+                let is_last = session.loops[*loop_no].turn == *turn;
+                is_last && session.loops.is_on_path(last, (*loop_no, *turn))
+            }
+            Style::Document => *loop_no == last,
+        };
+        let at = known.filter(is_with_call);
+        let (loop_no, turn) = at.unwrap_or((last, session.loops[last].turn));
+        session.loops[loop_no].result(&call);
+        session.loops[loop_no].waiting |= loop_no == last;
+        self.push_to((loop_no, turn), message, raw)
+    }
+
+    /// Takes what a tool gave back as a message in the user's name: the harness's words.
+    pub(super) fn observation(
+        &mut self,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        let loop_no = self.any_loop(String::new)?;
+        self.session_mut().loops[loop_no].waiting = true;
+        self.push(loop_no, authors::by_harness(message), raw)
+    }
+
+    /// Notes that the run was stopped.
+    pub(super) fn interrupted(&mut self) {
+        if let Some(last) = self.session_mut().loops.last_mut() {
+            last.interrupted = true;
+            last.is_changed = true;
+        }
+    }
+
+    /// Says how the last loop ended; `None`: as it looks.
+    pub(super) fn ended_as(&mut self, status: Option<LoopStatus>) {
+        if let Some(last) = self.session_mut().loops.last_mut() {
+            last.status = status;
+            last.is_changed = true;
+        }
+    }
+
+    /// Notes the tokens of the last loop as a whole.
+    pub(super) fn spent(&mut self, usage: Option<Usage>) {
+        if let Some(last) = self.session_mut().loops.last_mut() {
+            last.usage = usage;
+        }
+    }
+
+    /// Whether what was said last has no answer, or a call no result.
+    pub(super) fn is_unfinished(&self) -> bool {
+        let loops = &self.session().loops;
+        let last = loops.len().checked_sub(1);
+        last.is_some_and(|last| loops[last].is_unfinished())
+    }
+
+    /// Returns the tool of a call of a session, and the loop that it stands in.
+    pub(super) fn call(&self, session: usize, call: &str) -> Option<(&str, &LoopId)> {
+        let session = &self.sessions[session];
+        let (tool, (loop_no, _)) = session.calls.get(call)?;
+        Some((tool, &session.loops[*loop_no].id))
+    }
+
+    /// Notes the loop of another session that a call of `session` started.
+    pub(super) fn started(&mut self, session: usize, call: &str, child: ChildLoopRef) {
+        let session = &mut self.sessions[session];
+        if let Some((_, (loop_no, _))) = session.calls.get(call) {
+            let of_call = &mut session.loops[*loop_no];
+            of_call.children.push(child);
+            of_call.is_changed = true;
+        }
+    }
+
+    /// Takes a compaction that happened where the transcript stands; there must be a loop.
+    pub(super) fn compaction(
+        &mut self,
+        strategy: &str,
+        mut effect: FoundEffect,
+        record: Json,
+    ) -> Result<(), ImportError> {
+        let Some((last, _)) = self.here() else {
+            return Ok(());
+        };
+        let is_all =
+            matches!(&effect, FoundEffect::Summary { first_kept, .. } if first_kept.is_none());
+        if is_all && !self.session().loops[last].is_answered() {
+            // What was said without an answer is gone too, so it must not count as in flight.
+            self.end(last, false)?;
+        }
+        let session = &self.sessions[self.current];
+        match &mut effect {
+            FoundEffect::Summary { messages, .. } => {
+                let is_spawned = session.is_of_agent();
+                messages
+                    .iter_mut()
+                    .for_each(|m| authors::settle(m, is_spawned));
+            }
+            FoundEffect::SummaryWithin { message, .. } => authors::settle(message, false),
+            FoundEffect::ClearedResults { .. } | FoundEffect::Block(_) => {}
+        }
+        self.sink.compaction(FoundCompaction {
+            loop_id: session.loops[last].id.clone(),
+            strategy: strategy.into(),
+            trigger: None,
+            effect,
+            at: session.now.clone(),
+            record,
+        })
+    }
+
+    /// Ends the last loop: what comes next begins another.
+    pub(super) fn end_loop(&mut self) -> Result<(), ImportError> {
+        self.session_mut().is_open = false;
+        match self.here() {
+            Some((last, _)) => self.end(last, false),
+            None => Ok(()),
+        }
+    }
+
+    /// Says how the loops ended. Returns whether there was a conversation.
+    pub(super) fn finish(self) -> Result<bool, ImportError> {
+        self.finish_as(String::new())
+    }
+
+    /// Says how the loops ended; `name` names the loop of instructions that nothing followed. Returns whether
+    /// there was a conversation.
+    pub(super) fn finish_as(mut self, name: String) -> Result<bool, ImportError> {
+        let mut any = false;
+        for session in (0..self.sessions.len()).rev() {
+            self.select(session)?;
+            let waits = !self.session().lead.is_empty();
+            if waits && self.session().loops.style() == Style::Document {
+                self.begin(self.next_loop(name.as_str()))?;
+            }
+            let loops = self.session().loops.len();
+            for loop_no in 0..loops {
+                self.end(loop_no, loop_no + 1 == loops)?;
+            }
+            any |= loops > 0;
+        }
+        self.sink.end_document()?;
+        Ok(any)
+    }
+
+    /// Returns the loop that goes on, and begins one if there is none.
+    fn any_loop(&mut self, name: impl FnOnce() -> String) -> Result<usize, ImportError> {
+        match self.session().open_loop() {
+            Some(loop_no) => Ok(loop_no),
+            None => self.begin(self.next_loop(name())),
+        }
+    }
+
+    fn wait(&mut self, message: AgentMessage, raw: &[u8]) -> Result<(), ImportError> {
+        let session = self.session_mut();
+        session.lead_bytes += raw.len();
+        session.lead.push((message, raw.to_vec()));
+        if session.lead_bytes > MAX_LEAD_BYTES {
+            self.begin(self.next_loop("start"))?;
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        loop_no: usize,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        let turn = self.session().loops[loop_no].turn;
+        self.push_to((loop_no, turn), message, raw)
+    }
+
+    fn push_to(
+        &mut self,
+        (loop_no, turn): LoopTurn,
+        mut message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        let session = &mut self.sessions[self.current];
+        let (style, is_spawned) = (session.loops.style(), session.is_of_agent());
+        let of = &mut session.loops[loop_no];
+        of.is_changed = true;
+        match (style, &session.now) {
+            (Style::Log, Some(now)) => of.ended = Some(now.clone()),
+            _ => of.ended = time_of(&message).or(of.ended.take()),
+        }
+        if message.role() == Role::Extension {
+            return self.sink.message(&of.id, message, raw);
+        }
+        of.is_empty = false;
+        authors::settle(&mut message, is_spawned);
+        session.last = Some((loop_no, turn));
+        let turn_id = TurnId::new(of.id.as_str(), turn);
+        self.sink.message(&of.id, message.in_turn(turn_id), raw)
+    }
+
+    fn end(&mut self, loop_no: usize, is_last: bool) -> Result<(), ImportError> {
+        let session = &mut self.sessions[self.current];
+        let is_changed = std::mem::take(&mut session.loops[loop_no].is_changed);
+        if !is_changed && !is_last {
+            return Ok(());
+        }
+        let status = session.loops[loop_no].status(is_last);
+        let loops = &session.loops;
+        let record = loops.record(loop_no, &session.head.session, Some(status));
+        self.sink.begin_loop(record)
+    }
+}
+
+/// Returns the time that a message says itself.
+fn time_of(message: &AgentMessage) -> Option<Time> {
+    let millis = message.message().and_then(Message::timestamp)?;
+    Time::from_millis(millis)
+}

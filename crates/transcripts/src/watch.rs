@@ -1,0 +1,181 @@
+//! Following transcripts while they grow.
+//!
+//! A look compares length and time of every file with those of the look before and imports what
+//! changed: importing again adds only what is new. Nothing is read of a file that stands still.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::files::{FileProgress, ImportOptions, files_within, import_paths};
+use super::lines::CUT_BEFORE_RECORD;
+use super::report::{ImportReport, Skipped};
+use super::{ImportError, log_of};
+use loopstore::extend::SessionStore;
+
+/// What a reader tells of a record whose writer is not done with it.
+const UNFINISHED: [&str; 2] = ["cut off", "the list is cut off"];
+
+/// How a file and its write-ahead log, if it has one, stood at the last look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    bytes: u64,
+    changed: Option<SystemTime>,
+    log: Option<(u64, Option<SystemTime>)>,
+}
+
+/// A file that changed, and what came of it.
+#[derive(Debug)]
+pub struct Growth {
+    /// The file.
+    pub path: PathBuf,
+    /// What came in. What was told of the file before, and the record that its writer is at, are not
+    /// in `skipped`; of each kind of damage only the first is in `repaired`.
+    pub result: Result<ImportReport, ImportError>,
+}
+
+/// Follows files and folders.
+///
+/// ```
+/// use loopstore::Store;
+/// use loopstore_transcripts::{ImportOptions, Watch};
+///
+/// let (store, folder) = (Store::in_memory()?, tempfile::tempdir()?);
+/// let mut watch = Watch::new(vec![folder.path().into()], ImportOptions::default());
+/// # let chat = r#"[{"role":"user","content":"Will it rain?"}]"#;
+/// std::fs::write(folder.path().join("chat.json"), chat)?;
+/// let mut added = 0;
+/// watch.look(store.database(), &|| false, &mut |progress| match progress.result {
+///     Ok(report) => added += report.added_messages,
+///     Err(error) => eprintln!("{}: {error}", progress.path.display()),
+/// });
+/// assert_eq!((watch.files(), added), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Watch {
+    paths: Vec<PathBuf>,
+    options: ImportOptions,
+    seen: HashMap<PathBuf, Stamp>,
+    reported: HashMap<PathBuf, Vec<Skipped>>,
+    /// The kinds of damage in each file that were reported.
+    repaired: HashMap<PathBuf, HashSet<String>>,
+    failed: HashMap<PathBuf, String>,
+}
+
+impl Watch {
+    /// Follows these files and folders; the first look imports what is there.
+    pub fn new(paths: Vec<PathBuf>, options: ImportOptions) -> Self {
+        Self {
+            paths,
+            options,
+            seen: HashMap::new(),
+            reported: HashMap::new(),
+            repaired: HashMap::new(),
+            failed: HashMap::new(),
+        }
+    }
+
+    /// Returns how many files were there at the last look.
+    pub fn files(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// Looks once, tells `each` of every file that changed, and returns when all are imported or
+    /// `stop` says so.
+    ///
+    /// A file of no known format is looked at again when it changes; so is one that was not there.
+    pub fn look(
+        &mut self,
+        store: &dyn SessionStore,
+        stop: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(Growth),
+    ) {
+        let found = files_in(&self.paths);
+        let there: HashSet<&PathBuf> = found.iter().collect();
+        self.seen.retain(|path, _| there.contains(path));
+        for path in found {
+            if stop() {
+                return;
+            }
+            let Some(stamp) = stamp(&path).filter(|stamp| stamp.bytes > 0) else {
+                continue;
+            };
+            if self.seen.get(&path) == Some(&stamp) {
+                continue;
+            }
+            let mut silent = |_: FileProgress<'_>| {};
+            let paths = std::slice::from_ref(&path);
+            let result = import_paths(store, paths, &self.options, &mut silent);
+            // What the store had no time for is tried again.
+            if !matches!(result, Err(ImportError::Store(_))) {
+                self.seen.insert(path.clone(), stamp);
+            }
+            if let Some(progress) = self.progress(path, result) {
+                each(progress);
+            }
+        }
+    }
+
+    fn progress(
+        &mut self,
+        path: PathBuf,
+        mut result: Result<ImportReport, ImportError>,
+    ) -> Option<Growth> {
+        if let Err(error) = &result {
+            // What is tried at each look is told once.
+            let reason = error.to_string();
+            if self.failed.get(&path) == Some(&reason) {
+                return None;
+            }
+            self.failed.insert(path.clone(), reason);
+        } else {
+            self.failed.remove(&path);
+        }
+        if let Ok(report) = &mut result {
+            let reported = self.reported.entry(path.clone()).or_default();
+            report.skipped.retain(|skipped| {
+                let unfinished = UNFINISHED.iter().any(|why| skipped.reason.starts_with(why))
+                    && skipped.reason != CUT_BEFORE_RECORD;
+                !unfinished && !reported.contains(skipped)
+            });
+            reported.extend(report.skipped.iter().cloned());
+            let known = self.repaired.entry(path.clone()).or_default();
+            report
+                .repaired
+                .retain(|repaired| known.insert(repaired.what.clone()));
+            let is_news = report.added_messages > 0
+                || report.revised > 0
+                || !report.skipped.is_empty()
+                || !report.unredacted.is_empty();
+            if !is_news {
+                return None;
+            }
+        }
+        Some(Growth { path, result })
+    }
+}
+
+/// Returns the files in these paths as an import would walk them.
+fn files_in(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            // A folder that cannot be read now may be at the next look.
+            true => found.extend(files_within(path).flatten()),
+            false => found.push(path.clone()),
+        }
+    }
+    found
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let data = std::fs::metadata(path)
+        .ok()
+        .filter(std::fs::Metadata::is_file)?;
+    let log = std::fs::metadata(log_of(path)).ok();
+    Some(Stamp {
+        bytes: data.len(),
+        changed: data.modified().ok(),
+        log: log.map(|log| (log.len(), log.modified().ok())),
+    })
+}

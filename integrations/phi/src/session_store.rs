@@ -1,0 +1,151 @@
+//! phi-core's store of sessions over a loopstore database.
+
+use async_trait::async_trait;
+use phi_core::session::{SessionError, SessionStore as TheirStore};
+
+use super::convert;
+use super::error::{Refusal, outcome, session_error};
+use super::event_log::is_log;
+use loopstore::AsyncStore;
+use loopstore::extend as store;
+use loopstore::extend::{SessionStore, StoreError, StoreWrite, session};
+use loopstore::model::SessionId;
+use loopstore_transcripts::ImportReport;
+
+/// Sessions of phi-core in a loopstore database.
+///
+/// A session that was saved is one of loopstore's: what it holds is never rewritten. Saving it again
+/// adds the loops and messages that are new, and takes over what else it says of itself; a loop that
+/// it does not name any more stays. A compaction block becomes a run. A session that was recorded
+/// from events is loaded like any other, but saving over it is refused.
+#[derive(Clone)]
+pub struct PhiSessionStore {
+    store: AsyncStore,
+}
+
+impl PhiSessionStore {
+    /// Sessions in this database.
+    pub fn new(store: AsyncStore) -> Self {
+        Self { store }
+    }
+
+    async fn call<T: Send + 'static>(
+        &self,
+        session: &str,
+        work: impl FnOnce(&dyn SessionStore) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, SessionError> {
+        let done = self.store.call(|store| work(store.database())).await;
+        outcome(done).map_err(|refused| session_error(refused, session))
+    }
+}
+
+#[async_trait]
+impl TheirStore for PhiSessionStore {
+    /// Saves a session in one transaction: all of it or nothing.
+    ///
+    /// An `Err` if a message that is stored has changed, if some part of the session cannot be
+    /// stored, or if the session was recorded from events.
+    async fn save(&self, session: &phi_core::Session) -> Result<(), SessionError> {
+        let copy = session.clone();
+        self.call(&session.session_id, move |store| save(store, &copy))
+            .await
+    }
+
+    async fn load(&self, session_id: &str) -> Result<phi_core::Session, SessionError> {
+        let wanted = session_id.to_owned();
+        self.call(session_id, move |store| {
+            convert::give_out(store, &id_of(&wanted)?)
+        })
+        .await
+    }
+
+    /// Lists the sessions, last active first; the logs of events are none.
+    async fn list_ids(&self) -> Result<Vec<String>, SessionError> {
+        self.call("", |store| list(store, None)).await
+    }
+
+    /// Always an `Err`, of kind `Unsupported` if the session is there: removal leaves a receipt and
+    /// has its reasons, which `retention::erase` takes.
+    async fn delete(&self, session_id: &str) -> Result<(), SessionError> {
+        let wanted = session_id.to_owned();
+        self.call(session_id, move |store| {
+            let known = store::read(store, |read| read.session(&id_of(&wanted)?))?;
+            known.ok_or(StoreError::NoSession(wanted))?;
+            Ok(())
+        })
+        .await?;
+        Err(SessionError::Io(std::io::Error::new(
+            std::io::ErrorKind::Unsupported,
+            "the store does not delete sessions; `retention::erase` does",
+        )))
+    }
+
+    async fn list_for_agent(&self, agent_id: &str) -> Result<Vec<phi_core::Session>, SessionError> {
+        let agent = agent_id.to_owned();
+        let ids = self.call("", move |store| list(store, Some(&agent)));
+        let mut sessions = Vec::new();
+        for id in ids.await? {
+            sessions.push(self.load(&id).await?);
+        }
+        Ok(sessions)
+    }
+}
+
+/// Returns the session's id; one that cannot be an id names no session.
+fn id_of(given: &str) -> Result<SessionId, StoreError> {
+    SessionId::new(given).map_err(|_| StoreError::NoSession(given.to_owned()))
+}
+
+fn list(store: &dyn SessionStore, agent: Option<&str>) -> Result<Vec<String>, Refusal> {
+    let mut rows = store::read(store, session::shown_sessions)?;
+    rows.retain(|row| !is_log(row) && agent.is_none_or(|id| row.agent_id.as_deref() == Some(id)));
+    Ok(rows
+        .into_iter()
+        .map(|row| row.session_id.to_string())
+        .collect())
+}
+
+fn save(store: &dyn SessionStore, session: &phi_core::Session) -> Result<(), Refusal> {
+    let mut result = None;
+    let written = store.write(&mut |write| {
+        let refused = match result.insert(taken_in(write, store, session)) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused.to_string(),
+        };
+        Err(StoreError::Invalid(refused))
+    });
+    match result {
+        Some(Err(refused)) => Err(refused),
+        _ => Ok(written?),
+    }
+}
+
+fn taken_in(
+    write: &mut dyn StoreWrite,
+    store: &dyn SessionStore,
+    session: &phi_core::Session,
+) -> Result<(), Refusal> {
+    let id = SessionId::new(session.session_id.as_str())
+        .map_err(|error| Refusal::Other(format!("the session's id: {error}")))?;
+    let known = write.session(&id)?;
+    if known.is_some_and(|row| row.source.as_deref() != Some("phi-core")) {
+        return Err(Refusal::Other(format!(
+            "session `{id}` was recorded by other means; it cannot be saved over"
+        )));
+    }
+    complete(&convert::take_in(write, store, session)?)
+}
+
+/// Refuses what could not be stored as it is.
+fn complete(report: &ImportReport) -> Result<(), Refusal> {
+    if report.revised > 0 {
+        return Err(Refusal::Other(format!(
+            "{} messages have changed since they were saved; what is stored is never rewritten",
+            report.revised
+        )));
+    }
+    match report.skipped.first() {
+        Some(skipped) => Err(Refusal::Other(skipped.reason.clone())),
+        None => Ok(()),
+    }
+}

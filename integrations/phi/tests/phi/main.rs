@@ -1,0 +1,12 @@
+//! The adapters for phi-core, against the crate itself.
+
+mod agent;
+mod defects;
+mod differential;
+mod event_log;
+mod example;
+mod sessions;
+mod stage;
+mod strategies;
+mod support;
+mod world;
