@@ -9,5 +9,7 @@ pub mod histories;
 pub mod keyed;
 #[path = "../../../../../tests/support/plain.rs"]
 pub mod plain;
+#[path = "../../../../../tests/support/process.rs"]
+pub mod process;
 #[path = "../../../../../tests/support/proof.rs"]
 pub mod proof;
