@@ -103,7 +103,8 @@ fn times_survive_a_trip_through_lines_and_are_in_no_other_form() {
         let other = Store::in_memory().unwrap();
         let options = ImportOptions::default();
         let report =
-            import::import_paths(other.database(), &[path], &options, &mut |_| {}).unwrap();
+            loopstore_transcripts::import_paths(other.database(), &[path], &options, &mut |_| {})
+                .unwrap();
         assert_eq!(report.skipped, []);
         let same = other.session("chat").unwrap();
         assert_eq!(times(&same), times(&chat));

@@ -248,15 +248,15 @@ proptest! {
         let (store, _) = play(&steps, 1);
         let before = stored(&store, "s");
         prop_assume!(before.iter().any(|turns| !turns.is_empty()));
-        for form in [export::ExportForm::PhiCore, export::ExportForm::Lines] {
+        for form in [loopstore_export::ExportForm::PhiCore, loopstore_export::ExportForm::Lines] {
             let mut bytes = Vec::new();
             let id = SessionId::new("s").unwrap();
-            export::export(store.database(), &id, None, form, &mut bytes).unwrap();
+            loopstore_export::export(store.database(), &id, None, form, &mut bytes).unwrap();
             let other = SqliteStore::in_memory().unwrap();
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("session.json");
             std::fs::write(&file, bytes).unwrap();
-            import::import_paths(&other, &[file], &import::ImportOptions::default(), &mut |_| {}).unwrap();
+            loopstore_transcripts::import_paths(&other, &[file], &loopstore_transcripts::ImportOptions::default(), &mut |_| {}).unwrap();
             prop_assert_eq!(stored(&Store::from(other), "s"), before.clone());
         }
     }

@@ -54,8 +54,8 @@ fn import_into(store: &dyn Database, summary: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.jsonl");
     std::fs::write(&file, compacted_by_its_tool(summary)).unwrap();
-    let options = import::ImportOptions::default();
-    import::import_paths(store, &[file], &options, &mut |_| {}).unwrap();
+    let options = loopstore_transcripts::ImportOptions::default();
+    loopstore_transcripts::import_paths(store, &[file], &options, &mut |_| {}).unwrap();
 }
 
 /// Keeps only the very last turn at the end, whatever was planned: a gap.

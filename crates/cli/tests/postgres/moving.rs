@@ -377,7 +377,7 @@ fn what_is_there_already_is_compared_without_a_write() {
         matches!(
             refused,
             Err(loopstore_copy::CopyError::Import(
-                import::ImportError::Store(StoreError::ReadOnly)
+                loopstore_transcripts::ImportError::Store(StoreError::ReadOnly)
             ))
         ),
         "{refused:?}"
