@@ -43,7 +43,7 @@ fn imported_transcripts_come_back_as_they_were() {
     let other = SqliteStore::in_memory().unwrap();
     let paths = ["claude-code", "openai-chat", "phi-core"].map(|name| {
         PathBuf::from(format!(
-            "{}/tests/fixtures/{name}",
+            "{}/../../tests/fixtures/{name}",
             env!("CARGO_MANIFEST_DIR")
         ))
     });

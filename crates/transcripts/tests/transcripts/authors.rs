@@ -59,7 +59,7 @@ fn by_session(store: &SqliteStore) -> Vec<Vec<AgentMessage>> {
 
 /// Whose words each message of a fixture is, and what a prompt says.
 fn told(name: &str) -> String {
-    let store = imported(&Path::new("tests/fixtures/authors").join(name));
+    let store = imported(&Path::new("../../tests/fixtures/authors").join(name));
     assert_eq!(verify(&store).unwrap().problems, []);
     let sql = "SELECT count(*) FROM v_messages WHERE author NOT IN ('human', 'agent', 'harness')";
     assert_eq!(store.query(sql).unwrap().rows[0][0].as_str(), "0");

@@ -66,7 +66,7 @@ fn an_invocation_that_was_taken_back_is_another_path_and_a_summary_a_compaction(
 }
 
 fn press() -> Value {
-    serde_json::from_str(&std::fs::read_to_string("tests/fixtures/adk/press.json").unwrap())
+    serde_json::from_str(&std::fs::read_to_string("../../tests/fixtures/adk/press.json").unwrap())
         .unwrap()
 }
 

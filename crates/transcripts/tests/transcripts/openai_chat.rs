@@ -346,7 +346,7 @@ fn a_late_or_nameless_result_finds_its_call() {
 #[test]
 fn every_cut_and_every_flipped_byte_ends_without_a_panic() {
     for name in ["runs.json", "messages.json"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/openai-chat");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/openai-chat");
         let bytes = std::fs::read(folder.join(name)).unwrap();
         for at in 0..bytes.len() {
             let _ = try_import(&OpenAiChat, &bytes[..at]);

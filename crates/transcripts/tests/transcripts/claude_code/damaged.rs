@@ -233,13 +233,13 @@ fn a_transcript_that_grows_gives_what_it_gave_before() {
         "project/parent-7",
         "project/parent-7/subagents/agent-d1g",
     ] {
-        let path = format!("tests/fixtures/claude-code/{name}.jsonl");
+        let path = format!("../../tests/fixtures/claude-code/{name}.jsonl");
         let bytes = std::fs::read(&path).unwrap();
         assert_prefixes(Path::new(&path), &bytes, line_ends(&bytes));
         assert_prefixes(Path::new(&path), &bytes, (0..bytes.len()).step_by(37));
     }
     // Its session is named by its last record, so it must be one from the start.
-    let path = "tests/fixtures/claude-code/resumed-1.0.jsonl";
+    let path = "../../tests/fixtures/claude-code/resumed-1.0.jsonl";
     let text = std::fs::read_to_string(path)
         .unwrap()
         .replace("old-session", "new-session");
@@ -300,7 +300,8 @@ fn lines_in_any_order_and_with_any_damage_keep_the_contract() {
     };
     for name in ["kite-1", "rewinds", "compactions", "resumed-1.0"] {
         let text =
-            std::fs::read_to_string(format!("tests/fixtures/claude-code/{name}.jsonl")).unwrap();
+            std::fs::read_to_string(format!("../../tests/fixtures/claude-code/{name}.jsonl"))
+                .unwrap();
         let lines: Vec<&str> = text.lines().collect();
         for _ in 0..150 {
             let mut lines = lines.clone();

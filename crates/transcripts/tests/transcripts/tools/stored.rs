@@ -22,7 +22,7 @@ pub const FORMATS: [&str; 5] = ["codex", "pi", "gemini-cli", "copilot-cli", "adk
 pub fn fixtures() -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     for format in FORMATS {
-        let folder = std::fs::read_dir(Path::new("tests/fixtures").join(format)).unwrap();
+        let folder = std::fs::read_dir(Path::new("../../tests/fixtures").join(format)).unwrap();
         let paths = folder.map(|entry| entry.unwrap().path().to_string_lossy().into_owned());
         found.extend(paths.map(|path| (format, path)));
     }

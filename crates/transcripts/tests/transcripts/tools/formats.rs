@@ -35,7 +35,7 @@ fn is_beside(path: &Path) -> bool {
 #[test]
 fn every_hand_written_transcript_is_of_exactly_one_format() {
     for importer in importers() {
-        let folder = Path::new("tests/fixtures").join(importer.format());
+        let folder = Path::new("../../tests/fixtures").join(importer.format());
         let mut found = Vec::new();
         if folder.is_dir() {
             files(&folder, &mut found);

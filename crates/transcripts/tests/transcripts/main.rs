@@ -17,7 +17,6 @@ mod provider_trips;
 mod provider_types;
 mod rewritten;
 mod session_jsonl;
-#[path = "../support/mod.rs"]
 mod support;
 mod titles;
 mod tools;

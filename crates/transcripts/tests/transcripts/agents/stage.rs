@@ -15,7 +15,7 @@ use crate::support::recording::{FoundSession, Recording, try_import};
 
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
+        .join("../../tests/fixtures")
         .join(name)
 }
 

@@ -53,7 +53,7 @@ impl Recorder {
 
     /// Imports a transcript in `tests/fixtures`, below a folder named as the format.
     pub fn of_fixture(format: &str, name: &str) -> Self {
-        let path = Path::new("tests/fixtures").join(format).join(name);
+        let path = Path::new("../../tests/fixtures").join(format).join(name);
         let recorder = Self::of(format, &path, &std::fs::read(&path).unwrap());
         assert_eq!(recorder.error, None);
         recorder

@@ -47,7 +47,7 @@ impl Recorder {
 
     /// Imports a transcript in `tests/fixtures/claude-code`.
     pub fn of_fixture(name: &str) -> Self {
-        let path = Path::new("tests/fixtures/claude-code").join(name);
+        let path = Path::new("../../tests/fixtures/claude-code").join(name);
         let recorder = Self::of(&path, &std::fs::read(&path).unwrap());
         assert_eq!(recorder.error, None);
         recorder

@@ -77,9 +77,9 @@ fn a_compaction_of_our_own_is_told_of_and_a_hook_that_panics_keeps_nothing_up() 
 #[test]
 fn a_compaction_that_a_transcript_brought_is_told_of_once() {
     for path in [
-        "tests/fixtures/claude-code/compactions.jsonl",
-        "tests/fixtures/pi/first-version.jsonl",
-        "tests/fixtures/codex/lighthouse.jsonl",
+        "../../tests/fixtures/claude-code/compactions.jsonl",
+        "../../tests/fixtures/pi/first-version.jsonl",
+        "../../tests/fixtures/codex/lighthouse.jsonl",
     ] {
         let store = Arc::new(SqliteStore::in_memory().unwrap());
         let noted = Arc::new(Noted(store.clone(), Mutex::default()));

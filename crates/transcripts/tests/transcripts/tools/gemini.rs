@@ -71,7 +71,7 @@ fn the_last_writing_of_a_message_counts() {
 }
 
 fn rewound() -> Vec<String> {
-    let text = std::fs::read_to_string("tests/fixtures/gemini-cli/rewound.jsonl").unwrap();
+    let text = std::fs::read_to_string("../../tests/fixtures/gemini-cli/rewound.jsonl").unwrap();
     text.lines().map(str::to_owned).collect()
 }
 
@@ -296,7 +296,7 @@ fn grows_as_a_whole(document: &Value) {
 
 #[test]
 fn a_document_that_grows_ends_as_the_whole_does() {
-    let text = std::fs::read_to_string("tests/fixtures/gemini-cli/tide.json").unwrap();
+    let text = std::fs::read_to_string("../../tests/fixtures/gemini-cli/tide.json").unwrap();
     grows_as_a_whole(&serde_json::from_str(&text).unwrap());
 }
 
@@ -318,7 +318,7 @@ fn a_recorded_document_that_grows_ends_as_the_whole_does() {
 
 #[test]
 fn an_answer_that_something_stands_behind_is_not_replaced() {
-    let text = std::fs::read_to_string("tests/fixtures/gemini-cli/tide.json").unwrap();
+    let text = std::fs::read_to_string("../../tests/fixtures/gemini-cli/tide.json").unwrap();
     let document: Value = serde_json::from_str(&text).unwrap();
     let first = document["messages"].as_array().unwrap().iter();
     let answer = first.clone().position(|m| m["type"] == "gemini").unwrap();

@@ -273,7 +273,8 @@ fn deep_nesting_costs_the_field_it_is_in() {
 
 #[test]
 fn every_cut_of_a_document_ends_without_a_panic() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/phi-core/tree.json");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/phi-core/tree.json");
     let bytes = std::fs::read(path).unwrap();
     for end in 0..bytes.len() {
         let (found, _) = try_import(&PhiCore, &bytes[..end]);

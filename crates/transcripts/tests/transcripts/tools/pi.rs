@@ -109,7 +109,7 @@ fn the_context_is_the_path_to_the_last_entry_as_the_compaction_left_it() {
             vec!["Raked.", "Raked.", "Burn", "Smoke.", "Sow"],
         ),
     ] {
-        let path = format!("tests/fixtures/pi/{name}.jsonl");
+        let path = format!("../../tests/fixtures/pi/{name}.jsonl");
         let bytes = std::fs::read(&path).unwrap();
         import(&store, importer("pi"), &path, &bytes).unwrap();
         let shown = shown(&store, session);

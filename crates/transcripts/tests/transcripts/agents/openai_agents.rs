@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
 use loopstore::SqliteStore;
-use loopstore_transcripts::ImportReport;
-use loopstore_transcripts::{ImportOptions, Importer, OpenAiAgents, Source, import_paths};
+use loopstore_transcripts::{
+    ImportOptions, ImportReport, Importer, OpenAiAgents, Source, import_paths,
+};
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 

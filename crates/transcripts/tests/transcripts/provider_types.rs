@@ -85,7 +85,7 @@ fn the_providers_types_take_what_is_written_of_every_transcript() {
     let Some(python) = find(&PROVIDER_TYPES) else {
         return;
     };
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")];
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")];
     let real = std::env::var_os("LOOPSTORE_REAL_TRANSCRIPTS").map(PathBuf::from);
     folders.extend(real);
     let (mut judged, mut count) = (Judged::new(), 0);

@@ -325,7 +325,7 @@ session parent-7/agent-acompact-77 from parent-7 p1 ? ?
 "#,
         &[],
     );
-    let bytes = std::fs::read(format!("tests/fixtures/claude-code/{agent}")).unwrap();
+    let bytes = std::fs::read(format!("../../tests/fixtures/claude-code/{agent}")).unwrap();
     let alone = Recorder::of("elsewhere/agent-d1g.jsonl", &bytes);
     let first = alone.outline();
     assert!(

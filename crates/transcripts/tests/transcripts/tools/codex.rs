@@ -158,7 +158,7 @@ fn the_context_is_what_the_compaction_left_and_what_came_after() {
             ],
         ),
     ] {
-        let path = format!("tests/fixtures/codex/{name}.jsonl");
+        let path = format!("../../tests/fixtures/codex/{name}.jsonl");
         let bytes = std::fs::read(&path).unwrap();
         import(&store, importer("codex"), &path, &bytes).unwrap();
         assert_eq!(shown_to(&store, session, Some(OpenAi)), expected, "{name}");
@@ -223,7 +223,7 @@ fn turns_that_were_taken_back_are_another_path() {
 
 /// Imports the transcript of the turns up to a line, and what follows it.
 fn rolled(until: &str, more: &[&str]) -> (Recorder, Vec<String>) {
-    let text = std::fs::read_to_string("tests/fixtures/codex/rolled-back.jsonl").unwrap();
+    let text = std::fs::read_to_string("../../tests/fixtures/codex/rolled-back.jsonl").unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
     let end = lines.iter().position(|line| line.contains(until));
     lines.truncate(end.unwrap_or(lines.len()));
@@ -288,7 +288,7 @@ fn a_rollback_without_a_number_of_turns_is_told_and_takes_nothing_back() {
 
 #[test]
 fn a_rollout_that_begins_in_mid_session_is_known_by_its_name() {
-    let text = std::fs::read_to_string("tests/fixtures/codex/lighthouse.jsonl").unwrap();
+    let text = std::fs::read_to_string("../../tests/fixtures/codex/lighthouse.jsonl").unwrap();
     let rest: Vec<&str> = text.lines().skip(11).collect();
     let path = "rollout-2026-03-02T08-00-00-0199aaaa-0000-7000-8000-000000000001.jsonl";
     let recorded = Recorder::of("codex", path, rest.join("\n").as_bytes());
