@@ -1,8 +1,11 @@
 //! Items for the crates of this workspace that stand on the store, without a promise: any release may change them.
 
+#[cfg(feature = "tokio")]
+pub use crate::api::asynchronous::outside;
 pub use crate::api::records::{CURRENT_LOOP, SessionRecords, ordered, session_record};
 pub use crate::clock::{new_uuid, now, utc_now};
 pub use crate::compact::recorded::{Recorded, RecordedRun};
+pub use crate::compact::running::close_interrupted;
 pub use crate::compact::sealed::{StandsFor, seal_all, seal_appended};
 pub use crate::compaction::activity::outcome::refusal::refusal_words;
 pub use crate::context::build::{build, originals_of};
@@ -14,6 +17,7 @@ pub use crate::context::{LiveCompaction, live_compaction};
 pub use crate::model::author::frames::own_words;
 pub use crate::model::author::is_injected;
 pub use crate::model::ids::MAX_ID_BYTES;
+pub use crate::model::json::json_object;
 pub use crate::model::received::name_calls;
 pub use crate::model::turn_map::GroupCursor;
 pub use crate::overlay::block_builder::whole_as;
@@ -32,16 +36,18 @@ pub use crate::redact::sealed::drop_sealed;
 pub use crate::search::excerpt::{Reach, ReadableText, fitting, windows};
 pub use crate::search::query::question;
 pub use crate::search::trust::missing as missing_from_index;
-pub use crate::store::append::{LastTurn, Retell};
+pub use crate::store::append::{LastTurn, Retell, append_leased, set_status_leased};
 pub use crate::store::audit::AuditedDigests;
+pub use crate::store::calls::finish_calls;
 pub use crate::store::codec::{to_json, unhex};
 pub use crate::store::history::{history_fingerprint, restore_history, shorten_history};
+pub use crate::store::lease::time_text;
 pub use crate::store::packing::Packing;
 pub use crate::store::packs::{MAX_PACK_BYTES, each_pack, view_head};
 pub use crate::store::ready::Ready;
 pub use crate::store::receipt::{OpenReceipt, seal};
 pub use crate::store::rollups::added_loops;
-pub use crate::store::session::{forget_parent_seq, run_owner, set_parent_seq};
+pub use crate::store::session::{edit_loop, forget_parent_seq, run_owner, set_parent_seq};
 pub use crate::store::source::Pieces;
 pub use crate::store::sqlite::salvage::{LostRows, Mender, Removable, counter_of, place_of};
 pub use crate::store::sqlite::schema::{is_store, open_locked};

@@ -37,8 +37,7 @@
 //! [`Error`]; [`provider`] reads and writes what providers take and give, and the messages are in
 //! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
 //! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
-//! model call sees, [`import`], [`recorder`] and [`export`] are ways in and out, [`search`](mod@search) finds
-//! messages, [`redact`] takes secrets out. Behind [`extend`] stands the store itself: its contract for backends, rows, keys and
+//! model call sees, [`import`] and [`export`] are ways in and out, [`search`](mod@search) finds messages, [`redact`] takes secrets out. Behind [`extend`] stands the store itself: its contract for backends, rows, keys and
 //! transactions; and what importers and strategies of one's own are made of. With the feature `phi-core`, `phi`
 //! holds adapters for that crate. The package `loopstore-report` shows a session as one page.
 //! For those who run a database there are `loopstore-verify`
@@ -68,7 +67,6 @@ pub mod internal;
 pub mod model;
 mod overlay;
 pub mod provider;
-pub mod recorder;
 pub mod redact;
 pub mod search;
 mod store;
@@ -82,7 +80,7 @@ pub use api::{
     StoreOptions, StoredBlock, StrategyName, TurnRef,
 };
 #[cfg(feature = "tokio")]
-pub use api::{AsyncRecorder, AsyncSession, AsyncStore};
+pub use api::{AsyncSession, AsyncStore};
 pub use context::{AsOf, Context};
 pub use search::{
     Recall, RecallPart, SearchHit, SearchQuery, SearchResults, Snippet, recall, search,
@@ -125,10 +123,7 @@ pub use compaction::{
 };
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
 
-// Agents that emit events, and backends with options of their own.
-pub use recorder::{
-    AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
-};
+// Backends with options of their own.
 #[cfg(feature = "postgres")]
 pub use store::postgres::{PostgresOptions, PostgresStore};
 pub use store::sqlite::{SqliteOptions, SqliteStore};

@@ -311,11 +311,13 @@ impl Extra {
         self.fields.is_empty()
     }
 
-    pub(crate) fn mark_absent(&mut self, key: &'static str) {
+    #[doc(hidden)]
+    pub fn mark_absent(&mut self, key: &'static str) {
         self.absent.push(key);
     }
 
-    pub(crate) fn was_absent(&self, key: &str) -> bool {
+    #[doc(hidden)]
+    pub fn was_absent(&self, key: &str) -> bool {
         self.absent.contains(&key)
     }
 
@@ -331,7 +333,8 @@ impl Extra {
 }
 
 /// The key of a field, borrowed where the text allows it: `Cow` itself always makes a copy.
-pub(crate) struct FieldName<'a>(pub(crate) Cow<'a, str>);
+#[doc(hidden)]
+pub struct FieldName<'a>(pub Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for FieldName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -352,7 +355,8 @@ impl<'de> Deserialize<'de> for FieldName<'de> {
     }
 }
 
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+#[doc(hidden)]
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -361,6 +365,8 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// Each field is `kind name: Type = "key"` with one of these kinds: `must` (an error if absent),
 /// `maybe` (an `Option`, written only if set), `null` (an `Option`, written as `null` if not
 /// set), `list` (any type with a default, absent reads as the default).
+#[doc(hidden)]
+#[macro_export]
 macro_rules! json_object {
     (
         $(#[$meta:meta])*
@@ -495,7 +501,8 @@ macro_rules! json_object {
         })
     };
 }
-pub(crate) use json_object;
+#[doc(hidden)]
+pub use crate::json_object;
 
 #[cfg(test)]
 mod tests {

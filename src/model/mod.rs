@@ -10,7 +10,8 @@ pub(crate) mod extension_kinds;
 pub(crate) mod fast_parse;
 pub(crate) mod ids;
 mod image;
-pub(crate) mod json;
+#[doc(hidden)]
+pub mod json;
 mod layout;
 mod message;
 mod plain_text;

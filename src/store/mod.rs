@@ -13,6 +13,7 @@
 pub mod active_blocks;
 pub mod append;
 pub mod audit;
+pub mod calls;
 pub mod codec;
 mod columns;
 pub(crate) mod database;

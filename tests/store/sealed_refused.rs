@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use loopstore::model::*;
 use loopstore::provider;
-use loopstore::recorder::RecorderOptions;
 use loopstore::*;
+use loopstore_recorder::RecorderOptions;
+use loopstore_recorder::SessionRecorder;
 use loopstore_verify::verify;
 use serde_json::{Value, json};
 

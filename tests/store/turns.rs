@@ -433,12 +433,12 @@ fn a_started_call_keeps_its_key_until_its_result_is_there() {
     );
     let missing = session.start_call("c2");
     assert!(matches!(missing, Err(Error::NotFound { what: "call", .. })));
-    let request = recorder::RecoverRequest {
+    let request = loopstore_recorder::RecoverRequest {
         all: true,
         ..Default::default()
     };
     assert!(
-        recorder::recover(store.database(), &request)
+        loopstore_recorder::recover(store.database(), &request)
             .unwrap()
             .calls
             .is_empty()

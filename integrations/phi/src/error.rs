@@ -5,8 +5,8 @@ use std::io;
 use phi_core::SessionError;
 
 use loopstore::extend::StoreError;
-use loopstore::recorder::RecordError;
 use loopstore_export::ExportError;
+use loopstore_recorder::RecordError;
 use loopstore_transcripts::ImportError;
 
 /// Why an adapter could not do what it was asked.

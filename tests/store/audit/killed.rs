@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use loopstore::recorder::{RecoverRequest, recover};
 use loopstore::*;
+use loopstore_recorder::{RecoverRequest, recover};
 use loopstore_verify::verify;
 
 use crate::support::{keyed, process};

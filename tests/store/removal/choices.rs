@@ -5,6 +5,7 @@ use loopstore::redact::{Confidence, FoundBy, RedactionPolicy, Redactor, rule_nam
 use loopstore::search::{SearchQuery, search};
 use loopstore::{extend as store, *};
 use loopstore_admin::retention::*;
+use loopstore_recorder::{RecorderOptions, SessionRecorder};
 use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::histories::{History, answer, user};

@@ -10,6 +10,7 @@ use loopstore::extend::{SessionFlags, lease, source};
 use loopstore::{extend as store, *};
 use loopstore_copy::{CopyReport, copy, copy_at_rest};
 use loopstore_export::{ExportForm, export};
+use loopstore_recorder::{RecorderOptions, SessionRecorder};
 use loopstore_verify::verify;
 
 use super::views;
@@ -257,7 +258,8 @@ fn a_loop_that_never_had_a_driver_is_not_taken_for_one_whose_driver_died() {
     let history = History::new(&from, "session");
     history.append(0, vec![crate::support::histories::user("hello", 0)]);
     assert!(settled(&from, &to, Duration::ZERO).is_whole());
-    let recovered = recorder::recover(&from, &recorder::RecoverRequest::default()).unwrap();
+    let recovered =
+        loopstore_recorder::recover(&from, &loopstore_recorder::RecoverRequest::default()).unwrap();
     assert_eq!(recovered.aborted, []);
     let key = history.row(0).key;
     assert!(

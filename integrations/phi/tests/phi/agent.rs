@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use loopstore::context::FaultKind;
 use loopstore::*;
 use loopstore_phi::{PhiEventLog, PhiRecorder, PhiSessionStore, context_message};
+use loopstore_recorder::RecorderOptions;
 use phi_core::provider::ModelConfig;
 use phi_core::provider::mock::{MockProvider, MockResponse, MockToolCall};
 use phi_core::session::{EventLog, SessionError, SessionStore};

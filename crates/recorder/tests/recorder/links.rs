@@ -1,9 +1,10 @@
 //! Sub-agents, parallel loops, and what they cost.
 
 use loopstore::extend as store;
-use loopstore::recorder::event::*;
-use loopstore::recorder::{Formation, usage_tree};
 use loopstore::*;
+use loopstore_recorder::event::*;
+use loopstore_recorder::{AgentEvent, RecordError, RecorderOptions, SessionRecorder};
+use loopstore_recorder::{Formation, usage_tree};
 
 use crate::support::events::*;
 
@@ -64,7 +65,7 @@ fn sub_agents_are_linked_both_ways_and_their_costs_add_up() {
         (0, 22, 0.75)
     );
     assert_eq!(tree.children[0].children[0].own.input, 100);
-    let price = |model: Option<&str>, spent: &recorder::Spent| {
+    let price = |model: Option<&str>, spent: &loopstore_recorder::Spent| {
         assert_eq!(model, Some("m"));
         Some(spent.input as f64)
     };

@@ -2,28 +2,27 @@
 
 use std::ops::ControlFlow;
 
-use serde_json::json;
-
-use super::active_loop::{ActiveLoop, StoredTurn};
-use super::calls::{self, check_id};
-use super::error::{RecordError, RecordResult};
-use super::event::{AgentEvent, AgentStart};
-use super::notes::{StoredMessages, event_note, last_ended};
-use super::{Formation, Recorded, RecorderOptions, Resumed, SessionRecorder, writing};
-use crate::model::{
+use loopstore::extend::{
+    self as store, LoopKey, LoopRow, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite,
+    lease::{self, Acquire, Lease},
+    session,
+};
+use loopstore::internal::{edit_loop, set_status_leased, to_json};
+use loopstore::model::{
     ContinuationKind, Extra, Json, LoopId, LoopRecord, LoopStatus, ParentSpawnRef, Session,
     SessionId, Time,
 };
-use crate::store::append::set_status_leased;
-use crate::store::codec::to_json;
-use crate::store::lease::{self, Acquire, Lease};
-use crate::store::{
-    self, LoopKey, LoopMeta, LoopRow, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite,
-    session,
-};
+use serde_json::json;
+
+use crate::active_loop::{ActiveLoop, StoredTurn};
+use crate::calls::{self, check_id};
+use crate::error::{RecordError, RecordResult};
+use crate::event::{AgentEvent, AgentStart};
+use crate::notes::{StoredMessages, event_note, last_ended};
+use crate::{Formation, Recorded, RecorderOptions, Resumed, SessionRecorder, writing};
 
 impl SessionRecorder<'_> {
-    pub(super) fn agent_start(
+    pub(crate) fn agent_start(
         &mut self,
         start: &AgentStart,
         event: &AgentEvent,
@@ -67,7 +66,7 @@ impl SessionRecorder<'_> {
         writing(&*self.store, |write| {
             let owner = session_of(write, start, &self.options.formation)?;
             if self.options.redact {
-                super::secrets::mark(write, owner.key)?;
+                crate::secrets::mark(write, owner.key)?;
             }
             let start = &continued(write.as_read(), &owner, start, group)?;
             let record = new_record(write.as_read(), &owner, start, group)?;
@@ -253,7 +252,7 @@ fn session_of(
 }
 
 /// Returns a session, which is created if it is not there.
-pub(super) fn new_session(
+pub(crate) fn new_session(
     write: &mut dyn StoreWrite,
     id: &SessionId,
     agent: Option<&str>,
@@ -286,7 +285,7 @@ fn formed(formation: &Formation) -> serde_json::Value {
 }
 
 /// Notes where a session was started, unless that is known.
-pub(super) fn spawned_by(
+pub(crate) fn spawned_by(
     write: &mut dyn StoreWrite,
     mut row: SessionRow,
     fill: impl FnOnce(&mut ParentSpawnRef),
@@ -353,7 +352,7 @@ fn new_record(
     }
     record.session_id = Some(owner.session_id.clone());
     record.parent_turn = start.parent_turn.clone();
-    record.parallel_group = group.and_then(|group| super::parallel::group_json(group, None));
+    record.parallel_group = group.and_then(|group| crate::parallel::group_json(group, None));
     describe(&mut record, start);
     Ok(record)
 }
@@ -371,7 +370,7 @@ fn describe(record: &mut LoopRecord, start: &AgentStart) {
 }
 
 /// Creates a loop; one that is there has begun before.
-pub(super) fn new_loop(
+pub(crate) fn new_loop(
     write: &mut dyn StoreWrite,
     owner: &SessionRow,
     record: &LoopRecord,
@@ -387,7 +386,7 @@ fn term(options: &RecorderOptions) -> i64 {
 }
 
 /// Takes the lease of a loop that this transaction has created.
-pub(super) fn take(
+pub(crate) fn take(
     write: &mut dyn StoreWrite,
     key: LoopKey,
     options: &RecorderOptions,
@@ -407,23 +406,7 @@ fn read_meta<T: serde::de::DeserializeOwned>(meta: &str) -> StoreResult<T> {
     serde_json::from_str(meta).map_err(|error| StoreError::Damaged(format!("meta: {error}")))
 }
 
-/// Changes what a loop says of itself.
-pub(crate) fn edit_loop(
-    write: &mut dyn StoreWrite,
-    key: LoopKey,
-    edit: impl FnOnce(&mut LoopRecord),
-) -> StoreResult<()> {
-    let before = write.loop_meta(key)?;
-    let mut record = before.record()?;
-    edit(&mut record);
-    let meta = LoopMeta {
-        history: before.history,
-        ..LoopMeta::of(&record)?
-    };
-    write.update_loop_meta(key, &meta)
-}
-
 /// Reads what a loop says of itself.
-pub(super) fn loop_record(read: &dyn StoreRead, key: LoopKey) -> StoreResult<LoopRecord> {
+pub(crate) fn loop_record(read: &dyn StoreRead, key: LoopKey) -> StoreResult<LoopRecord> {
     read.loop_meta(key)?.record()
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use loopstore::recorder::{OpenTurnState, RecoverRequest, Resumed, recover};
 use loopstore::*;
+use loopstore_recorder::{AgentEvent, Recorded, RecorderOptions, SessionRecorder};
+use loopstore_recorder::{OpenTurnState, RecoverRequest, Resumed, recover};
 
 use crate::support::amount::amount;
 use crate::support::events::*;
@@ -66,7 +67,7 @@ fn a_player_process() {
 /// Plays in a process that is killed some moments after `events` acknowledged events; returns what it
 /// told until then.
 fn killed_after(file: &Path, events: usize, moments: u64) -> Vec<String> {
-    let mut child = process::test("recorder::killed::a_player_process")
+    let mut child = process::test("killed::a_player_process")
         .env("LOOPSTORE_PLAY", file)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

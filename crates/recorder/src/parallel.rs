@@ -1,16 +1,16 @@
 //! Loops that answer one prompt side by side, of which one is selected.
 
+use loopstore::extend::{LoopRow, StoreError, StoreRead, StoreResult, StoreWrite, lease};
+use loopstore::internal::{edit_loop, set_status_leased};
+use loopstore::model::{Json, LoopId, LoopRecord, LoopStatus};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::active_loop::ActiveLoop;
-use super::begin::{edit_loop, loop_record, new_loop, new_session, take};
-use super::error::{RecordError, RecordResult};
-use super::event::{ParallelLoopEnd, ParallelLoopStart};
-use super::{Recorded, SessionRecorder, writing};
-use crate::model::{Json, LoopId, LoopRecord, LoopStatus};
-use crate::store::append::set_status_leased;
-use crate::store::{LoopRow, StoreError, StoreRead, StoreResult, StoreWrite, lease};
+use crate::active_loop::ActiveLoop;
+use crate::begin::{loop_record, new_loop, new_session, take};
+use crate::error::{RecordError, RecordResult};
+use crate::event::{ParallelLoopEnd, ParallelLoopStart};
+use crate::{Recorded, SessionRecorder, writing};
 
 /// What a loop says of its group.
 #[derive(Deserialize)]
@@ -20,7 +20,7 @@ struct GroupSpec {
 }
 
 /// Returns what a loop says of its group, before one was selected or after (and whether it is it).
-pub(super) fn group_json(
+pub(crate) fn group_json(
     all: &[LoopId],
     selected: Option<(&ParallelLoopEnd, bool)>,
 ) -> Option<Json> {
@@ -43,7 +43,7 @@ fn contradiction(loop_id: &LoopId, what: &str) -> RecordError {
 }
 
 impl SessionRecorder<'_> {
-    pub(super) fn parallel_start(&mut self, start: &ParallelLoopStart) -> RecordResult<Recorded> {
+    pub(crate) fn parallel_start(&mut self, start: &ParallelLoopStart) -> RecordResult<Recorded> {
         let ids = &start.loop_ids;
         for (at, id) in ids.iter().enumerate() {
             if ids[..at].contains(id) {
@@ -70,7 +70,7 @@ impl SessionRecorder<'_> {
         writing(&*self.store, |write| {
             let owner = new_session(write, &start.session_id, None, formation)?;
             if self.options.redact {
-                super::secrets::mark(write, owner.key)?;
+                crate::secrets::mark(write, owner.key)?;
             }
             let mut stored = Vec::new();
             for id in &start.loop_ids {
@@ -91,7 +91,7 @@ impl SessionRecorder<'_> {
         })
     }
 
-    pub(super) fn parallel_end(&mut self, end: &ParallelLoopEnd) -> RecordResult<Recorded> {
+    pub(crate) fn parallel_end(&mut self, end: &ParallelLoopEnd) -> RecordResult<Recorded> {
         let all = writing(&*self.store, |write| {
             let (rows, all) = group_of(write.as_read(), end)?;
             for row in &rows {

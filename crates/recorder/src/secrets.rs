@@ -3,15 +3,16 @@
 //! Each event is redacted for itself: what was found in an earlier one is not looked for in a later
 //! one, so that an event that tells a message again tells the same one.
 
-use super::event::AgentEvent;
-use super::{RecordResult, SessionRecorder};
-use crate::model::AgentMessage;
-use crate::redact::Redactor;
-use crate::store::{self, SessionKey, StoreResult, StoreWrite};
+use loopstore::extend::{self as store, SessionKey, StoreResult, StoreWrite};
+use loopstore::model::AgentMessage;
+use loopstore::redact::Redactor;
+
+use crate::event::AgentEvent;
+use crate::{RecordResult, SessionRecorder};
 
 impl SessionRecorder<'_> {
     /// Returns an event as it is to be recorded.
-    pub(super) fn redacted(&mut self, event: AgentEvent) -> RecordResult<AgentEvent> {
+    pub(crate) fn redacted(&mut self, event: AgentEvent) -> RecordResult<AgentEvent> {
         self.prepare_redactor()?;
         let Some(mut redactor) = self.redactor.take() else {
             return Ok(event);
@@ -22,7 +23,7 @@ impl SessionRecorder<'_> {
     }
 
     /// Makes the redactor if one is needed, and redacts the name under which the recorder drives: leases have it.
-    pub(super) fn prepare_redactor(&mut self) -> RecordResult<()> {
+    pub(crate) fn prepare_redactor(&mut self) -> RecordResult<()> {
         if !self.options.redact || self.redactor.is_some() {
             return Ok(());
         }
@@ -44,7 +45,7 @@ impl SessionRecorder<'_> {
 }
 
 /// Notes that what comes into a session is redacted.
-pub(super) fn mark(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<()> {
+pub(crate) fn mark(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<()> {
     let mut flags = write.flags(session)?;
     if flags.redacts {
         return Ok(());

@@ -3,17 +3,16 @@
 //! While a loop runs each is a row, written with the next message; when it ends they become the loop's
 //! recorded turns and events, in the form in which imports keep them.
 
+use loopstore::extend::{LoopKey, LoopMeta, Note, StoreError, StoreRead, StoreResult, StoreWrite};
+use loopstore::internal::{history_fingerprint, shorten_history, to_json};
+use loopstore::model::{AgentMessage, Json, Turn};
 use serde::{Deserialize, Serialize};
 
-use super::event::AgentEvent;
-use crate::model::{AgentMessage, Json, Turn};
-use crate::store::codec::to_json;
-use crate::store::history::{history_fingerprint, shorten_history};
-use crate::store::{LoopKey, LoopMeta, Note, StoreError, StoreRead, StoreResult, StoreWrite};
+use crate::event::AgentEvent;
 
 /// The digests of messages with their sequences.
 #[derive(Default)]
-pub(super) struct StoredMessages(Vec<([u8; 32], u32)>);
+pub(crate) struct StoredMessages(Vec<([u8; 32], u32)>);
 
 impl StoredMessages {
     /// Messages as they are stored, each with its sequence.
@@ -59,7 +58,7 @@ fn invalid(error: serde_json::Error) -> StoreError {
 }
 
 /// Returns an event as a note, with messages that are `known` as their sequences.
-pub(super) fn event_note(event: &AgentEvent, known: &[&StoredMessages]) -> StoreResult<Note> {
+pub(crate) fn event_note(event: &AgentEvent, known: &[&StoredMessages]) -> StoreResult<Note> {
     let json = Json::of(event).map_err(invalid)?;
     let find = |digest: &_| known.iter().find_map(|known| known.find(digest));
     let short = shorten_history(json.as_str(), &find).map_err(invalid)?;
@@ -67,7 +66,7 @@ pub(super) fn event_note(event: &AgentEvent, known: &[&StoredMessages]) -> Store
 }
 
 /// Returns the index of the newest turn of a loop whose end was recorded.
-pub(super) fn last_ended(read: &dyn StoreRead, loop_key: LoopKey) -> StoreResult<Option<i64>> {
+pub(crate) fn last_ended(read: &dyn StoreRead, loop_key: LoopKey) -> StoreResult<Option<i64>> {
     let notes = read.notes(loop_key)?;
     let noted = notes.iter().rev().find_map(|note| match note {
         Note::Turn(text) => Some(Json::parse(text)),
@@ -114,7 +113,7 @@ fn history(meta: &LoopMeta) -> StoreResult<LoopHistory> {
 }
 
 /// Makes the notes of a loop its recorded turns and events, behind those that it has.
-pub(super) fn fold(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> {
+pub(crate) fn fold(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> {
     let notes = write.notes(loop_key)?;
     if notes.is_empty() {
         return Ok(());

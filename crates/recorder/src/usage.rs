@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use loopstore::extend::{
+    self as store, SessionKey, SessionStore, StoreError, StoreRead, StoreResult, UsageRow,
+};
+use loopstore::model::SessionId;
 use serde::Serialize;
-
-use crate::model::SessionId;
-use crate::store::{self, SessionKey, SessionStore, StoreError, StoreRead, StoreResult, UsageRow};
 
 /// Tokens as providers reported them, and what they cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -82,7 +83,7 @@ impl Spent {
 ///
 /// # Examples
 /// ```
-/// use loopstore::recorder::{Spent, usage_tree};
+/// use loopstore_recorder::{Spent, usage_tree};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;

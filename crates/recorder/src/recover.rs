@@ -1,17 +1,15 @@
 //! What a crash left behind: loops that nobody drives any more, and calls without a result.
 
+use loopstore::extend::{
+    self as store, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult,
+    StoreWrite, lease,
+};
+use loopstore::internal::{close_interrupted, edit_loop, now, set_status_leased, time_text};
+use loopstore::model::{LoopId, LoopStatus, SessionId, Time};
 use serde::Serialize;
 
-use super::begin::edit_loop;
-use super::calls::{self, StartedCall};
-use super::notes::fold;
-use crate::compact::close_interrupted;
-use crate::model::{LoopId, LoopStatus, SessionId, Time};
-use crate::store::append::set_status_leased;
-use crate::store::lease::{self, time_text};
-use crate::store::{
-    self, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult, StoreWrite,
-};
+use crate::calls::{self, StartedCall};
+use crate::notes::fold;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
@@ -84,8 +82,8 @@ enum Recovery {
 ///
 /// # Examples
 /// ```
-/// use loopstore::recorder::event::*;
-/// use loopstore::recorder::{RecoverRequest, recover};
+/// use loopstore_recorder::event::*;
+/// use loopstore_recorder::{RecoverRequest, recover};
 /// use loopstore::*;
 ///
 /// # let store = Store::in_memory()?;
@@ -109,7 +107,7 @@ pub fn recover(store: &dyn SessionStore, request: &RecoverRequest) -> StoreResul
     };
     for key in loops {
         let found = match request.dry_run {
-            true => store::read(store, |read| look(read, key, request.all, lease::now()))?,
+            true => store::read(store, |read| look(read, key, request.all, now()))?,
             false => store::write(store, |write| abort(write, key, request.all))?,
         };
         match found {
@@ -173,7 +171,7 @@ fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<
 }
 
 fn abort(write: &mut dyn StoreWrite, key: LoopKey, all: bool) -> StoreResult<Recovery> {
-    let now = lease::now();
+    let now = now();
     lease::recount(write, key, now)?;
     let found = look(write.as_read(), key, all, now)?;
     if matches!(found, Recovery::Aborted(_)) {

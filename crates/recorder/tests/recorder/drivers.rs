@@ -3,9 +3,10 @@
 use std::process::Stdio;
 
 use loopstore::extend::{self as store, append};
-use loopstore::recorder::event::AgentStart;
-use loopstore::recorder::{RecoverRequest, recover};
 use loopstore::*;
+use loopstore_recorder::event::AgentStart;
+use loopstore_recorder::{AgentEvent, RecordError, RecorderOptions, SessionRecorder};
+use loopstore_recorder::{RecoverRequest, recover};
 
 use crate::support::events::*;
 use crate::support::process;
@@ -348,7 +349,7 @@ fn eight_processes_drive_eight_loops_and_two_fight_for_one() {
     let all = names.iter().map(String::as_str).chain(["fought", "fought"]);
     let children: Vec<_> = all
         .map(|name| {
-            process::test("recorder::drivers::a_driver_process")
+            process::test("drivers::a_driver_process")
                 .env("LOOPSTORE_DRIVE", &file)
                 .env("LOOPSTORE_LOOP", name)
                 .stdout(Stdio::piped())

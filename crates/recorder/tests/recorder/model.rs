@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loopstore::extend as store;
-use loopstore::recorder::event::AgentStart;
 use loopstore::*;
+use loopstore_recorder::event::AgentStart;
+use loopstore_recorder::{AgentEvent, SessionRecorder};
 use proptest::prelude::*;
 
 use crate::support::events::*;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use loopstore::internal::outside;
+use loopstore::{AsyncStore, Result};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
-use super::asynchronous::outside;
-use super::{Result, Store};
-use crate::recorder::{AgentEvent, Recorded, RecorderOptions, SessionRecorder};
+use crate::{AgentEvent, RecordResult, Recorded, RecorderOptions, SessionRecorder};
 
 /// A [`SessionRecorder`] for async code; clones record through the same one.
 ///
@@ -16,13 +16,14 @@ use crate::recorder::{AgentEvent, Recorded, RecorderOptions, SessionRecorder};
 /// clone is dropped its loops are let go, on the pool.
 ///
 /// ```
-/// use loopstore::recorder::event::*;
-/// use loopstore::{AgentEvent, AsyncStore, LoopId, Recorded, RecorderOptions, SessionId, Store};
+/// use loopstore::{AsyncStore, LoopId, SessionId, Store};
+/// use loopstore_recorder::event::*;
+/// use loopstore_recorder::{AgentEvent, AsyncRecorder, Recorded, RecorderOptions};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 /// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
 /// let store = AsyncStore::from(Store::in_memory()?);
-/// let recorder = store.recorder(RecorderOptions::default());
+/// let recorder = AsyncRecorder::new(&store, RecorderOptions::default());
 /// # runtime.block_on(async {
 /// let start = AgentStart::new(session, loop_key.clone());
 /// assert_eq!(recorder.record(AgentEvent::AgentStart(start)).await?, Recorded::Begun);
@@ -51,7 +52,8 @@ impl Drop for ReleasedOnPool {
 }
 
 impl AsyncRecorder {
-    pub(super) fn new(store: &Store, options: RecorderOptions) -> Self {
+    /// Returns a recorder that writes to this store and drives no loop yet.
+    pub fn new(store: &AsyncStore, options: RecorderOptions) -> Self {
         let recorder = SessionRecorder::shared(store.shared(), options);
         Self {
             recorder: Arc::new(Mutex::new(ReleasedOnPool(Some(recorder)))),
@@ -61,9 +63,9 @@ impl AsyncRecorder {
     /// Records an event, as [`SessionRecorder::record`].
     ///
     /// # Errors
-    /// As [`SessionRecorder::record`].
-    pub async fn record(&self, event: AgentEvent) -> Result<Recorded> {
-        Ok(self.call(move |recorder| recorder.record(event)).await??)
+    /// As [`SessionRecorder::record`], and [`RecordError::Call`](crate::RecordError::Call) if the runtime shuts down.
+    pub async fn record(&self, event: AgentEvent) -> RecordResult<Recorded> {
+        self.call(move |recorder| recorder.record(event)).await?
     }
 
     /// Runs `work` on the recorder. Events that are recorded in one call stay together.

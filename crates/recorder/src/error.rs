@@ -1,6 +1,6 @@
 //! What an agent told that cannot be, and what the store refused.
 
-use crate::store::StoreError;
+use loopstore::extend::StoreError;
 
 /// Why an event was not recorded. Nothing of it was kept, and the recorder stands as it stood before;
 /// after [`StoreError::Unconfirmed`] a loop is to be resumed.
@@ -112,8 +112,12 @@ pub enum RecordError {
         /// What it should name.
         what: &'static str,
         /// Why it cannot.
-        error: crate::model::InvalidId,
+        error: loopstore::model::InvalidId,
     },
+    /// An async call on the recorder panicked, or the runtime shut down before the call began.
+    #[cfg(feature = "tokio")]
+    #[error(transparent)]
+    Call(#[from] loopstore::Error),
 }
 
 /// The result of recording.

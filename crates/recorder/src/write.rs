@@ -1,26 +1,25 @@
 //! What is written when a message is complete, a call starts, a turn or a loop ends: one transaction
 //! each. The events before it go with it.
 
-use super::active_loop::ActiveLoop;
-use super::begin::{edit_loop, spawned_by};
-use super::calls::{self, check_id};
-use super::error::{RecordError, RecordResult};
-use super::event::{
-    AgentEnd, AgentEvent, LoopConfigSnapshot, MessageEnd, ToolExecutionStart, TurnEnd,
-};
-use super::notes::{StoredMessages, event_note, fold};
-use super::{Recorded, SessionRecorder, writing};
-use crate::compact::seal_appended;
-use crate::model::{
+use loopstore::TokenCounter;
+use loopstore::extend::{Note, StoreError, StoreResult, StoreWrite, append::Appended, lease};
+use loopstore::internal::{append_leased, edit_loop, seal_appended, set_status_leased, to_json};
+use loopstore::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, LoopRecord, LoopStatus, Message,
 };
-use crate::store::append::{Appended, append_leased, set_status_leased};
-use crate::store::codec::to_json;
-use crate::store::{Note, StoreError, StoreResult, StoreWrite, lease};
-use crate::tokens::TokenCounter;
+
+use crate::active_loop::ActiveLoop;
+use crate::begin::spawned_by;
+use crate::calls::{self, check_id};
+use crate::error::{RecordError, RecordResult};
+use crate::event::{
+    AgentEnd, AgentEvent, LoopConfigSnapshot, MessageEnd, ToolExecutionStart, TurnEnd,
+};
+use crate::notes::{StoredMessages, event_note, fold};
+use crate::{Recorded, SessionRecorder, writing};
 
 impl SessionRecorder<'_> {
-    pub(super) fn message_end(
+    pub(crate) fn message_end(
         &mut self,
         end: &MessageEnd,
         event: &AgentEvent,
@@ -44,7 +43,7 @@ impl SessionRecorder<'_> {
         Ok(Recorded::Message(written.appended))
     }
 
-    pub(super) fn call_start(
+    pub(crate) fn call_start(
         &mut self,
         start: &ToolExecutionStart,
         event: &AgentEvent,
@@ -74,7 +73,7 @@ impl SessionRecorder<'_> {
         })
     }
 
-    pub(super) fn turn_end(&mut self, end: &TurnEnd, event: &AgentEvent) -> RecordResult<Recorded> {
+    pub(crate) fn turn_end(&mut self, end: &TurnEnd, event: &AgentEvent) -> RecordResult<Recorded> {
         let (store, now) = (self.store.clone(), (self.options.clock)());
         let active = self.active_loop(event.name(), &end.loop_id)?;
         let messages = active.rest_of_turn(end)?;
@@ -98,7 +97,7 @@ impl SessionRecorder<'_> {
         Ok(Recorded::Turn(written.appended))
     }
 
-    pub(super) fn agent_end(&mut self, end: &AgentEnd) -> RecordResult<Recorded> {
+    pub(crate) fn agent_end(&mut self, end: &AgentEnd) -> RecordResult<Recorded> {
         let (store, now) = (self.store.clone(), (self.options.clock)());
         let active = self.active_loop("agentEnd", &end.loop_id)?;
         let status = active.status_after(end);
@@ -251,7 +250,7 @@ fn link_back(
     active: &ActiveLoop,
     child: &ChildLoopRef,
 ) -> StoreResult<()> {
-    let own = |id: &&crate::model::SessionId| **id != active.session_id;
+    let own = |id: &&loopstore::model::SessionId| **id != active.session_id;
     let Some(id) = child.child_session_id.as_ref().filter(own) else {
         return Ok(());
     };

@@ -3,12 +3,11 @@
 //! The JSON of an event is tagged `type`, in camelCase (`agentStart`; `AgentStart` is read too),
 //! with fields in snake_case. Unknown fields are kept and written back.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::model::json::json_object;
-use crate::model::{
+use loopstore::internal::json_object;
+use loopstore::model::{
     AgentMessage, ContinuationKind, Extra, Int, Json, LoopId, SessionId, Time, Usage,
 };
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 json_object! {
     /// The model and how it is asked.

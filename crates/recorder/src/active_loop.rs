@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::OpenTurnState;
-use super::error::{RecordError, RecordResult};
-use super::event::*;
-use super::notes::StoredMessages;
-use crate::model::{
+use loopstore::extend::{Lease, LoopKey, SessionKey};
+use loopstore::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, Message, Role, SessionId, Time, Turn, TurnId,
 };
-use crate::store::{Lease, LoopKey, SessionKey};
+
+use crate::OpenTurnState;
+use crate::error::{RecordError, RecordResult};
+use crate::event::*;
+use crate::notes::StoredMessages;
 
 /// A loop that the recorder drives.
-pub(super) struct ActiveLoop {
+pub(crate) struct ActiveLoop {
     pub session: SessionKey,
     pub session_id: SessionId,
     pub loop_key: LoopKey,
@@ -40,7 +41,7 @@ pub(super) struct ActiveLoop {
 
 /// A turn that has begun.
 #[derive(Clone)]
-pub(super) struct OpenTurn {
+pub(crate) struct OpenTurn {
     pub index: i64,
     started_at: Option<Time>,
     triggered_by: Option<String>,
@@ -51,7 +52,7 @@ pub(super) struct OpenTurn {
 /// The stored messages of a turn that has not ended; it may not even have begun, as for a prompt that
 /// comes before its `turnStart`.
 #[derive(Default)]
-pub(super) struct StoredTurn {
+pub(crate) struct StoredTurn {
     /// `None`: there are no messages, or they say of no turn.
     pub index: Option<i64>,
     /// Each with its sequence.
@@ -114,7 +115,7 @@ impl MessageSlot {
 }
 
 /// Returns the beginning of a text that another program chose.
-pub(super) fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
@@ -462,7 +463,7 @@ impl ActiveLoop {
 }
 
 /// Returns the id of the call that a message answers, empty if it answers none.
-pub(super) fn answered(message: &AgentMessage) -> &str {
+pub(crate) fn answered(message: &AgentMessage) -> &str {
     match message.message() {
         Some(Message::ToolResult(result)) => &result.tool_call_id,
         _ => "",

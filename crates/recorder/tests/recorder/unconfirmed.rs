@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use loopstore::extend::{StoreRead, StoreResult, StoreWrite};
 use loopstore::*;
+use loopstore_recorder::{AgentEvent, RecordError, SessionRecorder};
 
 use crate::support::events::*;
 

@@ -2,6 +2,7 @@
 
 use loopstore::compact::CompactOutcome;
 use loopstore::*;
+use loopstore_recorder::{RecorderOptions, SessionRecorder};
 
 use crate::support::events::*;
 

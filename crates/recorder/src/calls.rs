@@ -1,17 +1,14 @@
 //! Tool calls that have started, and the keys that make a second attempt known as such.
 
-use std::ops::ControlFlow;
-
+use loopstore::extend::calls::idempotency_key;
+use loopstore::extend::{self as store, CallRow, SessionStore, StoreRead, StoreResult, StoreWrite};
+use loopstore::internal::finish_calls;
+use loopstore::model::{AgentMessage, InvalidId, Json, LoopId, Message, SessionId, Time};
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 
-use super::active_loop::{ActiveLoop, answered, short};
-use super::error::{RecordError, RecordResult};
-use super::event::ToolExecutionStart;
-use crate::model::{AgentMessage, InvalidId, Json, LoopId, Message, SessionId, Time};
-use crate::store::{
-    self, CallRow, LoopKey, SessionKey, SessionStore, StoreRead, StoreResult, StoreWrite,
-};
+use crate::active_loop::{ActiveLoop, answered, short};
+use crate::error::{RecordError, RecordResult};
+use crate::event::ToolExecutionStart;
 
 /// A tool call that has started and has no result: whether the tool did its work is not known.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,33 +33,8 @@ pub struct StartedCall {
     pub attempts: u32,
 }
 
-/// Returns the key that a call gets if none is given. `nth` counts the calls of the loop with this
-/// id, from 0.
-///
-/// ```
-/// use loopstore::recorder::idempotency_key;
-/// use loopstore::{LoopId, SessionId};
-///
-/// let (session, loop_key) = (SessionId::new("bills")?, LoopId::new("bills.1")?);
-/// let key = idempotency_key(&session, &loop_key, "c1", 0);
-/// assert_eq!(key, idempotency_key(&session, &loop_key, "c1", 0));
-/// // Another call that came with the same id.
-/// assert_ne!(key, idempotency_key(&session, &loop_key, "c1", 1));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn idempotency_key(session: &SessionId, loop_id: &LoopId, call_id: &str, nth: u32) -> String {
-    let mut digest = Sha256::new();
-    digest.update(b"loopstore call");
-    for part in [session.as_str(), loop_id.as_str(), call_id] {
-        digest.update((part.len() as u64).to_be_bytes());
-        digest.update(part);
-    }
-    digest.update(nth.to_be_bytes());
-    hex::encode(digest.finalize())
-}
-
 /// Checks a text that names a call or is its key.
-pub(super) fn check_id(what: &'static str, text: &str) -> RecordResult<()> {
+pub(crate) fn check_id(what: &'static str, text: &str) -> RecordResult<()> {
     // Calls have the bounds of loop ids.
     LoopId::new(text)
         .map(|_| ())
@@ -70,7 +42,7 @@ pub(super) fn check_id(what: &'static str, text: &str) -> RecordResult<()> {
 }
 
 /// Stores that a call starts; one that started before and has no result keeps its key.
-pub(super) fn start(
+pub(crate) fn start(
     write: &mut dyn StoreWrite,
     active: &ActiveLoop,
     event: &ToolExecutionStart,
@@ -134,7 +106,7 @@ fn start_again(
 
 /// Marks the calls finished whose results are among `messages`: those of this loop, and those that
 /// an earlier loop of the chain left open.
-pub(super) fn finish(
+pub(crate) fn finish(
     write: &mut dyn StoreWrite,
     active: &ActiveLoop,
     messages: &[(u32, AgentMessage)],
@@ -156,43 +128,8 @@ pub(super) fn finish(
     finish_calls(write, active.session, active.loop_key, &results, is_stored)
 }
 
-/// Marks the calls `answered` finished where the chain of `leaf` started them. Of a call whose message
-/// is stored the arguments stand there, and nowhere else.
-pub(crate) fn finish_calls(
-    write: &mut dyn StoreWrite,
-    session: SessionKey,
-    leaf: LoopKey,
-    answered: &[String],
-    is_stored: impl Fn(&str) -> bool,
-) -> StoreResult<()> {
-    let mut open = write.open_calls(Some(session))?;
-    open.retain(|row| answered.contains(&row.call_id));
-    if open.is_empty() {
-        return Ok(());
-    }
-    let chain = chain_of(write.as_read(), leaf)?;
-    let now = Time::now().as_str().to_owned();
-    for mut row in open.into_iter().filter(|row| chain.contains(&row.loop_key)) {
-        if is_stored(&row.call_id) {
-            row.arguments = None;
-        }
-        row.finished_at = Some(now.clone());
-        write.update_call(&row)?;
-    }
-    Ok(())
-}
-
-fn chain_of(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Vec<LoopKey>> {
-    let mut chain = Vec::new();
-    read.walk(leaf, &mut |row| {
-        chain.push(row.key);
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(chain)
-}
-
 /// Returns started calls for people.
-pub(super) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<StartedCall>> {
+pub(crate) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<StartedCall>> {
     let open_call = |row: CallRow| {
         let owner = read.loop_by_key(row.loop_key)?;
         let arguments = row.arguments.as_deref().map(Json::parse);
@@ -219,8 +156,8 @@ pub(super) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<V
 ///
 /// # Examples
 /// ```
-/// use loopstore::recorder::event::*;
-/// use loopstore::recorder::{RecoverRequest, recover, settle};
+/// use loopstore_recorder::event::*;
+/// use loopstore_recorder::{RecoverRequest, recover, settle};
 /// use loopstore::*;
 ///
 /// # let store = Store::in_memory()?;

@@ -1,14 +1,27 @@
 //! Recording an agent while it works.
 //!
-//! A [`SessionRecorder`] takes [`AgentEvent`]s and writes them as they come: a message is durable when
-//! its `messageEnd` is recorded, a tool call before its tool runs. It drives each of its loops under a
-//! lease, so that no second process writes to it. Who resumes a loop sees its last turn as far as it had
-//! come; [`recover`] finds what a crash left behind.
+//! A [`SessionRecorder`] takes [`AgentEvent`]s and writes them as they come: a message is durable when its `messageEnd`
+//! is recorded, a tool call before its tool runs. The recorder drives each of its loops under a lease, so that no
+//! second process writes to a loop. A process that resumes a loop sees its last turn as far as the turn had come;
+//! [`recover`] finds what a crash left behind. With the feature `tokio`, [`AsyncRecorder`] does the same from async
+//! code.
 //!
-//! The events of a loop: `agentStart`, then turns (`turnStart`, messages, tool calls, `turnEnd`),
-//! then `agentEnd`. An event that cannot be at its place is a [`RecordError`], and changes nothing.
+//! The events of a loop: `agentStart`, then turns (`turnStart`, messages, tool calls, `turnEnd`), then `agentEnd`. An
+//! event that cannot be at its place is a [`RecordError`], and changes nothing.
+//!
+//! The crate is for agents that emit events. An agent that appends messages itself needs only
+//! [`SessionHandle`](loopstore::SessionHandle); transcripts that an agent has already written are imported.
+
+#![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
 
 mod active_loop;
+#[cfg(feature = "tokio")]
+mod async_recorder;
 mod begin;
 mod calls;
 mod error;
@@ -17,27 +30,29 @@ mod notes;
 mod parallel;
 mod recover;
 mod secrets;
-pub(crate) mod usage;
+mod usage;
 mod write;
-
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::{AgentMessage, Json, LoopId, Message, SessionId};
-use crate::redact::Redactor;
-use crate::store::append::Appended;
-use crate::store::{self, Lease, SessionStore, StoreError, StoreWrite, lease};
+use loopstore::extend::{
+    self as store, Lease, SessionStore, StoreError, StoreWrite, append::Appended, lease,
+};
+use loopstore::model::{AgentMessage, Json, LoopId, Message, SessionId};
+use loopstore::redact::Redactor;
+
 use active_loop::{ActiveLoop, answered};
-pub(crate) use begin::edit_loop;
-pub(crate) use calls::finish_calls;
-pub use calls::{StartedCall, idempotency_key, settle};
+#[cfg(feature = "tokio")]
+pub use async_recorder::AsyncRecorder;
+pub use calls::{StartedCall, settle};
 pub use error::{RecordError, RecordResult};
 pub use event::{AgentEvent, LoopConfigSnapshot};
+pub use loopstore::extend::calls::idempotency_key;
 pub use recover::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, recover};
-pub use usage::{Price, Spent, UsageTree, usage_tree};
+pub use usage::{Price, Spent, UsageTree, usage_below, usage_tree};
 
 /// Why a session exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,13 +98,13 @@ pub struct RecorderOptions {
 impl Default for RecorderOptions {
     fn default() -> Self {
         Self {
-            owner: format!("{}/{}", std::process::id(), crate::clock::new_uuid()),
+            owner: format!("{}/{}", std::process::id(), loopstore::internal::new_uuid()),
             ttl: Duration::from_secs(15 * 60),
             streaming: false,
             request_payloads: false,
             redact: false,
             formation: Formation::default(),
-            clock: Arc::new(lease::now),
+            clock: Arc::new(loopstore::internal::now),
         }
     }
 }
@@ -160,7 +175,7 @@ impl OpenTurnState {
 ///
 /// # Examples
 /// ```
-/// use loopstore::recorder::event::*;
+/// use loopstore_recorder::event::*;
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -239,7 +254,7 @@ impl<'a> SessionRecorder<'a> {
     ///
     /// # Examples
     /// ```
-    /// use loopstore::recorder::event::*;
+    /// use loopstore_recorder::event::*;
     /// use loopstore::*;
     ///
     /// let store = Store::in_memory()?;

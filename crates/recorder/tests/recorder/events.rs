@@ -1,9 +1,10 @@
 //! Events in their order, and those that cannot be at their place.
 
 use loopstore::extend as store;
-use loopstore::recorder::event::*;
-use loopstore::recorder::{self, RecoverRequest, idempotency_key, recover};
 use loopstore::*;
+use loopstore_recorder::event::*;
+use loopstore_recorder::{AgentEvent, RecordError, Recorded, RecorderOptions, SessionRecorder};
+use loopstore_recorder::{RecoverRequest, idempotency_key, recover};
 
 use crate::support::events::*;
 
@@ -432,8 +433,8 @@ fn another_call_with_the_id_of_an_open_one_is_another_payment() {
     let open = store::read(&store, |read| read.open_calls(None)).unwrap();
     assert_eq!(open.len(), 2);
     assert_ne!(open[0].idempotency_key, open[1].idempotency_key);
-    assert!(recorder::settle(&store, &open[0].idempotency_key).unwrap());
-    assert!(!recorder::settle(&store, &open[0].idempotency_key).unwrap());
+    assert!(loopstore_recorder::settle(&store, &open[0].idempotency_key).unwrap());
+    assert!(!loopstore_recorder::settle(&store, &open[0].idempotency_key).unwrap());
     assert_eq!(
         store::read(&store, |read| read.open_calls(None))
             .unwrap()
