@@ -7,9 +7,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use loopstore::extend::lease::{self, Acquire, Lease};
 use loopstore::extend::{
     self as store, LoopKey, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite,
-    lease::{self, Acquire, Lease},
 };
 use loopstore::internal::now;
 use loopstore::model::SessionId;

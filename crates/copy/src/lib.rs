@@ -36,7 +36,6 @@ use loopstore::model::{LoopId, SessionId};
 use loopstore_export::ExportError;
 use loopstore_transcripts::{ImportError, Source, StoredLines, import_source};
 use serde::Serialize;
-
 use spool::{Spool, SpooledLines, digest_in};
 
 /// Why a copy ended before it was done. What was copied stays, and the next one goes on.

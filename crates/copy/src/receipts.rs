@@ -4,11 +4,9 @@
 
 use std::collections::HashSet;
 
-use loopstore::extend::receipt::is_genuine;
-use loopstore::extend::{
-    ReceiptRow, SessionKey, SessionRow, StoreError, StoreResult, receipt::Receipt,
-    removal::StoreRemove,
-};
+use loopstore::extend::receipt::{Receipt, is_genuine};
+use loopstore::extend::removal::StoreRemove;
+use loopstore::extend::{ReceiptRow, SessionKey, SessionRow, StoreError, StoreResult};
 use loopstore::internal::{database, seal};
 use loopstore::model::SessionId;
 

@@ -24,23 +24,20 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
-pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
-pub use visible::visible;
-
 use loopstore::compaction::UnknownWord;
 use loopstore::extend as store;
-use loopstore::extend::active_blocks;
 use loopstore::extend::active_blocks::View;
-use loopstore::extend::source;
 use loopstore::extend::source::SourceError;
 use loopstore::extend::{
     LoopKey, LoopRow, MessageRow, SessionRow, SessionStore, SourceRow, StoreError, StoreRead,
-    StoreResult, Visit,
+    StoreResult, Visit, active_blocks, leaf_of, session_of, source,
 };
-use loopstore::extend::{leaf_of, session_of};
 use loopstore::internal::{LiveCompaction, live_compaction};
 use loopstore::model::{AgentMessage, LoopId, SessionId};
 use loopstore::provider::{Form, Mending, ProviderRequest};
+
+pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
+pub use visible::visible;
 
 /// The form of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-
-use super::{ExportError, ExportRange, each_message, visible};
 use loopstore::extend as store;
 use loopstore::extend::{LoopRow, SessionRow, StoreRead};
 use loopstore::model::{AgentMessage, Author, Content, Message, Time};
+
+use super::{ExportError, ExportRange, each_message, visible};
 
 /// Writes the session.
 pub(super) fn write(

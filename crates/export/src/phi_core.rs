@@ -8,11 +8,12 @@
 use std::io::Write;
 use std::ops::ControlFlow;
 
-use super::ExportError;
 use loopstore::extend::{LoopRow, SessionRow, StoreError, StoreRead, codec, decode};
 use loopstore::internal::{SessionRecords, ordered, session_record};
 use loopstore::model::{AgentMessage, Json, LoopId, LoopRecord};
 use loopstore_transcripts::internal::Fields;
+
+use super::ExportError;
 
 /// Writes the session.
 pub(super) fn write(

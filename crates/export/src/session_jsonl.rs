@@ -7,18 +7,17 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
 
-use serde::Serialize;
-
-use super::{ExportError, ExportRange, each_message};
 use loopstore::extend as store;
-use loopstore::extend::codec;
 use loopstore::extend::codec::to_json;
 use loopstore::extend::{
     BlockKey, BlockRow, LoopKey, LoopRow, ManifestRow, MessageRow, Note, Outcome, RunKey, RunRow,
-    Section, SessionRow, StoreError, StoreRead, StoreResult,
+    Section, SessionRow, StoreError, StoreRead, StoreResult, codec,
 };
 use loopstore::model::{AgentMessage, LoopId};
 use loopstore_transcripts::internal::form::*;
+use serde::Serialize;
+
+use super::{ExportError, ExportRange, each_message};
 
 /// How many turns are read at once.
 const TURNS_AT_ONCE: u32 = 1024;

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use loopstore::model::Time;
 use uuid::Uuid;
 
 use super::{Identity, Origin, SessionHead};
-use loopstore::model::Time;
 
 /// The times that an id may hold, in milliseconds since the epoch: of the years 2001 to 2100. Other numbers
 /// are no times.

@@ -9,6 +9,9 @@ use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use loopstore::extend as store;
+use loopstore::extend::{SessionStore, StoreRead, StoreResult, codec};
+use loopstore::model::{AgentMessage, LoopId, LoopRecord, Session, SessionId};
 use memchr::{memmem, memrchr};
 
 use super::decode::repaired;
@@ -16,9 +19,6 @@ use super::{
     FoundCompaction, ImportError, ImportReport, Importer, SessionHead, Sink, Source, import_source,
     importers, unread,
 };
-use loopstore::extend as store;
-use loopstore::extend::{SessionStore, StoreRead, StoreResult, codec};
-use loopstore::model::{AgentMessage, LoopId, LoopRecord, Session, SessionId};
 
 /// How much of the end of a file is looked through, in bytes: less first.
 const WINDOWS: [u64; 3] = [256 << 10, 1 << 20, 4 << 20];

@@ -3,8 +3,9 @@
 use std::io::{BufRead, Read, Seek};
 use std::path::Path;
 
-use super::{ImportError, Restore};
 use loopstore::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};
+
+use super::{ImportError, Restore};
 
 /// Records longer than this are skipped.
 pub const MAX_RECORD_BYTES: usize = 64 << 20;

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use loopstore::model::Json;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
-
-use loopstore::model::Json;
 
 /// The fields of an object in their order.
 #[derive(Default)]

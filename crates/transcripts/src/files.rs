@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
-use walkdir::{DirEntry, WalkDir};
-
+use loopstore::compact::Hooks;
+use loopstore::extend::SessionStore;
+use loopstore::internal::is_store;
+use loopstore::model::SessionId;
+use loopstore::redact::RedactionPolicy;
 use loopstore_locks::SharedFile;
+use walkdir::{DirEntry, WalkDir};
 
 use super::aider;
 use super::matching::Digests;
@@ -18,11 +22,6 @@ use super::report::{ImportReport, Skipped};
 use super::sniff::{Head, sniff};
 use super::unread::reason_of;
 use super::{ImportError, Importer, Source, importers, unread};
-use loopstore::compact::Hooks;
-use loopstore::extend::SessionStore;
-use loopstore::internal::is_store;
-use loopstore::model::SessionId;
-use loopstore::redact::RedactionPolicy;
 
 /// How much is read at once, in bytes.
 pub(super) const BUFFER_BYTES: usize = 128 << 10;

@@ -48,6 +48,7 @@ mod openai_agents;
 mod openai_chat;
 mod opencode;
 mod openhands;
+mod origin;
 mod pending;
 mod phi_core;
 mod pi;
@@ -97,6 +98,7 @@ pub use openai_agents::OpenAiAgents;
 pub use openai_chat::OpenAiChat;
 pub use opencode::OpenCode;
 pub use openhands::OpenHands;
+pub use origin::Origin;
 pub use phi_core::PhiCore;
 pub use pi::Pi;
 pub use provider_form::ProviderForm;
@@ -107,7 +109,7 @@ pub use report::{
 pub use session_jsonl::{Restore, StoredLines};
 pub use swe_agent::SweAgent;
 pub use watch::{Growth, Watch};
-pub use writer::{Origin, StoreSink};
+pub use writer::StoreSink;
 
 /// The parts of formats that `loopstore-export` writes, without a promise for others.
 #[doc(hidden)]

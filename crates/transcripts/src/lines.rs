@@ -7,11 +7,11 @@
 
 use std::io;
 
+use loopstore::model::MAX_JSON_DEPTH;
 use memchr::{memchr, memchr2};
 
 use super::glued::{Shapes, behind_cut};
 use super::{MAX_RECORD_BYTES, ReadSeek};
-use loopstore::model::MAX_JSON_DEPTH;
 
 /// Where a record stands in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

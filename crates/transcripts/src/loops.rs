@@ -1,11 +1,12 @@
 //! The loops of a transcript on their way into the store: found there, or created.
 
+use loopstore::extend::{LoopRow, SessionKey, StoreResult, session};
+use loopstore::model::LoopRecord;
+
 use super::ImportError;
 use super::identity::Piece;
 use super::state::{Described, KnownLoop, LoopState, PendingHistory};
 use super::writer::StoreSink;
-use loopstore::extend::{LoopRow, SessionKey, StoreResult, session};
-use loopstore::model::LoopRecord;
 
 impl StoreSink<'_> {
     /// Returns a record with the ids that other sessions of the file have here.

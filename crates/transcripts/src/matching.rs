@@ -2,11 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use sha2::{Digest as _, Sha256};
-
 use loopstore::extend::{LoopKey, SessionKey, StoreRead, StoreResult};
 use loopstore::internal::MAX_ID_BYTES;
 use loopstore::model::SessionId;
+use sha2::{Digest as _, Sha256};
 
 /// The longest id that is made from a file's name and a record's key, in bytes.
 const MAX_MADE_ID: usize = 200;

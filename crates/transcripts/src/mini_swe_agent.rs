@@ -9,6 +9,7 @@ mod message;
 
 use std::path::Path;
 
+use loopstore::model::{Extra, LoopStatus, Role};
 use serde_json::value::RawValue;
 
 use super::fields::{Fields, list};
@@ -18,7 +19,6 @@ use super::openai_chat::{head, run_extra};
 use super::transcript::{Style, TranscriptBuilder};
 use super::values::add_cost;
 use super::{ImportError, Importer, Sink, Source, holds_conversation};
-use loopstore::model::{Extra, LoopStatus, Role};
 
 /// How a run ends itself; its task names one of these.
 const ENDS: [&str; 2] = [

@@ -2,19 +2,19 @@
 
 use std::thread;
 
+use loopstore::extend::source::SourceError;
+use loopstore::extend::{SessionStore, StoreError, StoreWrite, source};
+use loopstore::internal::{LastTurn, Pieces};
+use loopstore::model::SessionId;
+
 use super::decode::{Decoded, read_transcript};
 use super::files::ImportOptions;
+use super::origin::Origin;
 use super::pipeline::ReaderThread;
 use super::queue::Opened;
 use super::report::ImportReport;
-use super::writer::{Origin, StoreSink};
+use super::writer::StoreSink;
 use super::{ImportError, Importer, Restore, Sink, Source, unread};
-use loopstore::extend::source;
-use loopstore::extend::source::SourceError;
-use loopstore::extend::{SessionStore, StoreError, StoreWrite};
-use loopstore::internal::LastTurn;
-use loopstore::internal::Pieces;
-use loopstore::model::SessionId;
 
 /// Imports one transcript in one transaction; with `only`, just that session of it. The file itself
 /// is not kept.

@@ -10,6 +10,7 @@ pub(super) mod message;
 
 use std::path::Path;
 
+use loopstore::model::{Extra, Json, LoopStatus, Role, Session, SessionId};
 use serde_json::value::RawValue;
 
 use super::cline::is_task;
@@ -19,7 +20,6 @@ use super::key_outline::KeyOutline;
 use super::mini_swe_agent::is_bare_trajectory;
 use super::transcript::{Style, TranscriptBuilder};
 use super::{Identity, ImportError, Importer, MAX_RECORD_BYTES, SessionHead, Sink, Source};
-use loopstore::model::{Extra, Json, LoopStatus, Role, Session, SessionId};
 
 /// Reads OpenAI chats.
 #[derive(Clone, Copy, Debug, Default)]

@@ -16,6 +16,7 @@ mod stored;
 use std::collections::HashMap;
 use std::path::Path;
 
+use loopstore::model::{ChildLoopRef, Extra, Json, LoopStatus, Message, SessionId, Time};
 use serde_json::value::RawValue;
 
 use self::cleared::{Cleared, ClearedResult, Uncleared};
@@ -35,7 +36,6 @@ use super::{
     FoundEffect, Identity, ImportError, Importer, SQLITE_MAGIC, SessionHead, Sink, Source,
     holds_conversation, unread,
 };
-use loopstore::model::{ChildLoopRef, Extra, Json, LoopStatus, Message, SessionId, Time};
 
 /// The name of the format, for compactions and agents too.
 const TOOL: &str = "opencode";

@@ -15,6 +15,7 @@ mod events;
 use std::io::BufRead;
 use std::path::Path;
 
+use loopstore::model::{AgentMessage, Extra, Json, Message, Role, Time};
 use serde_json::value::RawValue;
 
 use self::canonical::{canonical, fingerprint};
@@ -29,7 +30,6 @@ use super::values::{
     add_cost, as_it_is, json, moment, rest, stop_reason, token_usage, with_thinking,
 };
 use super::{Identity, ImportError, Importer, Sink, Source, holds_conversation, unread};
-use loopstore::model::{AgentMessage, Extra, Json, Message, Role, Time};
 
 /// What begins a tool's result that a model is shown as text.
 const RESULT_AS_TEXT: &str = "EXECUTION RESULT of [";

@@ -1,11 +1,12 @@
 //! A message on its way from the importer to the store.
 
-use super::matching::Digest;
 use loopstore::extend::StoreResult;
 use loopstore::extend::append::NewMessage;
 use loopstore::internal::Ready;
 use loopstore::model::{AgentMessage, Author, Message, Role};
 use loopstore::tokens::TokenCounter;
+
+use super::matching::Digest;
 
 /// A message, in its stored form if the reader had no reason to think that it is known already.
 pub(super) enum PendingMessage {

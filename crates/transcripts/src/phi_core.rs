@@ -10,6 +10,7 @@ mod order;
 use std::collections::HashMap;
 use std::path::Path;
 
+use loopstore::model::{AgentMessage, Content, Json, LoopId, LoopRecord, Message, Session};
 use serde_json::value::RawValue;
 
 use super::fields::{Fields, list, reason, shown, some};
@@ -20,7 +21,6 @@ use super::{
     FoundCompaction, FoundEffect, Identity, ImportError, Importer, MAX_RECORD_BYTES, SessionHead,
     Sink, Source,
 };
-use loopstore::model::{AgentMessage, Content, Json, LoopId, LoopRecord, Message, Session};
 
 /// Reads phi-core's session documents.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,12 +8,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::{mem, panic};
 
-use super::matching::{Digest, Digests};
-use super::pending::PendingMessage;
-use super::{FoundCompaction, ImportError, SessionHead, Sink};
 use loopstore::internal::received;
 use loopstore::model::{AgentMessage, LoopId, LoopRecord};
 use loopstore::tokens::TokenCounter;
+
+use super::matching::{Digest, Digests};
+use super::pending::PendingMessage;
+use super::{FoundCompaction, ImportError, SessionHead, Sink};
 
 /// A batch is handed over when it holds this much of records, in bytes …
 const BATCH_BYTES: usize = 128 << 10;

@@ -7,6 +7,9 @@
 
 use std::path::Path;
 
+use loopstore::internal::name_calls;
+use loopstore::model::{AgentMessage, Extra, LoopStatus, Role};
+use loopstore::provider::{Form, read_str};
 use serde_json::value::RawValue;
 
 use super::cline::is_task;
@@ -16,9 +19,6 @@ use super::key_outline::KeyOutline;
 use super::openai_chat::{head, is_others, run_extra};
 use super::transcript::{Style, TranscriptBuilder};
 use super::{ImportError, Importer, MAX_RECORD_BYTES, Sink, Source, holds_conversation};
-use loopstore::internal::name_calls;
-use loopstore::model::{AgentMessage, Extra, LoopStatus, Role};
-use loopstore::provider::{Form, read_str};
 
 /// Reads the form of a provider.
 #[derive(Clone, Copy, Debug)]

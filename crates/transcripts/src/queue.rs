@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::io::BufReader;
 use std::thread::Scope;
 
+use loopstore::internal::Packing;
+use loopstore::tokens::TokenCounter;
 use loopstore_locks::SharedFile;
 
 use super::files::{BUFFER_BYTES, ImportOptions, Transcript};
 use super::matching::Digests;
 use super::pipeline::{Encoder, ReaderThread, SkipEncoding};
 use super::{ImportError, Importer, Sink, Source, read_transcript, unread};
-use loopstore::internal::Packing;
-use loopstore::tokens::TokenCounter;
 
 /// Files that are read at once, at most …
 const MAX_FILES: usize = 3;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use loopstore::compact::CompactionEnded;
+use loopstore::internal::add_counts;
+use loopstore::model::{LoopId, SessionId};
 use serde::Serialize;
 
 use super::ImportError;
 use super::files::with_causes;
-use loopstore::compact::CompactionEnded;
-use loopstore::internal::add_counts;
-use loopstore::model::{LoopId, SessionId};
 
 /// Something that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -4,16 +4,16 @@
 //! One answer of the model is several items in a row (reasoning, calls, a message): they are joined
 //! to one message.
 
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Json, Message, Text, Thinking, ToolCall,
+    ToolResultMessage, UserMessage,
+};
 use serde_json::value::RawValue;
 
 use super::extension::{extension, system_prompt};
 use super::fields::{Fields, list, some};
 use super::values::{
     arguments, as_it_is, data_image, is_encrypted, json, object_of, rest, with_extra_source,
-};
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Json, Message, Text, Thinking, ToolCall,
-    ToolResultMessage, UserMessage,
 };
 
 /// What an item is.

@@ -3,15 +3,14 @@
 
 use std::ops::ControlFlow;
 
+use loopstore::extend::append::NewMessage;
+use loopstore::extend::{LoopKey, StoreResult, append, decode};
+use loopstore::internal::{extension_kinds, seal_appended};
+use loopstore::model::{AgentMessage, Extra, Int, Json, LlmMessage, LoopId, Message, Role, Usage};
+
 use super::identity::{Fate, newest_loop};
 use super::matching::{Digest, is_revised};
 use super::writer::StoreSink;
-use loopstore::extend::append;
-use loopstore::extend::append::NewMessage;
-use loopstore::extend::{LoopKey, StoreResult, decode};
-use loopstore::internal::extension_kinds;
-use loopstore::internal::seal_appended;
-use loopstore::model::{AgentMessage, Extra, Int, Json, LlmMessage, LoopId, Message, Role, Usage};
 
 impl StoreSink<'_> {
     /// Keeps a message that is another state of a stored one.

@@ -1,17 +1,18 @@
 //! Compactions found in transcripts, as runs of the tool that made them.
 
+use loopstore::compact::CompactionEnded;
+use loopstore::extend::active_blocks::View;
+use loopstore::extend::{LoopKey, Outcome, StoreResult, StoreWrite, codec};
+use loopstore::internal::{
+    ChainSnapshot, ImportedCompaction, OWN_RUN, Recorded, RecordedRun, StandsFor, block_spec,
+    seal_all,
+};
+use loopstore::model::{CompactionBlock, Json, LoopId, SealingProvider, Time};
+use loopstore::tokens::TokenCounter;
 use sha2::{Digest as _, Sha256};
 
 use super::matching::harmless;
 use super::{FoundCompaction, FoundEffect};
-use loopstore::compact::CompactionEnded;
-use loopstore::extend::active_blocks::View;
-use loopstore::extend::{LoopKey, Outcome, StoreResult, StoreWrite, codec};
-use loopstore::internal::{ChainSnapshot, ImportedCompaction};
-use loopstore::internal::{OWN_RUN, block_spec};
-use loopstore::internal::{Recorded, RecordedRun, StandsFor, seal_all};
-use loopstore::model::{CompactionBlock, Json, LoopId, SealingProvider, Time};
-use loopstore::tokens::TokenCounter;
 
 /// Returns the id of the run: the same whenever the same compaction is found again.
 pub(super) fn run_id(session: &str, found: &FoundCompaction) -> StoreResult<String> {

@@ -4,13 +4,15 @@
 //! it stands, with the key of the database. A session that was once redacted stays so: what comes
 //! into it later is redacted too, asked or not.
 
-use super::matching::Digest;
-use super::writer::{Origin, StoreSink};
-use super::{FoundCompaction, FoundEffect, ImportError, SessionHead};
 use loopstore::extend::{SessionFlags, SessionKey, StoreError, StoreResult};
 use loopstore::internal::{add_counts, drop_sealed};
 use loopstore::model::{AgentMessage, LoopId, LoopRecord, SealingProvider};
 use loopstore::redact::{RedactionPolicy, Redactor};
+
+use super::matching::Digest;
+use super::origin::Origin;
+use super::writer::StoreSink;
+use super::{FoundCompaction, FoundEffect, ImportError, SessionHead};
 
 /// What redacts an import.
 pub(super) struct Secrets {

@@ -6,10 +6,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use loopstore::internal::open_locked;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
-
-use loopstore::internal::open_locked;
 
 /// How long another program may hold a file.
 const MAX_WAIT: Duration = Duration::from_secs(5);

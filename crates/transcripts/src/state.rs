@@ -3,20 +3,20 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use loopstore::extend::{
+    ImportRow, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionKey,
+    SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, append, codec, decode, session,
+};
+use loopstore::internal::{
+    CURRENT_LOOP, GroupCursor, LastTurn, history_fingerprint, shorten_history,
+};
+use loopstore::model::{Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn};
+
 use super::activity;
 use super::identity::{CurrentLoop, newest_loop};
 use super::matching::Digest;
 use super::pending::PendingMessage;
 use super::{Origin, SessionHead};
-use loopstore::extend::{
-    ImportRow, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionKey,
-    SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, append, codec, decode, session,
-};
-use loopstore::internal::CURRENT_LOOP;
-use loopstore::internal::GroupCursor;
-use loopstore::internal::LastTurn;
-use loopstore::internal::{history_fingerprint, shorten_history};
-use loopstore::model::{Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn};
 
 /// Recorded turns and events longer than this do not wait in memory for the end.
 const MAX_HELD_BYTES: usize = 1 << 20;

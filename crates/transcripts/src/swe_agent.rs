@@ -9,6 +9,7 @@ mod steps;
 
 use std::path::Path;
 
+use loopstore::model::{AgentMessage, AssistantMessage, Content, LoopStatus, Message, Role, Usage};
 use serde_json::value::RawValue;
 
 use self::steps::Steps;
@@ -21,7 +22,6 @@ use super::openai_chat::{head, message, run_extra};
 use super::transcript::{Style, TranscriptBuilder};
 use super::values::{add_cost, json, usage, with_thinking};
 use super::{ImportError, Importer, Sink, Source, holds_conversation};
-use loopstore::model::{AgentMessage, AssistantMessage, Content, LoopStatus, Message, Role, Usage};
 
 /// Reads SWE-agent's trajectories.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use loopstore::internal::is_store;
+
 use super::sniff::Head;
 use super::sqlite_file::table_names;
-use loopstore::internal::is_store;
 
 /// How many tables of a database are named.
 const TABLES: usize = 5;

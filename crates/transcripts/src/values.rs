@@ -1,15 +1,15 @@
 //! Readings of a record's values that several formats have in common: texts, images, arguments,
 //! tokens, and what is kept besides.
 
-use serde_json::value::RawValue;
-
-use super::decode::replace_lone;
-use super::fields::{Fields, list, reason, some};
 use loopstore::internal::reasoning;
 use loopstore::model::{
     AgentMessage, Content, Extra, Int, Json, LoopId, Message, SessionId, Time, ToolCall, Usage,
     UserMessage,
 };
+use serde_json::value::RawValue;
+
+use super::decode::replace_lone;
+use super::fields::{Fields, list, reason, some};
 
 /// Returns a block of Anthropic's, if it is thinking that only they can read.
 pub(super) fn redacted_thinking(block: &Json) -> Option<Content> {

@@ -7,11 +7,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use loopstore::extend::SessionStore;
+
 use super::files::{FileProgress, ImportOptions, files_within, import_paths};
 use super::lines::CUT_BEFORE_RECORD;
 use super::report::{ImportReport, Skipped};
 use super::{ImportError, log_of};
-use loopstore::extend::SessionStore;
 
 /// What a reader tells of a record whose writer is not done with it.
 const UNFINISHED: [&str; 2] = ["cut off", "the list is cut off"];

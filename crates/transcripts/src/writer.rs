@@ -5,9 +5,12 @@
 //! that a transcript of any size needs little memory.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
-use super::activity;
+use loopstore::extend::{LoopKey, SessionKey, StoreResult, StoreWrite, append};
+use loopstore::internal::{LastTurn, Ready, seal_appended};
+use loopstore::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
+use loopstore::tokens::TokenCounter;
+
 use super::identity::{Fate, Incoming, is_voice};
 use super::matching::{Digest, Digests};
 use super::pending::PendingMessage;
@@ -15,51 +18,12 @@ use super::pipeline::{EncodedSink, Encoder, SkipEncoding};
 use super::report::{CompletedCall, ImportReport};
 use super::secrets::{HeldMessage, Secrets, TurnPlace};
 use super::state::{RecordKey, SessionState};
-use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
-use loopstore::extend::append;
-use loopstore::extend::{LoopKey, SessionKey, StoreResult, StoreWrite};
-use loopstore::internal::LastTurn;
-use loopstore::internal::Ready;
-use loopstore::internal::seal_appended;
-use loopstore::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
-use loopstore::tokens::TokenCounter;
+use super::{FoundCompaction, Identity, ImportError, Origin, SessionHead, Sink};
 
 /// A batch is written when it holds this many messages …
 const MAX_BATCH_MESSAGES: usize = 256;
 /// … or their records this many bytes.
 const MAX_BATCH_BYTES: usize = 1 << 20;
-
-/// Where a transcript comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// The format.
-    pub format: String,
-    /// The file, as it was given.
-    pub path: String,
-    /// The file's name without folders.
-    pub file_name: String,
-    /// When the file was last written, in milliseconds since the epoch; `None` if there is no such file.
-    pub modified_at: Option<i64>,
-}
-
-impl Origin {
-    /// A transcript of this format in this file.
-    pub fn new(format: &str, path: &Path) -> Self {
-        let name = path.file_name().unwrap_or(path.as_os_str());
-        Self {
-            format: format.to_owned(),
-            path: path.to_string_lossy().into_owned(),
-            file_name: name.to_string_lossy().into_owned(),
-            modified_at: activity::modified_at(path),
-        }
-    }
-
-    pub(super) fn stem(&self) -> &str {
-        let name = self.file_name.as_str();
-        name.rsplit_once('.')
-            .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
-    }
-}
 
 /// The session that the importer is at.
 #[derive(Clone, Copy)]

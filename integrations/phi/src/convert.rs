@@ -7,16 +7,16 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use phi_core::context as theirs;
-use serde_json::{Map, Value, json};
-
-use super::error::Refusal;
 use loopstore::compaction::CompactionConfig;
 use loopstore::extend::{SessionStore, StoreWrite};
 use loopstore::model::{AgentMessage, Session, SessionId};
 use loopstore_export::{ExportForm, export};
 use loopstore_recorder::AgentEvent;
 use loopstore_transcripts::{ImportReport, Importer, Origin, PhiCore, Source, StoreSink};
+use phi_core::context as theirs;
+use serde_json::{Map, Value, json};
+
+use super::error::Refusal;
 
 /// Since when a time is that nobody noted.
 const NO_TIME: &str = "1970-01-01T00:00:00Z";

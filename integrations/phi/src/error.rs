@@ -2,12 +2,11 @@
 
 use std::io;
 
-use phi_core::SessionError;
-
 use loopstore::extend::StoreError;
 use loopstore_export::ExportError;
 use loopstore_recorder::RecordError;
 use loopstore_transcripts::ImportError;
+use phi_core::SessionError;
 
 /// Why an adapter could not do what it was asked.
 #[derive(Debug, thiserror::Error)]

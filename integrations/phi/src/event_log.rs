@@ -9,17 +9,16 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use phi_core::session::{EventLog, SessionError};
-
-use super::error::{Refusal, outcome, session_error};
-use loopstore::extend as store;
 use loopstore::extend::append::append;
 use loopstore::extend::session::{create_loop, create_session};
 use loopstore::extend::{
     LoopRow, SessionRow, SessionStore, StoreError, StoreRead, StoreResult, StoreWrite,
 };
 use loopstore::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId};
-use loopstore::{AsyncStore, Store};
+use loopstore::{AsyncStore, Store, extend as store};
+use phi_core::session::{EventLog, SessionError};
+
+use super::error::{Refusal, outcome, session_error};
 
 /// What the session of a log has for its agent and its loop, and before the id of its session.
 const LOG: &str = "phi-core-events";

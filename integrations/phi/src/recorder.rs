@@ -1,12 +1,12 @@
 //! Recording an agent of phi-core message by message.
 
+use loopstore::AsyncStore;
+use loopstore::model::ContinuationKind;
+use loopstore_recorder::{AgentEvent, AsyncRecorder, Recorded, RecorderOptions};
 use phi_core::SessionError;
 
 use super::convert;
 use super::error::{outcome, session_error};
-use loopstore::AsyncStore;
-use loopstore::model::ContinuationKind;
-use loopstore_recorder::{AgentEvent, AsyncRecorder, Recorded, RecorderOptions};
 
 /// Records the events of phi-core agents; a message is durable when its `MessageEnd` is recorded.
 ///

@@ -1,16 +1,15 @@
 //! phi-core's store of sessions over a loopstore database.
 
 use async_trait::async_trait;
+use loopstore::extend::{SessionStore, StoreError, StoreWrite, session};
+use loopstore::model::SessionId;
+use loopstore::{AsyncStore, extend as store};
+use loopstore_transcripts::ImportReport;
 use phi_core::session::{SessionError, SessionStore as TheirStore};
 
 use super::convert;
 use super::error::{Refusal, outcome, session_error};
 use super::event_log::is_log;
-use loopstore::AsyncStore;
-use loopstore::extend as store;
-use loopstore::extend::{SessionStore, StoreError, StoreWrite, session};
-use loopstore::model::SessionId;
-use loopstore_transcripts::ImportReport;
 
 /// Sessions of phi-core in a loopstore database.
 ///

@@ -4,20 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use phi_core::context as theirs;
-use phi_core::session::{LoopRecord, SessionFormation, SessionScope};
-
-use super::convert;
-use super::error::{Refusal, outcome};
 use loopstore::compact::{CompactRequest, CompactTrigger, compact_session_loops};
 use loopstore::compaction::{
     BlockCompactionStrategy, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
     KeepRecent, LoopSlice, OlderLoops, RecentWindow, StrategyError, Summary, SummaryNotes,
 };
-use loopstore::extend as store;
 use loopstore::extend::{SessionStore, Turns};
 use loopstore::model::{LoopId, SessionId};
-use loopstore::{AsyncStore, Store};
+use loopstore::{AsyncStore, Store, extend as store};
+use phi_core::context as theirs;
+use phi_core::session::{LoopRecord, SessionFormation, SessionScope};
+
+use super::convert;
+use super::error::{Refusal, outcome};
 
 /// A window that every context fits.
 const WIDE: u64 = 1 << 50;

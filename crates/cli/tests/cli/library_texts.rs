@@ -89,7 +89,15 @@ fn names_a_command(text: &str, commands: &[String]) -> bool {
 #[test]
 fn no_text_of_the_libraries_names_a_command_or_an_option() {
     let mut files = Vec::new();
-    for folder in ["src", "crates/report/src"] {
+    for folder in [
+        "src",
+        "crates/copy/src",
+        "crates/export/src",
+        "crates/files/src",
+        "crates/report/src",
+        "crates/transcripts/src",
+        "integrations/phi/src",
+    ] {
         sources(&crate::support::root::path(folder), &mut files);
     }
     let commands = commands(&Stage::empty());

@@ -3,13 +3,13 @@
 
 use std::io::{self, Write};
 
+use loopstore::internal::{arguments_object, media_type};
+use loopstore::model::{Content, Image, Int, Json, SessionId, Time, Usage};
 use serde::Serialize;
 
 use super::conversation::{Answered, Conversation, Returned, Said, Step};
 use super::folders::composed;
 use super::{Form, NativeSession, is_of_anthropic, line};
-use loopstore::internal::{arguments_object, media_type};
-use loopstore::model::{Content, Image, Int, Json, SessionId, Time, Usage};
 
 /// The newest version whose records were seen.
 const VERSION: &str = "2.1.62";

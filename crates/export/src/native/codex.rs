@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
-
-use super::conversation::{Answered, Conversation, Returned, Said, Step};
-use super::{Form, NativeSession, line};
 use loopstore::internal::{CallItem, call_item, data_url, kept_item};
 use loopstore::model::{Content, Int, Json, Time, Usage};
 use loopstore::provider;
 use loopstore_transcripts::internal::says_failed;
+use serde::Serialize;
+
+use super::conversation::{Answered, Conversation, Returned, Said, Step};
+use super::{Form, NativeSession, line};
 
 /// The newest version whose records were seen.
 const VERSION: &str = "0.142.0";

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::Form;
-use loopstore::internal::{IndexedMessage, Naming, is_word, pair};
-use loopstore::internal::{OPENING, images_of};
+use loopstore::internal::{IndexedMessage, Naming, OPENING, images_of, is_word, pair};
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Image, Json, Message, Role, ToolResultMessage,
     UserMessage,
 };
 use loopstore::provider::{Mending, MendingKind};
+
+use super::Form;
 
 /// The steps of a conversation.
 pub(super) struct Conversation<'a> {

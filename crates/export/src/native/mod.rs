@@ -18,20 +18,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
-
 use conversation::Conversation;
 use folders::FolderHash;
 use loopstore::compaction::UnknownWord;
 use loopstore::extend as store;
-use loopstore::extend::active_blocks;
 use loopstore::extend::active_blocks::View;
-use loopstore::extend::{SessionStore, StoreResult};
-use loopstore::extend::{leaf_of, session_of};
-use loopstore::internal::media_type;
-use loopstore::internal::originals_of;
+use loopstore::extend::{SessionStore, StoreResult, active_blocks, leaf_of, session_of};
+use loopstore::internal::{media_type, originals_of};
 use loopstore::model::{AgentMessage, Content, Json, LoopId, Role, SessionId};
 use loopstore::provider::{Mending, MendingKind};
+use serde::Serialize;
 
 /// A coding agent whose transcripts can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,6 +5,9 @@ mod form;
 use std::io::{self, Write};
 
 use chrono::{DateTime, Utc};
+use loopstore::internal::{arguments_object, data_url, is_injected};
+use loopstore::model::{Content, Image, SessionId, ToolCall};
+use loopstore::provider::NO_RESULT;
 use serde::Deserialize;
 
 use self::form::{
@@ -13,10 +16,6 @@ use self::form::{
 };
 use super::conversation::{Answered, Conversation, Returned, Said, Step};
 use super::{Form, NativeSession, is_of_anthropic};
-use loopstore::internal::is_injected;
-use loopstore::internal::{arguments_object, data_url};
-use loopstore::model::{Content, Image, SessionId, ToolCall};
-use loopstore::provider::NO_RESULT;
 
 /// The newest version whose exports were seen.
 const VERSION: &str = "1.14.30";

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use loopstore::internal::arguments_object;
+use loopstore::model::{Content, Extra, Int, Json, Time, Usage};
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{Answered, Conversation, Returned, Said, Step};
 use super::{Form, NativeSession, is_of_anthropic, line};
-use loopstore::internal::arguments_object;
-use loopstore::model::{Content, Extra, Int, Json, Time, Usage};
 
 /// The version of the form.
 const VERSION: u32 = 3;

@@ -1,10 +1,11 @@
 //! Summaries, each of what was said in a range of time.
 
+use loopstore::model::AgentMessage;
+
 use super::messages::{Keys, blocks};
 use crate::authors::by_harness;
 use crate::fields::{Fields, some};
 use crate::values::user;
-use loopstore::model::AgentMessage;
 
 /// A summary, and the first and last second of what it stands for.
 pub(super) struct Summary {

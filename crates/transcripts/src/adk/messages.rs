@@ -1,14 +1,14 @@
 //! From events to messages.
 
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Text, Thinking, Time,
+    ToolCall, ToolResultMessage, Usage,
+};
 use serde_json::value::RawValue;
 
 use crate::fields::{Fields, list, some};
 use crate::values::{
     count, json, object_in, other, rest_within, text_of, unix_millis, user, with_source,
-};
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Text, Thinking, Time,
-    ToolCall, ToolResultMessage, Usage,
 };
 
 /// Fields that newer versions name in camel case.

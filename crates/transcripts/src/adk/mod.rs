@@ -9,6 +9,8 @@ mod messages;
 use std::collections::HashMap;
 use std::path::Path;
 
+use loopstore::model::{Json, SessionId};
+
 use self::compaction::{Summaries, Summary};
 use self::messages::Keys;
 
@@ -21,7 +23,6 @@ use super::values::text_of;
 use super::{
     FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation,
 };
-use loopstore::model::{Json, SessionId};
 
 /// The name of the tool, for agents.
 const TOOL: &str = "adk";

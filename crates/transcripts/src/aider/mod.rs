@@ -9,14 +9,15 @@ mod blocks;
 
 use std::path::Path;
 
-use self::blocks::{Block, Blocks, Speaker};
-use super::authors::by_harness;
-use super::transcript::{Style, TranscriptBuilder, session};
-use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, LoopStatus, Message, SessionId,
     Time, Usage,
 };
+
+use self::blocks::{Block, Blocks, Speaker};
+use super::authors::by_harness;
+use super::transcript::{Style, TranscriptBuilder, session};
+use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
 
 const TOOL: &str = "aider";
 /// What the name of the file ends with, mostly all of it.

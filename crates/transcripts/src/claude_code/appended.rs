@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::io::Cursor;
 
+use loopstore::model::LoopId;
+
 use super::record::{RecordHead, RecordKind, RecordTitle, Speech, read_head};
 use crate::lines::ValueReader;
-use loopstore::model::LoopId;
 
 /// What is known of the end of a transcript, record by record.
 #[derive(Default)]

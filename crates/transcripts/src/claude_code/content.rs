@@ -6,12 +6,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use loopstore::model::{Content, Extra, Image, Int, Json, Text, Thinking, ToolCall, Usage};
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::values::redacted_thinking;
-use loopstore::model::{Content, Extra, Image, Int, Json, Text, Thinking, ToolCall, Usage};
 
 /// An object with more fields than this is kept as one value.
 const MAX_FIELDS: usize = 500;

@@ -2,6 +2,10 @@
 
 use std::collections::HashMap;
 
+use loopstore::model::{
+    AgentMessage, ChildLoopRef, Json, LoopId, LoopRecord, Session, SessionId, Time, TurnId,
+};
+
 use super::content::{ExtendedFields, read};
 use super::index::ClaudeIndex;
 use super::messages::{answer, user_record};
@@ -10,9 +14,6 @@ use crate::extension::{extension, unreadable};
 use crate::lines::SourceLocation;
 use crate::records::Records;
 use crate::{FoundCompaction, FoundEffect, ImportError, Sink, Source};
-use loopstore::model::{
-    AgentMessage, ChildLoopRef, Json, LoopId, LoopRecord, Session, SessionId, Time, TurnId,
-};
 
 /// The name of the tool, for compactions and agents.
 pub(super) const TOOL: &str = "claude-code";

@@ -8,13 +8,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use loopstore::model::ContinuationKind;
+
 use super::by_id::ById;
 use super::record::{RecordHead, RecordKind, RecordTitle, Speech};
 use super::track::{
     AnswerRecords, Track, TrackStep, take_answer, take_part, take_result, take_speech,
 };
 use crate::lines::SourceLocation;
-use loopstore::model::ContinuationKind;
 
 /// What is known of a record that others may name as their parent.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,14 @@
 //! From records to the messages that they stand for.
 
-use serde_json::value::RawValue;
-
-use super::content::{ExtendedFields, content, contents, kept, list, read, stop_reason, usage};
-use crate::authors::{of_origin, settle};
 use loopstore::internal::refusal_words;
 use loopstore::model::{
     AgentMessage, AssistantMessage, Author, Content, Json, Message, Time, ToolResultMessage,
     UserMessage,
 };
+use serde_json::value::RawValue;
+
+use super::content::{ExtendedFields, content, contents, kept, list, read, stop_reason, usage};
+use crate::authors::{of_origin, settle};
 
 /// The key under which a message keeps what its record says besides.
 const SOURCE: &str = "source";

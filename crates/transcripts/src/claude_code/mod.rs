@@ -20,6 +20,8 @@ mod track;
 use std::collections::HashMap;
 use std::path::Path;
 
+use loopstore::model::{ChildLoopRef, LoopId, ParentSpawnRef, SessionId, Time};
+
 use self::emit::{ClaudeEmitter, TOOL, child_ref};
 use self::index::ClaudeIndex;
 use self::track::Track;
@@ -30,7 +32,6 @@ use super::{
     Identity, ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation,
     unread,
 };
-use loopstore::model::{ChildLoopRef, LoopId, ParentSpawnRef, SessionId, Time};
 
 /// Reads the transcripts of Claude Code.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,10 +8,11 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use loopstore::model::ParentSpawnRef;
+
 use super::index::ClaudeIndex;
 use super::track::Track;
 use super::{main_session, read_index};
-use loopstore::model::ParentSpawnRef;
 
 /// The agents that write a compaction's summary; no call starts them.
 const COMPACTING: &str = "acompact";

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use loopstore::model::{ContinuationKind, Time};
+
 use super::record::{RecordHead, Speech, digest_text};
 use crate::MAX_RECORD_BYTES;
 use crate::lines::SourceLocation;
 use crate::transcript::{LoopBuilder, LoopTurn, NewLoop, TranscriptLoops};
-use loopstore::model::{ContinuationKind, Time};
 
 /// The model of answers that Claude Code made up itself.
 const SYNTHETIC: &str = "<synthetic>";

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+use loopstore::model::{Extra, Int, Json, Time, Usage};
 use serde_json::value::RawValue;
 
 use super::TASK_FILE;
@@ -11,7 +12,6 @@ use crate::decode::Decoded;
 use crate::fields::{Fields, list, some};
 use crate::json_stream::JsonStream;
 use crate::{Sink, Source};
-use loopstore::model::{Extra, Int, Json, Time, Usage};
 
 /// A small file is no longer than this, in bytes.
 const SMALL: u64 = 16 << 20;

@@ -1,5 +1,7 @@
 //! What was condensed or hidden of a task, as compactions.
 
+use loopstore::model::{AgentMessage, Content, Json, Time};
+
 use super::beside::Hidden;
 use super::content::answer;
 use super::emit::{RecordHead, TaskEmitter};
@@ -8,7 +10,6 @@ use crate::authors::by_harness;
 use crate::fields::Fields;
 use crate::values::user;
 use crate::{FoundEffect, ImportError};
-use loopstore::model::{AgentMessage, Content, Json, Time};
 
 /// How many messages Roo kept behind a summary while that stood before them.
 const KEPT_BEHIND: usize = 3;

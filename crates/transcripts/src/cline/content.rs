@@ -1,11 +1,11 @@
 //! From blocks to content: texts, images, thinking, calls and what tools gave back.
 
+use loopstore::model::{Content, ToolResultMessage};
 use serde_json::value::RawValue;
 
 use super::xml::calls_in;
 use crate::fields::{Fields, list, some};
 use crate::values::{arguments, call, is_encrypted, json, object_in, other, redacted_thinking_of};
-use loopstore::model::{Content, ToolResultMessage};
 
 /// How a result begins that tells of a failure, or of a call that was not carried out.
 const FAILED: [&str; 5] = [

@@ -1,5 +1,8 @@
 //! Emits the messages of a task.
 
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Content, Int, Json, LoopStatus, Message, Time, Usage,
+};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
@@ -13,9 +16,6 @@ use crate::fields::Fields;
 use crate::transcript::{LoopTurn, Style, TranscriptBuilder};
 use crate::values::{json, user, with_source};
 use crate::{ImportError, SessionHead, Sink};
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Content, Int, Json, LoopStatus, Message, Time, Usage,
-};
 
 /// What Roo writes into a message later, when it hides it.
 pub(super) const MARKS: [&str; 2] = ["condenseParent", "truncationParent"];

@@ -14,6 +14,7 @@ mod xml;
 
 use std::path::Path;
 
+use loopstore::model::{SessionId, Time};
 use sha2::{Digest as _, Sha256};
 
 use self::beside::Beside;
@@ -23,7 +24,6 @@ use super::json_stream::{JsonStream, LineCounter, documents};
 use super::key_outline::KeyOutline;
 use super::transcript::session;
 use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
-use loopstore::model::{SessionId, Time};
 
 /// The file of a task.
 const TASK_FILE: &str = "api_conversation_history.json";

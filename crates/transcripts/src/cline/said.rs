@@ -5,9 +5,10 @@
 
 use std::ops::Range;
 
+use loopstore::model::{Author, Content, Json, Message, Text, ToolCall, ToolResultMessage};
+
 use super::content::{Block, is_failure, result};
 use crate::authors::{around, mark_injected};
-use loopstore::model::{Author, Content, Json, Message, Text, ToolCall, ToolResultMessage};
 
 /// What begins a block with a person's words, and the element that they stand in.
 const WORDS: [(&str, &str); 7] = [

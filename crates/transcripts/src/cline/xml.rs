@@ -1,9 +1,9 @@
 //! Calls that stand in the text of an answer, as elements: `<read_file><path>a.rs</path></read_file>`.
 
+use loopstore::model::{Content, Json};
 use serde_json::{Map, Value};
 
 use crate::values::call;
-use loopstore::model::{Content, Json};
 
 /// The tools of all versions that were called this way.
 const TOOLS: [&str; 36] = [

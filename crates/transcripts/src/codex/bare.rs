@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
+use loopstore::model::Json;
+
 use super::items::{is_answer, is_result};
 use crate::fields::Fields;
 use crate::key_outline::KeyOutline;
-use loopstore::model::Json;
 
 /// Whether a line can only be one of such a rollout.
 pub(super) fn is_bare(line: &KeyOutline) -> bool {

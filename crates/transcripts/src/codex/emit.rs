@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use loopstore::model::{AgentMessage, Content, Json, Message, Time};
+
 use super::TOOL;
 use super::bare::enveloped;
 use super::index::{CodexIndex, IndexStep};
@@ -14,7 +16,6 @@ use crate::records::Records;
 use crate::transcript::{LoopTurn, Style, TranscriptBuilder};
 use crate::values::{text_of, user, with_source};
 use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
-use loopstore::model::{AgentMessage, Content, Json, Message, Time};
 
 /// Bytes of prompts that Codex keeps beside a summary: 20,000 tokens of four bytes.
 const MOST_PROMPTS: usize = 80_000;

@@ -1,12 +1,13 @@
 //! The first pass: what each record is.
 
+use loopstore::model::Usage;
+
 use super::bare::folder_in;
 use super::items::{is_answer, is_result, usage};
 use crate::MAX_RECORD_BYTES;
 use crate::fields::{Fields, list};
 use crate::lines::SourceLocation;
 use crate::values::{object_in, text_of};
-use loopstore::model::Usage;
 
 /// What a user's item begins with that Codex wrote itself.
 const ADDED: [&str; 12] = [

@@ -1,15 +1,15 @@
 //! From items to messages.
 
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Role, Time, ToolCall,
+    ToolResultMessage, Usage,
+};
 use serde_json::value::RawValue;
 
 use crate::fields::{Fields, list};
 use crate::values::{
     arguments, call, contents, count, data_url, is_encrypted, json, millis_of, object_in, other,
     rest_within, text_of, user, with_source,
-};
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Role, Time, ToolCall,
-    ToolResultMessage, Usage,
 };
 
 /// A call that the provider itself carries out.

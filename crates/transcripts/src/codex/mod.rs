@@ -14,6 +14,8 @@ mod items;
 use std::borrow::Cow;
 use std::path::Path;
 
+use loopstore::model::Time;
+
 use self::index::{CodexIndex, Meta};
 pub use self::items::says_failed;
 use super::fields::Fields;
@@ -21,7 +23,6 @@ use super::key_outline::KeyOutline;
 use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session, started_by};
 use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
-use loopstore::model::Time;
 
 /// The name of the tool, for compactions and agents.
 const TOOL: &str = "codex";

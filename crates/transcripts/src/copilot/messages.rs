@@ -1,5 +1,9 @@
 //! From events to messages.
 
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Time, ToolResultMessage,
+    Usage,
+};
 use serde_json::value::RawValue;
 
 use crate::authors;
@@ -8,10 +12,6 @@ use crate::fields::{Fields, list, some};
 use crate::values::{
     arguments, call, contents, count, json, millis_of, object_in, other, rest_within, text_of,
     user, with_source,
-};
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Time, ToolResultMessage,
-    Usage,
 };
 
 /// What an event is to the session.

@@ -10,6 +10,8 @@ mod messages;
 use std::collections::HashMap;
 use std::path::Path;
 
+use loopstore::model::{ChildLoopRef, Json, ParentSpawnRef, SessionId, Time};
+
 use self::messages::CopilotRecord;
 use super::extension::{extension_of, unreadable};
 use super::fields::Fields;
@@ -20,7 +22,6 @@ use super::{
     FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation,
 };
 use crate::values::text_of;
-use loopstore::model::{ChildLoopRef, Json, ParentSpawnRef, SessionId, Time};
 
 /// The name of the tool, for compactions and agents.
 const TOOL: &str = "copilot-cli";

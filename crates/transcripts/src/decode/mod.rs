@@ -17,13 +17,14 @@ mod zstd;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 
+use loopstore_locks::SharedFile;
+
 use self::encoding::{Encoding, head_of, text_in};
 pub use self::json_lines::{JsonLine, JsonLines};
 use self::pieces::Pieces;
 pub(super) use self::repair::{Repair, Repairer, repaired};
 use self::spool::{Spool, SpoolWriter};
 pub(super) use self::surrogates::replace_lone;
-use loopstore_locks::SharedFile;
 
 use super::{ImportError, Importer, ReadSeek, Sink, Source, unread};
 

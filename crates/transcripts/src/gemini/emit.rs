@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use loopstore::model::{AgentMessage, Extra, Json, Message, Time};
 use serde_json::value::RawValue;
 
 use super::TOOL;
@@ -12,7 +13,6 @@ use crate::extension::{extension_of, unreadable};
 use crate::fields::{Fields, list};
 use crate::transcript::{Style, TranscriptBuilder, identity, session};
 use crate::{FoundEffect, ImportError, SessionHead, Sink};
-use loopstore::model::{AgentMessage, Extra, Json, Message, Time};
 
 /// What a file says of its session.
 #[derive(Default)]

@@ -1,13 +1,13 @@
 //! The list of messages that the model sees, as a session changes it: messages are added, taken off its end, or
 //! replaced by others.
 
+use loopstore::model::AgentMessage;
 use serde_json::value::RawValue;
 
 use super::messages::{self, GeminiRecord};
 use crate::authors::by_harness;
 use crate::fields::Fields;
 use crate::transcript::LoopTurn;
-use loopstore::model::AgentMessage;
 
 /// A message on the list.
 #[derive(Debug)]

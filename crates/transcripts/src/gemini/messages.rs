@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
+use loopstore::internal::own_words;
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Thinking, Time,
+    ToolResultMessage, Usage,
+};
 use serde_json::value::RawValue;
 
 use crate::authors::{around, mark_injected};
 use crate::fields::{Fields, list, some};
 use crate::values::{
     arguments, call, contents, count, millis_of, object_in, other, user, with_source,
-};
-use loopstore::internal::own_words;
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Thinking, Time,
-    ToolResultMessage, Usage,
 };
 
 /// What a record is to the session.

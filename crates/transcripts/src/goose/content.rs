@@ -1,10 +1,10 @@
 //! From the items of goose's messages to content.
 
+use loopstore::model::{Content, Message, ToolResultMessage};
 use serde_json::value::RawValue;
 
 use crate::fields::{Fields, list};
 use crate::values::{arguments, call, object_in, redacted_thinking_of, text_of};
-use loopstore::model::{Content, Message, ToolResultMessage};
 
 /// What a message holds.
 #[derive(Default)]

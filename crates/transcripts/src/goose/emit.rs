@@ -1,5 +1,8 @@
 //! Emits the messages of a session.
 
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Json, Message, Time, Usage,
+};
 use serde_json::value::RawValue;
 
 use super::TOOL;
@@ -10,9 +13,6 @@ use crate::fields::Fields;
 use crate::transcript::{Style, TranscriptBuilder};
 use crate::values::{unix_millis, user};
 use crate::{FoundEffect, ImportError, SessionHead, Sink};
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Json, Message, Time, Usage,
-};
 
 /// In what goose says to the model behind the summary of a compaction.
 const COMPACTED: &str = "context was compacted";

@@ -11,6 +11,8 @@ mod emit;
 
 use std::path::Path;
 
+use loopstore::model::{SessionId, Time};
+
 use self::database::{GooseFile, GooseSession};
 use self::emit::{GooseEmitter, GooseMessage};
 use super::fields::Fields;
@@ -19,7 +21,6 @@ use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session, started_by};
 use super::values::text_of;
 use super::{ImportError, Importer, SQLITE_MAGIC, SessionHead, Sink, Source, holds_conversation};
-use loopstore::model::{SessionId, Time};
 
 const TOOL: &str = "goose";
 

@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use loopstore::extend::{LoopKey, StoreRead, StoreResult, codec, decode};
+use loopstore::model::AgentMessage;
+
 use super::incoming::{Incoming, IncomingEntry};
 use super::likeness::{Likeness, likeness};
 use super::stored::{StoredEntry, StoredLoop};
 use crate::matching::{Digest, Digests};
 use crate::secrets::Secrets;
-use loopstore::extend::{LoopKey, StoreRead, StoreResult, codec, decode};
-use loopstore::model::AgentMessage;
 
 /// What becomes of a message of the transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

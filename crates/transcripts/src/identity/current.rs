@@ -5,9 +5,10 @@
 
 use std::ops::ControlFlow;
 
-use super::incoming::is_voice;
 use loopstore::extend::{LoopKey, LoopRow, StoreRead, StoreResult};
 use loopstore::model::Role;
+
+use super::incoming::is_voice;
 
 /// What a transcript says of the end of a session.
 #[derive(Debug, Default)]

@@ -4,14 +4,15 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::stored::StoredLoop;
-use crate::matching::Digest;
-use crate::pending::PendingMessage;
-use crate::{FoundCompaction, Identity, ImportError, SessionHead};
 use loopstore::extend::session::NO_TURN;
 use loopstore::extend::{LoopKey, SessionKey};
 use loopstore::internal::GroupCursor;
 use loopstore::model::{AgentMessage, Author, LoopId, LoopRecord, Role};
+
+use super::stored::StoredLoop;
+use crate::matching::Digest;
+use crate::pending::PendingMessage;
+use crate::{FoundCompaction, Identity, ImportError, SessionHead};
 
 /// A message of the transcript.
 pub(crate) struct IncomingEntry {

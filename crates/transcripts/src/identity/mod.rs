@@ -22,6 +22,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
 
+use loopstore::extend::session::is_hidden;
+use loopstore::extend::{LoopKey, SessionKey, SessionRow, StoreResult, StoreWrite};
+use loopstore::model::{LoopId, SessionId};
+
 use self::align::Comparison;
 pub(super) use self::align::Fate;
 pub(super) use self::current::CurrentLoop;
@@ -31,13 +35,11 @@ use self::plan::Planner;
 use self::plan::SessionPlan;
 use self::stored::StoredLoop;
 use super::matching::{common_prefix, made_id, next_id};
+use super::origin::Origin;
 use super::report::SeparatedSession;
 use super::state::RecordKey;
-use super::writer::{Origin, StoreSink};
+use super::writer::StoreSink;
 use super::{Identity, ImportError};
-use loopstore::extend::session::is_hidden;
-use loopstore::extend::{LoopKey, SessionKey, SessionRow, StoreResult, StoreWrite};
-use loopstore::model::{LoopId, SessionId};
 
 /// What a waiting session turned out to be.
 pub(super) struct Decision {

@@ -6,11 +6,12 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use loopstore::extend::{LoopKey, LoopRow, SessionKey, StoreResult};
+use loopstore::model::LoopId;
+
 use super::align::{Alignment, Comparison, Fate};
 use super::incoming::Incoming;
 use super::stored::StoredLoop;
-use loopstore::extend::{LoopKey, LoopRow, SessionKey, StoreResult};
-use loopstore::model::LoopId;
 
 /// Messages of a loop that go to one loop of the store.
 pub(crate) struct Piece {

@@ -1,5 +1,9 @@
 //! Writes a session that waited: its calls come again, each loop in the pieces that the plan made of it.
 
+use loopstore::extend::StoreResult;
+use loopstore::internal::{GroupCursor, forget_parent_seq, set_parent_seq};
+use loopstore::model::{AgentMessage, ContinuationKind, LoopId, LoopRecord, SessionId, TurnId};
+
 use super::align::{Fate, message_at};
 use super::incoming::{Incoming, IncomingCall};
 use super::plan::{Piece, SessionPlan};
@@ -7,10 +11,6 @@ use super::{Decision, StoredLoop};
 use crate::report::ImportedBranch;
 use crate::writer::{KnownMessage, StoreSink};
 use crate::{FoundCompaction, FoundEffect, ImportError};
-use loopstore::extend::StoreResult;
-use loopstore::internal::GroupCursor;
-use loopstore::internal::{forget_parent_seq, set_parent_seq};
-use loopstore::model::{AgentMessage, ContinuationKind, LoopId, LoopRecord, SessionId, TurnId};
 
 /// A session on its way into the store.
 struct Replay {

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use super::incoming::is_voice;
-use crate::matching::{Digest, is_revised};
 use loopstore::extend::{LoopRow, StoreRead, StoreResult};
 use loopstore::model::Role;
+
+use super::incoming::is_voice;
+use crate::matching::{Digest, is_revised};
 
 /// A stored message.
 pub(crate) struct StoredEntry {

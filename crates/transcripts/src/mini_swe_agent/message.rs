@@ -1,5 +1,6 @@
 //! One message of a run.
 
+use loopstore::model::{AgentMessage, Content, Extra, Message, Time};
 use serde_json::value::RawValue;
 
 use super::super::extension::extension;
@@ -7,7 +8,6 @@ use super::super::fields::{Fields, list, some};
 use super::super::openai_chat::message as chat;
 use super::super::responses::{ResponseItem, answer, item};
 use super::super::values::{add_cost, as_it_is, json, moment, rest, token_usage, with_thinking};
-use loopstore::model::{AgentMessage, Content, Extra, Message, Time};
 
 /// A message with what it says of the run.
 pub(super) struct ReadMessage {

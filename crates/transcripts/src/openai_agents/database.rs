@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use loopstore::extend::StoreError;
 use rusqlite::{Connection, Row};
 
 use crate::sqlite_file::{Unusable, open, quoted, reason, table_with, text};
-use loopstore::extend::StoreError;
 
 /// One conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! From rows to messages.
 
+use loopstore::model::{AgentMessage, Content, Extra, Message, Time};
 use serde_json::value::RawValue;
 
 use super::database::{AgentBranches, AgentFile, AgentItem};
@@ -7,7 +8,6 @@ use super::time;
 use crate::ImportError;
 use crate::responses::{ResponseItem, answer, item};
 use crate::transcript::{EntryTree, NewLoop, TranscriptBuilder};
-use loopstore::model::{AgentMessage, Content, Extra, Message, Time};
 
 /// What the model put out so far of an answer.
 #[derive(Default)]

@@ -14,6 +14,9 @@ mod emit;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use loopstore::extend::StoreError;
+use loopstore::model::Time;
+
 use self::database::{AgentFile, AgentSession};
 use self::emit::AgentsEmitter;
 use super::transcript::{self, Style, TranscriptBuilder};
@@ -21,8 +24,6 @@ use super::values::session_id;
 use super::{
     Identity, ImportError, Importer, SQLITE_MAGIC, SessionHead, Sink, Source, holds_conversation,
 };
-use loopstore::extend::StoreError;
-use loopstore::model::Time;
 
 /// Reads the sessions of OpenAI's agents SDK.
 #[derive(Clone, Copy, Debug, Default)]

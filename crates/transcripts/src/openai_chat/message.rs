@@ -1,15 +1,15 @@
 //! One message of a chat.
 
-use serde_json::value::RawValue;
-
-use super::super::extension::system_prompt;
-use super::super::fields::{Fields, list, reason, shown, some};
-use super::super::values::{data_url, json, other};
 use loopstore::internal::{read_call, reasoning};
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, ToolCall, ToolResultMessage,
     UserMessage,
 };
+use serde_json::value::RawValue;
+
+use super::super::extension::system_prompt;
+use super::super::fields::{Fields, list, reason, shown, some};
+use super::super::values::{data_url, json, other};
 
 /// Reads the `nth` message of a chat.
 ///

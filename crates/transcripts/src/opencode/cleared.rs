@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use loopstore::model::Json;
 use serde_json::value::RawValue;
 
 use crate::fields::Fields;
 use crate::values::millis;
-use loopstore::model::Json;
 
 /// What OpenCode shows in place of the output.
 pub(super) const PLACEHOLDER: &str = "[Old tool result content cleared]";

@@ -1,5 +1,10 @@
 //! Messages from their parts.
 
+use loopstore::internal::refusal_words;
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Author, Content, Extra, Json, LoopId, Message, SessionId, Text,
+    Thinking, ToolCall, ToolResultMessage, Usage, UserMessage,
+};
 use serde_json::value::RawValue;
 
 use super::super::authors::mark_injected;
@@ -7,11 +12,6 @@ use super::super::fields::{Fields, list, some};
 use super::super::values::{
     add_cost, as_it_is, data_image, json, loop_id, millis, object_of, redacted_thinking_of, rest,
     session_id, usage, with_extra_source,
-};
-use loopstore::internal::refusal_words;
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Author, Content, Extra, Json, LoopId, Message, SessionId, Text,
-    Thinking, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
 
 /// A tool part.

@@ -6,11 +6,12 @@ use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use loopstore::model::Json;
+
 use super::database::{ColumnValue, OpencodeFile, OpencodeRow, OpencodeSession};
 use crate::decode::{Decoded, repaired};
 use crate::fields::Fields;
 use crate::{ImportError, MAX_RECORD_BYTES, Sink, Source, unread};
-use loopstore::model::Json;
 
 /// The columns of a session that an export calls otherwise.
 const NAMES: [(&str, &str); 4] = [

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use loopstore::model::{AgentMessage, Json, Message};
+
 use super::super::authors::by_harness;
 use super::super::extension::extension;
 use super::super::fields::Fields;
@@ -10,7 +12,6 @@ use super::super::transcript::{LoopTurn, TranscriptBuilder};
 use super::super::values::moment;
 use super::super::{FoundEffect, ImportError, Importer as _};
 use super::OpenHands;
-use loopstore::model::{AgentMessage, Json, Message};
 
 /// Of the first events so many are held: they stay before the summary …
 const MAX_HEAD: usize = 8;

@@ -6,6 +6,10 @@
 
 use std::io::BufRead;
 
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Author, Content, Extra, Json, LoopStatus, Message, Time,
+    ToolResultMessage, UserMessage,
+};
 use serde_json::value::RawValue;
 
 use super::super::authors::{mark_injected, of_origin};
@@ -21,10 +25,6 @@ use super::super::values::{
 };
 use super::super::{ImportError, Sink, Source, unread};
 use super::condensed::ShownEvents;
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Author, Content, Extra, Json, LoopStatus, Message, Time,
-    ToolResultMessage, UserMessage,
-};
 
 /// Reads the events of a file, and returns whether there were any.
 pub(super) fn import(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use loopstore::model::{Extra, Json};
 use serde::de::DeserializeOwned;
 
 use super::super::fields::{Fields, reason, shown};
-use loopstore::model::{Extra, Json};
 
 /// Fields that could not be read, with the reasons.
 #[derive(Default)]

@@ -1,5 +1,7 @@
 //! The second pass: reads the entries again and emits them.
 
+use loopstore::model::{AgentMessage, Json, Message, Role, Time};
+
 use super::TOOL;
 use super::entries::{Entries, PiEntry};
 use super::messages::{PiRecord, read, summary};
@@ -9,7 +11,6 @@ use crate::records::Records;
 use crate::transcript::{Emitted, EntryTree, LoopTurn, Style, TranscriptBuilder};
 use crate::values::text_of;
 use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
-use loopstore::model::{AgentMessage, Json, Message, Role, Time};
 
 /// Emits the whole session. Returns whether there was a conversation.
 pub(super) fn emit(

@@ -1,9 +1,10 @@
 //! The first pass: where the entries stand.
 
+use loopstore::model::Json;
+
 use crate::fields::Fields;
 use crate::lines::SourceLocation;
 use crate::values::json;
-use loopstore::model::Json;
 
 /// One entry.
 #[derive(Debug)]

@@ -1,15 +1,15 @@
 //! From entries to messages.
 
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Image, Int, Message, Text, Thinking, ToolCall,
+    ToolResultMessage, Usage,
+};
 use serde_json::value::RawValue;
 
 use crate::authors::by_harness;
 use crate::fields::{Fields, some};
 use crate::values::{
     contents, count, json, object_in, other, redacted_thinking_of, rest_within, user, with_source,
-};
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Image, Int, Message, Text, Thinking, ToolCall,
-    ToolResultMessage, Usage,
 };
 
 /// What an entry is to the session.

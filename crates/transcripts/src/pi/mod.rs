@@ -11,12 +11,13 @@ mod messages;
 
 use std::path::Path;
 
+use loopstore::model::Time;
+
 use self::entries::Entries;
 use super::key_outline::KeyOutline;
 use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session};
 use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
-use loopstore::model::Time;
 
 /// The name of the tool, for compactions and agents.
 const TOOL: &str = "pi";

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use loopstore::model::{AgentMessage, Json, LoopStatus, Message, Time};
+
 use super::TOOL;
 use super::messages::{QwenRecord, read};
 use crate::extension::{extension_of, unreadable};
@@ -11,7 +13,6 @@ use crate::records::{RecordLine, RecordStream, Records};
 use crate::transcript::{Emitted, EntryTree, Style, TranscriptBuilder};
 use crate::values::text_of;
 use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
-use loopstore::model::{AgentMessage, Json, LoopStatus, Message, Time};
 
 /// Emits the whole session. Returns whether there was a conversation.
 pub(super) fn emit(

@@ -1,5 +1,8 @@
 //! From the records of Qwen Code to messages.
 
+use loopstore::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Int, Message, Time, ToolResultMessage, Usage,
+};
 use serde_json::value::RawValue;
 
 use crate::authors::by_harness;
@@ -7,9 +10,6 @@ use crate::fields::{Fields, list, some};
 use crate::gemini::messages::{part, prompt, response};
 use crate::values::{
     arguments, call, contents, count, millis_of, object_in, text_of, user, with_source,
-};
-use loopstore::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Int, Message, Time, ToolResultMessage, Usage,
 };
 
 /// Prompts in the user's name that no person typed.

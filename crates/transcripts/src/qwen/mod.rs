@@ -9,13 +9,14 @@ mod messages;
 
 use std::path::Path;
 
+use loopstore::model::{SessionId, Time};
+
 use super::fields::Fields;
 use super::key_outline::KeyOutline;
 use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session, started_by};
 use super::values::text_of;
 use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
-use loopstore::model::{SessionId, Time};
 
 const TOOL: &str = "qwen-code";
 

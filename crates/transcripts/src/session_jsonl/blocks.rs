@@ -2,17 +2,18 @@
 
 use std::ops::ControlFlow;
 
+use loopstore::extend::scan::MessagePlace;
+use loopstore::extend::{
+    Blob, BlockCore, BlockKey, BlockMessage, BlockRow, CoverageRow, LoopKey, NewBlock, RunKey,
+    Section, codec, quote_body,
+};
+
 use super::form::*;
 use super::loop_rows::body_of;
 use super::restore::SessionTarget;
 use super::wrong;
 use crate::ImportError;
 use crate::fields::shown;
-use loopstore::extend::scan::MessagePlace;
-use loopstore::extend::{
-    Blob, BlockCore, BlockKey, BlockMessage, BlockRow, CoverageRow, LoopKey, NewBlock, RunKey,
-    Section, codec, quote_body,
-};
 
 impl SessionTarget<'_> {
     pub(super) fn block(&mut self, line: BlockLine) -> Result<(), ImportError> {

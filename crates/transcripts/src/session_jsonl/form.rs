@@ -9,14 +9,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-
 use loopstore::extend::{
     BlockKind, BlockRow, CoverageRow, Disposition, Layout, Outcome, Size, StoreError, StoreResult,
     Turns,
 };
 use loopstore::model::{LoopId, LoopStatus, SessionId};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// The number of this form.
 pub const FORM: u32 = 1;

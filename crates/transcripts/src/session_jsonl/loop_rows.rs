@@ -3,6 +3,13 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use loopstore::extend::scan::MessagePlace;
+use loopstore::extend::{
+    Blob, CallRow, CallSite, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals,
+    MessageRow, Note, StoreRead, StoreResult, StoredMessage, TurnRow, codec,
+};
+use loopstore::model::{AgentMessage, LoopStatus, Role};
+use loopstore::tokens::TokenCounter;
 use serde_json::value::RawValue;
 
 use super::form::*;
@@ -11,13 +18,6 @@ use super::restore::{Age, RestoreStage, SessionTarget};
 use super::wrong;
 use crate::ImportError;
 use crate::fields::{reason, shown};
-use loopstore::extend::scan::MessagePlace;
-use loopstore::extend::{
-    Blob, CallRow, CallSite, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals,
-    MessageRow, Note, StoreRead, StoreResult, StoredMessage, TurnRow, codec,
-};
-use loopstore::model::{AgentMessage, LoopStatus, Role};
-use loopstore::tokens::TokenCounter;
 
 /// The loop at hand.
 pub(super) struct RestoredLoop {

@@ -13,6 +13,7 @@ mod runs;
 
 use std::path::Path;
 
+use loopstore::model::MAX_JSON_DEPTH;
 use serde::de::DeserializeOwned;
 
 use self::form::{AnyLine, Record};
@@ -21,7 +22,6 @@ use super::fields::reason;
 use super::key_outline::KeyOutline;
 use super::lines::{LinePart, ValueReader};
 use super::{ImportError, Importer, Sink, Source};
-use loopstore::model::MAX_JSON_DEPTH;
 
 /// The messages of a block stand in one line, and each may be as long as a record.
 const MAX_LINE_BYTES: usize = 256 << 20;

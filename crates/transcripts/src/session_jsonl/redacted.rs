@@ -4,16 +4,16 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use loopstore::extend::receipt::{MessageDigest, Receipt};
+use loopstore::extend::scan::MessagePlace;
+use loopstore::extend::{LoopRow, StoreResult, StoredMessage, codec};
+use loopstore::internal::OpenReceipt;
+use loopstore::model::LoopId;
+
 use super::restore::{Age, SessionTarget};
 use super::wrong;
 use crate::ImportError;
 use crate::fields::shown;
-use loopstore::extend::codec;
-use loopstore::extend::receipt::{MessageDigest, Receipt};
-use loopstore::extend::scan::MessagePlace;
-use loopstore::extend::{LoopRow, StoreResult, StoredMessage};
-use loopstore::internal::OpenReceipt;
-use loopstore::model::LoopId;
 
 /// The receipt of a session's redacted messages, while they come in.
 pub(super) struct Redacted {

@@ -2,13 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::form::*;
-use super::loop_rows::RestoredLoop;
-use super::redacted::Redacted;
-use super::runs::OpenRun;
-use super::wrong;
-use crate::fields::shown;
-use crate::{ImportError, ImportReport};
 use loopstore::extend::{
     HideRow, LoopKey, Outcome, PinRow, RunRow, SessionKey, SessionRow, StoreRead, StoreResult,
     StoreWrite,
@@ -16,6 +9,14 @@ use loopstore::extend::{
 use loopstore::model::{LoopId, SessionId, Time};
 use loopstore::tokens::TokenCounter;
 use loopstore_verify::verify_session;
+
+use super::form::*;
+use super::loop_rows::RestoredLoop;
+use super::redacted::Redacted;
+use super::runs::OpenRun;
+use super::wrong;
+use crate::fields::shown;
+use crate::{ImportError, ImportReport};
 
 /// Clocks go no further, so that what comes after still has ticks.
 const MAX_TICK: i64 = 1 << 53;

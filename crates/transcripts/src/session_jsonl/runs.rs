@@ -1,14 +1,15 @@
 //! Runs with their undos and redos, and manifests.
 
+use loopstore::extend::{
+    BlockKey, FlipRow, HideRow, ManifestKey, ManifestPart, ManifestRow, PinRow, Point, RunKey,
+    RunRow, codec,
+};
+
 use super::form::*;
 use super::restore::{RestoreStage, SessionTarget};
 use super::wrong;
 use crate::ImportError;
 use crate::fields::shown;
-use loopstore::extend::{
-    BlockKey, FlipRow, HideRow, ManifestKey, ManifestPart, ManifestRow, PinRow, Point, RunKey,
-    RunRow, codec,
-};
 
 /// The run at hand.
 pub(super) struct OpenRun {

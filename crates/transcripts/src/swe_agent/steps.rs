@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use loopstore::model::Json;
 use serde_json::value::RawValue;
 
 use super::super::fields::Fields;
 use super::super::values::{json, object_of, rest};
-use loopstore::model::Json;
 
 /// What a step repeats of all that the model saw.
 const COPIES: [&str; 2] = ["query", "messages"];

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use crate::Identity;
 use loopstore::model::{Json, ParentSpawnRef, Session, SessionId, Time};
+
+use crate::Identity;
 
 /// Says how a session is known again: by the id that it gives itself, else by the one at the end of
 /// a name such as `rollout-2026-01-31T12-00-00-<uuid>.jsonl`, else by its file.

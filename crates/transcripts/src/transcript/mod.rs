@@ -12,15 +12,16 @@ mod tree;
 
 use std::collections::HashMap;
 
+use loopstore::model::{
+    AgentMessage, ChildLoopRef, ContinuationKind, Json, LoopId, LoopStatus, Message, Role, Time,
+    TurnId, Usage,
+};
+
 pub(super) use self::head::{identity, session, started_by};
 pub(super) use self::loops::{LoopBuilder, LoopTurn, NewLoop, Style, TranscriptLoops};
 pub(super) use self::tree::{Emitted, EntryTree};
 use super::authors;
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
-use loopstore::model::{
-    AgentMessage, ChildLoopRef, ContinuationKind, Json, LoopId, LoopStatus, Message, Role, Time,
-    TurnId, Usage,
-};
 
 /// What stands before the first prompt waits for it, up to this many bytes.
 const MAX_LEAD_BYTES: usize = 4 << 20;

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use loopstore::model::ContinuationKind;
+
 use super::{LoopTurn, NewLoop, TranscriptBuilder};
 use crate::ImportError;
-use loopstore::model::ContinuationKind;
 
 /// A message that was emitted.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! What OpenCode's export holds: a session, its messages, and their parts.
 
+use loopstore::model::{Int, Json, Usage};
 use serde::Serialize;
 
 use crate::native::conversation::Answered;
-use loopstore::model::{Int, Json, Usage};
 
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Model<'a> {
