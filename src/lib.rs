@@ -37,11 +37,14 @@
 //! [`Error`]; [`provider`] reads and writes what providers take and give, and the messages are in
 //! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
 //! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
-//! model call sees, [`import`] and [`export`] are ways in and out, [`search`](mod@search) finds messages, [`redact`] takes secrets out. Behind [`extend`] stands the store itself: its contract for backends, rows, keys and
-//! transactions; and what importers and strategies of one's own are made of. With the feature `phi-core`, `phi`
-//! holds adapters for that crate. The package `loopstore-report` shows a session as one page.
-//! For those who run a database there are `loopstore-verify`
-//! (checks), `loopstore-admin` (removals, archives, backups, replays) and `loopstore-copy` (to another database).
+//! model call sees, [`search`](mod@search) finds messages, [`redact`] takes secrets out. Behind [`extend`] stands
+//! the store itself: its contract for backends, rows, keys and transactions; and what strategies of one's own are
+//! made of.
+//!
+//! Packages on this one: `loopstore-transcripts` reads what other agents wrote, `loopstore-export` writes it,
+//! `loopstore-recorder` records agents that emit events, `loopstore-phi` holds adapters for phi-core, and
+//! `loopstore-report` shows a session as one page. For those who run a database there are `loopstore-verify` (checks),
+//! `loopstore-admin` (removals, archives, backups, replays) and `loopstore-copy` (to another database).
 //! `ARCHITECTURE.md` draws the map.
 
 #![warn(missing_docs)]
