@@ -8,8 +8,8 @@ mod workload;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::*;
+use loopstore_admin::retention::{RedactRequest, redact_session};
 use workload::{Random, judge};
 
 const FEW: usize = 3_000;

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 
-use loopstore::recorder::event::*;
 use loopstore::*;
+use loopstore_recorder::event::*;
+use loopstore_recorder::{AgentEvent, RecordError, Recorded, RecorderOptions, SessionRecorder};
 
 const INVOICES: u32 = 12;
 

@@ -4,8 +4,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use loopstore::admin::replay::{Replay, ReplayStep};
 use loopstore::*;
+use loopstore_admin::replay::{Replay, ReplayStep};
 use loopstore_transcripts::{ImportOptions, import_paths};
 
 pub fn main() -> Result<(), Box<dyn Error>> {

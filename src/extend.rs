@@ -26,7 +26,6 @@
 pub use crate::context::moment::{leaf_of, moment_of, session_of};
 pub use crate::context::over_time::SizesOverTime;
 pub use crate::context::states::{LoopStates, ShownChain, shown_chain, turn_dispositions};
-pub use crate::recorder::usage::usage_below;
 pub use crate::store::*;
 
 /// What strategies are made of: the digest, what is cut, and the compaction of messages that

@@ -36,13 +36,15 @@
 //! The page below begins with the front door: [`Store`], [`SessionHandle`], [`Policy`], [`Prepared`] and
 //! [`Error`]; [`provider`] reads and writes what providers take and give, and the messages are in
 //! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
-//! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`handback`] writes the working
-//! state for agents that compact by themselves, [`context`] is what the next
-//! model call sees, [`import`], [`recorder`] and [`export`] are ways in and out, [`search`](mod@search) finds
-//! messages, [`redact`] takes secrets out. [`admin`] is for those who run a database: checks, copies, removals
-//! and replays. Behind [`extend`] stands the store itself: its contract for backends, rows, keys and
-//! transactions; and what importers and strategies of one's own are made of. With the feature `phi-core`, `phi`
-//! holds adapters for that crate. The package `loopstore-report` shows a session as one page.
+//! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
+//! model call sees, [`handback`] writes the working state for agents that compact by themselves, [`search`](mod@search) finds messages, [`redact`] takes secrets out. Behind [`extend`] stands
+//! the store itself: its contract for backends, rows, keys and transactions; and what strategies of one's own are
+//! made of.
+//!
+//! Packages on this one: `loopstore-transcripts` reads what other agents wrote, `loopstore-export` writes it,
+//! `loopstore-recorder` records agents that emit events, `loopstore-phi` holds adapters for phi-core, and
+//! `loopstore-report` shows a session as one page. For those who run a database there are `loopstore-verify` (checks),
+//! `loopstore-admin` (removals, archives, backups, replays) and `loopstore-copy` (to another database).
 //! `ARCHITECTURE.md` draws the map.
 
 #![warn(missing_docs)]
@@ -55,7 +57,6 @@
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
 compile_error!("loopstore is tested on 64-bit little-endian machines only, and refuses others");
 
-pub mod admin;
 mod api;
 pub mod compact;
 pub mod compaction;
@@ -67,7 +68,6 @@ pub mod handback;
 #[doc(hidden)]
 pub mod internal;
 mod overlay;
-pub mod recorder;
 pub mod search;
 mod store;
 
@@ -84,7 +84,7 @@ pub use api::{
     StoreOptions, StoredBlock, StrategyName, TurnRef,
 };
 #[cfg(feature = "tokio")]
-pub use api::{AsyncRecorder, AsyncSession, AsyncStore};
+pub use api::{AsyncSession, AsyncStore};
 pub use context::{AsOf, Context};
 pub use search::{
     Recall, RecallPart, SearchHit, SearchQuery, SearchResults, Snippet, recall, search,
@@ -127,9 +127,5 @@ pub use compaction::{
 };
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
 
-// Agents that emit events, and backends with options of their own.
-pub use recorder::{
-    AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
-};
 pub use store::sqlite::{SqliteOptions, SqliteStore};
 pub use store::{Database, SessionStore};

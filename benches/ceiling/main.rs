@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bare::{Bare, Form, Reader};
-use loopstore::admin::retention::{ArchiveRequest, archive};
 use loopstore::extend::{self as store, ReadWork, StoreResult, WriteWork};
 use loopstore::*;
+use loopstore_admin::retention::{ArchiveRequest, archive};
 use plain::{Plain, timed};
 use workload::growth::{self, Aged};
 use workload::store::Recorded;
@@ -482,7 +482,7 @@ fn size(folder: &Path, met: &mut bool) -> Outcome<()> {
 /// Archives all loops of a copy, and returns how large that is without the room that became free.
 fn archived(ours: &Recorded, to: &Path) -> Outcome<u64> {
     let all = to.with_extension("all");
-    loopstore::admin::backup::backup(&ours.store, &all, false, &mut |_, _| {})?;
+    loopstore_admin::backup::backup(&ours.store, &all, false, &mut |_, _| {})?;
     let copy = SqliteStore::open(&all)?;
     store::write(&copy, |write| {
         let session = write.session(&ours.session)?;
@@ -497,7 +497,7 @@ fn archived(ours: &Recorded, to: &Path) -> Outcome<u64> {
         ..ArchiveRequest::default()
     };
     archive(&copy, &request)?;
-    Ok(loopstore::admin::backup::compact_backup(&copy, to, false)?)
+    Ok(loopstore_admin::backup::compact_backup(&copy, to, false)?)
 }
 
 type Part = fn(&Path, &mut bool) -> Outcome<()>;

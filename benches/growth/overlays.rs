@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use loopstore::admin::replay::changes;
 use loopstore::extend::active_blocks::View;
 use loopstore::extend::{self as store, SizesOverTime, leaf_of, session_of};
 use loopstore::*;
+use loopstore_admin::replay::changes;
 
 use crate::workload::{Outcome, is_quick, judge, median};
 

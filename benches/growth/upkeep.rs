@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use loopstore::admin::retention::{EraseRequest, PruneRequest, erase, prune};
 use loopstore::extend::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, Stats};
 use loopstore::extend::{self as store, Database, append, session};
 use loopstore::*;
+use loopstore_admin::retention::{EraseRequest, PruneRequest, erase, prune};
 
 use crate::workload::turns::{Turns, of_messages};
 use crate::workload::{Outcome, median};

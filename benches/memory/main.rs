@@ -12,14 +12,15 @@ mod workload;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use loopstore::admin::inspect::verify;
 use loopstore::extend::search::index;
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
 use loopstore_export::{ExportForm, export};
 use loopstore_transcripts::{ImportOptions, import_paths};
+use loopstore_verify::verify;
+use workload::store::Recorded;
 use workload::turns::{Turns, of_messages};
-use workload::{Outcome, judge, peak_memory, store::Recorded};
+use workload::{Outcome, judge, peak_memory};
 
 /// Says to a process what to do; the folder follows as an argument.
 const TASK: &str = "LOOPSTORE_BENCH_TASK";

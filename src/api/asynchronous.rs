@@ -1,12 +1,13 @@
 //! The front door from async code: the same calls, on tokio's pool of blocking threads.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
 use super::{
-    Appended, AsyncRecorder, CallState, Entry, EntryQuery, EntryRef, Error, KeyQuery, KeyedAppend,
-    LoopSpec, Policy, Prepared, Result, SessionHandle, SessionSummary, Store, StoredBlock, TurnRef,
+    Appended, CallState, Entry, EntryQuery, EntryRef, Error, KeyQuery, KeyedAppend, LoopSpec,
+    Policy, Prepared, Result, SessionHandle, SessionSummary, Store, StoredBlock, TurnRef,
 };
 use crate::compact::{
     CompactReport, CompactRequest, CompactTrigger, FlipReport, Pin, PinRef, PinReport,
@@ -16,9 +17,8 @@ use crate::context::{AsOf, Context};
 use crate::model::{
     AgentMessage, InvalidId, LoopId, LoopRecord, LoopStatus, SealingProvider, Session, SessionId,
 };
-use crate::recorder::RecorderOptions;
 use crate::search::{Recall, SearchQuery, SearchResults};
-use crate::store::{OpenError, SessionFilter};
+use crate::store::{OpenError, SessionFilter, SessionStore};
 
 /// A [`Store`] for async code: each call runs on the pool of blocking threads, so that a disk or a
 /// strategy never holds up a task. Its calls must be made within a tokio runtime.
@@ -106,9 +106,10 @@ impl AsyncStore {
         outside(move || store.sessions(&filter)).await
     }
 
-    /// Returns a recorder that writes to this store.
-    pub fn recorder(&self, options: RecorderOptions) -> AsyncRecorder {
-        AsyncRecorder::new(&self.0, options)
+    /// Returns the backend, to be kept beside the store.
+    #[doc(hidden)]
+    pub fn shared(&self) -> Arc<dyn SessionStore> {
+        self.0.shared()
     }
 
     /// Runs `work` on the pool and returns its result: for all that has no async method here.
@@ -540,7 +541,7 @@ impl Drop for CancelOnDrop {
 }
 
 /// Runs `work` on the pool of blocking threads.
-pub(super) async fn outside<T: Send + 'static>(
+pub async fn outside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     match spawn_blocking(work).await {

@@ -8,10 +8,11 @@ use crate::model::{
     AgentMessage, ChildLoopRef, Extra, LoopId, LoopRecord, LoopStatus, Message, ParentSpawnRef,
     Session, SessionId, Time, ToolCall,
 };
-use crate::recorder::{edit_loop, finish_calls, idempotency_key};
 use crate::store::{
     self, CallRow, Cut, LoopCore, LoopKey, LoopRow, SessionKey, SessionStore, StoreError,
-    StoreRead, StoreResult, StoreWrite, session,
+    StoreRead, StoreResult, StoreWrite,
+    calls::{finish_calls, idempotency_key},
+    session::{self, edit_loop},
 };
 
 /// How far a tool call has come.

@@ -4,7 +4,6 @@ use crate::compact::{BudgetTooSmall, BudgetUnit};
 use crate::context::BuildError;
 use crate::model::InvalidId;
 use crate::provider::ProviderError;
-use crate::recorder::RecordError;
 use crate::search::SearchError;
 use crate::store::{StoreError, key_taken};
 
@@ -87,9 +86,6 @@ pub enum Error {
     /// A provider's JSON cannot be read or written.
     #[error(transparent)]
     Provider(#[from] ProviderError),
-    /// An event does not fit those before it, or the store refused it.
-    #[error(transparent)]
-    Record(#[from] RecordError),
     /// The search query cannot be read.
     #[error(transparent)]
     Query(crate::search::QueryError),

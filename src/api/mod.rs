@@ -5,9 +5,7 @@
 //! plans) is not needed here.
 
 #[cfg(feature = "tokio")]
-mod async_recorder;
-#[cfg(feature = "tokio")]
-mod asynchronous;
+pub(crate) mod asynchronous;
 mod calls;
 mod default_strategy;
 mod entries;
@@ -31,14 +29,10 @@ use std::sync::Arc;
 
 use crate::model::{InvalidId, SessionId};
 use crate::search::{Recall, SearchQuery, SearchResults, recall, search};
-#[cfg(feature = "tokio")]
-use crate::store::SessionStore;
 use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
-use crate::store::{Database, Key, OpenError};
+use crate::store::{Database, Key, OpenError, SessionStore};
 use crate::tokens::TokenCounter;
 
-#[cfg(feature = "tokio")]
-pub use async_recorder::AsyncRecorder;
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncSession, AsyncStore};
 pub use calls::CallState;
@@ -136,8 +130,8 @@ impl Store {
     }
 
     /// Returns the backend, to be kept beside the store.
-    #[cfg(feature = "tokio")]
-    fn shared(&self) -> Arc<dyn SessionStore> {
+    #[doc(hidden)]
+    pub fn shared(&self) -> Arc<dyn SessionStore> {
         Arc::clone(&self.database) as Arc<dyn SessionStore>
     }
 

@@ -32,7 +32,7 @@ mod report;
 mod request;
 mod rollup;
 mod room;
-mod running;
+pub(crate) mod running;
 pub(crate) mod sealed;
 mod snapshot;
 mod texts;

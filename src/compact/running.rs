@@ -82,7 +82,8 @@ const NO_LOOP: LoopKey = LoopKey(0);
 ///
 /// # Errors
 /// If the store refuses; those before are then closed.
-pub(crate) fn close_interrupted(
+#[doc(hidden)]
+pub fn close_interrupted(
     store: &dyn SessionStore,
     session: Option<SessionKey>,
     dry_run: bool,

@@ -19,7 +19,7 @@ use crate::store::{
 };
 
 /// Reads the context of a chain and, if that is wanted, what it is made of.
-pub(crate) fn build(
+pub fn build(
     read: &dyn StoreRead,
     session: &SessionId,
     chain: &Chain,

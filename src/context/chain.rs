@@ -18,23 +18,23 @@ use crate::store::{
 
 /// The loops of a chain from where the context may begin to the leaf.
 #[derive(Clone, Debug)]
-pub(crate) struct Chain {
+pub struct Chain {
     /// Root first.
-    pub(crate) links: Vec<ChainLink>,
+    pub links: Vec<ChainLink>,
     /// What the plan knows of each; nothing where a build has no use for it.
-    pub(crate) facts: Vec<LoopFacts>,
+    pub facts: Vec<LoopFacts>,
     /// What each shows.
-    pub(crate) shown: Vec<Size>,
+    pub shown: Vec<Size>,
     /// How many turns the recent window takes, as far as that was asked.
-    pub(crate) recent: u32,
+    pub recent: u32,
     /// The first loop in the context.
-    pub(crate) start: usize,
+    pub start: usize,
 }
 
 impl Chain {
     /// Reads a chain. With `Skip` the walk ends as soon as nothing before can be in the context or
     /// in the plan; an active rollup ends it otherwise.
-    pub(crate) fn load(
+    pub fn load(
         read: &dyn StoreRead,
         leaf: LoopKey,
         view: View,
@@ -46,7 +46,7 @@ impl Chain {
     }
 
     /// Reads a chain as if these blocks were active.
-    pub(crate) fn load_with(
+    pub fn load_with(
         read: &dyn StoreRead,
         leaf: LoopKey,
         mut view: View,
@@ -61,7 +61,7 @@ impl Chain {
     }
 
     /// Reads the chain that a walk goes along.
-    pub(crate) fn load_along(
+    pub fn load_along(
         read: &dyn StoreRead,
         mut walk: ActiveBlocks<'_>,
         config: &CompactionConfig,
@@ -110,13 +110,13 @@ impl Chain {
     ///
     /// # Errors
     /// If there is none: a chain that was loaded has one.
-    pub(crate) fn leaf(&self) -> StoreResult<&ChainLink> {
+    pub fn leaf(&self) -> StoreResult<&ChainLink> {
         let none = || StoreError::Damaged("a chain without loops".into());
         self.links.last().ok_or_else(none)
     }
 
     /// Returns the size of the context.
-    pub(crate) fn size(&self) -> Size {
+    pub fn size(&self) -> Size {
         let mut size = Size::default();
         for shown in self.shown.iter().skip(self.start) {
             size.add(*shown);
@@ -125,14 +125,14 @@ impl Chain {
     }
 
     /// Returns the active block on each loop.
-    pub(crate) fn active_blocks(&self) -> Vec<(LoopKey, Option<BlockKey>)> {
+    pub fn active_blocks(&self) -> Vec<(LoopKey, Option<BlockKey>)> {
         let of = |link: &ChainLink| (link.row.key, link.block.as_ref().map(|block| block.key));
         self.links.iter().map(of).collect()
     }
 
     /// The same chain, whose loops hide what they hide in `other`: a loop that no new block is
     /// written on stays as it is.
-    pub(crate) fn hiding_as(mut self, other: &Self) -> Self {
+    pub fn hiding_as(mut self, other: &Self) -> Self {
         for (link, facts) in self.links.iter().zip(&mut self.facts) {
             let place = depth_of(&other.links, link.row.key);
             facts.hidden = place.and_then(|depth| other.facts[depth].hidden);
@@ -209,7 +209,7 @@ pub(crate) fn size_with(
 
 /// What a chain is loaded for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// To read the context.
     Build,
     /// To plan a compaction, after which loops cost less and more of them may fit a budget.

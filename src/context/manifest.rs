@@ -16,9 +16,12 @@ use crate::store::{
 
 /// What a context is made of, as it is read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outline {
-    pub(crate) parts: Vec<ManifestPart>,
-    pub(crate) size: Size,
+#[doc(hidden)]
+pub struct Outline {
+    #[doc(hidden)]
+    pub parts: Vec<ManifestPart>,
+    #[doc(hidden)]
+    pub size: Size,
     hash: Sha256,
 }
 
@@ -61,7 +64,8 @@ impl Outline {
     }
 
     /// Returns the SHA-256 over the digests of the messages in order.
-    pub(crate) fn sha256(&self) -> [u8; 32] {
+    #[doc(hidden)]
+    pub fn sha256(&self) -> [u8; 32] {
         self.hash.clone().finalize().into()
     }
 }
@@ -96,7 +100,7 @@ pub(super) fn row_of(moment: &BuiltAt<'_>, outline: Outline) -> ManifestRow {
 ///
 /// # Errors
 /// What the store returns.
-pub(crate) fn derive(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<Outline> {
+pub fn derive(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<Outline> {
     let skips = row.older_loops == "skip";
     let view = View {
         at: Some(row.tick),
@@ -115,7 +119,7 @@ pub(crate) fn derive(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<Out
 ///
 /// # Errors
 /// What the store returns.
-pub(crate) fn was_replaced(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<bool> {
+pub fn was_replaced(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<bool> {
     for part in &row.parts {
         let Some((_, to)) = part.seqs else {
             continue;

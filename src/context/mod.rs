@@ -6,15 +6,15 @@
 
 pub(crate) mod build;
 mod built;
-mod chain;
+pub(crate) mod chain;
 mod live;
-mod manifest;
+pub(crate) mod manifest;
 pub(crate) mod moment;
 pub(crate) mod over_time;
 mod prompt;
 mod recent_window;
 mod sealed_faults;
-mod settings;
+pub(crate) mod settings;
 pub(crate) mod states;
 
 use std::ops::ControlFlow;
@@ -37,14 +37,12 @@ pub(crate) use chain::{Chain, Purpose, size_with};
 pub(crate) use live::KeptContext;
 pub use loopstore_provider::faults::{ContextFault, FaultKind};
 pub(crate) use loopstore_provider::faults::{faults_of, goes_on, introduced, open_calls};
-pub(crate) use manifest::{derive, was_replaced};
 pub use moment::AsOf;
 pub(crate) use moment::{leaf_of, moment_of, session_of};
 pub(crate) use prompt::system_prompt;
 pub use prompt::{SystemPrompt, SystemPrompts};
 pub(crate) use settings::settings;
 pub use states::TurnState;
-pub(crate) use states::{LoopStates, turn_states};
 
 /// Builds what the next model call of a session sees.
 ///

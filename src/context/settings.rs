@@ -9,16 +9,16 @@ use crate::store::{LoopKey, RunKey, SessionKey, StoreRead, StoreResult};
 
 /// How a chain is read: the policy and the window.
 #[derive(Clone, Debug)]
-pub(crate) struct ChainSettings {
-    pub(crate) config: CompactionConfig,
-    pub(crate) window: ContextConfig,
+pub struct ChainSettings {
+    pub config: CompactionConfig,
+    pub window: ContextConfig,
 }
 
 /// Returns what a build takes from the newest live run, with the options that are given in its place.
 ///
 /// Where older loops are rolled up a build leaves no loop out, and asks for no more than that word. Only
 /// [`OlderLoops::Skip`] needs a scope, and so the run's configuration: else it is the default one.
-pub(crate) fn settings(
+pub fn settings(
     read: &dyn StoreRead,
     session: SessionKey,
     leaf: LoopKey,

@@ -94,7 +94,7 @@ fn plain_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult
 
 /// Returns what the context of a chain shows of each turn, loop by loop from the root. Loops that
 /// it leaves out are not named.
-pub(crate) fn turn_states(
+pub fn turn_states(
     read: &dyn StoreRead,
     loaded: &Chain,
     view: View,

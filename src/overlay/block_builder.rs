@@ -148,7 +148,7 @@ impl BlockSpec {
 }
 
 /// Returns what coverage says of turns that go whole into a block of this kind.
-pub(crate) fn whole_as(kind: BlockKind) -> Disposition {
+pub fn whole_as(kind: BlockKind) -> Disposition {
     match kind {
         BlockKind::Sealed(_) => Disposition::Sealed,
         _ => Disposition::RolledUp,

@@ -6,7 +6,7 @@
 //! Writers are a compaction ([`crate::compact`]), the import of one that another tool made, and a repair. The
 //! restore of an exported session writes back rows that one of these two made.
 
-mod block_builder;
+pub(crate) mod block_builder;
 pub(crate) mod chain_snapshot;
 mod coverage;
 pub(crate) mod foreign;
@@ -14,7 +14,7 @@ pub(crate) mod imported;
 mod pins;
 mod ranges;
 mod run;
-mod sealed;
+pub(crate) mod sealed;
 mod turns;
 
 pub(crate) use block_builder::{BlockSpec, CompactedAs, whole_as};

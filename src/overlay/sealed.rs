@@ -7,12 +7,14 @@ use crate::store::{BlockCore, Disposition, RunRow, StoreRead, StoreResult};
 
 /// Where a compaction within an answer stands, and what it was.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct SealedRecord {
+pub struct SealedRecord {
+    /// The loop.
     #[serde(rename = "loop")]
-    pub(crate) loop_id: LoopId,
-    pub(crate) seq: u32,
+    pub loop_id: LoopId,
+    /// The sequence number of the message.
+    pub seq: u32,
     /// SHA-256 of the item's JSON as it came.
-    pub(crate) sha256: String,
+    pub sha256: String,
 }
 
 /// The field with the digest, in the record of a compaction that stands in its block.
@@ -31,7 +33,7 @@ struct WholeRecord {
 
 impl SealedRecord {
     /// The record of an item that stands in a message of a loop.
-    pub(crate) fn new(loop_id: &LoopId, seq: u32, item: &Json) -> Self {
+    pub fn new(loop_id: &LoopId, seq: u32, item: &Json) -> Self {
         Self {
             loop_id: loop_id.clone(),
             seq,
@@ -40,23 +42,23 @@ impl SealedRecord {
     }
 
     /// Reads the record of a run; `None` if it tells of something else.
-    pub(crate) fn of(run: &RunRow) -> Option<Self> {
+    pub fn of(run: &RunRow) -> Option<Self> {
         serde_json::from_str(run.record.as_deref()?).ok()
     }
 
     /// Returns the digest of an item.
-    pub(crate) fn digest(item: &Json) -> String {
+    pub fn digest(item: &Json) -> String {
         hex::encode(Sha256::digest(item.as_str()))
     }
 
     /// Whether the item is the one that was recorded.
-    pub(crate) fn is_of(&self, item: &Json) -> bool {
+    pub fn is_of(&self, item: &Json) -> bool {
         self.sha256 == Self::digest(item)
     }
 
     /// Returns the record of a compaction that came in the place of a whole conversation, or of it through one
     /// message, with the digest of its item.
-    pub(crate) fn of_whole(record: &Json, item: &Json, through: Option<(&LoopId, u32)>) -> Json {
+    pub fn of_whole(record: &Json, item: &Json, through: Option<(&LoopId, u32)>) -> Json {
         let mut own = format!("\"{WHOLE}\":\"{}\"", Self::digest(item));
         if let Some((loop_id, seq)) = through {
             let id = Json::string(loop_id.as_str());
@@ -73,7 +75,7 @@ impl SealedRecord {
     }
 
     /// Returns the digest that a run recorded of its item, wherever that stands.
-    pub(crate) fn recorded(run: &RunRow) -> Option<String> {
+    pub fn recorded(run: &RunRow) -> Option<String> {
         if let Some(record) = Self::of(run) {
             return Some(record.sha256);
         }
@@ -82,12 +84,13 @@ impl SealedRecord {
     }
 
     /// Returns the last message that a run's compaction was made of, if the run names one.
-    pub(crate) fn through(run: &RunRow) -> Option<(LoopId, u32)> {
+    pub fn through(run: &RunRow) -> Option<(LoopId, u32)> {
         let whole: WholeRecord = serde_json::from_str(run.record.as_deref()?).ok()?;
         whole.through
     }
 
-    pub(crate) fn to_json(&self) -> Json {
+    /// Returns the record as it stands in the row of its run.
+    pub fn to_json(&self) -> Json {
         serde_json::to_string(self)
             .ok()
             .and_then(|text| Json::parse(&text).ok())
@@ -99,7 +102,7 @@ impl SealedRecord {
 ///
 /// # Errors
 /// What the store returns.
-pub(crate) fn has_originals(read: &dyn StoreRead, block: &BlockCore) -> StoreResult<bool> {
+pub fn has_originals(read: &dyn StoreRead, block: &BlockCore) -> StoreResult<bool> {
     if block.extends.is_some() {
         return Ok(true);
     }

@@ -20,12 +20,12 @@ const WORD: usize = 24;
 
 /// A message as it is read: a heading, and a text that can be cut.
 #[derive(Debug, Default)]
-pub(crate) struct ReadableText {
+pub struct ReadableText {
     /// Its role on one line, for a result with its tool and call.
-    pub(crate) heading: String,
+    pub heading: String,
     /// Its blocks, each on a line of its own: texts word for word, arguments of calls as names and
     /// values.
-    pub(crate) text: String,
+    pub text: String,
     /// What of it is searched: the name of a result's tool, then the blocks.
     searched: MessageText,
     /// Where each of these pieces stands in the text; the heading's does not.
@@ -33,7 +33,8 @@ pub(crate) struct ReadableText {
 }
 
 impl ReadableText {
-    pub(crate) fn new(message: &AgentMessage) -> Self {
+    /// Returns the text of a message.
+    pub fn new(message: &AgentMessage) -> Self {
         let mut readable = Self {
             heading: message.role().as_str().to_owned(),
             ..Self::default()
@@ -105,7 +106,7 @@ impl ReadableText {
 
     /// Returns where the phrases of `query` stand, with the number of each phrase; `None` if the message
     /// does not fit. What stands in the heading counts for the beginning of the text.
-    pub(crate) fn places(&self, query: &Query) -> Option<Vec<(Range<usize>, usize)>> {
+    pub fn places(&self, query: &Query) -> Option<Vec<(Range<usize>, usize)>> {
         let found = matching::Matcher::new(query).places(&self.searched)?;
         let place = |at: matching::PhraseAt| {
             let start = self.starts.get(at.piece).copied().flatten();
@@ -116,21 +117,22 @@ impl ReadableText {
     }
 
     /// Returns the whole text as one range.
-    pub(crate) fn whole(&self) -> Range<usize> {
+    pub fn whole(&self) -> Range<usize> {
         0..self.text.len()
     }
 }
 
 /// How much is shown around a place, at most, on either side.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reach {
+pub struct Reach {
     /// Whole lines besides the one that the place stands in.
-    pub(crate) lines: usize,
-    pub(crate) bytes: usize,
+    pub lines: usize,
+    /// The most bytes.
+    pub bytes: usize,
 }
 
 /// Returns the parts of a text around some places: in order, apart from each other.
-pub(crate) fn windows(
+pub fn windows(
     text: &str,
     places: impl IntoIterator<Item = Range<usize>>,
     reach: Reach,
@@ -198,7 +200,7 @@ fn end_of_word(text: &str, is_end: bool) -> usize {
 /// within one that is too long by itself; `None` if not a character fits.
 ///
 /// Only what was tried is returned, so it also fits by a counter that counts a longer text as less.
-pub(crate) fn fitting(
+pub fn fitting(
     text: &str,
     range: Range<usize>,
     fits: &mut dyn FnMut(Range<usize>) -> bool,
@@ -244,7 +246,7 @@ pub(crate) fn fitting(
 }
 
 /// Returns a name from outside as it stands in a heading: on one line, and not long.
-pub(crate) fn name(text: &str) -> String {
+pub fn name(text: &str) -> String {
     let mut shown = one_line(text, MAX_NAME);
     if text.chars().nth(MAX_NAME).is_some() {
         shown.push('…');
@@ -290,7 +292,7 @@ fn ends_line(c: char) -> bool {
 }
 
 /// Returns the first characters of a text on one line; control characters are written out.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
+pub fn one_line(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for c in text.chars().take(most) {
         match c.is_control() || ends_line(c) {

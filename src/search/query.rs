@@ -172,7 +172,7 @@ fn sides_are_exact(tokens: &mut [Token]) {
 
 /// Returns a text as a question that insists on nothing: hyphens and plus signs before words, stars, `OR`, and
 /// quotes that do not close are what somebody pasted. `rm -rf` is looked for, and not what has no `rf`.
-pub(crate) fn question(text: &str) -> String {
+pub fn question(text: &str) -> String {
     let plain = |word: &str| match word.trim_start_matches(['-', '+']) {
         "OR" => "or".to_owned(),
         word => word.replace('*', " "),

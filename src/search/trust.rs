@@ -59,7 +59,7 @@ pub(super) fn check_some(read: &dyn StoreRead) -> StoreResult<()> {
 ///
 /// # Errors
 /// If the store cannot be read for another reason than damage.
-pub(crate) fn missing(store: &dyn Database) -> StoreResult<Vec<String>> {
+pub fn missing(store: &dyn Database) -> StoreResult<Vec<String>> {
     let is_file = store.as_sqlite().is_some();
     store::read(store, |read| {
         if read.index_version()? != Some(VERSION) {

@@ -22,7 +22,9 @@ pub use replace::replace_last_turn;
 #[doc(hidden)]
 pub use replace::replace_turn;
 use state::Append;
-pub(crate) use state::{Retell, Stamp};
+#[doc(hidden)]
+pub use state::Retell;
+pub(crate) use state::Stamp;
 pub(crate) use turns::end_of_line;
 pub use turns::{TurnsAppend, TurnsAppended, append_in_turns, free_loop_id};
 
@@ -124,7 +126,8 @@ fn append_ended_by(
 }
 
 /// Appends messages to a loop for the holder of its lease.
-pub(crate) fn append_leased(
+#[doc(hidden)]
+pub fn append_leased(
     write: &mut dyn StoreWrite,
     (lease, now): (&Lease, i64),
     messages: Vec<NewMessage>,
@@ -232,7 +235,8 @@ pub fn set_status(
 
 /// The same for its driver, which has shown its lease in this transaction. It ended at `at`, now if
 /// not given.
-pub(crate) fn set_status_leased(
+#[doc(hidden)]
+pub fn set_status_leased(
     write: &mut dyn StoreWrite,
     loop_key: LoopKey,
     status: crate::model::LoopStatus,

@@ -130,7 +130,8 @@ pub struct AuditChain {
 
 impl AuditChain {
     /// Whether it goes on from row to row, ends where it should, and stands for exactly these.
-    pub(crate) fn fits(&self, session: SessionKey, stored: &[AuditEntry]) -> bool {
+    #[doc(hidden)]
+    pub fn fits(&self, session: SessionKey, stored: &[AuditEntry]) -> bool {
         let (mut end, mut audited) = (AuditEnd::default(), AuditedDigests::default());
         for row in &self.rows {
             end = end.with(session, &row.entry);
@@ -148,10 +149,8 @@ impl AuditChain {
 
 /// Returns what the audit chain of a session stands for, as it is stored now: where it came from, its runs,
 /// flips, pins and hides in order, and its manifests.
-pub(crate) fn stored_entries(
-    scan: &dyn StoreScan,
-    session: SessionKey,
-) -> StoreResult<Vec<AuditEntry>> {
+#[doc(hidden)]
+pub fn stored_entries(scan: &dyn StoreScan, session: SessionKey) -> StoreResult<Vec<AuditEntry>> {
     let mut entries = Vec::new();
     for key in scan.import_keys(session)? {
         let (_, digest) = scan.import_and_digest(key)?;
@@ -189,18 +188,19 @@ pub(crate) fn stored_entries(
 
 /// The digests that a chain says are stored now, by kind, each with how often.
 #[derive(Debug, Default)]
-pub(crate) struct AuditedDigests(BTreeMap<(AuditKind, [u8; 32]), u64>);
+#[doc(hidden)]
+pub struct AuditedDigests(BTreeMap<(AuditKind, [u8; 32]), u64>);
 
 impl AuditedDigests {
     /// Takes a row of the chain in; `false` if it changes what was not there.
-    pub(crate) fn apply(&mut self, entry: &AuditEntry) -> bool {
+    pub fn apply(&mut self, entry: &AuditEntry) -> bool {
         let had = entry.was.is_none_or(|was| self.take(entry.kind, was));
         *self.0.entry((entry.kind, entry.digest)).or_default() += 1;
         had
     }
 
     /// Takes a digest away; `false` if it is not there.
-    pub(crate) fn take(&mut self, kind: AuditKind, digest: [u8; 32]) -> bool {
+    pub fn take(&mut self, kind: AuditKind, digest: [u8; 32]) -> bool {
         match self.0.get_mut(&(kind, digest)) {
             Some(count) if *count > 0 => {
                 *count -= 1;
@@ -211,7 +211,7 @@ impl AuditedDigests {
     }
 
     /// Returns what was not taken away.
-    pub(crate) fn rest(&self) -> impl Iterator<Item = (AuditKind, [u8; 32], u64)> {
+    pub fn rest(&self) -> impl Iterator<Item = (AuditKind, [u8; 32], u64)> {
         let left = self.0.iter().filter(|(_, count)| **count > 0);
         left.map(|((kind, digest), count)| (*kind, *digest, *count))
     }

@@ -30,10 +30,8 @@ pub type FindBlob<'a> = dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>> + '
 ///
 /// # Errors
 /// If the counter returns more than a row holds.
-pub(crate) fn count_message(
-    message: &AgentMessage,
-    counter: &dyn TokenCounter,
-) -> StoreResult<u64> {
+#[doc(hidden)]
+pub fn count_message(message: &AgentMessage, counter: &dyn TokenCounter) -> StoreResult<u64> {
     let tokens = counter.message_tokens(message);
     if tokens > MAX_AMOUNT {
         let name = counter.name();
@@ -248,7 +246,8 @@ pub fn random_salt() -> StoreResult<[u8; 16]> {
 }
 
 /// Returns the size of a message as compact JSON.
-pub(crate) fn json_bytes(message: &AgentMessage) -> StoreResult<u64> {
+#[doc(hidden)]
+pub fn json_bytes(message: &AgentMessage) -> StoreResult<u64> {
     struct Count(u64);
     impl std::io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -276,7 +275,8 @@ pub fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
 }
 
 /// Returns the lines of the longest text of a tool result.
-pub(crate) fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
+#[doc(hidden)]
+pub fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
     if message.role() != Role::ToolResult {
         return None;
     }

@@ -76,7 +76,8 @@ impl Lease {
     }
 
     /// Whether nobody held the lease of its loop before.
-    pub(crate) fn is_first(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_first(&self) -> bool {
         self.token == 1
     }
 
@@ -208,7 +209,8 @@ pub fn renew(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult
 }
 
 /// Checks within a write that the lease still holds, and renews it once half of its time has passed.
-pub(crate) fn keep(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
+#[doc(hidden)]
+pub fn keep(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
     let row = write.lease(lease.loop_key)?;
     keep_row(write, lease, row.as_ref(), now)
 }
@@ -349,7 +351,8 @@ fn held_error(read: &dyn StoreRead, row: &LeaseRow) -> StoreResult<StoreError> {
 }
 
 /// Returns milliseconds since the epoch as ISO-8601 text.
-pub(crate) fn time_text(ms: i64) -> String {
+#[doc(hidden)]
+pub fn time_text(ms: i64) -> String {
     match Time::from_millis(ms) {
         Some(time) => time.as_str().to_owned(),
         None => format!("{ms} ms after the epoch"),

@@ -13,6 +13,7 @@
 pub mod active_blocks;
 pub mod append;
 pub mod audit;
+pub mod calls;
 pub mod codec;
 pub(crate) mod columns;
 pub(crate) mod database;
@@ -37,7 +38,7 @@ pub(crate) mod ready;
 pub mod receipt;
 pub mod recount;
 pub mod removal;
-mod rollups;
+pub(crate) mod rollups;
 mod rows;
 pub mod scan;
 pub mod session;

@@ -22,7 +22,8 @@ use crate::model::Role;
 
 /// The content of a pack before it is compressed, if it is more than one message: what reading one of
 /// them unpacks.
-pub(crate) const MAX_PACK_BYTES: usize = 512 << 10;
+#[doc(hidden)]
+pub const MAX_PACK_BYTES: usize = 512 << 10;
 
 /// The bytes in front of what is said: two lengths for each message.
 const LENGTHS: u64 = 8;
@@ -57,7 +58,8 @@ impl PackRow {
     }
 
     /// Returns how many bytes their content has.
-    pub(crate) fn content_bytes(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn content_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.messages() * LENGTHS)
     }
 }
@@ -78,7 +80,8 @@ impl Pack {
     ///
     /// # Errors
     /// If one of them has no content, or one that is too large.
-    pub(crate) fn of(loop_key: LoopKey, rows: &[MessageRow]) -> StoreResult<Option<Self>> {
+    #[doc(hidden)]
+    pub fn of(loop_key: LoopKey, rows: &[MessageRow]) -> StoreResult<Option<Self>> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(None);
         };
@@ -103,7 +106,8 @@ impl Pack {
     }
 
     /// Returns how many bytes it takes.
-    pub(crate) fn size(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn size(&self) -> u64 {
         let heads: usize = self.heads.iter().map(|(_, head)| head.len()).sum();
         (self.content.len() + heads) as u64
     }
@@ -219,7 +223,8 @@ fn usage_of(usage: &RawValue) -> StoreResult<Option<Box<RawValue>>> {
 }
 
 /// Returns what the views show of an archived message, `None` if that is nothing.
-pub(crate) fn view_head(message: &StoredMessage) -> StoreResult<Option<String>> {
+#[doc(hidden)]
+pub fn view_head(message: &StoredMessage) -> StoreResult<Option<String>> {
     let role = message.role;
     if message.is_prompt() {
         let prompt = prompt::line_of(&message.as_stored_ref());
@@ -250,6 +255,7 @@ pub(crate) fn view_head(message: &StoredMessage) -> StoreResult<Option<String>> 
 }
 
 /// A pack that is open.
+#[doc(hidden)]
 pub struct Unpacked {
     loop_key: LoopKey,
     row: PackRow,
@@ -263,7 +269,8 @@ impl Unpacked {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] if it is not what was packed.
-    pub(crate) fn open(loop_key: LoopKey, row: PackRow, content: &[u8]) -> StoreResult<Self> {
+    #[doc(hidden)]
+    pub fn open(loop_key: LoopKey, row: PackRow, content: &[u8]) -> StoreResult<Self> {
         let damaged = |why: &str| {
             let (first, last) = (row.first, row.last);
             StoreError::Damaged(format!("the pack of messages {first} to {last} {why}"))
@@ -310,6 +317,7 @@ impl Unpacked {
     }
 
     /// Returns head and text of a message, `None` if it is not in this pack.
+    #[doc(hidden)]
     pub fn get(&self, seq: u32) -> Option<(&str, Option<&str>)> {
         let at = seq.checked_sub(self.row.first)? as usize;
         let (head, text) = self.places.get(at)?;
@@ -434,6 +442,7 @@ pub(crate) fn with_message<T>(
 ///
 /// # Errors
 /// If it is not there, or not what was packed.
+#[doc(hidden)]
 pub fn open(scan: &dyn StoreScan, loop_key: LoopKey, first: u32) -> StoreResult<Unpacked> {
     let row = scan.pack_at(loop_key, first)?;
     let row = row.filter(|row| row.first == first).ok_or_else(|| {
@@ -449,6 +458,7 @@ pub type VisitPacked<'a> = dyn FnMut(u32, &str, Option<&str>) -> StoreResult<()>
 
 impl Unpacked {
     /// Visits its messages: sequence, head, text.
+    #[doc(hidden)]
     pub fn each(&self, visit: &mut VisitPacked<'_>) -> StoreResult<()> {
         for seq in self.row.first..=self.row.last {
             let (head, text) = self.must_get(seq)?;
@@ -458,6 +468,7 @@ impl Unpacked {
     }
 
     /// Returns its row.
+    #[doc(hidden)]
     pub fn row(&self) -> &PackRow {
         &self.row
     }
@@ -467,7 +478,8 @@ impl Unpacked {
 ///
 /// # Errors
 /// What the store or `visit` returns.
-pub(crate) fn each_pack(
+#[doc(hidden)]
+pub fn each_pack(
     scan: &dyn StoreScan,
     loop_key: LoopKey,
     from: u32,

@@ -136,11 +136,7 @@ impl Receipt {
     }
 
     /// A receipt that says only what these loops are.
-    pub(crate) fn of_loops(
-        session: SessionId,
-        reason: Option<&str>,
-        loops: Vec<super::LoopRow>,
-    ) -> Self {
+    pub fn of_loops(session: SessionId, reason: Option<&str>, loops: Vec<super::LoopRow>) -> Self {
         let digest = |row: super::LoopRow| LoopDigest {
             messages: row.totals.next_seq,
             chain: hex::encode(row.progress.chain),
@@ -167,7 +163,7 @@ impl Receipt {
     /// ```
     /// # use loopstore::extend as store;
     /// use loopstore::extend::receipt::is_genuine;
-    /// use loopstore::admin::retention::{EraseRequest, Receipt, erase};
+    /// use loopstore_admin::retention::{EraseRequest, Receipt, erase};
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};
@@ -204,7 +200,8 @@ pub fn is_genuine(row: &ReceiptRow) -> Option<bool> {
 }
 
 /// Returns the digest of what a receipt says; `None` if it is open or of another form.
-pub(crate) fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
+#[doc(hidden)]
+pub fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
     let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
     let text = sealed.receipt.as_str();
     Some(digest_of(row.session, &row.kind, &row.opened_at, text))

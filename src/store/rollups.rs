@@ -10,7 +10,7 @@ use crate::model::Role;
 
 /// Returns the loops before its own that a rollup covers and that the one which it extends does not, each
 /// with the last sequence and the last turn that it covers.
-pub(crate) fn added_loops(
+pub fn added_loops(
     read: &(impl StoreRead + ?Sized),
     block: &BlockCore,
 ) -> StoreResult<Vec<(LoopKey, u32, u32)>> {

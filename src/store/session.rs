@@ -555,3 +555,20 @@ pub fn run_owner(read: &dyn StoreRead, id: &SessionId) -> StoreResult<String> {
         before => format!("{id}~{before}"),
     })
 }
+
+/// Changes what a loop says of itself.
+#[doc(hidden)]
+pub fn edit_loop(
+    write: &mut dyn StoreWrite,
+    key: LoopKey,
+    edit: impl FnOnce(&mut LoopRecord),
+) -> StoreResult<()> {
+    let before = write.loop_meta(key)?;
+    let mut record = before.record()?;
+    edit(&mut record);
+    let meta = LoopMeta {
+        history: before.history,
+        ..LoopMeta::of(&record)?
+    };
+    write.update_loop_meta(key, &meta)
+}

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{keyed, process};
-use loopstore::admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 use loopstore::compact::{CompactOutcome, CompactTrigger, FlipRequest};
 use loopstore::compaction::*;
 use loopstore::context::AsOf;
 use loopstore::extend::{self as store, append, session};
 use loopstore::model::*;
 use loopstore::*;
+use loopstore_admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 
 fn id() -> SessionId {
     SessionId::new("s").unwrap()
@@ -221,7 +221,7 @@ fn a_session_that_is_erased_while_a_strategy_runs_is_not_there_and_its_keys_are_
         .query("SELECT min(l.key) > 1 AS fresh FROM loops l")
         .unwrap();
     assert_eq!(format!("{:?}", keys.rows), "[[1]]");
-    assert!(loopstore::admin::inspect::verify(&*store).unwrap().ok);
+    assert!(loopstore_verify::verify(&*store).unwrap().ok);
 }
 
 /// Run by the next test in processes of its own.
@@ -275,7 +275,7 @@ fn two_processes_on_one_chain_leave_one_commit_and_one_conflict() {
     );
     let blocks = store.query("SELECT count(*), count(DISTINCT run_id) FROM v_compaction_blocks");
     assert_eq!(format!("{:?}", blocks.unwrap().rows), "[[1, 1]]");
-    assert!(loopstore::admin::inspect::verify(&store).unwrap().ok);
+    assert!(loopstore_verify::verify(&store).unwrap().ok);
 }
 
 #[test]
@@ -637,7 +637,7 @@ fn a_parents_open_turn_that_is_replaced_meanwhile_is_a_conflict() {
     assert!(text.contains("turn 3 was written anew"), "{text}");
     let again = compact_session_loops(&*store, &id(), &one_liner("a")).unwrap();
     assert_eq!(again.outcome, CompactOutcome::Committed);
-    let problems = loopstore::admin::inspect::verify(&*store).unwrap();
+    let problems = loopstore_verify::verify(&*store).unwrap();
     assert!(problems.ok, "{:?}", problems.problems);
 }
 
@@ -667,7 +667,7 @@ fn an_append_that_shortens_the_walk_is_no_conflict() {
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     let text = texts(&context(&store, "c"));
     (0..9).for_each(|number| assert!(text.contains(&format!("prompt c {number}"))));
-    assert!(loopstore::admin::inspect::verify(&*store).unwrap().ok);
+    assert!(loopstore_verify::verify(&*store).unwrap().ok);
 }
 
 /// Keeps no turn of an earlier loop, whatever was planned.

@@ -4,8 +4,8 @@
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, open, user};
 use crate::support::keyed;
-use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::*;
+use loopstore_admin::retention::{RedactRequest, redact_session};
 
 /// A handle whose contexts are never compacted.
 fn chat(store: &Store) -> SessionHandle {

@@ -2,13 +2,14 @@
 //! show differently, and manifests.
 
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
-use loopstore::admin::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts, verify};
 use loopstore::compact::FlipRequest;
 use loopstore::context::BuildError;
 use loopstore::extend::session::{self, Fork};
 use loopstore::extend::{self as store, StoreError};
 use loopstore::model::{AgentMessage, Content, Json, LoopId};
 use loopstore::*;
+use loopstore_admin::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts};
+use loopstore_verify::verify;
 
 fn turn(number: u32) -> Vec<AgentMessage> {
     let call = format!("call-{number}");

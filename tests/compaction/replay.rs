@@ -3,12 +3,12 @@
 
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
-use loopstore::admin::replay::{Replay, ReplayStep, ReplayedTurn};
 use loopstore::context::AsOf;
 use loopstore::model::*;
 use loopstore::{
     BuildOptions, Context, OlderLoops, SqliteStore, StoreError, build_context_from_session,
 };
+use loopstore_admin::replay::{Replay, ReplayStep, ReplayedTurn};
 use std::collections::HashMap;
 
 fn context(history: &History<'_>, options: BuildOptions) -> Context {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::support::histories::{History, answer, user};
 use crate::support::keyed;
 use loopstore::SqliteStore;
-use loopstore::admin::backup::{BackupError, backup, compact_backup};
-use loopstore::admin::inspect::verify;
+use loopstore_admin::backup::{BackupError, backup, compact_backup};
+use loopstore_verify::verify;
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();

@@ -8,7 +8,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::histories::{History, answer, loop_id, result, user};
-use loopstore::admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::compact::CompactOutcome;
 use loopstore::extend::append::{self, NewMessage};
 use loopstore::extend::index::{
@@ -21,6 +20,7 @@ use loopstore::{
     CancelFlag, CompactRequest, CompactTrigger, HeuristicTokenCounter, KeepRecent, PinRef,
     PinRequest, SqliteStore, TokenCounter, compact_session_loops, pin, pins, unpin,
 };
+use loopstore_admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 
 #[path = "conformance/listed.rs"]
 mod listed;
@@ -1603,7 +1603,9 @@ fn loops_with_system_messages_are_found_newest_first(store: &dyn SessionStore) {
     let other = told(store, "t", 1);
     (1..5).for_each(|_| one.start_loop(Some(0), Some(0)));
     let prompt = || vec![AgentMessage::extension("system", Json::string("Be brief."))];
-    [1, 3, 4].into_iter().for_each(|at| one.append(at, prompt()));
+    [1, 3, 4]
+        .into_iter()
+        .for_each(|at| one.append(at, prompt()));
     other.append(0, prompt());
     let keys: Vec<LoopKey> = (0..5).map(|at| one.row(at).key).collect();
     let session = one.row(0).session;
@@ -1953,7 +1955,7 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
         Ok(())
     };
     store.scan(Box::new(left)).unwrap();
-    assert!(loopstore::admin::inspect::verify(store).unwrap().ok);
+    assert!(loopstore_verify::verify(store).unwrap().ok);
 }
 
 /// A store whose first write comes after the compaction was cancelled.

@@ -81,7 +81,7 @@ fn chat(file: &std::path::Path, prompts: &str) -> std::process::Child {
 
 #[test]
 fn a_chat_that_is_killed_while_its_tool_runs_goes_on_and_stays_within_its_window() {
-    use loopstore::{AgentMessage, Policy, Role, Store, recorder};
+    use loopstore::{AgentMessage, Policy, Role, Store};
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("chat.db");
     let prompts: String = (0..40)
@@ -89,7 +89,7 @@ fn a_chat_that_is_killed_while_its_tool_runs_goes_on_and_stays_within_its_window
         .collect();
     let mut child = chat(&file, &prompts);
     // Until a call has started that has no result yet.
-    let request = recorder::RecoverRequest {
+    let request = loopstore_recorder::RecoverRequest {
         dry_run: true,
         all: true,
         ..Default::default()
@@ -99,7 +99,7 @@ fn a_chat_that_is_killed_while_its_tool_runs_goes_on_and_stays_within_its_window
         let Ok(store) = Store::open(&file) else {
             continue;
         };
-        has_started = !recorder::recover(store.database(), &request)
+        has_started = !loopstore_recorder::recover(store.database(), &request)
             .unwrap()
             .calls
             .is_empty();
@@ -121,7 +121,7 @@ fn a_chat_that_is_killed_while_its_tool_runs_goes_on_and_stays_within_its_window
     );
     let store = loopstore::SqliteStore::open(&file).unwrap();
     assert!(
-        loopstore::admin::inspect::verify(&store)
+        loopstore_verify::verify(&store)
             .unwrap()
             .problems
             .is_empty()

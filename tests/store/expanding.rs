@@ -1,8 +1,8 @@
 //! `expand`: pages of any size are the whole, word for word, and none is larger than asked for.
 
-use loopstore::admin::inspect::{ExpandRequest, Expanded, expand};
 use loopstore::search::SearchError;
 use loopstore::*;
+use loopstore_admin::inspect::{ExpandRequest, Expanded, expand};
 use proptest::prelude::*;
 
 /// A token for each character: texts of one size cost differently than by the default.

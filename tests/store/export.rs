@@ -2,12 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::amount::amount;
-use crate::support::histories::{History, Random, answer, loop_id, user};
-use crate::support::keyed;
-use crate::support::provider_faults::provider_faults;
-use crate::support::recording::real_transcripts;
-use loopstore::admin::inspect::verify;
 use loopstore::extend::source::sources;
 use loopstore::internal::history_fingerprint;
 use loopstore::model::*;
@@ -15,7 +9,14 @@ use loopstore::provider::Form;
 use loopstore::{BuildOptions, SqliteStore, build_context_from_session};
 use loopstore_export::{ExportForm, export, export_source};
 use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
+use loopstore_verify::verify;
 use proptest::prelude::*;
+
+use crate::support::amount::amount;
+use crate::support::histories::{History, Random, answer, loop_id, user};
+use crate::support::keyed;
+use crate::support::provider_faults::provider_faults;
+use crate::support::recording::real_transcripts;
 
 fn exported(store: &SqliteStore, id: &SessionId, form: ExportForm) -> String {
     let mut out = Vec::new();

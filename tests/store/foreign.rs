@@ -1,9 +1,9 @@
 //! Triggers, indexes and views that another program put on the tables of the store, or in their place.
 
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
+use loopstore_admin::retention::{RedactRequest, redact_session};
+use loopstore_verify::verify;
 use rusqlite::Connection;
 
 use crate::support::keyed;

@@ -1,11 +1,11 @@
 //! Hidden sessions: in no list and no search, their ids free for others, their record whole, in every way out
 //! and in.
 
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{EraseRequest, PruneRequest, erase, prune};
-use loopstore::extend::{self as store, lookup};
-use loopstore::*;
+use loopstore::extend::lookup;
+use loopstore::{extend as store, *};
+use loopstore_admin::retention::{EraseRequest, PruneRequest, erase, prune};
 use loopstore_copy::copy;
+use loopstore_verify::verify;
 
 use crate::stores::stores;
 

@@ -442,7 +442,7 @@ fn a_session_may_be_protected_released_and_redacted_from_now_on() {
     let store = open(&file);
     let id = loopstore::SessionId::new("s").unwrap();
     for protected in [false, true, true, false] {
-        let since = loopstore::admin::retention::set_protected(&store, &id, protected).unwrap();
+        let since = loopstore_admin::retention::set_protected(&store, &id, protected).unwrap();
         assert_eq!(since.is_some(), protected);
     }
     drop(store);

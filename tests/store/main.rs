@@ -45,7 +45,6 @@ mod model;
 mod parts;
 mod pins;
 mod recalling;
-mod recorder;
 mod recount;
 mod removal;
 mod sealed_on_request;

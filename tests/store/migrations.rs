@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::support::histories::{History, answer, open, result, user};
 use crate::support::keyed;
-use loopstore::admin::inspect::verify;
 use loopstore::extend as store;
 use loopstore::model::Content;
 use loopstore::{OpenError, SqliteStore};
+use loopstore_verify::verify;
 
 mod embedded {
     refinery::embed_migrations!("migrations/sqlite");

@@ -1,10 +1,10 @@
 //! Forks that cut inside a turn, against a twin in which the parent never held more than what they keep.
 
-use loopstore::admin::inspect::verify;
-use loopstore::extend as store;
-use loopstore::extend::session::{self, Fork};
-use loopstore::*;
+use loopstore::extend::session;
+use loopstore::extend::session::Fork;
+use loopstore::{extend as store, *};
 use loopstore_copy::copy;
+use loopstore_verify::verify;
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use loopstore::admin::backup::backup;
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{
+use loopstore::extend::Database;
+use loopstore::*;
+use loopstore_admin::backup::backup;
+use loopstore_admin::retention::{
     ArchiveRequest, EraseRequest, KeptWhy, PruneRequest, RedactRequest, UnarchiveRequest, archive,
     erase, prune, redact_session, set_protected, unarchive,
 };
-use loopstore::admin::salvage::salvage;
-use loopstore::extend::Database;
-use loopstore::*;
+use loopstore_admin::salvage::salvage;
 use loopstore_copy::copy;
+use loopstore_verify::verify;
 
 use crate::support::histories::{History, answer, loop_id, open, user};
 use crate::support::keyed;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use loopstore::admin::inspect::{ExpandRequest, MessageOffset, expand};
 use loopstore::search::{QueryError, SearchError, SearchQuery, quote_lines, recall};
 use loopstore::*;
+use loopstore_admin::inspect::{ExpandRequest, MessageOffset, expand};
 use proptest::prelude::*;
 
 /// A token for each character: texts of one size cost differently than by the default.

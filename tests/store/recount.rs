@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::support::histories::{History, Random};
 use crate::support::keyed;
 use crate::support::letters::Letters;
-use loopstore::admin::inspect::verify;
 use loopstore::extend as store;
 use loopstore::extend::sqlite::{RecountReport, recount};
 use loopstore::*;
+use loopstore_verify::verify;
 
 fn letters() -> SqliteOptions {
     with(Arc::new(Letters("letters")))

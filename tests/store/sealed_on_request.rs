@@ -1,9 +1,9 @@
 //! Compactions that a provider made on request, in the place of everything through one message.
 
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::provider;
 use loopstore::*;
+use loopstore_admin::retention::{RedactRequest, redact_session};
+use loopstore_verify::verify;
 use serde_json::{Value, json};
 
 use crate::sealed_runs::{chat, form};

@@ -3,11 +3,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use loopstore::admin::inspect::verify;
 use loopstore::model::*;
 use loopstore::provider;
-use loopstore::recorder::RecorderOptions;
 use loopstore::*;
+use loopstore_recorder::RecorderOptions;
+use loopstore_recorder::SessionRecorder;
+use loopstore_verify::verify;
 use serde_json::{Value, json};
 
 use super::sealed_runs::{StrictProvider, chat, compacted, conversation, form, items, say};

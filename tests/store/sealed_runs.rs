@@ -1,11 +1,11 @@
 //! Compactions that only their provider can read: runs that count for that provider alone.
 
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::context::FaultKind;
 use loopstore::model::*;
 use loopstore::provider::{self, Form, MendingKind, ProviderError, ProviderRequest};
 use loopstore::*;
+use loopstore_admin::retention::{RedactRequest, redact_session};
+use loopstore_verify::verify;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

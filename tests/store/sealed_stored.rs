@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use loopstore::admin::inspect::{ProblemKind, verify};
 use loopstore::context::FaultKind;
-use loopstore::extend::Database;
-use loopstore::extend::{self as store, append};
-use loopstore::provider::{self, Form};
-use loopstore::*;
+use loopstore::extend::{Database, append};
+use loopstore::provider::Form;
+use loopstore::{extend as store, provider, *};
 use loopstore_copy::copy;
 use loopstore_export::{ExportForm, export};
 use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
+use loopstore_verify::{ProblemKind, verify};
 use serde_json::{Value, json};
 
 use crate::support::keyed;

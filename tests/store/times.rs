@@ -1,11 +1,11 @@
 //! When messages were appended, and what the store makes of the times that it is given.
 
-use loopstore::admin::inspect::{ProblemKind, verify};
 use loopstore::context::AsOf;
 use loopstore::extend::SessionFilter;
 use loopstore::*;
 use loopstore_export::{ExportForm, export};
 use loopstore_transcripts::ImportOptions;
+use loopstore_verify::{ProblemKind, verify};
 
 use crate::stores::stores;
 

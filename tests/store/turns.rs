@@ -239,7 +239,7 @@ proptest! {
         let (one_by_one, _) = play(&steps, 1);
         let (together, _) = play(&steps, batch);
         prop_assert_eq!(loops(&together), loops(&one_by_one));
-        let report = admin::inspect::verify(together.database()).unwrap();
+        let report = loopstore_verify::verify(together.database()).unwrap();
         prop_assert!(report.ok, "{:?}", report.problems);
     }
 
@@ -433,12 +433,12 @@ fn a_started_call_keeps_its_key_until_its_result_is_there() {
     );
     let missing = session.start_call("c2");
     assert!(matches!(missing, Err(Error::NotFound { what: "call", .. })));
-    let request = recorder::RecoverRequest {
+    let request = loopstore_recorder::RecoverRequest {
         all: true,
         ..Default::default()
     };
     assert!(
-        recorder::recover(store.database(), &request)
+        loopstore_recorder::recover(store.database(), &request)
             .unwrap()
             .calls
             .is_empty()

@@ -3,12 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::support::amount::{amount, given, is_long};
-use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
-use crate::support::keyed;
-use loopstore::admin::inspect::{Problem, ProblemKind as Kind, VerifyReport, verify};
-use loopstore::admin::retention::{RedactRequest, redact_session};
-use loopstore::admin::salvage::salvage;
 use loopstore::context::AsOf;
 use loopstore::model::{AgentMessage, Content, Json};
 use loopstore::search::{SearchQuery, search};
@@ -16,7 +10,14 @@ use loopstore::{
     BuildOptions, CompactRequest, CompactTrigger, OpenError, PinRef, PinRequest, SessionId,
     SqliteStore, build_context_from_session, compact_session_loops, pin, pins, unpin,
 };
+use loopstore_admin::retention::{RedactRequest, redact_session};
+use loopstore_admin::salvage::salvage;
 use loopstore_export::export;
+use loopstore_verify::{Problem, ProblemKind as Kind, VerifyReport, verify};
+
+use crate::support::amount::{amount, given, is_long};
+use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
+use crate::support::keyed;
 
 #[test]
 fn random_histories_verify_clean() {

@@ -1,10 +1,10 @@
 //! What the tests of archiving share.
 
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{
+use loopstore::*;
+use loopstore_admin::retention::{
     ArchiveReport, ArchiveRequest, UnarchiveRequest, archive, unarchive,
 };
-use loopstore::*;
+use loopstore_verify::verify;
 
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use loopstore::extend::{self as store, LoopRow};
-use loopstore::recorder::OpenTurnState;
-use loopstore::recorder::event::*;
 use loopstore::*;
+use loopstore_recorder::OpenTurnState;
+use loopstore_recorder::event::*;
+use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 
 pub fn session() -> SessionId {
     SessionId::new("s").unwrap()

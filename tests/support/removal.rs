@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use loopstore::admin::inspect::verify;
 use loopstore::compact::FlipRequest;
 use loopstore::extend::{self as store, CallRow, ImportRow, Note, Outcome, source};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
+use loopstore_verify::verify;
 
 use crate::support::histories::{History, answer, loop_id, open, result, user};
 

@@ -3,19 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopstore::admin::inspect::{self, ExpandRequest};
-use loopstore::admin::retention::{self, EraseRequest};
 use loopstore::{
     CallState, CompactRequest, CompactTrigger, ContinuationKind, Error, KeyQuery, LoopId, LoopSpec,
     LoopStatus, Policy, SessionHandle, TurnRef,
 };
+use loopstore_admin::inspect::ExpandRequest;
+use loopstore_admin::retention::EraseRequest;
+use loopstore_admin::{inspect, retention};
 use loopstore_bindings::calls::{context, flip_request, leaf, pair, pin_ref, written};
-use loopstore_bindings::entries::{self, GivenEntries};
-use loopstore_bindings::item_changes::{self, Change};
-use loopstore_bindings::items::{self, ItemForm};
+use loopstore_bindings::entries::GivenEntries;
+use loopstore_bindings::item_changes::Change;
+use loopstore_bindings::items::ItemForm;
 use loopstore_bindings::options::provider_named;
 use loopstore_bindings::queries::GivenQuery;
-use loopstore_bindings::{Failure, Handle, messages, redaction};
+use loopstore_bindings::{Failure, Handle, entries, item_changes, items, messages, redaction};
 use loopstore_export::{ExportForm, export};
 use loopstore_report::{ReportOptions, write_report};
 use napi::Env;

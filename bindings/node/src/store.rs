@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopstore::admin::inspect;
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::search::search_sessions;
 use loopstore::{Error, Policy, SessionId, SqliteStore};
@@ -306,6 +305,8 @@ impl NativeStore {
 
     #[napi(ts_return_type = "Promise<string>")]
     pub fn verify(&self) -> Promised<String> {
-        self.json(None, |store| json(&inspect::verify(store.database())?))
+        self.json(None, |store| {
+            json(&loopstore_verify::verify(store.database())?)
+        })
     }
 }

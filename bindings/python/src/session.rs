@@ -3,20 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopstore::admin::inspect::{self, ExpandRequest};
-use loopstore::admin::retention::{self, EraseRequest};
 use loopstore::{
     CallState, CompactRequest, CompactTrigger, ContinuationKind, Error, KeyQuery, LoopId, LoopSpec,
     LoopStatus, SessionHandle, TurnRef,
 };
+use loopstore_admin::inspect::ExpandRequest;
+use loopstore_admin::retention::EraseRequest;
+use loopstore_admin::{inspect, retention};
 use loopstore_bindings::calls::{
     Moment, context, flip_request, flipped, leaf, pair, pin_ref, written,
 };
-use loopstore_bindings::entries::{self, GivenEntries};
-use loopstore_bindings::items::{self, ItemForm};
-use loopstore_bindings::messages;
+use loopstore_bindings::entries::GivenEntries;
+use loopstore_bindings::items::ItemForm;
 use loopstore_bindings::queries::GivenQuery;
-use loopstore_bindings::redaction;
+use loopstore_bindings::{entries, items, messages, redaction};
 use loopstore_export::{ExportForm, export};
 use loopstore_report::{ReportOptions, write_report};
 use pyo3::prelude::*;

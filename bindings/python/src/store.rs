@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopstore::admin::inspect;
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::search::search_sessions;
 use loopstore::{Error, Policy, SessionId, SqliteStore};
@@ -283,7 +282,7 @@ impl Store {
 
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.json(py, |store| {
-            let report = inspect::verify(store.database())?;
+            let report = loopstore_verify::verify(store.database())?;
             Ok(serde_json::to_vec(&report)?)
         })
     }

@@ -231,9 +231,7 @@ fn describe(error: Error) -> Described {
         }
         Error::KeyTaken { .. } => "ExistsError",
         Error::Damaged(_) => "DamagedError",
-        Error::Id(_) | Error::Provider(_) | Error::Query(_) | Error::Record(_) => {
-            "InvalidInputError"
-        }
+        Error::Id(_) | Error::Provider(_) | Error::Query(_) => "InvalidInputError",
         Error::Store(error) => of_store(&error),
         _ => "LoopstoreError",
     };

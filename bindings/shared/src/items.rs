@@ -214,9 +214,8 @@ impl Items {
     /// Adds results to the calls of messages that were not made of items if the conversation goes on behind
     /// them without a result: a provider refuses such a call. The calls of the last turn stay open.
     fn close_calls(&mut self, rest: &[&AgentMessage]) {
-        let goes_on = |message: &&AgentMessage| {
-            matches!(message.role(), Role::User | Role::Assistant)
-        };
+        let goes_on =
+            |message: &&AgentMessage| matches!(message.role(), Role::User | Role::Assistant);
         if self.others.is_empty() || !rest.iter().any(goes_on) {
             return;
         }
@@ -456,14 +455,18 @@ mod tests {
 
     fn call(id: &str) -> AgentMessage {
         let arguments = Json::parse("{}").unwrap_or_default();
-        Message::assistant("I look.").with_tool_call(id, "look", arguments).into()
+        Message::assistant("I look.")
+            .with_tool_call(id, "look", arguments)
+            .into()
     }
 
     /// Returns the calls and results of a list of items, in order.
     fn calls_of(form: ItemForm, messages: &[AgentMessage]) -> Vec<String> {
         let list = Items::of(form, messages).unwrap().into_list(None);
         let items: Vec<Value> = serde_json::from_slice(&list).unwrap();
-        let items = items.iter().map(|item| item.get("$responses").unwrap_or(item));
+        let items = items
+            .iter()
+            .map(|item| item.get("$responses").unwrap_or(item));
         let of_call = items.filter_map(|item| {
             let (kind, id) = (item["type"].as_str()?, item["call_id"].as_str()?);
             let output = item["output"].as_str().unwrap_or_default();
@@ -481,7 +484,10 @@ mod tests {
             let of = |lists: &[&[AgentMessage]]| calls_of(form, &lists.concat());
             let asked = [Message::user("One?").into(), call("a"), call("b")];
             // The last turn stays open, also behind items of the framework.
-            assert_eq!(of(&[&prompt, &asked]), ["function_call a", "function_call b"]);
+            assert_eq!(
+                of(&[&prompt, &asked]),
+                ["function_call a", "function_call b"]
+            );
             if form == ItemForm::Agents {
                 continue;
             }

@@ -467,7 +467,7 @@ fn a_copy_holds_everything_and_goes_its_own_way() {
     ));
     saver.copy_thread("nobody", "v").unwrap();
     assert!(saver.get("v", "", None).unwrap().is_none());
-    let report = loopstore::admin::inspect::verify(saver.store().database()).unwrap();
+    let report = loopstore_verify::verify(saver.store().database()).unwrap();
     assert_eq!(report.problems, []);
 }
 

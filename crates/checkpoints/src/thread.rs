@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::extend::{AppendKey, SessionKey, StoreWrite};
 use loopstore::{Json, SessionId, StoreError};
+use loopstore_admin::retention::{EraseRequest, erase};
 use serde::Serialize;
 
 use crate::Checkpoints;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use loopstore::admin::retention::{
+use loopstore::{Database, LoopId, SessionId};
+use loopstore_admin::retention::{
     self, ArchiveReport, ArchiveRequest, LoopStays, LoopStaysWhy, UnarchiveRequest,
 };
-use loopstore::{Database, LoopId, SessionId};
 
 use super::error::CliError;
 use super::output::note;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use loopstore::SqliteStore;
-use loopstore::admin::backup::{BackupError, backup, compact_backup};
+use loopstore_admin::backup::{BackupError, backup, compact_backup};
 use serde_json::json;
 
 use super::error::CliError;

@@ -1,10 +1,10 @@
 //! `loopstore diff`
 
 use anstyle::AnsiColor;
-use loopstore::admin::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts};
 use loopstore::context::TurnState;
 use loopstore::extend::{Disposition, SessionRow};
 use loopstore::{Context, Database};
+use loopstore_admin::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts};
 use similar::{ChangeTag, TextDiff};
 
 use super::error::CliError;

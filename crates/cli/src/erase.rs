@@ -1,8 +1,8 @@
 //! `loopstore erase`
 
-use loopstore::admin::retention::{self, EraseReport, EraseRequest, Leftover};
 use loopstore::extend::StoreError;
 use loopstore::{Database, SessionId};
+use loopstore_admin::retention::{self, EraseReport, EraseRequest, Leftover};
 
 use super::confirm::confirm;
 use super::error::CliError;

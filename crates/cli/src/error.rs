@@ -4,11 +4,11 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use loopstore::admin::backup::BackupError;
 use loopstore::context::BuildError;
 use loopstore::extend::sqlite::RecountError;
 use loopstore::provider::ProviderError;
 use loopstore::{OpenError, StoreError, StrategyError};
+use loopstore_admin::backup::BackupError;
 use loopstore_export::ExportError;
 use loopstore_report::ReportError;
 use loopstore_transcripts::ImportError;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use loopstore::admin::inspect::{self, ExpandRequest, Expanded, MessageOffset, Replaced};
+use loopstore_admin::inspect::{self, ExpandRequest, Expanded, MessageOffset, Replaced};
 use serde::Serialize;
 use serde_json::json;
 

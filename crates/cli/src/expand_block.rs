@@ -1,8 +1,8 @@
 //! `loopstore expand --block` and `--run`
 
-use loopstore::admin::inspect::{self, BlockName, BlockSection, Replaced};
 use loopstore::extend::SessionRow;
 use loopstore::{Database, LoopId};
+use loopstore_admin::inspect::{self, BlockName, BlockSection, Replaced};
 
 use super::error::CliError;
 use super::expand::Args;

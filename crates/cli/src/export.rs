@@ -4,12 +4,12 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use loopstore::admin::backup::is_part_of;
-use loopstore::admin::retention::files_removed;
 use loopstore::extend::source::sources;
 use loopstore::extend::{SessionRow, SourceRow};
 use loopstore::provider::{Form, Mending};
 use loopstore::{Database, LoopId};
+use loopstore_admin::backup::is_part_of;
+use loopstore_admin::retention::files_removed;
 use loopstore_export::{ExportError, ExportForm, export, export_source};
 use loopstore_files::WholeFile;
 use serde_json::json;

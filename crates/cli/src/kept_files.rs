@@ -1,7 +1,7 @@
 //! What becomes of the kept source files of a session that loses content.
 
 use loopstore::SessionId;
-use loopstore::admin::retention::KeptFile;
+use loopstore_admin::retention::KeptFile;
 
 use super::text;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anstyle::AnsiColor;
 use loopstore::Database;
-use loopstore::admin::copies::UnfinishedCopy;
 use loopstore::search::SearchError;
+use loopstore_files::copies::UnfinishedCopy;
 use loopstore_files::unfinished_files;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! `loopstore protect`
 
-use loopstore::admin::retention::set_protected;
+use loopstore_admin::retention::set_protected;
 use serde::Serialize;
 
 use super::error::CliError;

@@ -1,6 +1,6 @@
 //! `loopstore prune`
 
-use loopstore::admin::retention::{self, KeptWhy, PruneReport, PruneRequest};
+use loopstore_admin::retention::{self, KeptWhy, PruneReport, PruneRequest};
 
 use super::confirm::confirm;
 use super::erase::left;

@@ -1,9 +1,7 @@
 //! `loopstore recover`
 
 use loopstore::Json;
-use loopstore::recorder::{
-    self, AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, StartedCall,
-};
+use loopstore_recorder::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, StartedCall};
 
 use super::error::CliError;
 use super::{App, Done, select, text};
@@ -32,7 +30,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         all: args.all,
         dry_run: args.dry_run,
     };
-    let report = recorder::recover(&*store, &request)?;
+    let report = loopstore_recorder::recover(&*store, &request)?;
     app.print(&report, || summary(&report))?;
     Ok(Done::Well)
 }

@@ -5,10 +5,10 @@ mod review;
 use std::collections::BTreeSet;
 
 use loopstore::SessionId;
-use loopstore::admin::retention::{
+use loopstore::redact::FoundBy;
+use loopstore_admin::retention::{
     self, FindingPlace, FoundSecret, LeftPlace, Leftover, RedactReport, RedactRequest,
 };
-use loopstore::redact::FoundBy;
 
 use super::confirm::confirm;
 use super::erase::left;
@@ -195,7 +195,10 @@ fn place(place: &FindingPlace) -> String {
 fn other_sessions(ids: &BTreeSet<&str>) -> Vec<String> {
     let (hold, it) = match ids.len() {
         1 => ("1 other session holds", "it"),
-        count => (&*format!("{} other sessions hold", text::number(count)), "each"),
+        count => (
+            &*format!("{} other sessions hold", text::number(count)),
+            "each",
+        ),
     };
     let named = ids.iter().map(|id| text::line(id));
     let mut lines = vec![format!("{hold} a value that was replaced here:")];
@@ -244,7 +247,10 @@ mod tests {
         let one = other_sessions(&BTreeSet::from(["a"]));
         assert_eq!(
             one[..2],
-            ["1 other session holds a value that was replaced here:", "  a"]
+            [
+                "1 other session holds a value that was replaced here:",
+                "  a"
+            ]
         );
         assert!(one[2].contains("redact --dry-run SESSION") && one[2].contains("erase SESSION"));
         let ids: Vec<String> = (0..25).map(|number| format!("s-{number:02}")).collect();

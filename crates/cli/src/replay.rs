@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use loopstore::admin::replay::{ChangeKind, Replay, ReplayChange, ReplayStep, ReplayedTurn};
 use loopstore::provider::{Form, Mending, ProviderRequest};
 use loopstore::search::quote_lines;
 use loopstore::{AgentMessage, Json, LoopId};
+use loopstore_admin::replay::{ChangeKind, Replay, ReplayChange, ReplayStep, ReplayedTurn};
 use serde::Serialize;
 
 use super::context::ContextJson;

@@ -5,8 +5,8 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use loopstore::admin::backup::is_part_of;
 use loopstore::{Database, SessionId, extend as store};
+use loopstore_admin::backup::is_part_of;
 use loopstore_files::WholeFile;
 use loopstore_report::{
     Prices, ReportError, ReportLine, ReportOptions, file_name, write_overview, write_report,

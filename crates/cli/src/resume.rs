@@ -5,11 +5,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use loopstore::admin::backup::is_part_of;
 use loopstore::compact::compacted_messages;
 use loopstore::context::{BuildError, system_tokens};
 use loopstore::extend::{SessionRow, prompt, read};
 use loopstore::{AgentMessage, BuildOptions, Database, build_context_from_session};
+use loopstore_admin::backup::is_part_of;
 use loopstore_export::{
     MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native,
 };

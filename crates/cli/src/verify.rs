@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::admin::inspect::{Checked, Head, VerifyReport, take_head, verify, verify_against};
-use loopstore::admin::salvage::{SalvageReport, salvage};
 use loopstore::{OpenError, StoreError};
+use loopstore_admin::salvage::{SalvageReport, salvage};
+use loopstore_verify::{Checked, Head, VerifyReport, take_head, verify, verify_against};
 use serde::Serialize;
 use serde_json::json;
 

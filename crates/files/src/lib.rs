@@ -1,11 +1,12 @@
 //! Files that are written whole or not at all.
 //!
-//! [`WholeFile`] writes a file without a name, or under another name where the file system needs one, waits for
-//! the disk, and then gives the file its name. A reader of the final name sees the old file or the new one, also
-//! after a kill or a power loss. [`unfinished_files`] returns the files that killed processes left in a folder.
+//! [`WholeFile`] writes a file without a name, or under another name beside its place, brings it to the disk and then
+//! gives it its name. A file of the final name is therefore always the old one or the new one.
+//! [`unfinished_files`] finds what a killed process left under such another name. [`copies`] does so for the copies of
+//! a database, which can be written to any folder.
 //!
-//! Exports, reports and backups are written through this crate. The crate knows nothing of sessions or
-//! databases, and takes no locks that outlast the writing.
+//! The crate knows neither sessions nor SQLite. It is used for exports, reports, backups and resumed transcripts, and
+//! it is not for files that are appended to or changed in place.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -13,6 +14,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod copies;
 mod unfinished;
 mod whole_file;
 

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::unfinished::{create_locked, name_beside, unfinished_files};
+use crate::unfinished::{create_locked, name_beside, unfinished_files};
 
 /// A file in the making; dropped before [`WholeFile::finish`], it leaves nothing behind.
 ///

@@ -4,9 +4,10 @@
 
 use std::error::Error;
 
-use loopstore::recorder::event::*;
 use loopstore::*;
 use loopstore_postgres::PostgresStore;
+use loopstore_recorder::event::*;
+use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 
 /// The events of a turn: a question with a long answer.
 fn turn(loop_key: &LoopId, number: u32) -> Vec<AgentEvent> {

@@ -106,7 +106,7 @@ pub fn connect(url: &str) -> Result<Store, OpenError> {
 /// println!("recording to {}", store.place());
 /// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
 /// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
-/// # use loopstore::recorder::event::AgentStart;
+/// # use loopstore_recorder::event::AgentStart;
 /// recorder.record(AgentEvent::AgentStart(AgentStart::new(session.clone(), loop_key)))?;
 /// let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
 /// # drop(context);

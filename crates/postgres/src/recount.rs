@@ -6,7 +6,8 @@
 use loopstore::extend::recount::{RecountError, RecountProgress, RecountReport, StoreRecount};
 use loopstore::extend::{BlockKey, BlockRow, LoopKey, StoreResult};
 use loopstore::internal::mapping::{BLOCK_COLUMNS, block_row, signed};
-use loopstore::internal::{Columns, missing, run};
+use loopstore::internal::recount::run;
+use loopstore::internal::{Columns, missing};
 
 use super::PostgresStore;
 use super::keys::session_of;

@@ -14,8 +14,9 @@ use loopstore::extend::{
     BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoreError, StoreRead, StoreResult,
     StoredMessage,
 };
+use loopstore::internal::content::{place_of, table_names, texts};
 use loopstore::internal::mapping::signed;
-use loopstore::internal::{Columns, DIGESTED, place_of, row_digest, table_names, texts};
+use loopstore::internal::{Columns, DIGESTED, row_digest};
 use loopstore::model::Time;
 
 use super::connection::Param;

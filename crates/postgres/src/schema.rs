@@ -339,7 +339,7 @@ fn check_counter(
         return Ok(());
     }
     if let Some(note) = recounting {
-        let to = loopstore::internal::counter_of(&note);
+        let to = loopstore::internal::recount::counter_of(&note);
         return Err(OpenError::Recounting { to });
     }
     let given = options.counter.name().to_owned();

@@ -9,13 +9,13 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use loopstore::admin::replay::{ChangeKind, ReplayChange, changes};
 use loopstore::compaction::OlderLoops;
 use loopstore::extend::active_blocks::{ChainLink, View};
 use loopstore::extend::{
     LoopCore, Outcome, Point, RunKey, SessionRow, SizesOverTime, StoreError, StoreRead,
     StoreResult, Tick, leaf_of,
 };
+use loopstore_admin::replay::{ChangeKind, ReplayChange, changes};
 
 /// The sizes of a context over time.
 #[derive(Debug, Default, Serialize)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use loopstore::recorder::Spent;
+use loopstore_recorder::Spent;
 
 /// Prices by model, in any currency, per million tokens.
 ///

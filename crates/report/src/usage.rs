@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::ReportOptions;
-use loopstore::extend::{SessionRow, StoreRead, StoreResult, prompt, usage_below};
+use loopstore::extend::{SessionRow, StoreRead, StoreResult, prompt};
 use loopstore::model::{Session, SessionId};
-use loopstore::recorder::{Spent, UsageTree};
+use loopstore_recorder::usage_below;
+use loopstore_recorder::{Spent, UsageTree};
 
 /// Usage as a page shows it.
 #[derive(Debug, Serialize)]

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::{
     AgentMessage, Appended, CancelFlag, CompactTrigger, Entry, EntryQuery, LoopSpec, OpenError,
     Policy, Recall, Role, SessionHandle, Store, StoreError,
 };
+use loopstore_admin::retention::{EraseRequest, erase};
 use rig_core::id::ConversationId;
 use rig_core::memory::{ConversationMemory, MemoryError};
 use rig_core::message::Message;

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use loopstore::admin::inspect::verify;
 use loopstore::{AgentMessage, Error, Message, SqliteOptions, SqliteStore, Store};
 use loopstore_testing::{Random, SystemConnection, SystemSqlite};
+use loopstore_verify::verify;
 
 /// The environment variable that makes this test the second process of a history.
 const CHILD: &str = "LOOPSTORE_TWO_COPIES_CHILD";

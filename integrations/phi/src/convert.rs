@@ -10,8 +10,8 @@ use std::path::Path;
 use loopstore::compaction::CompactionConfig;
 use loopstore::extend::{SessionStore, StoreWrite};
 use loopstore::model::{AgentMessage, Session, SessionId};
-use loopstore::recorder::AgentEvent;
 use loopstore_export::{ExportForm, export};
+use loopstore_recorder::AgentEvent;
 use loopstore_transcripts::{ImportReport, Importer, Origin, PhiCore, Source, StoreSink};
 use phi_core::context as theirs;
 use serde_json::{Map, Value, json};
@@ -51,7 +51,7 @@ pub fn context_message(message: &AgentMessage) -> serde_json::Result<phi_core::A
     serde_json::from_value(json)
 }
 
-/// Returns an event of phi-core for a [`SessionRecorder`](loopstore::SessionRecorder).
+/// Returns an event of phi-core for a [`SessionRecorder`](loopstore_recorder::SessionRecorder).
 ///
 /// A parent loop whose id does not begin with the session's id belongs to the session whose id it
 /// does begin with, up to the first dot; the loop of a sub-agent likewise.

@@ -3,8 +3,8 @@
 use std::io;
 
 use loopstore::extend::StoreError;
-use loopstore::recorder::RecordError;
 use loopstore_export::ExportError;
+use loopstore_recorder::RecordError;
 use loopstore_transcripts::ImportError;
 use phi_core::SessionError;
 

@@ -1,8 +1,8 @@
 //! Recording an agent of phi-core message by message.
 
+use loopstore::AsyncStore;
 use loopstore::model::ContinuationKind;
-use loopstore::recorder::{AgentEvent, Recorded, RecorderOptions};
-use loopstore::{AsyncRecorder, AsyncStore};
+use loopstore_recorder::{AgentEvent, AsyncRecorder, Recorded, RecorderOptions};
 use phi_core::SessionError;
 
 use super::convert;
@@ -22,11 +22,11 @@ pub struct PhiRecorder {
 impl PhiRecorder {
     /// Records into this database.
     pub fn new(store: AsyncStore, options: RecorderOptions) -> Self {
-        let recorder = store.recorder(options);
+        let recorder = AsyncRecorder::new(&store, options);
         Self { recorder }
     }
 
-    /// Records an event, as [`SessionRecorder::record`](loopstore::SessionRecorder::record).
+    /// Records an event, as [`SessionRecorder::record`](loopstore_recorder::SessionRecorder::record).
     ///
     /// # Errors
     /// As there; a loop that another recorder drives is [`SessionError::Locked`].

@@ -31,7 +31,7 @@ pub(super) struct Append {
 
 /// The time of a message that has none of its own, in milliseconds since the epoch; `None` leaves it
 /// without: when a transcript was imported says nothing of when its messages were made.
-pub(crate) type Stamp = Option<i64>;
+pub type Stamp = Option<i64>;
 
 impl Append {
     pub(super) fn begin(state: AppendState, stamp: Stamp) -> StoreResult<Self> {
@@ -281,13 +281,13 @@ impl Append {
 }
 
 /// Derives the turns and totals of a loop again, message by message, from rows that are there.
-pub(crate) struct Retell {
+pub struct Retell {
     append: Append,
 }
 
 impl Retell {
     /// Begins with a loop whose turns are gone.
-    pub(crate) fn begin(mut row: LoopCore, session: SessionActivity) -> Self {
+    pub fn begin(mut row: LoopCore, session: SessionActivity) -> Self {
         row.totals = LoopTotals {
             generation: row.totals.generation,
             // A block may have sealed more than the turns that are complete.
@@ -311,7 +311,7 @@ impl Retell {
     }
 
     /// Takes the next message and returns its row with what follows from the messages before.
-    pub(crate) fn push(
+    pub fn push(
         &mut self,
         write: &mut dyn StoreWrite,
         row: MessageRow,
@@ -339,7 +339,7 @@ impl Retell {
     }
 
     /// Writes the last turn and the totals.
-    pub(crate) fn finish(mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
+    pub fn finish(mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
         self.append.flush(write)?;
         let Append {
             row,

@@ -215,7 +215,8 @@ pub struct CoverageRow {
 
 impl CoverageRow {
     /// Whether a further row covers what follows in the same loop, in the same way.
-    pub(crate) fn goes_on_with(&self, next: &Self) -> bool {
+    #[doc(hidden)]
+    pub fn goes_on_with(&self, next: &Self) -> bool {
         let follows = |(one, other): ((u32, u32), (u32, u32))| one.1.saturating_add(1) == other.0;
         self.loop_key == next.loop_key
             && self.disposition == next.disposition

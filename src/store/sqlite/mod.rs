@@ -238,7 +238,8 @@ impl SqliteStore {
     }
 
     /// Returns the key with which the file is encrypted.
-    pub(crate) fn key(&self) -> Option<&Key> {
+    #[doc(hidden)]
+    pub fn key(&self) -> Option<&Key> {
         self.options.key.as_ref()
     }
 

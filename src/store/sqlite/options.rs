@@ -160,7 +160,8 @@ impl SqliteOptions {
         self
     }
 
-    pub(crate) fn maybe_key(mut self, key: Option<&Key>) -> Self {
+    #[doc(hidden)]
+    pub fn maybe_key(mut self, key: Option<&Key>) -> Self {
         self.key = key.cloned();
         self
     }

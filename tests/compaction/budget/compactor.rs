@@ -183,9 +183,5 @@ fn an_agent_never_sees_more_than_its_window_nor_what_a_provider_refuses() {
     }
     assert!(committed >= 2, "{committed}");
     assert!(committed * 20 <= turns, "{committed} in {turns} turns");
-    assert!(
-        loopstore::admin::inspect::verify(store.database())
-            .unwrap()
-            .ok
-    );
+    assert!(loopstore_verify::verify(store.database()).unwrap().ok);
 }

@@ -22,7 +22,7 @@ fn assert_fits(
     assert_eq!(seen.bytes, report.after.bytes);
     assert!(seen.tokens <= target(request), "{report:?}");
     assert_eq!(seen.faults, []);
-    let verified = loopstore::admin::inspect::verify(store).unwrap();
+    let verified = loopstore_verify::verify(store).unwrap();
     assert!(verified.ok, "{:?}", verified.problems);
     let again = compact(history, request);
     assert_eq!(again.outcome, CompactOutcome::NotNeeded, "{again:?}");
@@ -291,7 +291,7 @@ fn images_cannot_wedge_a_session() {
     let report = compact(&history, &request);
     assert_eq!(report.fallback.as_deref(), Some("last_turns"), "{report:?}");
     assert!(context(&history).bytes <= 17_000);
-    let verified = loopstore::admin::inspect::verify(&store).unwrap();
+    let verified = loopstore_verify::verify(&store).unwrap();
     assert!(verified.ok, "{:?}", verified.problems);
 }
 

@@ -199,7 +199,7 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
         let unchanged = build_context_from_session(&store, &history.session, &options).unwrap();
         assert_eq!(unchanged, seen, "seed {seed}");
     }
-    let verified = loopstore::admin::inspect::verify(&store).unwrap();
+    let verified = loopstore_verify::verify(&store).unwrap();
     assert!(verified.ok, "seed {seed}: {:#?}", verified.problems);
 }
 

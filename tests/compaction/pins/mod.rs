@@ -2,11 +2,11 @@
 
 mod random;
 
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::compact::CompactOutcome;
 use loopstore::extend::sqlite::{QueryLimits, QueryRows};
 use loopstore::*;
+use loopstore_admin::retention::{RedactRequest, redact_session};
+use loopstore_verify::verify;
 
 /// A chat of some turns: a prompt, and answers with a call and its result.
 fn chat(store: &Store, turns: u32) -> SessionHandle {

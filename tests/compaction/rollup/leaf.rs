@@ -118,7 +118,7 @@ fn a_rollup_on_the_leaf_is_gone_on_from() {
     assert_eq!(query(&store, kinds), r#"[["rollup"], ["rollup"]]"#);
     let again = compact_session_loops(&store, &session, &request()).unwrap();
     assert_eq!(again.outcome, CompactOutcome::NotNeeded);
-    let problems = loopstore::admin::inspect::verify(&store).unwrap();
+    let problems = loopstore_verify::verify(&store).unwrap();
     assert!(problems.ok, "{:?}", problems.problems);
     undo(&store, &session, &FlipRequest::default()).unwrap();
     assert_eq!(texts(&seen()), before);
@@ -192,7 +192,7 @@ fn the_text_on_the_leaf_stays_bounded_however_long_the_loop() {
     let lots = "SELECT DISTINCT disposition FROM v_coverage c JOIN v_compaction_blocks b \
                 USING (loop_id, generation) WHERE b.is_active ORDER BY 1";
     assert_eq!(query(&store, lots), r#"[["kept"], ["rolled_up"]]"#);
-    let problems = loopstore::admin::inspect::verify(&store).unwrap();
+    let problems = loopstore_verify::verify(&store).unwrap();
     assert!(problems.ok, "{:?}", problems.problems);
 }
 
@@ -209,7 +209,7 @@ fn a_tools_own_summary_that_fills_the_window_is_made_anew() {
         .texts()
         .collect::<String>();
     assert!(texts.contains("invoice 4711"), "{texts}");
-    assert!(loopstore::admin::inspect::verify(&store).unwrap().ok);
+    assert!(loopstore_verify::verify(&store).unwrap().ok);
 }
 
 #[test]
@@ -309,7 +309,11 @@ fn the_tail_of_a_loop_behind_is_compacted_and_its_last_turns_are_kept() {
     let texts = all.flat_map(Message::texts).collect::<Vec<_>>().join("\n");
     assert!(texts.contains("order_59") && texts.contains("Go on, please."));
     assert!(texts.contains("THE TOOL'S SUMMARY"), "{texts}");
-    assert!(admin::inspect::verify(chat.store().database()).unwrap().ok);
+    assert!(
+        loopstore_verify::verify(chat.store().database())
+            .unwrap()
+            .ok
+    );
     // With fewer turns asked for, the rest of that loop goes into its text.
     let mut few = small(3_000);
     few.config.keep_recent = KeepRecent::Turns(4);

@@ -124,7 +124,7 @@ fn loops_before_the_scope_go_into_one_summary_that_is_extended() {
     );
     redo(&store, &id(), &FlipRequest::default()).unwrap();
     assert_eq!(context(&store).tokens, second.after.tokens);
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
     let sections = "SELECT section, loop_id FROM v_context WHERE leaf_loop_id = 'loop-6'
         ORDER BY ordinal LIMIT 1";
@@ -162,7 +162,7 @@ fn a_forced_run_reads_the_originals_again() {
         "the rollup no longer counts"
     );
     assert_eq!(seen.parts[0].loop_id, loop_id(0));
-    assert!(loopstore::admin::inspect::verify(&store).unwrap().ok);
+    assert!(loopstore_verify::verify(&store).unwrap().ok);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn every_turn_is_shown_or_covered_however_the_chain_grows() {
                 assert_eq!(next.outcome, CompactOutcome::NotNeeded, "{next:?}");
                 assert_every_turn_once(&store);
             }
-            let report = loopstore::admin::inspect::verify(&store).unwrap();
+            let report = loopstore_verify::verify(&store).unwrap();
             assert!(report.ok, "{:?}", report.problems);
         }
     }

@@ -1,7 +1,7 @@
 //! Which loops are archived, and which are left.
 
-use loopstore::admin::retention::{ArchiveReport, ArchiveRequest, LoopStaysWhy, archive};
 use loopstore::*;
+use loopstore_admin::retention::{ArchiveReport, ArchiveRequest, LoopStaysWhy, archive};
 use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::archive::*;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use loopstore::admin::inspect::{ProblemKind, verify};
-use loopstore::admin::salvage::salvage;
 use loopstore::extend as store;
 use loopstore::*;
+use loopstore_admin::salvage::salvage;
+use loopstore_verify::{ProblemKind, verify};
 
 use crate::support::archive::*;
 use crate::support::histories::{loop_id, open};
@@ -78,7 +78,7 @@ fn whatever_is_wrong_with_a_pack_is_told() {
         assert!(matches!(error, StoreError::Damaged(_)), "{sql}: {error}");
         assert_eq!(messages_of(&store, 1).unwrap(), 18, "{sql}");
         let report = verify(&store).unwrap();
-        let found = |problem: &loopstore::admin::inspect::Problem| {
+        let found = |problem: &loopstore_verify::Problem| {
             problem.kind == ProblemKind::Unreadable && problem.place.contains("loop loop-0")
         };
         assert!(
@@ -90,8 +90,7 @@ fn whatever_is_wrong_with_a_pack_is_told() {
             continue;
         }
         // The damaged one stays where it is, for a salvage.
-        let error =
-            loopstore::admin::retention::unarchive(&store, &Default::default()).unwrap_err();
+        let error = loopstore_admin::retention::unarchive(&store, &Default::default()).unwrap_err();
         assert!(matches!(error, StoreError::Damaged(_)), "{sql}: {error}");
     }
 }
@@ -192,7 +191,7 @@ fn a_backup_and_a_copy_hold_what_is_archived() {
     let store = open(&file);
     let id = SessionId::new("s").unwrap();
     let copy = folder.path().join("copy.db");
-    loopstore::admin::backup::compact_backup(&store, &copy, false).unwrap();
+    loopstore_admin::backup::compact_backup(&store, &copy, false).unwrap();
     let backup = open(&copy);
     assert_eq!(crate::archive::seen::lines(&backup, &id), lines);
     assert_eq!(packed(&backup), 36);

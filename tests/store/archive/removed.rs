@@ -1,7 +1,7 @@
 //! Redacting and erasing what is archived: no byte is left in packs either.
 
-use loopstore::admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 use loopstore::*;
+use loopstore_admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 
 use crate::support::archive::*;
 use crate::support::histories::{History, open, user};

@@ -1,10 +1,10 @@
 //! What stands in the tables: receipts, packs, what SQL still tells, and what the triggers refuse.
 
-use loopstore::admin::retention::{ArchiveRequest, archive};
 use loopstore::extend::packs::PackRow;
 use loopstore::extend::sqlite::recount;
 use loopstore::extend::{self as store, append};
 use loopstore::*;
+use loopstore_admin::retention::{ArchiveRequest, archive};
 
 use crate::support::archive::*;
 use crate::support::histories::{History, loop_id, open, user};

@@ -1,12 +1,11 @@
 //! Everything that can be read of a session, as text, byte by byte.
 
-use loopstore::admin::inspect::{DiffRequest, DiffSide, ExpandRequest, diff, expand};
-use loopstore::admin::replay::Replay;
 use loopstore::context::{AsOf, build_context_from_session};
-use loopstore::extend as store;
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::provider::Form;
-use loopstore::*;
+use loopstore::{extend as store, *};
+use loopstore_admin::inspect::{DiffRequest, DiffSide, ExpandRequest, diff, expand};
+use loopstore_admin::replay::Replay;
 use loopstore_export::{ExportForm, export};
 
 use crate::support::histories::{History, loop_id};

@@ -1,7 +1,6 @@
 //! Errors and panics come back to the caller, and leave the store usable.
 
 use loopstore::extend as store;
-use loopstore::recorder::event::*;
 use loopstore::*;
 
 use super::stage::*;
@@ -43,26 +42,4 @@ fn a_panic_is_returned_and_its_transaction_leaves_nothing() {
     assert!(stored(&store, "l").is_empty());
     runtime.block_on(chat(&store).append(turn("l", 1))).unwrap();
     assert_eq!(stored(&store, "l"), [1, 1, 1]);
-}
-
-#[test]
-fn a_refused_event_and_a_panic_leave_the_recorder_usable() {
-    let store = store_with(&[]);
-    let recorder = store.recorder(RecorderOptions::default());
-    runtime().block_on(async {
-        let early = AgentEvent::TurnStart(TurnStart::new(loop_id("r"), 0));
-        let refused = recorder.record(early.clone()).await;
-        assert!(matches!(
-            refused,
-            Err(Error::Record(RecordError::NotBegun { .. }))
-        ));
-        let panicked = recorder.call(|_| -> () { panic!("plain") });
-        assert!(matches!(panicked.await, Err(Error::Panicked(told)) if told == "plain"));
-        let start = AgentStart::new(session_id(), loop_id("r"));
-        recorder
-            .record(AgentEvent::AgentStart(start))
-            .await
-            .unwrap();
-        recorder.record(early).await.unwrap();
-    });
 }

@@ -1,5 +1,6 @@
 //! A runtime, a session, turns, and futures that are dropped.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -9,6 +10,9 @@ use std::time::{Duration, Instant};
 use loopstore::extend::{self as store, session};
 use loopstore::*;
 use tokio::runtime::{Builder, Runtime};
+
+use crate::support::hang::HUNG;
+use crate::support::histories::Random;
 
 pub fn runtime() -> Runtime {
     Builder::new_current_thread().build().unwrap()
@@ -103,5 +107,64 @@ pub fn poll_for<F: Future>(future: F, time: Duration) -> Option<F::Output> {
             return None;
         }
         std::thread::sleep(Duration::from_micros(20));
+    }
+}
+
+/// What became of the turns: which were acknowledged, which were dropped before the first poll.
+#[derive(Default)]
+pub struct Ledger {
+    acknowledged: BTreeSet<u32>,
+    unpolled: BTreeSet<u32>,
+    dropped: BTreeSet<u32>,
+}
+
+impl Ledger {
+    /// Polls the future of a turn for a random time, or not at all.
+    pub fn drive<T, E: std::fmt::Debug>(
+        &mut self,
+        random: &mut Random,
+        at: u32,
+        future: impl Future<Output = Result<T, E>>,
+    ) {
+        match random.below(8) {
+            0 => {
+                drop(future);
+                self.unpolled.insert(at);
+            }
+            // However fast or slow the machine is, some are acknowledged and some dropped.
+            1 | 2 => self.noted(at, poll_for(future, HUNG)),
+            3 => self.noted(at, poll_for(future, Duration::ZERO)),
+            _ => {
+                let time = Duration::from_micros(random.below(1500));
+                self.noted(at, poll_for(future, time));
+            }
+        }
+    }
+
+    fn noted<T, E: std::fmt::Debug>(&mut self, at: u32, done: Option<Result<T, E>>) {
+        match done {
+            Some(done) => {
+                done.unwrap();
+                self.acknowledged.insert(at);
+            }
+            None => {
+                self.dropped.insert(at);
+            }
+        }
+    }
+
+    /// Compares with the turn index of each stored message.
+    pub fn check(&self, stored: &[u32]) {
+        for at in &self.acknowledged {
+            let times = stored.iter().filter(|index| *index == at).count();
+            assert_eq!(times, 3, "turn {at} was acknowledged");
+        }
+        for turn in stored.chunks(3) {
+            assert_eq!(turn, [turn[0]; 3], "a turn is whole");
+            assert!(!self.unpolled.contains(&turn[0]), "turn {turn:?} is there");
+        }
+        let distinct: BTreeSet<&u32> = stored.iter().collect();
+        assert_eq!(distinct.len() * 3, stored.len(), "no turn is there twice");
+        assert!(!self.acknowledged.is_empty() && !self.dropped.is_empty());
     }
 }

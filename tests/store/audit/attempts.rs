@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loopstore::admin::inspect::verify;
 use loopstore::compact::{CompactOutcome, CompactReport};
 use loopstore::*;
+use loopstore_verify::verify;
 
 /// Panics wherever it is asked.
 struct Panics;

@@ -1,8 +1,8 @@
 //! A head that is kept elsewhere shows that the end was cut off, or that all was made anew.
 
-use loopstore::admin::inspect::{Head, ProblemKind, take_head, verify, verify_against};
-use loopstore::admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 use loopstore::*;
+use loopstore_admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
+use loopstore_verify::{Head, ProblemKind, take_head, verify, verify_against};
 
 use super::stage::{Stage, shell};
 use crate::support::keyed;

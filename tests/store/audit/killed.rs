@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use loopstore::admin::inspect::verify;
-use loopstore::recorder::{RecoverRequest, recover};
 use loopstore::*;
+use loopstore_recorder::{RecoverRequest, recover};
+use loopstore_verify::verify;
 
 use crate::support::{keyed, process};
 

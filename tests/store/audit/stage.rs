@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use loopstore::admin::inspect::{VerifyReport, verify};
-use loopstore::admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 use loopstore::extend::{self as store, ImportRow, session};
 use loopstore::{
     BuildOptions, PinRef, PinRequest, SessionId, SqliteStore, build_context_from_session, unpin,
 };
+use loopstore_admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
+use loopstore_verify::{VerifyReport, verify};
 use rusqlite::Connection;
 
 use crate::support::histories::{History, answer, loop_id, open, result, user};

@@ -1,9 +1,9 @@
 //! The list of sessions, page by page: what all pages hold together is the whole list, in its order.
 
-use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::extend::session::{SessionLabels, hide, label};
 use loopstore::extend::sqlite::Record;
 use loopstore::{Database, SessionCursor, SessionFilter};
+use loopstore_admin::retention::{EraseRequest, erase};
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! What a redaction changes beside messages.
 
 use loopstore::Database;
-use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::extend::lease::{self, Acquire};
+use loopstore_admin::retention::{RedactRequest, redact_session};
 
 use super::*;
 

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use loopstore::admin::inspect::verify;
 use loopstore::extend::Database;
 use loopstore::model::SessionId;
 use loopstore::{
@@ -10,6 +9,7 @@ use loopstore::{
     build_context_from_session, redo, repair_session, undo,
 };
 use loopstore_transcripts::{ImportOptions, import_paths};
+use loopstore_verify::verify;
 
 const REQUEST: &str = r#"{"input":[
     {"role":"user","content":"Will it rain?"},

@@ -1,9 +1,9 @@
 //! Titles of sessions and prompts of loops: from the messages, by the lists, by the views.
 
 use loopstore::Database;
-use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::extend::prompt::{self, LINE_CHARS};
 use loopstore::extend::session::{SessionLabels, label};
+use loopstore_admin::retention::{RedactRequest, redact_session};
 
 use super::*;
 

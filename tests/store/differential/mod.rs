@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 use crate::support::amount::{amount, given};
 use crate::support::histories::Random;
-use loopstore::admin::retention::set_protected;
 use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
 use loopstore::context::AsOf as StoreAsOf;
@@ -20,6 +19,7 @@ use loopstore::{
     BuildOptions, CompactRequest, PinRef, PinRequest, SqliteStore, build_context_from_session,
     compact_session_loops,
 };
+use loopstore_admin::retention::set_protected;
 use reference::build::build;
 use reference::checks;
 use reference::forces::{AsOf, live_runs, options};
@@ -559,7 +559,7 @@ fn play(seed: u64) -> Played {
 
 /// Whatever was compacted and undone, every message is stored as it was appended.
 fn originals_are_untouched(twin: &Twin) {
-    let report = loopstore::admin::inspect::verify(&twin.store).unwrap();
+    let report = loopstore_verify::verify(&twin.store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
     for (at, ref_loop) in twin.model.loops.iter().enumerate() {
         let expected: Vec<String> = ref_loop

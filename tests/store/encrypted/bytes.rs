@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use loopstore::admin::backup::{backup, compact_backup};
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{EraseRequest, erase};
-use loopstore::admin::salvage::salvage;
 use loopstore::{OpenError, SearchQuery, SqliteStore, search};
+use loopstore_admin::backup::{backup, compact_backup};
+use loopstore_admin::retention::{EraseRequest, erase};
+use loopstore_admin::salvage::salvage;
+use loopstore_verify::verify;
 
 use crate::support::encryption::{fill, key, options, telling};
 

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{EraseRequest, Leftover, erase};
 use loopstore::extend::{self as store, StoreError, lease, session::create_session};
 use loopstore::*;
+use loopstore_admin::retention::{EraseRequest, Leftover, erase};
+use loopstore_verify::verify;
 
 use crate::support::histories::{History, answer, loop_id, open, result, user};
 use crate::support::removal::*;

@@ -1,9 +1,9 @@
 //! Secrets in what comes in: an import or a recorder that redacts lets none of them reach the files.
 
-use loopstore::admin::retention::{RedactRequest, redact_session};
-use loopstore::extend as store;
-use loopstore::recorder::event::*;
-use loopstore::*;
+use loopstore::{extend as store, *};
+use loopstore_admin::retention::{RedactRequest, redact_session};
+use loopstore_recorder::event::*;
+use loopstore_recorder::{AgentEvent, Recorded, RecorderOptions, SessionRecorder};
 use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
 
 use crate::support::histories::{answer, loop_id, result, user};

@@ -1,9 +1,9 @@
 //! Kept source files: one goes with the last session that it holds something of, and what becomes of
 //! it is told before.
 
-use loopstore::admin::retention::*;
 use loopstore::extend::source::sources;
 use loopstore::*;
+use loopstore_admin::retention::*;
 use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::removal::*;
@@ -62,7 +62,7 @@ fn a_file_goes_with_its_last_session() {
         let last = erase(store, &request(2)).unwrap();
         assert_eq!((last.sources, last.files[0].goes), (1, true));
         assert_ne!(last.leftover, Leftover::InContent);
-        assert!(loopstore::admin::inspect::verify(store).unwrap().ok);
+        assert!(loopstore_verify::verify(store).unwrap().ok);
     });
 }
 
@@ -128,6 +128,6 @@ fn a_file_goes_when_all_its_sessions_are_pruned() {
         assert_eq!(report.files[0].sessions, ids[2..]);
         set_protected(store, &ids[2], false).unwrap();
         assert_eq!(prune(store, &request).unwrap().sources, 1);
-        assert!(loopstore::admin::inspect::verify(store).unwrap().ok);
+        assert!(loopstore_verify::verify(store).unwrap().ok);
     });
 }

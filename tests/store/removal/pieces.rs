@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use loopstore::admin::backup::backup;
-use loopstore::admin::retention::*;
 use loopstore::compaction::{CompactionConfig, CompactionScope};
 use loopstore::extend as store;
 use loopstore::redact::Redactor;
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
+use loopstore_admin::backup::backup;
+use loopstore_admin::retention::*;
 
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};

@@ -1,8 +1,8 @@
 //! Which sessions go and which stay.
 
-use loopstore::admin::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_protected};
-use loopstore::extend::{self as store, SessionFilter, lease};
-use loopstore::*;
+use loopstore::extend::{SessionFilter, lease};
+use loopstore::{extend as store, *};
+use loopstore_admin::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_protected};
 use loopstore_transcripts::{OpenAiChat, Source, import_source};
 
 use crate::support::removal::*;

@@ -3,10 +3,10 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use loopstore::admin::retention::{Leftover, RedactRequest, redact_session};
-use loopstore::extend::{self as store, append};
+use loopstore::extend::append;
 use loopstore::search::{SearchQuery, search};
-use loopstore::*;
+use loopstore::{extend as store, *};
+use loopstore_admin::retention::{Leftover, RedactRequest, redact_session};
 use loopstore_export::{ExportForm, export};
 use loopstore_transcripts::{ImportError, ImportReport, Source, StoredLines, import_source};
 
@@ -175,7 +175,7 @@ fn a_damaged_message_is_not_redacted_and_a_changed_redaction_is_found() {
     assert_whole(&store);
     drop(store);
     break_in("UPDATE messages SET head = replace(head, 'with', 'WITH') WHERE role = 0");
-    let report = loopstore::admin::inspect::verify(&stage.store()).unwrap();
+    let report = loopstore_verify::verify(&stage.store()).unwrap();
     assert!(!report.ok);
 }
 

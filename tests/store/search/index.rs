@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use loopstore::admin::inspect::verify;
 use loopstore::extend::append::{self, NewMessage};
 use loopstore::extend::index::{Phrase, remove_loop, remove_session};
 use loopstore::extend::search::{index, rebuild_index};
@@ -11,6 +10,7 @@ use loopstore::extend::{self as store, SessionStore};
 use loopstore::model::*;
 use loopstore::search::{SearchError, SearchQuery, search};
 use loopstore::{Durability, HeuristicTokenCounter, SqliteStore, StoreError};
+use loopstore_verify::verify;
 
 use crate::search::found;
 use crate::support::hang::{self, HUNG};

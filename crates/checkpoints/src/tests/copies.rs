@@ -1,7 +1,7 @@
 //! Copies of threads with compactions, and checkpoints of runs in many threads.
 
-use loopstore::admin::inspect::verify;
 use loopstore::{AsOf, Policy, SessionHandle};
+use loopstore_verify::verify;
 
 use super::*;
 

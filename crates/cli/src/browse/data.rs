@@ -2,12 +2,12 @@
 //!
 //! The database is open for reading. An undo or redo opens it for writing and closes it again.
 
-use loopstore::admin::inspect::{DiffRequest, DiffSide, diff};
 use loopstore::compact::FlipRequest;
 use loopstore::extend::SessionFilter;
 use loopstore::extend::sqlite::Record;
 use loopstore::search::{SearchHit, SearchQuery};
 use loopstore::{Database, LoopId, OpenError, SessionId};
+use loopstore_admin::inspect::{DiffRequest, DiffSide, diff};
 
 use super::super::error::CliError;
 use super::super::{diff as diff_text, history, search, text, undo};

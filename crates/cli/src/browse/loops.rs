@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use loopstore::admin::inspect::{DiffRequest, DiffSide, diff};
 use loopstore::context::TurnState;
 use loopstore::extend::active_blocks::{View, chain};
 use loopstore::extend::{
@@ -10,6 +9,7 @@ use loopstore::extend::{
     StoreRead, StoreResult, prompt,
 };
 use loopstore::{ContinuationKind, Database, LoopId, SessionId};
+use loopstore_admin::inspect::{DiffRequest, DiffSide, diff};
 
 use super::cursor::Tone;
 use super::session::{LoopItem, LoopSeen, Node, Seen, TreeRow};

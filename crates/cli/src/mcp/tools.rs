@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use loopstore::admin::inspect::{self, ExpandRequest};
 use loopstore::context::context_parts;
 use loopstore::extend::sqlite::Record;
 use loopstore::extend::{self as store, SessionFilter, StoreResult, prompt};
 use loopstore::search::{SearchQuery, search, search_sessions};
 use loopstore::{BuildOptions, Database, LoopId, Role, SessionId};
+use loopstore_admin::inspect::{self, ExpandRequest};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 
-use loopstore::admin::retention::FoundSecret;
 use loopstore::redact::{FoundBy, RedactionPolicy};
+use loopstore_admin::retention::FoundSecret;
 
 use super::finding_lines;
 use crate::error::CliError;

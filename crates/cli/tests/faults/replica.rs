@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use loopstore::SqliteStore;
-use loopstore::admin::inspect::verify;
+use loopstore_verify::verify;
 
 use crate::support::amount::{amount, given};
 use crate::support::command::loopstore;

@@ -209,6 +209,6 @@ fn on_a_cluster_an_append_is_a_plain_commit_on_one_node() {
         }
     }
     assert_eq!(prepared(), before);
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }

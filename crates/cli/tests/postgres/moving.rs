@@ -6,19 +6,20 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use loopstore::admin::inspect::verify;
-use loopstore::extend::{self as store, SessionFlags, lease, source};
-use loopstore::*;
+use loopstore::extend::{SessionFlags, lease, source};
+use loopstore::{extend as store, *};
 use loopstore_copy::{CopyReport, copy, copy_at_rest};
 use loopstore_export::{ExportForm, export};
 use loopstore_postgres::{PostgresOptions, PostgresStore};
+use loopstore_recorder::{RecorderOptions, SessionRecorder};
+use loopstore_verify::verify;
 
 use crate::support::amount::{amount, is_long};
-use crate::support::events::{self, end, record_all, start, start_after, turn};
+use crate::support::events::{end, record_all, start, start_after, turn};
 use crate::support::hang::HUNG;
 use crate::support::histories::{History, Random};
-use crate::support::server::{self, Server};
-use crate::support::{keyed, process, views};
+use crate::support::server::Server;
+use crate::support::{events, keyed, process, server, views};
 
 /// A store with three random histories.
 fn filled(store: &dyn SessionStore) {
@@ -257,7 +258,8 @@ fn a_loop_that_never_had_a_driver_is_not_taken_for_one_whose_driver_died() {
     let history = History::new(&from, "session");
     history.append(0, vec![crate::support::histories::user("hello", 0)]);
     assert!(settled(&from, &to, Duration::ZERO).is_whole());
-    let recovered = recorder::recover(&from, &recorder::RecoverRequest::default()).unwrap();
+    let recovered =
+        loopstore_recorder::recover(&from, &loopstore_recorder::RecoverRequest::default()).unwrap();
     assert_eq!(recovered.aborted, []);
     let key = history.row(0).key;
     assert!(
@@ -401,8 +403,9 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
         History::new(&*source, "redacted")
             .append(0, vec![crate::support::histories::user(&secret, 0)]);
         let erase = |store: &dyn Database, id: &str| {
-            let request = admin::retention::EraseRequest::new(SessionId::new(id).unwrap());
-            admin::retention::erase(store, &request).unwrap();
+            let request =
+                loopstore_admin::retention::EraseRequest::new(SessionId::new(id).unwrap());
+            loopstore_admin::retention::erase(store, &request).unwrap();
         };
         erase(&*source, "session-40");
         run(&from, &["redact", "redacted", "--yes"]);

@@ -129,7 +129,7 @@ pub fn check_plans(store: &PostgresStore, server: &server::Server) {
         // What is marked as never executed was not touched.
         assert!(parts.len() == 1 || touched_one(plan), "{parts:?}\n{plan}");
     }
-    let report = loopstore::admin::inspect::verify(store).unwrap();
+    let report = loopstore_verify::verify(store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 
@@ -158,6 +158,6 @@ fn the_printed_schema_is_the_one_that_the_store_makes() {
     server.client(&name).batch_execute(&script).unwrap();
     let store = PostgresStore::open(&server.address(&name)).unwrap();
     work(&store, "session");
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }

@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loopstore::admin::inspect::verify;
 use loopstore::extend::{self as store, sqlite};
 use loopstore::*;
 use loopstore_postgres::{PostgresOptions, PostgresStore, recount, tenant};
+use loopstore_verify::verify;
 
 use crate::support::histories::{History, Random, user};
 use crate::support::letters::LETTERS;

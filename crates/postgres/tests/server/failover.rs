@@ -168,7 +168,7 @@ fn no_acknowledged_turn_is_lost_when_the_primary_is_killed() {
         "{sure} acknowledged, {perhaps} unknown, {} stored",
         totals.next_seq
     );
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 

@@ -1,9 +1,9 @@
 //! Triggers and rules that another program put on the tables of a server.
 
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 use loopstore::*;
+use loopstore_admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 use loopstore_postgres::PostgresStore;
+use loopstore_verify::verify;
 
 use crate::support::server;
 

@@ -85,7 +85,7 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
     assert_eq!(asked.unwrap().len(), 1);
     let notes = store::read(&store, |read| read.notes(loop_key)).unwrap();
     assert!(notes.len() <= 1, "what was given up was kept");
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 

@@ -1,10 +1,10 @@
 //! What the database itself refuses, whoever asks.
 
-use loopstore::admin::retention::{ArchiveRequest, archive};
 use loopstore::extend::append::append;
 use loopstore::extend::{self as store, StoreRead};
 use loopstore::model::*;
 use loopstore::*;
+use loopstore_admin::retention::{ArchiveRequest, archive};
 use loopstore_postgres::{PostgresOptions, PostgresStore, grants};
 use postgres::Client;
 
@@ -104,7 +104,7 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
         .batch_execute("UPDATE messages SET tokens = 0")
         .unwrap();
     drop(transaction);
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 
@@ -114,16 +114,16 @@ fn a_row_that_was_deleted_without_triggers_is_missed() {
     let Some((store, mut client)) = compacted() else {
         return;
     };
-    let whole = loopstore::admin::inspect::verify(&store).unwrap();
+    let whole = loopstore_verify::verify(&store).unwrap();
     assert!(whole.ok, "{:?}", whole.problems);
     assert_eq!(whole.checked.audit, 2);
-    let request = loopstore::admin::retention::EraseRequest {
+    let request = loopstore_admin::retention::EraseRequest {
         force: true,
-        ..loopstore::admin::retention::EraseRequest::new(SessionId::new("gone").unwrap())
+        ..loopstore_admin::retention::EraseRequest::new(SessionId::new("gone").unwrap())
     };
     let history = History::new(&store, "gone");
     history.append(0, vec![user("please", 0)]);
-    loopstore::admin::retention::erase(&store, &request).unwrap();
+    loopstore_admin::retention::erase(&store, &request).unwrap();
     let run = "DELETE FROM flips; DELETE FROM coverage; DELETE FROM block_messages;
          DELETE FROM blocks; DELETE FROM runs; UPDATE loops SET generation = 0";
     for sql in [
@@ -144,7 +144,7 @@ fn a_row_that_was_deleted_without_triggers_is_missed() {
              CREATE TABLE kept.loops AS TABLE loops;
              SET session_replication_role = replica;";
         client.batch_execute(&format!("{kept} {sql};")).unwrap();
-        let report = loopstore::admin::inspect::verify(&store).unwrap();
+        let report = loopstore_verify::verify(&store).unwrap();
         assert!(!report.ok, "{sql}");
         let back = [
             "audit",
@@ -166,7 +166,7 @@ fn a_row_that_was_deleted_without_triggers_is_missed() {
                  SET session_replication_role = origin; DROP SCHEMA kept CASCADE",
             )
             .unwrap();
-        let report = loopstore::admin::inspect::verify(&store).unwrap();
+        let report = loopstore_verify::verify(&store).unwrap();
         assert!(report.ok, "{sql}: {:?}", report.problems);
     }
 }
@@ -202,7 +202,7 @@ fn a_pack_is_not_changed_added_or_removed_without_a_receipt() {
     let sql = "SET session_replication_role = replica;
          UPDATE packs SET content = content || '\\x00'; RESET session_replication_role";
     client.batch_execute(sql).unwrap();
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(!report.ok);
     let told = &report.problems[0];
     assert!(told.detail.contains("not what its digest says"), "{told:?}");
@@ -284,7 +284,7 @@ fn verify_tells_what_was_changed_behind_the_triggers() {
              ALTER TABLE flips DISABLE TRIGGER flips_stay",
         )
         .unwrap();
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     let told = format!("{:?}", report.problems);
     for part in [
         "the trigger runs_no_update",
@@ -329,7 +329,7 @@ fn texts_with_zeros_and_odd_json_are_kept_word_for_word_and_break_no_view() {
             .query_within(&format!("SELECT * FROM {view}"), limits)
             .unwrap();
     }
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 
@@ -373,7 +373,7 @@ fn sessions_are_written_side_by_side_and_one_session_in_turn() {
         Ok(())
     })
     .unwrap();
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 

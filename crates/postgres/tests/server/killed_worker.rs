@@ -175,7 +175,7 @@ fn what_was_acknowledged_outlives_a_worker_that_is_killed_and_other_sessions_go_
     }
     assert!(meanwhile > 20, "{meanwhile} turns while a worker was away");
     let store = PostgresStore::open(&server.address(&name)).unwrap();
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
     let mut coordinator = server.client(&name);
     coordinator

@@ -115,7 +115,7 @@ fn stores_that_share_two_connections_of_a_server_append_side_by_side_and_lose_no
     let drop_trigger = "DROP TRIGGER forgets ON loops; DROP FUNCTION forgets()";
     server.client(&name).batch_execute(drop_trigger).unwrap();
     let store = PostgresStore::open(&pooler.address(&name)).unwrap();
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
     let rows = store.query_within(
         "SELECT count(*), count(DISTINCT session_id) FROM v_messages",
@@ -203,6 +203,6 @@ fn a_pooler_that_keeps_connections_takes_tables_and_options_where_the_address_sa
     history.append(0, vec![user("hello", 0)]);
     // Without a word on it a pooler of this kind serves as one of the other.
     let store = PostgresStore::open(&pooler.address(&name)).unwrap();
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }

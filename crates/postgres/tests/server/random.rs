@@ -1,10 +1,10 @@
 //! The same random histories on both backends: the same contexts, byte by byte.
 
-use loopstore::admin::inspect::verify;
-use loopstore::admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::context::{AsOf, build_context_as_of};
 use loopstore::*;
+use loopstore_admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore_export::{ExportForm, export};
+use loopstore_verify::verify;
 
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, loop_id};

@@ -218,6 +218,6 @@ async fn what_was_appended_compacted_and_cleared_does_not_pass_the_stores_own_ch
     memory.clear(&id("c")).await.unwrap();
     memory.append(&id("c"), turn_with_tool()).await.unwrap();
     let session = memory.session(&id("c")).unwrap();
-    let report = loopstore::admin::inspect::verify(session.store().database()).unwrap();
+    let report = loopstore_verify::verify(session.store().database()).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }

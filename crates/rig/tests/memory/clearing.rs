@@ -1,7 +1,7 @@
 //! What a clear leaves, and what an erased or redacted conversation is.
 
-use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::{EntryQuery, LoopSpec};
+use loopstore_admin::retention::{EraseRequest, erase};
 use loopstore_rig::OnClear;
 use rig_core::memory::ConversationMemory;
 

@@ -2,8 +2,8 @@
 
 use std::io::{Seek, Write};
 
-use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::{AgentMessage, Json, Message as Stored, OpenError, Store};
+use loopstore_admin::retention::{RedactRequest, redact_session};
 use loopstore_rig::{Error, LoopstoreMemory};
 use rig_core::memory::{Compactor, ConversationMemory, DemotionHook};
 use rig_core::message::{Message, ToolResultContent, UserContent};

@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::decode::repaired;
 use super::database::OpencodeRecord;
+use crate::decode::repaired;
 
 /// Makes messages of the rows of one session.
 pub(super) struct Projection<'a> {

@@ -6,9 +6,9 @@ use loopstore::extend::{
     HideRow, LoopKey, Outcome, PinRow, RunRow, SessionKey, SessionRow, StoreRead, StoreResult,
     StoreWrite,
 };
-use loopstore::internal::verify_session;
 use loopstore::model::{LoopId, SessionId, Time};
 use loopstore::tokens::TokenCounter;
+use loopstore_verify::verify_session;
 
 use super::form::*;
 use super::loop_rows::RestoredLoop;

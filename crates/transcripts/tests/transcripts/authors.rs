@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use insta::assert_snapshot;
-use loopstore::admin::inspect::verify;
 use loopstore::extend::compaction::{DigestInput, digest_of};
 use loopstore::extend::{decode, read};
 use loopstore::{AgentMessage, Author, HeuristicTokenCounter, Message, Placed, Role, SqliteStore};
 use loopstore_transcripts::{ImportOptions, import_paths};
+use loopstore_verify::verify;
 use rusqlite::Connection;
 use serde_json::json;
 

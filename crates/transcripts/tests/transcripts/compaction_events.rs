@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use loopstore::admin::replay::{Replay, ReplayStep};
 use loopstore::compact::CompactOutcome;
 use loopstore::{
     CompactRequest, CompactTrigger, CompactionEnded, CompactionHook, Database, Json, Message,
     SqliteStore, Store,
 };
+use loopstore_admin::replay::{Replay, ReplayStep};
 use loopstore_transcripts::{ImportOptions, import_paths};
 
 /// Notes how compactions ended, and whether their events were stored by then.
@@ -123,9 +123,6 @@ fn a_compaction_that_a_transcript_brought_is_told_of_once() {
             (noted.1.lock().unwrap().len(), events(&store)),
             (runs.len(), found)
         );
-        assert_eq!(
-            loopstore::admin::inspect::verify(&*store).unwrap().problems,
-            []
-        );
+        assert_eq!(loopstore_verify::verify(&*store).unwrap().problems, []);
     }
 }

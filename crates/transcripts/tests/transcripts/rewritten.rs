@@ -122,7 +122,7 @@ fn shown(store: &Store, id: &SessionId) -> String {
 }
 
 fn is_sound(store: &Store) {
-    let report = admin::inspect::verify(store.database()).unwrap();
+    let report = loopstore_verify::verify(store.database()).unwrap();
     assert!(report.problems.is_empty(), "{report:?}");
 }
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use loopstore_transcripts::{ImportOptions, ImportReport, Watch, import_paths};
 use loopstore::*;
+use loopstore_transcripts::{ImportOptions, ImportReport, Watch, import_paths};
 
 fn look(watch: &mut Watch, store: &Store) -> Vec<ImportReport> {
     let mut reports = Vec::new();

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use loopstore::context::FaultKind;
 use loopstore::*;
 use loopstore_phi::{PhiEventLog, PhiRecorder, PhiSessionStore, context_message};
+use loopstore_recorder::RecorderOptions;
 use phi_core::provider::ModelConfig;
 use phi_core::provider::mock::{MockProvider, MockResponse, MockToolCall};
 use phi_core::session::{EventLog, SessionError, SessionStore};
@@ -199,8 +200,7 @@ fn an_agent_is_recorded_compacted_dropped_and_resumed() {
             "prompt, three calls and results, answer"
         );
         let verified =
-            loopstore::admin::inspect::verify(&crate::support::keyed::open(&path).unwrap())
-                .unwrap();
+            loopstore_verify::verify(&crate::support::keyed::open(&path).unwrap()).unwrap();
         assert!(verified.ok, "{:?}", verified.problems);
     });
 }

@@ -2,6 +2,7 @@
 
 use loopstore::*;
 use loopstore_phi::{PhiEventLog, PhiSessionStore};
+
 use phi_core::AgentEvent;
 use phi_core::session::{EventLog, SessionError, SessionStore};
 

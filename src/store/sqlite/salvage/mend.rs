@@ -15,15 +15,15 @@ use crate::store::sqlite::scan::STRAYS;
 use crate::store::*;
 
 /// The rows that were taken over, within one transaction and without triggers.
-pub(crate) struct Mender<'a> {
+pub struct Mender<'a> {
     pub(super) rows: SqliteReader<'a>,
 }
 
 /// Messages whose loop is gone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LostLoop {
-    pub(crate) key: LoopKey,
-    pub(crate) messages: u64,
+pub struct LostLoop {
+    pub key: LoopKey,
+    pub messages: u64,
 }
 
 /// Runs of which a part is gone: the loop that they were made on, or that a block stands on or says
@@ -50,12 +50,12 @@ const LOOSE: [&str; 5] = [
 
 impl Mender<'_> {
     /// Returns the rows for looking at them.
-    pub(crate) fn scan(&self) -> &dyn StoreScan {
+    pub fn scan(&self) -> &dyn StoreScan {
         &self.rows
     }
 
     /// Returns the rows for writing.
-    pub(crate) fn write(&mut self) -> &mut dyn StoreWrite {
+    pub fn write(&mut self) -> &mut dyn StoreWrite {
         &mut self.rows
     }
 
@@ -67,7 +67,7 @@ impl Mender<'_> {
     }
 
     /// Returns the sessions that have loops and no row, with a clock that is late enough for all.
-    pub(crate) fn headless(&self) -> StoreResult<Vec<(SessionKey, Tick)>> {
+    pub fn headless(&self) -> StoreResult<Vec<(SessionKey, Tick)>> {
         let sql = "SELECT session AS key, 1 + max(
                  max(tick),
                  coalesce((SELECT max(tick) FROM messages WHERE id >> 32 IN
@@ -84,7 +84,7 @@ impl Mender<'_> {
     }
 
     /// Adds the row of a session under the key that its loops name.
-    pub(crate) fn insert_session_at(&mut self, row: &SessionRow) -> StoreResult<()> {
+    pub fn insert_session_at(&mut self, row: &SessionRow) -> StoreResult<()> {
         let key = self.rows.insert_session(row)?;
         self.run(
             "UPDATE sessions SET key = ?2 WHERE key = ?1",
@@ -94,20 +94,20 @@ impl Mender<'_> {
     }
 
     /// Returns the loops whose parent is not there.
-    pub(crate) fn parted(&self) -> StoreResult<Vec<LoopKey>> {
+    pub fn parted(&self) -> StoreResult<Vec<LoopKey>> {
         let sql = "SELECT key FROM loops WHERE parent NOT IN (SELECT key FROM loops) ORDER BY key";
         self.rows.all(sql, [], |row| row.get("key"))
     }
 
     /// Makes a loop the beginning of a chain; it still names its parent.
-    pub(crate) fn detach(&mut self, key: LoopKey) -> StoreResult<()> {
+    pub fn detach(&mut self, key: LoopKey) -> StoreResult<()> {
         let sql =
             "UPDATE loops SET parent = NULL, parent_turn = NULL, parent_seq = NULL WHERE key = ?1";
         self.run(sql, [key.0]).map(drop)
     }
 
     /// Returns messages whose loop is not there.
-    pub(crate) fn homeless(&self) -> StoreResult<Vec<LostLoop>> {
+    pub fn homeless(&self) -> StoreResult<Vec<LostLoop>> {
         let sql = "SELECT id >> 32 AS key, count(*) AS messages FROM messages
              WHERE id >> 32 NOT IN (SELECT key FROM loops) GROUP BY 1 ORDER BY 1";
         self.rows.all(sql, [], |row| {
@@ -119,13 +119,13 @@ impl Mender<'_> {
     }
 
     /// Returns the runs of which a part is gone.
-    pub(crate) fn broken_runs(&self) -> StoreResult<Vec<RunKey>> {
+    pub fn broken_runs(&self) -> StoreResult<Vec<RunKey>> {
         self.rows.all(BROKEN_RUNS, [], |row| row.get("key"))
     }
 
     /// Removes rows that belong to nothing until there are none, and returns the table and key of
     /// those that were named by nothing else that is gone.
-    pub(crate) fn sweep(&mut self) -> StoreResult<Vec<(String, i64)>> {
+    pub fn sweep(&mut self) -> StoreResult<Vec<(String, i64)>> {
         let mut swept = Vec::new();
         loop {
             let mut removed = 0;
@@ -156,7 +156,7 @@ impl Mender<'_> {
     }
 
     /// Removes a row; what hangs on it goes with the next sweep.
-    pub(crate) fn remove(&mut self, table: Removable) -> StoreResult<()> {
+    pub fn remove(&mut self, table: Removable) -> StoreResult<()> {
         let (sql, key) = match table {
             Removable::Session(SessionKey(key)) => ("DELETE FROM sessions WHERE key = ?1", key),
             Removable::Loop(LoopKey(key)) => ("DELETE FROM loops WHERE key = ?1", key),
@@ -181,7 +181,7 @@ impl Mender<'_> {
 
     /// Removes the messages of a loop from `seq` on, and what the loop's source and recorder told
     /// beside them, which names messages by their sequence. Returns how many messages went.
-    pub(crate) fn cut(&mut self, key: LoopKey, seq: u32) -> StoreResult<u64> {
+    pub fn cut(&mut self, key: LoopKey, seq: u32) -> StoreResult<u64> {
         let ids = [packed(key.0, seq), packed(key.0, u32::MAX)];
         let gone = self.run("DELETE FROM messages WHERE id BETWEEN ?1 AND ?2", ids)?;
         let notes = [packed(key.0, 0), packed(key.0, u32::MAX)];
@@ -192,7 +192,7 @@ impl Mender<'_> {
     }
 
     /// Forgets what a loop's row says of its messages, to be derived again.
-    pub(crate) fn forget_totals(&mut self, key: LoopKey) -> StoreResult<()> {
+    pub fn forget_totals(&mut self, key: LoopKey) -> StoreResult<()> {
         self.run(
             "UPDATE loops SET next_seq = 0, sealed_seq = max(0, min(sealed_seq, 4294967295)),
                  turns = 0, complete = 0, messages = 0, tokens = 0, bytes = 0, system_tokens = 0,
@@ -204,14 +204,14 @@ impl Mender<'_> {
     }
 
     /// Removes the turns of a loop, to be derived again.
-    pub(crate) fn forget_turns(&mut self, key: LoopKey) -> StoreResult<()> {
+    pub fn forget_turns(&mut self, key: LoopKey) -> StoreResult<()> {
         let ids = [packed(key.0, 0), packed(key.0, u32::MAX)];
         self.run("DELETE FROM turns WHERE id BETWEEN ?1 AND ?2", ids)
             .map(drop)
     }
 
     /// Writes what follows from a message and stands beside it; not what it says.
-    pub(crate) fn rewrite(
+    pub fn rewrite(
         &mut self,
         key: LoopKey,
         row: &MessageRow,
@@ -243,11 +243,7 @@ impl Mender<'_> {
     }
 
     /// Begins the audit chain of a session, or of all receipts, anew.
-    pub(crate) fn begin_audit(
-        &mut self,
-        session: SessionKey,
-        entries: &[AuditEntry],
-    ) -> StoreResult<()> {
+    pub fn begin_audit(&mut self, session: SessionKey, entries: &[AuditEntry]) -> StoreResult<()> {
         self.run("DELETE FROM audit WHERE session = ?1", [session.0])?;
         let mut end = AuditEnd::default();
         // The trigger that would note it is away.
@@ -272,7 +268,7 @@ impl Mender<'_> {
 
     /// Numbers the blocks of a loop without gaps, as they were one after another. A block whose digest
     /// does not fit keeps that fault.
-    pub(crate) fn renumber(&mut self, key: LoopKey) -> StoreResult<()> {
+    pub fn renumber(&mut self, key: LoopKey) -> StoreResult<()> {
         let mut newest = 0;
         for block in self.rows.block_keys(key)? {
             newest += 1;
@@ -314,7 +310,8 @@ impl Mender<'_> {
 
 /// What can be removed as a whole.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Removable {
+#[allow(missing_docs)]
+pub enum Removable {
     Session(SessionKey),
     Loop(LoopKey),
     Run(RunKey),

@@ -2,7 +2,7 @@
 //!
 //! The rows are copied as they are, with no regard to what they say; archived content goes back into its
 //! rows, as far as its packs can be opened. What does not fit together is then removed from the copy by
-//! [`Mender`]; `crate::admin::salvage` decides what.
+//! [`Mender`]; `loopstore_admin::salvage` decides what.
 
 mod mend;
 mod rows;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-pub(crate) use mend::{Mender, Removable};
+pub use mend::{Mender, Removable};
 
 use super::encryption::{bear_damage, unlock};
 use super::read::SqliteReader;
@@ -22,11 +22,13 @@ use crate::store::error::{OpenError, StoreError, StoreResult};
 
 /// Rows of a table that cannot be read.
 #[derive(Clone, Debug)]
-pub(crate) struct LostRows {
-    pub(crate) table: String,
+pub struct LostRows {
+    /// The table.
+    pub table: String,
     /// The first and the last key that may be among them; `None`: it is not known which.
-    pub(crate) keys: Option<(i64, i64)>,
-    pub(crate) reason: String,
+    pub keys: Option<(i64, i64)>,
+    /// Why they cannot be read.
+    pub reason: String,
 }
 
 /// Tables whose rows are made anew or are no part of the record.
@@ -44,13 +46,13 @@ fn is_made_anew(table: &str) -> bool {
 }
 
 /// Returns the real path of a file that is there.
-pub(crate) fn place_of(file: &Path) -> Result<PathBuf, OpenError> {
+pub fn place_of(file: &Path) -> Result<PathBuf, OpenError> {
     let options = SqliteOptions::new().create(false).allow_network(true);
     schema::real_path(file, &options)
 }
 
 /// Returns the counter that a damaged file says it was written with, if that can be read.
-pub(crate) fn counter_of(file: &Path, key: Option<&Key>) -> StoreResult<Option<String>> {
+pub fn counter_of(file: &Path, key: Option<&Key>) -> StoreResult<Option<String>> {
     let connection = open(file, key)?;
     let sql = "SELECT value FROM store_meta WHERE name = 'token_counter'";
     match connection.query_row(sql, [], |row| row.get(0)) {
@@ -86,7 +88,7 @@ impl SqliteStore {
     /// # Errors
     /// If not even the tables of `file` can be read, or `mend` fails; then nothing is kept. If the disk
     /// fails at the end.
-    pub(crate) fn take_over(
+    pub fn take_over(
         &self,
         file: &Path,
         mend: &mut dyn FnMut(&mut Mender<'_>) -> StoreResult<()>,

@@ -263,7 +263,7 @@ fn a_python_program_whose_appends_are_killed_loses_nothing_and_appends_nothing_t
     assert_eq!(said, wanted);
     let store = crate::support::keyed::open(stage.path("python.db")).unwrap();
     assert!(
-        loopstore::admin::inspect::verify(&store)
+        loopstore_verify::verify(&store)
             .unwrap()
             .problems
             .is_empty()

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use loopstore::recorder::event::*;
 use loopstore::*;
+use loopstore_recorder::event::*;
+use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 
 use crate::commands::stage::Stage;
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use loopstore::PinRef;
-use loopstore::admin::retention::{ArchiveRequest, archive};
 use loopstore::extend::sqlite::format_version;
 use loopstore::search::{SearchQuery, search};
+use loopstore_admin::retention::{ArchiveRequest, archive};
 
 use crate::crash::shim::{Act, Shim, calls};
 use crate::crash::stage::*;

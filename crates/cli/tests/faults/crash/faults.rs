@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use loopstore::admin::backup::{BackupError, backup};
-use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::extend::search::index;
 use loopstore::*;
+use loopstore_admin::backup::{BackupError, backup};
+use loopstore_admin::retention::{EraseRequest, erase};
 use loopstore_transcripts::{ImportError, ImportOptions, import_paths};
 
 use crate::crash::shim::{Act, Shim, alone, calls};

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use loopstore::extend as store;
 use loopstore::search::{SearchQuery, search};
-use loopstore::*;
+use loopstore::{extend as store, *};
+use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 use loopstore_transcripts::{ImportError, ImportOptions, Watch, import_paths};
 
 use crate::crash::shim::{Act, Shim, alone, calls};
@@ -478,7 +478,7 @@ fn leases_end(shim: &Shim, store: &SqliteStore) {
     };
     let id = LoopId::new("driven").unwrap();
     shim.set_clock(86_400);
-    let start = recorder::event::AgentStart::new(session("s"), id.clone());
+    let start = loopstore_recorder::event::AgentStart::new(session("s"), id.clone());
     let mut gone = SessionRecorder::new(store, options("gone"));
     gone.record(AgentEvent::AgentStart(start)).unwrap();
     shim.set_clock(0);

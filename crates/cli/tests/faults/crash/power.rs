@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::admin::backup::backup;
-use loopstore::admin::retention::{EraseRequest, erase};
+use Step::*;
 use loopstore::compact::FlipRequest;
-use loopstore::extend as store;
 use loopstore::extend::session::{create_loop, create_session};
-use loopstore::*;
+use loopstore::{extend as store, *};
+use loopstore_admin::backup::backup;
+use loopstore_admin::retention::{EraseRequest, erase};
 use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::crash::disk::{Disk, Files, Unsynced};
@@ -39,8 +39,6 @@ enum Step {
     /// Closes the database; the log goes.
     Close,
 }
-
-use Step::*;
 
 const SCRIPT: [Step; 30] = [
     Create,

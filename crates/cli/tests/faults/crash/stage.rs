@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use loopstore::admin::inspect::verify;
 use loopstore::extend as store;
 use loopstore::model::Content;
 use loopstore::*;
+use loopstore_verify::verify;
 
 use crate::support::amount::given;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};

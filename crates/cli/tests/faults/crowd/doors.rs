@@ -1,6 +1,6 @@
 //! Many agents at one database, each a process with a front door of its own.
 
-use loopstore::admin::inspect::verify;
+use loopstore_verify::verify;
 
 use crate::support::amount::amount;
 use crate::support::door::Door;

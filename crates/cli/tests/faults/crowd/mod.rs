@@ -15,8 +15,8 @@ use std::time::Duration;
 use crate::support::amount::amount;
 use crate::support::histories::{History, open, user};
 use crate::support::{hang, process, proof};
-use loopstore::admin::inspect::verify;
 use loopstore::extend as store;
+use loopstore_verify::verify;
 
 const PROCESSES: usize = 3;
 

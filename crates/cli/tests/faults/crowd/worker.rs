@@ -4,9 +4,9 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loopstore::admin::backup::backup;
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
+use loopstore_admin::backup::backup;
 
 use crate::crowd::load;
 use crate::support::hang::HUNG;

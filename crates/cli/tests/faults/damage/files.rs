@@ -127,8 +127,8 @@ fn nobody_else_may_read_what_is_written() {
         folder.path().join("salvaged.db"),
         folder.path().join("export.jsonl"),
     );
-    loopstore::admin::backup::backup(&store, &backup, false, &mut |_, _| {}).unwrap();
-    loopstore::admin::salvage::salvage(&file, None, &salvaged, false).unwrap();
+    loopstore_admin::backup::backup(&store, &backup, false, &mut |_, _| {}).unwrap();
+    loopstore_admin::salvage::salvage(&file, None, &salvaged, false).unwrap();
     WholeFile::create(&export).unwrap().finish().unwrap();
     let mut seen = Vec::new();
     for entry in std::fs::read_dir(folder.path()).unwrap() {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use loopstore::OpenError;
-use loopstore::admin::inspect::verify;
-use loopstore::admin::salvage::salvage;
+use loopstore_admin::salvage::salvage;
+use loopstore_verify::verify;
 
 use crate::damage::reading::{Answers, answers, read, wrong};
 use crate::damage::stage::{Stage, beside, tell};

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use loopstore::admin::inspect::{DiffRequest, diff, verify};
 use loopstore::context::AsOf;
 use loopstore::{
     BuildOptions, OpenError, SearchQuery, SessionId, SqliteStore, build_context_from_session,
     search,
 };
+use loopstore_admin::inspect::{DiffRequest, diff};
 use loopstore_export::{ExportForm, export};
+use loopstore_verify::verify;
 
 use crate::support::hang::HUNG;
 use crate::support::histories::loop_id;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Output;
 
-use loopstore::admin::inspect::verify;
 use loopstore::{Policy, SealingProvider, Store, provider};
+use loopstore_verify::verify;
 
 use crate::damage::stage::tell;
 use crate::support::histories::Random;

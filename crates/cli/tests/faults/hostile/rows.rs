@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::admin::salvage::salvage;
+use loopstore_admin::salvage::salvage;
 use rusqlite::Connection;
 
 use crate::damage::reading;

@@ -4,8 +4,8 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use loopstore::SqliteStore;
-use loopstore::admin::inspect::verify;
 use loopstore_transcripts::{Source, import_source, importers};
+use loopstore_verify::verify;
 
 use crate::hostile::mutate::mutated;
 use crate::hostile::{Tried, inputs};

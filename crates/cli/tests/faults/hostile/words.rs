@@ -4,8 +4,9 @@ use assert_cmd::Command;
 use loopstore::compaction::{CompactionScope, OlderLoops, RecentWindow};
 use loopstore::extend::search::parse_query;
 use loopstore::model::{AgentMessage, LoopRecord, Session, SessionId};
-use loopstore::{AgentEvent, SearchQuery, SqliteStore, search};
+use loopstore::{SearchQuery, SqliteStore, search};
 use loopstore_export::ExportForm;
+use loopstore_recorder::AgentEvent;
 use proptest::prelude::*;
 
 use crate::hostile::mutate::mutated;

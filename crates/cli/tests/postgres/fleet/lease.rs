@@ -4,9 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use loopstore::recorder::event::AgentStart;
 use loopstore::*;
 use loopstore_postgres::PostgresStore;
+use loopstore_recorder::event::AgentStart;
+use loopstore_recorder::{AgentEvent, RecordError, RecorderOptions, SessionRecorder};
 
 use super::writers::{open, passing};
 

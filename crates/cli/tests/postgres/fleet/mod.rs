@@ -179,7 +179,7 @@ fn no_acknowledged_turn_is_lost_or_doubled_and_no_lease_held_twice_while_a_clust
     fleet.be_asynchronous();
     play(&mut fleet, "asynchronous", (count / 4).max(1), false);
     let store = PostgresStore::open(&fleet.hosts()).unwrap();
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
     let command = "LOOPSTORE_FAILOVERS=100 cargo test -p loopstore-cli --features postgres --test postgres fleet";
     proof::tally(

@@ -299,7 +299,7 @@ fn on_a_cluster_a_turn_of_a_tenant_is_a_plain_commit_on_one_node() {
         history.append(0, turn);
     }
     assert_eq!(in_two_phases(), before);
-    let report = loopstore::admin::inspect::verify(&store).unwrap();
+    let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 
@@ -341,7 +341,7 @@ fn on_a_cluster_who_is_in_no_tenant_keeps_the_sessions_that_were_there() {
     assert_eq!(sessions(&guest), ["old"]);
     assert_eq!(sessions(&writer).len(), 2);
     for store in [&writer, &guest] {
-        let report = loopstore::admin::inspect::verify(store).unwrap();
+        let report = loopstore_verify::verify(store).unwrap();
         assert!(report.ok, "{:?}", report.problems);
     }
     let Err(error) = PostgresStore::open(&server.address(&name)) else {

@@ -99,7 +99,7 @@ fn one_id_in_two_tenants_is_two_sessions_and_a_role_may_be_renamed() {
         let context = build_context_from_session(&store, &id, &BuildOptions::default()).unwrap();
         let told = serde_json::to_string(&context.messages).unwrap();
         assert!(told.contains(text), "{told}");
-        let report = loopstore::admin::inspect::verify(&store).unwrap();
+        let report = loopstore_verify::verify(&store).unwrap();
         assert!(report.ok, "{:?}", report.problems);
     }
 }
@@ -146,7 +146,7 @@ fn a_database_keeps_its_sessions_when_it_gets_tenants_and_its_owner_sees_only_th
     History::new(&guest, "of a guest");
     for store in [owner, open("owner").unwrap(), open("writer").unwrap()] {
         assert_eq!(sessions(&store), ["of a writer", "old"]);
-        assert!(loopstore::admin::inspect::verify(&store).unwrap().ok);
+        assert!(loopstore_verify::verify(&store).unwrap().ok);
     }
     // A superuser sees all of it, which no call of the store could tell apart.
     let Err(error) = PostgresStore::open(&server.address(&name)) else {

@@ -155,7 +155,7 @@ fn records_of_newer_versions_of_opencode_become_messages() {
             "And the moon?"
         ]
     );
-    assert!(loopstore::admin::inspect::verify(&store).unwrap().ok);
+    assert!(loopstore_verify::verify(&store).unwrap().ok);
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::admin::inspect::verify;
 use loopstore::extend::source::sources;
 use loopstore::provider::Form;
 use loopstore::{AgentMessage, Content, Json, Message, SessionId, SqliteStore};
 use loopstore_export::{ExportForm, export, export_source};
 use loopstore_transcripts::{ImportOptions, ImportReport, Importer, import_paths, importers};
+use loopstore_verify::verify;
 use serde_json::Value;
 
 use crate::support::provider_faults::provider_faults;

@@ -485,7 +485,8 @@ pub fn database(path: &Path, sessions: &[(&str, &[Line])]) {
     };
     for (session, (item, at)) in alternating(sessions.iter().map(items).collect()) {
         let at = iso(at).replace('T', " ").replace(".000Z", "");
-        let sql = "INSERT INTO agent_messages (session_id, message_data, created_at) VALUES (?1, ?2, ?3)";
+        let sql =
+            "INSERT INTO agent_messages (session_id, message_data, created_at) VALUES (?1, ?2, ?3)";
         connection
             .execute(sql, params![session, item.to_string(), at])
             .unwrap();

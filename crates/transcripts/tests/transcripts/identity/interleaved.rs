@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use loopstore::*;
 use loopstore_export::{ExportForm, export};
 use loopstore_transcripts::{ImportOptions, import_paths};
-use loopstore::*;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
@@ -235,7 +235,7 @@ fn pairs_in_every_order(mixed: &Mixed, form: &Form, talk: &mut Talk, seed: u64) 
         assert_eq!(new, (0, 0), "{what}: {report:?}");
         assert_eq!(state(&store), before, "{what}");
     }
-    let found = admin::inspect::verify(store.database()).unwrap();
+    let found = loopstore_verify::verify(store.database()).unwrap();
     assert!(found.problems.is_empty(), "{:?}", found.problems);
 }
 

@@ -292,7 +292,7 @@ fn family_in_every_order(form: &Form, talk: &mut Talk, seed: u64) {
         );
         assert_eq!(state(&store), before, "{what}");
     }
-    let found = admin::inspect::verify(store.database()).unwrap();
+    let found = loopstore_verify::verify(store.database()).unwrap();
     assert!(found.problems.is_empty(), "{:?}", found.problems);
 }
 

@@ -1,7 +1,8 @@
 //! What a recorder leaves comes along: notes, started calls, history, manifests, sub-agents.
 
-use loopstore::recorder::event::*;
 use loopstore::*;
+use loopstore_recorder::event::*;
+use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 
 use crate::session_jsonl::stage::{exported, imported, rows, sound};
 

@@ -3,11 +3,11 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use loopstore::admin::inspect::verify;
 use loopstore::context::{AsOf, build_context_from_session};
 use loopstore::*;
 use loopstore_export::{ExportForm, export};
 use loopstore_transcripts::{ImportError, ImportReport, Source, StoredLines, import_source};
+use loopstore_verify::verify;
 
 use crate::support::histories::{History, Random};
 

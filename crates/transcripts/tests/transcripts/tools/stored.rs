@@ -115,7 +115,7 @@ pub fn shown_to(
 
 /// Checks what must hold for every database.
 pub fn is_sound(store: &SqliteStore, what: &str) {
-    let report = loopstore::admin::inspect::verify(store).unwrap();
+    let report = loopstore_verify::verify(store).unwrap();
     assert!(report.problems.is_empty(), "{what}: {:#?}", report.problems);
     let mut ids = Vec::new();
     read(store, |read| {

@@ -61,7 +61,7 @@ fn a_loop_that_is_rolled_up_is_covered_through_its_last_message_whoever_writes()
     for store in [&found, &ours, &restored(&found), &restored(&ours)] {
         // The note after a loop was read by nobody.
         assert_eq!(rows(store, rolled_up), [r#""a" 0 3 0 1"#, r#""b" 0 3 0 1"#]);
-        assert!(loopstore::admin::inspect::verify(store).unwrap().ok);
+        assert!(loopstore_verify::verify(store).unwrap().ok);
     }
 }
 

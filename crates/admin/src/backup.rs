@@ -1,0 +1,201 @@
+//! A copy of a database that is checked before it gets its name.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use loopstore::extend::{
+    Key, OpenError, StoreError, StoreResult,
+    sqlite::{SqliteOptions, SqliteStore},
+};
+use loopstore_files::WholeFile;
+use loopstore_files::copies::CopyNote;
+use loopstore_verify::{Checked, VerifyReport, verify};
+
+/// Why there is no copy.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// There is a file of that name.
+    #[error("{0} already exists")]
+    Exists(PathBuf),
+    /// The copy would be written over the database itself.
+    #[error("{0} is the database itself, or belongs to it")]
+    IsTheDatabase(PathBuf),
+    /// Another program uses the database there, or was cut off: its log is beside it.
+    #[error("{0} is in use: its write-ahead log exists")]
+    InUse(PathBuf),
+    /// The place is no file.
+    #[error("{0} is not a regular file")]
+    NoFile(PathBuf),
+    /// The file could not be written.
+    #[error("cannot write {path}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The database could not be read, or the copy not written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The copy could not be opened again.
+    #[error("the copy cannot be opened")]
+    Open(#[from] OpenError),
+    /// The copy is damaged, as the database is.
+    #[error("the copy is damaged: {}", first_problem(.0))]
+    Damaged(Box<VerifyReport>),
+}
+
+fn first_problem(report: &VerifyReport) -> String {
+    let problem = report.problems.first();
+    problem.map_or_else(String::new, |p| format!("{}: {}", p.place, p.detail))
+}
+
+/// Copies the database of `store` to `to` while others go on writing, checks the copy as
+/// [`verify`] does, and gives it its name only if nothing is wrong. Returns its size in bytes.
+///
+/// The file has mode 0600 and is on the disk when this returns. With `force` it takes the place of
+/// another file.
+///
+/// # Errors
+/// As [`BackupError`] says; then nothing of that name is there that was not before, unless all that
+/// failed was to bring the folder to the disk.
+///
+/// # Examples
+/// ```
+/// use loopstore_admin::backup::backup;
+/// use loopstore::SqliteStore;
+///
+/// let folder = tempfile::tempdir()?;
+/// let store = SqliteStore::open(folder.path().join("agent.db"))?;
+/// let copy = folder.path().join("copy.db");
+/// backup(&store, &copy, false, &mut |_done, _all| {})?;
+/// assert!(loopstore_verify::verify(&SqliteStore::open(&copy)?)?.ok);
+/// // A file is written over only if that is asked for.
+/// assert!(backup(&store, &copy, false, &mut |_, _| {}).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn backup(
+    store: &SqliteStore,
+    to: &Path,
+    force: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<u64, BackupError> {
+    checked_copy(store.path(), store.key(), to, force, &mut |beside| {
+        store.copy_to(beside, progress)
+    })
+    .map(|(bytes, _)| bytes)
+}
+
+/// Makes a copy as [`backup`] does, without the room that deleted rows left behind. It takes longer,
+/// as every row is written anew.
+///
+/// # Errors
+/// As [`backup`].
+///
+/// # Examples
+/// ```
+/// use loopstore::SqliteStore;
+/// use loopstore_admin::backup::compact_backup;
+///
+/// let folder = tempfile::tempdir()?;
+/// let store = SqliteStore::open(folder.path().join("agent.db"))?;
+/// let copy = folder.path().join("copy.db");
+/// let bytes = compact_backup(&store, &copy, false)?;
+/// assert_eq!(copy.metadata()?.len(), bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn compact_backup(store: &SqliteStore, to: &Path, force: bool) -> Result<u64, BackupError> {
+    checked_copy(store.path(), store.key(), to, force, &mut |beside| {
+        store.vacuum_into(beside)
+    })
+    .map(|(bytes, _)| bytes)
+}
+
+/// Makes a copy beside its place, checks it and gives it its name. Returns its size in bytes and
+/// what it holds.
+pub(crate) fn checked_copy(
+    database: Option<&Path>,
+    key: Option<&Key>,
+    to: &Path,
+    force: bool,
+    copy: &mut dyn FnMut(&Path) -> StoreResult<()>,
+) -> Result<(u64, Checked), BackupError> {
+    let failed = |source| BackupError::Write {
+        path: to.to_owned(),
+        source,
+    };
+    if database.is_some_and(|database| is_part_of(to, database)) {
+        return Err(BackupError::IsTheDatabase(to.to_owned()));
+    }
+    if !force && to.symlink_metadata().is_ok() {
+        return Err(BackupError::Exists(to.to_owned()));
+    }
+    // The log of another database would be taken for that of the copy.
+    let log = with_end(to, "-wal").metadata();
+    if log.is_ok_and(|log| log.len() > 0) {
+        return Err(BackupError::InUse(to.to_owned()));
+    }
+    // Noted before there is a file: whoever is killed between leaves a note of nothing.
+    let mut note = None;
+    let mut announce = |beside: &Path| {
+        note = database.and_then(|database| CopyNote::new(database, beside));
+    };
+    let file = WholeFile::create_named(to, &mut announce).map_err(failed)?;
+    let Some(beside) = file.beside().map(Path::to_owned) else {
+        return Err(BackupError::NoFile(to.to_owned()));
+    };
+    let made = copy_and_check(&beside, key, copy);
+    for end in ["-wal", "-shm", "-journal"] {
+        // Left only if something failed.
+        let _ = std::fs::remove_file(with_end(&beside, end));
+    }
+    let made = made?;
+    file.finish().map_err(failed)?;
+    drop(note);
+    Ok(made)
+}
+
+fn copy_and_check(
+    to: &Path,
+    key: Option<&Key>,
+    copy: &mut dyn FnMut(&Path) -> StoreResult<()>,
+) -> Result<(u64, Checked), BackupError> {
+    copy(to)?;
+    let options = SqliteOptions::new()
+        .stored_counter()
+        .create(false)
+        .allow_network(true)
+        .maybe_key(key);
+    let report = verify(&SqliteStore::open_with(to, options)?)?;
+    if !report.ok {
+        return Err(BackupError::Damaged(Box::new(report)));
+    }
+    let size = std::fs::metadata(to).map(|found| (found.len(), report.checked));
+    size.map_err(|source| BackupError::Write {
+        path: to.to_owned(),
+        source,
+    })
+}
+
+/// Whether a path names a database or one of the files beside it.
+///
+/// ```
+/// use loopstore_admin::backup::is_part_of;
+/// use std::path::Path;
+///
+/// assert!(is_part_of(Path::new("/data/agent.db-wal"), Path::new("/data/agent.db")));
+/// assert!(!is_part_of(Path::new("/data/copy.db"), Path::new("/data/agent.db")));
+/// ```
+pub fn is_part_of(path: &Path, database: &Path) -> bool {
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (path, database) = (whole(path), whole(database));
+    let ends = ["", "-wal", "-shm", "-journal", "-queue", "-copies"];
+    ends.iter().any(|end| path == with_end(&database, end))
+}
+
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}

@@ -1,0 +1,413 @@
+//! What two contexts of a session show differently, turn by turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loopstore::OlderLoops;
+use loopstore::context::{AsOf, BuildOptions, Context, TurnState};
+use loopstore::extend::{
+    self as store, Disposition, LoopKey, LoopRow, LoopStates, SessionRow, SessionStore, StoreRead,
+    StoreResult,
+    active_blocks::{ActiveBlocks, View},
+    leaf_of, moment_of, session_of,
+};
+use loopstore::internal::{Chain, Purpose, build, settings, turn_states};
+use loopstore::model::{LoopId, SessionId};
+use serde::Serialize;
+
+/// One of the two contexts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiffSide {
+    /// The originals, as if no block were active: at the moment of the other side if that is one,
+    /// else now.
+    Raw,
+    /// What the next model call sees.
+    Now,
+    /// A moment.
+    At(AsOf),
+    /// Just before a run was committed, for the run's own loop.
+    Before(String),
+}
+
+/// Which contexts to compare.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiffRequest {
+    /// The first; if not given, just before the newest run that is live in the second (the
+    /// originals if there is none).
+    pub from: Option<DiffSide>,
+    /// The second; now if not given.
+    pub to: Option<DiffSide>,
+    /// The leaf of [`DiffSide::Now`] and [`DiffSide::Raw`]; the current loop if not given.
+    pub leaf: Option<LoopId>,
+}
+
+/// Consecutive turns of a loop that the two contexts show differently.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TurnChange {
+    /// The loop.
+    pub loop_id: LoopId,
+    /// The first turn.
+    pub from_turn: u32,
+    /// The last one.
+    pub to_turn: u32,
+    /// What the first context shows; `None` if it does not have the turns.
+    pub before: Option<TurnState>,
+    /// What the second one shows.
+    pub after: Option<TurnState>,
+}
+
+/// Consecutive turns of a loop that both contexts show as a summary, but not as the same one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rewritten {
+    /// The loop.
+    pub loop_id: LoopId,
+    /// The first turn.
+    pub from_turn: u32,
+    /// The last one.
+    pub to_turn: u32,
+    /// The block of the first context: its loop, `#` and its generation.
+    pub before: String,
+    /// The block of the second one.
+    pub after: String,
+}
+
+/// What two contexts show differently.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ContextDiff {
+    /// What the first context is: `raw`, `now`, a run, `LOOP:TURN` or `before RUN`.
+    pub from: String,
+    /// What the second one is.
+    pub to: String,
+    /// Their tokens.
+    pub tokens: [u64; 2],
+    /// Their messages.
+    pub messages: [u64; 2],
+    /// Loop by loop from the root.
+    pub changes: Vec<TurnChange>,
+    /// Where only the text of a summary differs.
+    pub rewritten: Vec<Rewritten>,
+    /// How many turns each context shows in each way.
+    pub counts: BTreeMap<&'static str, [u64; 2]>,
+}
+
+/// Compares what two contexts of a session show of each turn.
+///
+/// # Errors
+/// If the session, a loop, a run or a turn is not there, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore_admin::inspect::{DiffRequest, diff};
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// chat.compact(&request)?;
+/// // By default: what the newest compaction changed.
+/// let found = diff(store.database(), chat.id(), &DiffRequest::default())?;
+/// assert!(found.tokens[1] < found.tokens[0]);
+/// assert_eq!(found.counts["raw"], [40, 0]);
+/// for change in &found.changes {
+///     let (from, to) = (change.from_turn, change.to_turn);
+///     println!("turns {from} to {to}: {:?}, now {:?}", change.before, change.after);
+/// }
+///
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn diff(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    request: &DiffRequest,
+) -> StoreResult<ContextDiff> {
+    store::read(store, |read| {
+        let owner = session_of(read, session)?;
+        let [before, after] = sides(read, &owner, request)?;
+        let (from, to) = (before.load(read)?, after.load(read)?);
+        let (a, b) = (from.chain.size(), to.chain.size());
+        let pairs = pairs(read, &from.states, &to.states)?;
+        Ok(ContextDiff {
+            from: before.label,
+            to: after.label,
+            tokens: [a.tokens, b.tokens],
+            messages: [a.messages, b.messages],
+            changes: changes(&pairs),
+            rewritten: rewritten(&pairs),
+            counts: counts(&pairs),
+        })
+    })
+}
+
+/// Builds the two contexts that [`diff`] compares.
+///
+/// # Errors
+/// As [`diff`].
+///
+/// # Examples
+/// ```
+/// use loopstore_admin::inspect::{DiffRequest, DiffSide, diff_contexts};
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// chat.compact(&request)?;
+/// let request = DiffRequest { from: Some(DiffSide::Raw), ..DiffRequest::default() };
+/// let [raw, now] = diff_contexts(store.database(), chat.id(), &request)?;
+/// assert!(now.messages.len() < raw.messages.len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn diff_contexts(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    request: &DiffRequest,
+) -> StoreResult<[Context; 2]> {
+    store::read(store, |read| {
+        let owner = session_of(read, session)?;
+        let context = |side: &Side| {
+            let chain = side.chain(read)?;
+            build(read, session, &chain, &BuildOptions::default()).map(|(context, _)| context)
+        };
+        let [before, after] = sides(read, &owner, request)?;
+        Ok([context(&before)?, context(&after)?])
+    })
+}
+
+/// A context that is named, but not yet read.
+struct Side {
+    label: String,
+    leaf: LoopRow,
+    view: View,
+}
+
+struct Loaded {
+    chain: Chain,
+    states: Vec<LoopStates>,
+}
+
+impl Side {
+    fn chain(&self, read: &dyn StoreRead) -> StoreResult<Chain> {
+        let options = BuildOptions {
+            // The originals are all there, also if the newest run leaves older loops out.
+            older_loops: self.view.raw.then_some(OlderLoops::Rollup),
+            ..BuildOptions::default()
+        };
+        let (leaf, view) = (self.leaf.key, self.view);
+        let plain = settings(read, self.leaf.session, leaf, view, &options)?;
+        Chain::load(
+            read,
+            leaf,
+            view,
+            &plain.config,
+            &plain.window,
+            Purpose::Build,
+        )
+    }
+
+    fn load(&self, read: &dyn StoreRead) -> StoreResult<Loaded> {
+        let chain = self.chain(read)?;
+        let states = turn_states(read, &chain, self.view)?;
+        Ok(Loaded { chain, states })
+    }
+}
+
+/// Finds both sides; the second one first, since the first may depend on it.
+fn sides(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    request: &DiffRequest,
+) -> StoreResult<[Side; 2]> {
+    let to = request.to.clone().unwrap_or(DiffSide::Now);
+    let from = match &request.from {
+        Some(from) => from.clone(),
+        None => before_newest(read, owner, &to, request)?,
+    };
+    let before = side(read, owner, &from, &to, request)?;
+    let after = side(read, owner, &to, &from, request)?;
+    Ok([before, after])
+}
+
+/// Returns the context just before the newest run that is live in `to`.
+fn before_newest(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    to: &DiffSide,
+    request: &DiffRequest,
+) -> StoreResult<DiffSide> {
+    let (leaf, view) = place(read, owner, to, request)?;
+    let run = ActiveBlocks::new(read, leaf.key, view).newest_live_run()?;
+    Ok(run.map_or(DiffSide::Raw, |run| DiffSide::Before(run.run_id)))
+}
+
+fn side(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    side: &DiffSide,
+    other: &DiffSide,
+    request: &DiffRequest,
+) -> StoreResult<Side> {
+    let raw = *side == DiffSide::Raw;
+    let (leaf, view) = place(read, owner, if raw { other } else { side }, request)?;
+    let label = match side {
+        DiffSide::Raw => "raw".to_owned(),
+        DiffSide::Now => "now".to_owned(),
+        DiffSide::At(AsOf::Run(run)) => run.clone(),
+        DiffSide::At(AsOf::Turn { loop_id, turn }) => format!("{loop_id}:{turn}"),
+        DiffSide::At(AsOf::Before { loop_id, seq }) => format!("before message {seq} of {loop_id}"),
+        DiffSide::Before(run) => format!("before {run}"),
+    };
+    let view = View { raw, ..view };
+    Ok(Side { label, leaf, view })
+}
+
+/// Returns the leaf and the moment of a side.
+fn place(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    side: &DiffSide,
+    request: &DiffRequest,
+) -> StoreResult<(LoopRow, View)> {
+    match side {
+        DiffSide::Raw | DiffSide::Now => {
+            let leaf = leaf_of(read, owner, request.leaf.as_ref())?;
+            Ok((leaf, View::default()))
+        }
+        DiffSide::At(as_of) => moment_of(read, owner, as_of),
+        DiffSide::Before(run) => {
+            let (leaf, view) = moment_of(read, owner, &AsOf::Run(run.clone()))?;
+            let at = view.at.map(|tick| tick - 1);
+            Ok((leaf, View { at, ..view }))
+        }
+    }
+}
+
+/// What both contexts show of one turn.
+#[derive(Clone, Debug, PartialEq)]
+struct Pair {
+    states: [Option<TurnState>; 2],
+    /// The blocks whose texts stand for the turn.
+    texts: [Option<String>; 2],
+}
+
+/// A loop with the pairs of its turns.
+type LoopPairs = (LoopId, Vec<Pair>);
+
+/// Puts the turns of both contexts side by side. The keys of loops rise from the root to the leaf.
+fn pairs(
+    read: &dyn StoreRead,
+    from: &[LoopStates],
+    to: &[LoopStates],
+) -> StoreResult<Vec<LoopPairs>> {
+    let keys: BTreeSet<LoopKey> = from.iter().chain(to).map(|states| states.key).collect();
+    let mut all = Vec::new();
+    for key in keys {
+        let of = |all: &[LoopStates]| {
+            let place = all.binary_search_by_key(&key, |states| states.key);
+            place.ok().map(|at| all[at].clone())
+        };
+        let both = [of(from), of(to)];
+        let Some(loop_id) = both.iter().flatten().map(|s| s.loop_id.clone()).next() else {
+            continue;
+        };
+        let [a, b] = &both;
+        let names = [name(read, a.as_ref())?, name(read, b.as_ref())?];
+        let turns = both.iter().flatten().map(|states| states.turns.len()).max();
+        let pair = |turn: usize| {
+            let state = |s: &Option<LoopStates>| s.as_ref()?.turns.get(turn).copied();
+            let states = [state(a), state(b)];
+            let text = |at: usize| names[at].clone().filter(|_| is_text(states[at]));
+            let texts = [text(0), text(1)];
+            Pair { states, texts }
+        };
+        all.push((loop_id, (0..turns.unwrap_or(0)).map(pair).collect()));
+    }
+    Ok(all)
+}
+
+/// Whether a summary stands for the turn.
+fn is_text(state: Option<TurnState>) -> bool {
+    use Disposition as D;
+    matches!(
+        state,
+        Some(TurnState::Covered(D::Summarised | D::RolledUp | D::Sealed))
+    )
+}
+
+/// Returns the name of the block that speaks for a loop: `LOOP#GENERATION`.
+fn name(read: &dyn StoreRead, states: Option<&LoopStates>) -> StoreResult<Option<String>> {
+    let Some(block) = states.and_then(|states| states.block.as_ref()) else {
+        return Ok(None);
+    };
+    let loop_id = read.loop_by_key(block.loop_key)?.core.loop_id;
+    Ok(Some(format!("{loop_id}#{}", block.generation)))
+}
+
+/// Returns the runs of turns for which `what` says the same.
+fn runs<T: PartialEq>(pairs: &[Pair], what: impl Fn(&Pair) -> Option<T>) -> Vec<(u32, u32, T)> {
+    let mut runs: Vec<(u32, u32, T)> = Vec::new();
+    for (turn, pair) in (0u32..).zip(pairs) {
+        let Some(found) = what(pair) else { continue };
+        match runs.last_mut() {
+            Some((_, last, same)) if *last + 1 == turn && *same == found => *last = turn,
+            _ => runs.push((turn, turn, found)),
+        }
+    }
+    runs
+}
+
+fn changes(pairs: &[LoopPairs]) -> Vec<TurnChange> {
+    let differs = |pair: &Pair| (pair.states[0] != pair.states[1]).then_some(pair.states);
+    let mut all = Vec::new();
+    for (loop_id, turns) in pairs {
+        for (from_turn, to_turn, [before, after]) in runs(turns, differs) {
+            all.push(TurnChange {
+                loop_id: loop_id.clone(),
+                from_turn,
+                to_turn,
+                before,
+                after,
+            });
+        }
+    }
+    all
+}
+
+fn rewritten(pairs: &[LoopPairs]) -> Vec<Rewritten> {
+    let differs = |pair: &Pair| {
+        let [before, after] = pair.texts.clone();
+        let (before, after) = before.zip(after)?;
+        (pair.states[0] == pair.states[1] && before != after).then_some((before, after))
+    };
+    let mut all = Vec::new();
+    for (loop_id, turns) in pairs {
+        for (from_turn, to_turn, (before, after)) in runs(turns, differs) {
+            all.push(Rewritten {
+                loop_id: loop_id.clone(),
+                from_turn,
+                to_turn,
+                before,
+                after,
+            });
+        }
+    }
+    all
+}
+
+fn counts(pairs: &[LoopPairs]) -> BTreeMap<&'static str, [u64; 2]> {
+    let mut counts: BTreeMap<&'static str, [u64; 2]> = BTreeMap::new();
+    for pair in pairs.iter().flat_map(|(_, turns)| turns) {
+        for (side, state) in pair.states.iter().enumerate() {
+            if let Some(state) = state {
+                counts.entry(state.as_str()).or_default()[side] += 1;
+            }
+        }
+    }
+    counts
+}

@@ -1,0 +1,322 @@
+//! A session as it happened: turn by turn along one branch, with what the model saw at each.
+//!
+//! A replay goes from the root to a leaf, each loop up to where the branch leaves it. It holds one
+//! turn, and of each loop and each compaction of the branch a line; no read stays open between two
+//! steps, so a slow listener holds nothing up.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use loopstore::BuildOptions;
+use loopstore::context::{AsOf, BuildError, Context, build_context_from_session};
+use loopstore::extend::{
+    self as store, Cut, LoopKey, SessionStore, StoreRead, StoreResult, Tick,
+    active_blocks::{ActiveBlocks, View},
+    leaf_of, session_of,
+};
+use loopstore::model::{AgentMessage, Json, LoopId, Role, SealingProvider, SessionId};
+
+/// What a replay tells next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReplayStep {
+    /// A compaction took effect, or was undone or redone.
+    Change(ReplayChange),
+    /// A turn happened.
+    Turn(Box<ReplayedTurn>),
+}
+
+/// A compaction took effect, or was undone or redone.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ReplayChange {
+    /// What happened: `compacted`, `undone` or `redone`.
+    pub change: ChangeKind,
+    /// The run.
+    pub run_id: String,
+    /// The loop from which it was made.
+    pub loop_id: LoopId,
+    /// What made the text.
+    pub strategy: String,
+    /// When, as ISO-8601 text.
+    pub at: String,
+    /// What happened around the run, as JSON: `compactionStarted`, then `compactionEnded`. An undo or redo has
+    /// none.
+    pub events: Vec<Json>,
+    /// Tokens of the context before the run.
+    pub tokens_before: u64,
+    /// Tokens of the context after it.
+    pub tokens_after: u64,
+    /// The order within the session.
+    #[serde(skip)]
+    pub tick: Tick,
+}
+
+/// What happened to a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangeKind {
+    /// Its run was committed.
+    Compacted,
+    /// It went out of force.
+    Undone,
+    /// It came back.
+    Redone,
+}
+
+/// A turn as it was recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayedTurn {
+    /// The loop.
+    pub loop_id: LoopId,
+    /// Its position in the loop, from 0.
+    pub turn: u32,
+    /// The sequence of the first of `messages`.
+    pub first_seq: u32,
+    /// What was appended, extensions included: those that stand before or within the turn.
+    pub messages: Vec<AgentMessage>,
+    /// Of each message, milliseconds since the epoch, if it has a time.
+    pub times: Vec<Option<i64>>,
+    /// The sequence of the model's first answer, `None` if there is none.
+    pub answer_seq: Option<u32>,
+    /// What the model saw just before it answered; `None` if it did not, or contexts are not asked
+    /// for.
+    pub context: Option<Context>,
+}
+
+/// The turns of one loop that belong to the branch.
+#[derive(Clone, Debug)]
+struct BranchTurns {
+    key: LoopKey,
+    loop_id: LoopId,
+    turns: u32,
+    /// Where the last of these ends, if the branch leaves the loop within it.
+    end: Option<u32>,
+}
+
+/// Walks a recorded session.
+///
+/// A context is that of the moment: with the runs, undos and redos that were active just before
+/// the turn's first answer, and the messages that were there. Compactions of the branch come where
+/// they took effect, before the turn whose answer came after them. A tool result that came late is
+/// told where it stands, in its turn; contexts know it from when it came.
+///
+/// # Examples
+/// ```
+/// use loopstore_admin::replay::{Replay, ReplayStep};
+/// # use loopstore::*;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// for step in Replay::new(store.database(), chat.id(), None)?.with_contexts(true) {
+///     if let ReplayStep::Turn(turn) = step? {
+///         println!("turn {} of loop {}", turn.turn, turn.loop_id);
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Replay<'a> {
+    store: &'a dyn SessionStore,
+    session: SessionId,
+    with_contexts: bool,
+    provider: Option<SealingProvider>,
+    stretches: VecDeque<BranchTurns>,
+    /// The next turn of the first stretch.
+    turn: u32,
+    changes: VecDeque<ReplayChange>,
+    /// A turn that waits for the changes before it.
+    waiting: Option<(Tick, Box<ReplayedTurn>)>,
+    failed: bool,
+}
+
+impl<'a> Replay<'a> {
+    /// A replay of the branch that ends in `leaf`, by default the session's current loop.
+    ///
+    /// # Errors
+    /// If the session or the loop is not there, or the store fails.
+    pub fn new(
+        store: &'a dyn SessionStore,
+        session: &SessionId,
+        leaf: Option<&LoopId>,
+    ) -> StoreResult<Self> {
+        let (stretches, changes) = store::read(store, |read| {
+            let owner = session_of(read, session)?;
+            let leaf = leaf_of(read, &owner, leaf)?.key;
+            Ok((stretches(read, leaf)?, changes(read, leaf)?))
+        })?;
+        Ok(Self {
+            store,
+            session: session.clone(),
+            with_contexts: false,
+            provider: None,
+            stretches,
+            turn: 0,
+            changes,
+            waiting: None,
+            failed: false,
+        })
+    }
+
+    /// Sets whether each turn comes with what the model saw.
+    #[must_use]
+    pub fn with_contexts(mut self, with_contexts: bool) -> Self {
+        self.with_contexts = with_contexts;
+        self
+    }
+
+    /// Sets the provider that contexts go to: its own compactions count in them.
+    #[must_use]
+    pub fn for_provider(mut self, provider: Option<SealingProvider>) -> Self {
+        self.provider = provider;
+        self
+    }
+
+    fn step(&mut self) -> Result<Option<ReplayStep>, BuildError> {
+        if self.waiting.is_none() {
+            self.waiting = self.read_turn()?;
+        }
+        let until = self.waiting.as_ref().map(|(tick, _)| *tick);
+        let is_due = |change: &ReplayChange| until.is_none_or(|tick| change.tick < tick);
+        if self.changes.front().is_some_and(is_due) {
+            return Ok(self.changes.pop_front().map(ReplayStep::Change));
+        }
+        let Some((_, mut turn)) = self.waiting.take() else {
+            return Ok(None);
+        };
+        if let Some(seq) = turn.answer_seq.filter(|_| self.with_contexts) {
+            turn.context = Some(self.context(&turn.loop_id, seq)?);
+        }
+        Ok(Some(ReplayStep::Turn(turn)))
+    }
+
+    fn context(&self, loop_id: &LoopId, seq: u32) -> Result<Context, BuildError> {
+        let loop_id = loop_id.clone();
+        let options = BuildOptions {
+            as_of: Some(AsOf::Before { loop_id, seq }),
+            provider: self.provider,
+            ..BuildOptions::default()
+        };
+        build_context_from_session(self.store, &self.session, &options)
+    }
+
+    /// Reads the next turn, and when its answer (or, without one, its first message) came.
+    fn read_turn(&mut self) -> StoreResult<Option<(Tick, Box<ReplayedTurn>)>> {
+        while self.stretches.front().is_some_and(|s| s.turns <= self.turn) {
+            self.stretches.pop_front();
+            self.turn = 0;
+        }
+        let Some(stretch) = self.stretches.front() else {
+            return Ok(None);
+        };
+        let turn = self.turn;
+        self.turn += 1;
+        store::read(self.store, |read| turn_of(read, stretch, turn)).map(Some)
+    }
+}
+
+impl Iterator for Replay<'_> {
+    type Item = Result<ReplayStep, BuildError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let step = self.step();
+        self.failed = step.is_err();
+        step.transpose()
+    }
+}
+
+/// Returns the loops of the branch, root first.
+fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<BranchTurns>> {
+    let (mut found, mut cut) = (VecDeque::new(), Cut::NONE);
+    read.walk(leaf, &mut |row| {
+        let turns = cut.turns().min(row.totals.turns);
+        let end = cut.part.map(|last| last.saturating_add(1));
+        cut = row.parent_cut();
+        found.push_front(BranchTurns {
+            key: row.key,
+            loop_id: row.core.loop_id,
+            turns,
+            end,
+        });
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// Returns the compactions that count from the leaf and their flips, in order.
+///
+/// # Errors
+/// If a row is damaged, or the store fails.
+pub fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<ReplayChange>> {
+    let mut found = Vec::new();
+    ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
+        let compacted = ReplayChange {
+            change: ChangeKind::Compacted,
+            events: run.noted_events(),
+            run_id: run.run_id,
+            loop_id: read.loop_by_key(run.point.loop_key)?.core.loop_id,
+            strategy: run.strategy,
+            at: run.started_at,
+            tokens_before: run.before.tokens,
+            tokens_after: run.after.tokens,
+            tick: run.tick,
+        };
+        for flip in read.flips(run.key)? {
+            if walk.counts(flip.point)? {
+                found.push(ReplayChange {
+                    change: match flip.redo {
+                        true => ChangeKind::Redone,
+                        false => ChangeKind::Undone,
+                    },
+                    loop_id: read.loop_by_key(flip.point.loop_key)?.core.loop_id,
+                    at: flip.at,
+                    events: Vec::new(),
+                    tick: flip.tick,
+                    ..compacted.clone()
+                });
+            }
+        }
+        found.push(compacted);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    found.sort_by_key(|change| change.tick);
+    Ok(found.into())
+}
+
+fn turn_of(
+    read: &dyn StoreRead,
+    stretch: &BranchTurns,
+    turn: u32,
+) -> StoreResult<(Tick, Box<ReplayedTurn>)> {
+    let missing = || store::StoreError::Damaged(format!("turn {turn} is missing"));
+    let first = read.turn(stretch.key, turn)?.ok_or_else(missing)?.first_seq;
+    let next = read.turn(stretch.key, turn.saturating_add(1))?;
+    let end = match next {
+        Some(next) => next.first_seq,
+        None => read.loop_by_key(stretch.key)?.totals.next_seq,
+    };
+    let end = stretch.end.map_or(end, |cut| cut.min(end));
+    // What stands before the first turn belongs to none.
+    let first = if turn == 0 { 0 } else { first };
+    let mut replayed = Box::new(ReplayedTurn {
+        loop_id: stretch.loop_id.clone(),
+        turn,
+        first_seq: first,
+        messages: Vec::new(),
+        times: Vec::new(),
+        answer_seq: None,
+        context: None,
+    });
+    let (mut begun, mut answered) = (None, None);
+    read.messages(stretch.key, first..end, &mut |row| {
+        begun = begun.or(Some(row.tick));
+        if row.body.role == Role::Assistant && answered.is_none() {
+            answered = Some(row.tick);
+            replayed.answer_seq = Some(row.seq);
+        }
+        replayed.times.push(row.created_at);
+        replayed.messages.push(store::decode(read, row.body)?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((answered.or(begun).unwrap_or_default(), replayed))
+}

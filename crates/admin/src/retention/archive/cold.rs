@@ -1,0 +1,229 @@
+//! Which loops are cold: ended, nobody's current work, and in no context.
+
+use std::collections::{HashMap, HashSet};
+
+use loopstore::context::BuildOptions;
+use loopstore::extend::{
+    LoopKey, LoopRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult,
+    active_blocks::{ChainLink, View},
+    lease,
+    scan::StoreScan,
+};
+use loopstore::internal::{Chain, Purpose, now, settings};
+use loopstore::model::{LoopId, SessionId, Time};
+
+use super::{ArchiveRequest, LoopStays, LoopStaysWhy};
+
+/// A loop that is to be archived.
+#[derive(Clone, Debug)]
+pub(super) struct ColdLoop {
+    pub(super) key: LoopKey,
+    pub(super) loop_id: LoopId,
+    /// Also while it is the current one.
+    pub(super) also_current: bool,
+}
+
+/// The loops of a session.
+pub(super) struct ColdLoops {
+    pub(super) session: SessionRow,
+    pub(super) cold: Vec<ColdLoop>,
+    pub(super) kept: Vec<LoopStays>,
+}
+
+/// Returns the sessions that are meant.
+pub(super) fn sessions(
+    scan: &dyn StoreScan,
+    named: Option<&SessionId>,
+) -> StoreResult<Vec<SessionKey>> {
+    let Some(id) = named else {
+        return scan.session_keys();
+    };
+    let row = scan.session(id)?;
+    let row = row.ok_or_else(|| StoreError::NoSession(id.to_string()))?;
+    Ok(vec![row.key])
+}
+
+/// Returns a session with its loops of which something is archived, of those that are named.
+pub(super) fn archived(
+    scan: &dyn StoreScan,
+    key: SessionKey,
+    named: &[LoopId],
+) -> StoreResult<Option<(SessionRow, Vec<ColdLoop>)>> {
+    let Some(session) = session_of(scan, key)? else {
+        return Ok(None);
+    };
+    let mut found = Vec::new();
+    for row in named_or_all(scan, key, named)? {
+        if scan.next_pack(row.key, 0)?.is_some() {
+            found.push(ColdLoop {
+                key: row.key,
+                loop_id: row.core.loop_id,
+                also_current: true,
+            });
+        }
+    }
+    Ok(Some((session, found)))
+}
+
+/// Returns the row of a session, `None` if it was removed meanwhile.
+fn session_of(scan: &dyn StoreScan, key: SessionKey) -> StoreResult<Option<SessionRow>> {
+    match scan.session_by_key(key) {
+        Err(StoreError::Damaged(_)) if !scan.session_keys()?.contains(&key) => Ok(None),
+        row => row.map(Some),
+    }
+}
+
+fn named_or_all(
+    scan: &dyn StoreScan,
+    key: SessionKey,
+    named: &[LoopId],
+) -> StoreResult<Vec<LoopRow>> {
+    if named.is_empty() {
+        return scan.loops(key);
+    }
+    let mut rows = Vec::new();
+    for id in named {
+        let row = scan.loop_by_id(key, id)?;
+        rows.push(row.ok_or_else(|| StoreError::NoLoop(id.to_string()))?);
+    }
+    Ok(rows)
+}
+
+impl ColdLoops {
+    /// Decides about the loops of a session, `None` if it was removed meanwhile.
+    pub(super) fn of(
+        scan: &dyn StoreScan,
+        key: SessionKey,
+        request: &ArchiveRequest,
+    ) -> StoreResult<Option<Self>> {
+        let Some(session) = session_of(scan, key)? else {
+            return Ok(None);
+        };
+        let is_named = !request.loops.is_empty();
+        let rows = named_or_all(scan, key, &request.loops)?;
+        let mut plan = Self {
+            session,
+            cold: Vec::new(),
+            kept: Vec::new(),
+        };
+        let shown = match is_named || request.shown {
+            true => HashSet::new(),
+            false => shown(scan, key)?,
+        };
+        for row in rows {
+            if scan.unpacked(row.key, 0)?.is_none() {
+                continue;
+            }
+            let also_current = is_named || request.shown;
+            match stays(scan, &plan.session, &row, also_current, &shown, request)? {
+                Some(LoopStaysWhy::Open) if is_named => {
+                    let why = format!("loop {} has not ended", row.loop_id);
+                    return Err(StoreError::Invalid(why));
+                }
+                Some(why) => plan.kept.push(LoopStays {
+                    session_id: plan.session.session_id.clone(),
+                    loop_id: row.core.loop_id,
+                    why,
+                }),
+                None => plan.cold.push(ColdLoop {
+                    key: row.key,
+                    loop_id: row.core.loop_id,
+                    also_current,
+                }),
+            }
+        }
+        Ok(Some(plan))
+    }
+}
+
+fn stays(
+    read: &dyn StoreRead,
+    session: &SessionRow,
+    row: &LoopRow,
+    also_current: bool,
+    shown: &HashSet<LoopKey>,
+    request: &ArchiveRequest,
+) -> StoreResult<Option<LoopStaysWhy>> {
+    if let Some(why) = is_at_work(read, session, row, also_current)? {
+        return Ok(Some(why));
+    }
+    if shown.contains(&row.key) {
+        return Ok(Some(LoopStaysWhy::Shown));
+    }
+    let Some(age) = request.older_than else {
+        return Ok(None);
+    };
+    let until = now().saturating_sub(age);
+    let is_recent = last_active(read, row)? >= until;
+    Ok(is_recent.then_some(LoopStaysWhy::Recent))
+}
+
+/// Returns why a loop may get more turns.
+pub(super) fn is_at_work(
+    read: &dyn StoreRead,
+    session: &SessionRow,
+    row: &LoopRow,
+    also_current: bool,
+) -> StoreResult<Option<LoopStaysWhy>> {
+    // The last turn of a transcript that is written anew is complete before it is sealed.
+    let is_complete = row.totals.complete >= row.totals.turns;
+    if !row.status.is_ended() || !is_complete {
+        return Ok(Some(LoopStaysWhy::Open));
+    }
+    if lease::held(read, row.key, now())?.is_some() {
+        return Ok(Some(LoopStaysWhy::Open));
+    }
+    let is_current = session.current_loop == Some(row.key);
+    Ok((is_current && !also_current).then_some(LoopStaysWhy::Current))
+}
+
+/// Returns when something last happened in a loop, in milliseconds since the epoch. What has no time is
+/// older than all else.
+fn last_active(read: &dyn StoreRead, row: &LoopRow) -> StoreResult<i64> {
+    let text = |text: &Option<String>| {
+        let time = text.clone().map(Time::from_text);
+        time.and_then(|time| time.millis())
+    };
+    let turn = match row.totals.turns.checked_sub(1) {
+        Some(last) => read.turn(row.key, last)?,
+        None => None,
+    };
+    let turn = turn.and_then(|turn| turn.ended_at);
+    let times = [text(&row.started_at), text(&row.ended_at), turn];
+    Ok(times.into_iter().flatten().max().unwrap_or(i64::MIN))
+}
+
+/// Returns the loops of a session of which the context of some leaf shows an original message.
+fn shown(read: &dyn StoreRead, session: SessionKey) -> StoreResult<HashSet<LoopKey>> {
+    let rows = read.loops(session)?;
+    let current = read.session_by_key(session)?.current_loop;
+    let turns: HashMap<LoopKey, u32> = rows.iter().map(|row| (row.key, row.totals.turns)).collect();
+    let went_on = |child: &LoopRow| {
+        let parent = child.parent?;
+        (child.parent_cut().whole >= *turns.get(&parent)?).then_some(parent)
+    };
+    let goes_on: HashSet<LoopKey> = rows.iter().filter_map(went_on).collect();
+    let mut shown = HashSet::new();
+    for row in &rows {
+        if goes_on.contains(&row.key) && current != Some(row.key) {
+            continue;
+        }
+        let view = View::default();
+        let plan = settings(read, session, row.key, view, &BuildOptions::default())?;
+        let (config, window) = (&plan.config, &plan.window);
+        let chain = Chain::load(read, row.key, view, config, window, Purpose::Build)?;
+        let links = chain.links.iter().skip(chain.start);
+        let links = links.filter(|link| shows_originals(link));
+        shown.extend(links.map(|link| link.row.key));
+    }
+    Ok(shown)
+}
+
+/// Whether a context shows a message of a loop itself: a kept turn, or one behind the active block.
+fn shows_originals(link: &ChainLink) -> bool {
+    let Some(block) = &link.block else {
+        return link.end_seq > 0;
+    };
+    let keeps = block.layout.first.is_some() || block.layout.recent.is_some();
+    keeps || block.through < link.end_seq
+}

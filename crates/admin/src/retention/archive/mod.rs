@@ -1,0 +1,210 @@
+//! Archiving: the content of loops that nobody reads any more is compressed, and still read as before.
+//!
+//! Which loops are cold is found in one snapshot. Their messages are read and compressed with no
+//! transaction open; then each few MiB go into packs in a transaction of their own, which looks again
+//! whether the loop is still at rest and the messages are what was compressed. So recording goes on
+//! meanwhile, and whoever is killed leaves loops of which a part is archived: the next call goes on.
+
+mod cold;
+mod moving;
+
+use std::collections::BTreeMap;
+
+use loopstore::extend::{Database, StoreError, StoreResult};
+use loopstore::internal::database;
+use loopstore::model::{LoopId, SessionId};
+use serde::Serialize;
+
+use cold::{ColdLoop, ColdLoops};
+
+/// What is to be archived.
+#[derive(Clone, Debug, Default)]
+pub struct ArchiveRequest {
+    /// Loops of this session; `None`: of all.
+    pub session: Option<SessionId>,
+    /// These loops of the session, also where a context shows them; empty: those that are cold.
+    pub loops: Vec<LoopId>,
+    /// Also loops that a context shows, the current one too.
+    pub shown: bool,
+    /// Only loops in which nothing happened for this long, in milliseconds.
+    pub older_than: Option<i64>,
+    /// Why; it stays in the receipts.
+    pub reason: Option<String>,
+    /// Only tell.
+    pub dry_run: bool,
+}
+
+/// What is to be brought back.
+#[derive(Clone, Debug, Default)]
+pub struct UnarchiveRequest {
+    /// Loops of this session; `None`: of all.
+    pub session: Option<SessionId>,
+    /// These loops of the session; empty: all.
+    pub loops: Vec<LoopId>,
+    /// Why; it stays in the receipts.
+    pub reason: Option<String>,
+    /// Only tell.
+    pub dry_run: bool,
+}
+
+/// A loop whose content was moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MovedLoop {
+    /// The session.
+    pub session_id: SessionId,
+    /// The loop.
+    pub loop_id: LoopId,
+    /// How many messages were moved, extensions included.
+    pub messages: u64,
+    /// What their content took before, in bytes.
+    pub bytes_before: u64,
+    /// What it takes now, in bytes.
+    pub bytes_after: u64,
+}
+
+/// Why a loop stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopStaysWhy {
+    /// It has not ended, or somebody drives it.
+    Open,
+    /// It is the current loop of its session.
+    Current,
+    /// A context shows some of its turns.
+    Shown,
+    /// Something happened in it not long enough ago.
+    Recent,
+    /// Something happened to it while others were archived.
+    Changed,
+}
+
+/// A loop that is not archived and stays so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LoopStays {
+    /// The session.
+    pub session_id: SessionId,
+    /// The loop.
+    pub loop_id: LoopId,
+    /// Why.
+    pub why: LoopStaysWhy,
+}
+
+/// What was archived or brought back, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ArchiveReport {
+    /// Whether it was only told.
+    pub dry_run: bool,
+    /// Loops whose content was moved.
+    pub loops: Vec<MovedLoop>,
+    /// Messages that were moved.
+    pub messages: u64,
+    /// What their content took before, in bytes.
+    pub bytes_before: u64,
+    /// What it takes now, in bytes.
+    pub bytes_after: u64,
+    /// Loops that stay as they are.
+    pub kept: Vec<LoopStays>,
+    /// The receipts.
+    pub receipts: Vec<i64>,
+}
+
+impl ArchiveReport {
+    fn new(dry_run: bool) -> Self {
+        Self {
+            dry_run,
+            ..Self::default()
+        }
+    }
+
+    /// Adds up what was moved of each loop.
+    fn take(&mut self, moved: BTreeMap<usize, MovedLoop>) {
+        for one in moved.into_values().filter(|one| one.messages > 0) {
+            self.messages += one.messages;
+            self.bytes_before += one.bytes_before;
+            self.bytes_after += one.bytes_after;
+            self.loops.push(one);
+        }
+    }
+}
+
+/// Archives loops: their content is compressed, and read as before. Loops that have not ended stay, and so
+/// do, if they are not named, those that a context shows.
+///
+/// The file does not become smaller by itself; what is free in it is used again.
+///
+/// # Errors
+/// If the session or a loop is not there, a loop that is named has not ended, or the store refuses; what
+/// was archived before stays so, and the next call goes on.
+///
+/// # Examples
+/// ```
+/// use loopstore_admin::retention::{ArchiveRequest, archive};
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
+/// chat.end_loop(LoopStatus::Completed)?;
+/// // Also what a context still shows.
+/// let request = ArchiveRequest { shown: true, ..ArchiveRequest::default() };
+/// let report = archive(store.database(), &request)?;
+/// assert!(report.bytes_after < report.bytes_before);
+/// let context = chat.context()?;
+/// assert_eq!(context.messages.len(), 41);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<ArchiveReport> {
+    if request.session.is_none() && !request.loops.is_empty() {
+        return Err(StoreError::Invalid(
+            "a loop can only be named together with its session".into(),
+        ));
+    }
+    let sessions = database::scan(store, |scan| cold::sessions(scan, request.session.as_ref()))?;
+    let mut report = ArchiveReport::new(request.dry_run);
+    for key in sessions {
+        let plan = database::scan(store, |scan| ColdLoops::of(scan, key, request))?;
+        if let Some(plan) = plan {
+            report.kept.extend(plan.kept);
+            moving::into_packs(store, &plan.session, plan.cold, request, &mut report)?;
+        }
+    }
+    Ok(report)
+}
+
+/// Brings the content of archived loops back into their rows.
+///
+/// # Errors
+/// If the session or a loop is not there, a pack is damaged, or the store refuses; what was brought back
+/// before stays so.
+///
+/// # Examples
+/// ```
+/// use loopstore_admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
+/// chat.end_loop(LoopStatus::Completed)?;
+/// archive(store.database(), &ArchiveRequest { shown: true, ..ArchiveRequest::default() })?;
+/// let session = Some(chat.id().clone());
+/// let request = UnarchiveRequest { session, ..UnarchiveRequest::default() };
+/// assert_eq!(unarchive(store.database(), &request)?.messages, 41);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn unarchive(store: &dyn Database, request: &UnarchiveRequest) -> StoreResult<ArchiveReport> {
+    let sessions = database::scan(store, |scan| cold::sessions(scan, request.session.as_ref()))?;
+    let mut report = ArchiveReport::new(request.dry_run);
+    for key in sessions {
+        let named = &request.loops;
+        let found = database::scan(store, |scan| cold::archived(scan, key, named))?;
+        if let Some((session, loops)) = found {
+            moving::out_of_packs(store, &session, loops, request, &mut report)?;
+        }
+    }
+    Ok(report)
+}

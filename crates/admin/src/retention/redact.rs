@@ -1,0 +1,406 @@
+//! Taking secrets out of a stored session.
+//!
+//! Everything is read twice: first to find the secrets, then to replace them wherever they stand, also
+//! where no rule would find them: in a summary say, or cut in two by one. A message that changes keeps
+//! its digest and its place in the chain and loses the salt; what stands there now has a digest of its
+//! own. In the end all that is stored is searched for what was removed.
+
+mod messages;
+mod report;
+mod sealed;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use loopstore::TokenCounter;
+use loopstore::extend::receipt::MessageDigest;
+use loopstore::extend::{
+    Database, LoopRow, SessionKey, SourceRow, StoreError, StoreResult, StoreWrite, codec, index,
+    receipt::Receipt,
+    scan::{BlobOwner, MessagePlace, StoreScan, TextCell, TextForm},
+};
+use loopstore::internal::{OpenReceipt, add_counts, database};
+use loopstore::model::{AgentMessage, LoopId, Role};
+use loopstore::redact::{RedactionCounts, Redactor};
+
+use super::sizes::{Changes, SizeChange};
+use super::{files, left, scrub};
+use messages::{RedactableText, check, for_each_message, forget_blobs, forget_blobs_of_block};
+use report::FindingList;
+use sealed::SealedDrops;
+
+pub use report::{FindingPlace, FoundSecret, RedactReport, RedactRequest, RedactedMessage};
+
+/// Replaces the secrets in a stored session by markers, and parts of them from eight characters on. What
+/// is imported into it from then on is redacted first. The policy of the request says what of the secrets found is
+/// replaced; by default all with medium or high confidence.
+///
+/// # Errors
+/// If there is no such session, if it is damaged, or if the store refuses. Then nothing was changed.
+///
+/// # Examples
+/// ```
+/// use loopstore_admin::retention::{RedactRequest, redact_session};
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("git clone https://me:hunter2@example.org/x")])?;
+/// let reason = Some("a password in an address".into());
+/// let request = RedactRequest { reason, ..RedactRequest::new(chat.id().clone()) };
+/// // What would be replaced?
+/// let told = redact_session(store.database(), &RedactRequest { dry_run: true, ..request.clone() })?;
+/// assert_eq!((told.secrets["url-password"], told.receipt), (1, None));
+/// let report = redact_session(store.database(), &request)?;
+/// assert_eq!(report.secrets, told.secrets);
+/// let context = chat.context()?;
+/// assert!(!format!("{:?}", context.messages).contains("hunter2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn redact_session(store: &dyn Database, request: &RedactRequest) -> StoreResult<RedactReport> {
+    if request.dry_run {
+        return database::scan(store, |scan| {
+            let mut work = RedactWork::new(scan, store.counter(), request)?;
+            if work.learn(scan)? || !work.report.held_back.is_empty() {
+                work.preview(scan, request)?;
+            }
+            Ok(work.report)
+        });
+    }
+    let (mut report, mut redactor, shared) = database::removing(store, |write| {
+        let mut work = RedactWork::new(&*write, store.counter(), request)?;
+        match work.learn(&*write)? {
+            true => work.replace(write, request)?,
+            false => mark(write, work.session)?,
+        }
+        Ok((work.report, work.redactor, work.shared))
+    })?;
+    let (leftover, copies) = scrub(store)?;
+    report.copies = copies;
+    if report.receipt.is_some() {
+        report.left = left::look(store, &request.session, &mut redactor, shared)?;
+    }
+    report.leftover = leftover.or_in_content(!report.left.is_empty());
+    Ok(report)
+}
+
+/// Notes that what comes into the session is redacted.
+fn mark(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<()> {
+    let mut flags = write.flags(session)?;
+    if flags.redacts {
+        return Ok(());
+    }
+    flags.redacts = true;
+    write.put_flags(session, &flags)
+}
+
+struct RedactWork<'a> {
+    session: SessionKey,
+    redactor: Redactor,
+    counter: &'a dyn TokenCounter,
+    changes: Changes,
+    /// What only a provider can read, and goes.
+    sealed: SealedDrops,
+    digests: Vec<MessageDigest>,
+    /// Kept files that stay for other sessions.
+    shared: Vec<SourceRow>,
+    findings: FindingList,
+    report: RedactReport,
+}
+
+impl<'a> RedactWork<'a> {
+    fn new(
+        scan: &dyn StoreScan,
+        counter: &'a dyn TokenCounter,
+        request: &RedactRequest,
+    ) -> StoreResult<Self> {
+        let row = scan
+            .session(&request.session)?
+            .ok_or_else(|| StoreError::NoSession(request.session.to_string()))?;
+        Ok(Self {
+            session: row.key,
+            redactor: Redactor::new(&scan.import_key()?)
+                .with_policy(request.policy.clone())
+                .remembering(),
+            counter,
+            changes: Changes::default(),
+            sealed: SealedDrops::default(),
+            digests: Vec::new(),
+            shared: Vec::new(),
+            findings: FindingList::default(),
+            report: RedactReport::nothing(row.session_id, request.dry_run),
+        })
+    }
+
+    /// Finds all secrets, and returns whether any are replaced.
+    fn learn(&mut self, scan: &dyn StoreScan) -> StoreResult<bool> {
+        let loops = scan.loops(self.session)?;
+        for row in &loops {
+            for_each_message(scan, row, &mut |said| {
+                let is_original = matches!(said.place, MessagePlace::InLoop(..));
+                self.redactor.learn_pieces(is_original);
+                self.redact(&said.message)?;
+                Ok(())
+            })?;
+        }
+        self.redactor.learn_pieces(true);
+        scan.texts(self.session, &mut |cell| {
+            self.redact_text(cell);
+            Ok(())
+        })?;
+        let counts = self.redactor.take_counts();
+        if counts.secrets.is_empty() {
+            self.report.held_back = counts.held_back;
+            return Ok(false);
+        }
+        for row in &loops {
+            scan.messages(row.key, 0..row.totals.next_seq, &mut |found| {
+                for text in [&found.body.head, &found.body.text].into_iter().flatten() {
+                    self.redactor.compare(text);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        self.redactor.replace_pieces();
+        for row in &loops {
+            for_each_message(scan, row, &mut |said| {
+                if let MessagePlace::InLoop(key, seq) = said.place
+                    && self.redact(&said.message)?.is_some()
+                {
+                    self.sealed.changes(key, seq, said.turn);
+                }
+                Ok(())
+            })?;
+        }
+        self.sealed.find_compactions(scan, self.session)?;
+        self.redactor.take_counts();
+        Ok(true)
+    }
+
+    fn redact(&mut self, message: &AgentMessage) -> StoreResult<Option<AgentMessage>> {
+        let invalid = |error: serde_json::Error| StoreError::Invalid(error.to_string());
+        self.redactor.message(message).map_err(invalid)
+    }
+
+    fn redact_text(&mut self, cell: TextCell<'_>) -> Option<String> {
+        match cell.form {
+            TextForm::Text => self.redactor.text(cell.text),
+            TextForm::Json => self.redactor.json(cell.text),
+            TextForm::Meta => self.redactor.meta(cell.text),
+            TextForm::AppendKey => self.redactor.append_key(cell.text),
+            TextForm::Id => None,
+        }
+    }
+
+    /// Reports what would be replaced.
+    fn preview(&mut self, scan: &dyn StoreScan, request: &RedactRequest) -> StoreResult<()> {
+        self.report.held_back.clear();
+        self.redactor.keep_findings();
+        for row in scan.loops(self.session)? {
+            self.find_in_loop(scan, &row)?;
+        }
+        let mut texts = BTreeMap::new();
+        scan.texts(self.session, &mut |cell| {
+            if self.redact_text(cell).is_some() {
+                *texts.entry(cell.place.to_owned()).or_default() += 1;
+            }
+            let text = cell.place.to_owned();
+            let found = self.redactor.take_findings();
+            self.findings.add(found, &FindingPlace::Text { text });
+            Ok(())
+        })?;
+        self.report.texts = texts;
+        self.add_counts();
+        self.report.findings = std::mem::take(&mut self.findings).into_sorted();
+        if self.report.secrets.is_empty() {
+            return Ok(());
+        }
+        let files = files::plan(scan, &[self.session], request.with_files)?;
+        self.report_files(files);
+        Ok(())
+    }
+
+    fn replace(&mut self, write: &mut dyn StoreWrite, request: &RedactRequest) -> StoreResult<()> {
+        let key = self.session;
+        let reason = request.reason.as_deref();
+        let reason = reason.map(|text| self.redactor.text(text).unwrap_or_else(|| text.to_owned()));
+        self.redactor.take_counts();
+        let session = self.report.session_id.clone();
+        let mut receipt = Receipt::of(write, key, session, reason.as_deref())?;
+        let open = OpenReceipt::new(write, key, "redact")?;
+        for row in write.loops(key)? {
+            self.replace_in_loop(write, &row, open.key)?;
+        }
+        self.sealed.undo(write, key)?;
+        self.changes.settle(write, self.counter, key)?;
+        let texts = write.change_texts(key, &mut |cell| Ok(self.redact_text(cell)))?;
+        self.add_counts();
+        let texts = texts.counts.into_iter();
+        receipt.counts = texts
+            .map(|(place, count)| (place.to_owned(), count))
+            .collect();
+        let files = files::remove(write, key, request.with_files, &mut receipt)?;
+        self.report_files(files);
+        receipt.messages = std::mem::take(&mut self.digests);
+        receipt.secrets.clone_from(&self.report.secrets);
+        receipt.pieces = self.report.pieces;
+        mark(write, key)?;
+        write.note_scrub()?;
+        self.report.receipt = Some(open.close(write, &receipt)?);
+        self.report.texts = receipt.counts;
+        Ok(())
+    }
+
+    fn report_files(&mut self, files: files::KeptFiles) {
+        for (row, mut file) in files.into_values() {
+            if file.goes {
+                self.report.sources += 1;
+                self.report.source_of.extend(file.sessions.iter().cloned());
+            } else {
+                self.shared.push(row);
+            }
+            if let Some(path) = self.redactor.text(&file.path) {
+                file.path = path;
+            }
+            self.report.files.push(file);
+        }
+        self.report.source_of.sort();
+        self.report.source_of.dedup();
+    }
+
+    /// Adds what was found since the last time, and returns it.
+    fn add_counts(&mut self) -> RedactionCounts {
+        let counts = self.redactor.take_counts();
+        add_counts(&mut self.report.secrets, &counts.secrets);
+        add_counts(&mut self.report.held_back, &counts.held_back);
+        self.report.pieces += counts.pieces;
+        counts
+    }
+
+    /// Finds the messages of a loop that change, and what they say then.
+    fn find_in_loop(
+        &mut self,
+        scan: &dyn StoreScan,
+        row: &LoopRow,
+    ) -> StoreResult<Vec<(RedactableText, AgentMessage)>> {
+        let mut found = Vec::new();
+        for_each_message(scan, row, &mut |said| {
+            let new = self.redact(&said.message)?;
+            let counts = self.add_counts();
+            let findings = self.redactor.take_findings();
+            let new = self.sealed.apply(&said, row, new);
+            if new.is_none() && findings.is_empty() {
+                return Ok(());
+            }
+            let (generation, seq) = match said.place {
+                MessagePlace::InLoop(_, seq) => (None, seq),
+                MessagePlace::InBlock(block, ordinal) => {
+                    (Some(scan.block_by_key(block)?.generation), ordinal)
+                }
+            };
+            let loop_id = row.loop_id.clone();
+            let place = FindingPlace::Message {
+                loop_id,
+                generation,
+                seq,
+            };
+            self.findings.add(findings, &place);
+            let Some(new) = new else { return Ok(()) };
+            self.report.messages += 1;
+            self.report.places.push(RedactedMessage {
+                loop_id: row.loop_id.clone(),
+                generation,
+                seq,
+                secrets: counts.secrets,
+                pieces: counts.pieces,
+            });
+            found.push((said, new));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn replace_in_loop(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        row: &LoopRow,
+        receipt: i64,
+    ) -> StoreResult<()> {
+        let before = self.report.places.len();
+        let found = self.find_in_loop(&*write, row)?;
+        let (mut first, mut blocks) = (None, Vec::new());
+        for (at, (said, new)) in found.into_iter().enumerate() {
+            match said.place {
+                MessagePlace::InLoop(_, seq) => {
+                    first.get_or_insert(seq);
+                }
+                MessagePlace::InBlock(block, _) => blocks.push(block),
+            }
+            let told = &self.report.places[before + at];
+            let place = (told.generation, told.seq);
+            self.replace_message(write, &row.loop_id, place, said, new, receipt)?;
+        }
+        blocks.dedup();
+        for block in blocks {
+            forget_blobs_of_block(write, block)?;
+        }
+        match first {
+            Some(seq) => index::remove_loop(write, row.key, seq),
+            None => Ok(()),
+        }
+    }
+
+    fn replace_message(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        loop_id: &LoopId,
+        (generation, seq): (Option<u32>, u32),
+        said: RedactableText,
+        new: AgentMessage,
+        receipt: i64,
+    ) -> StoreResult<()> {
+        check(write, &said)?;
+        let is_system = matches!(&new, AgentMessage::Extension(note) if note.kind == "system");
+        let (stored, blobs) = codec::encode(new, self.counter)?;
+        write.redact_message(said.place, &stored, receipt)?;
+        if let MessagePlace::InLoop(key, seq) = said.place {
+            let shown: Vec<[u8; 32]> = blobs.iter().map(|blob| blob.sha256).collect();
+            forget_blobs(write, BlobOwner::Message(key, seq), &shown)?;
+        }
+        let old = &said.stored;
+        let change = SizeChange::between((old.tokens, old.bytes), (stored.tokens, stored.bytes));
+        self.digests.push(MessageDigest {
+            loop_id: loop_id.clone(),
+            generation,
+            seq,
+            was: hex::encode(old.digest),
+            now: hex::encode(stored.digest),
+        });
+        self.note_change(said.place, old.role, is_system, change);
+        Ok(())
+    }
+
+    fn note_change(
+        &mut self,
+        place: MessagePlace,
+        role: Role,
+        is_system: bool,
+        change: SizeChange,
+    ) {
+        let changes = &mut self.changes;
+        match place {
+            MessagePlace::InLoop(key, _) if role == Role::Extension => {
+                if is_system {
+                    changes.system.entry(key).or_default().add(change);
+                }
+            }
+            MessagePlace::InLoop(key, seq) => {
+                changes.messages.entry(key).or_default().insert(seq, change);
+            }
+            MessagePlace::InBlock(block, _) if role != Role::Extension => {
+                changes.in_blocks.entry(block).or_default().add(change);
+            }
+            MessagePlace::InBlock(..) => {}
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What is to be redacted, and what was.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use loopstore::model::{LoopId, SessionId};
+use loopstore::redact::{Finding, FoundBy, RedactionPolicy};
+use loopstore_files::copies::UnfinishedCopy;
+use serde::Serialize;
+
+use crate::retention::{Leftover, files::KeptFile, left::LeftPlace};
+
+/// What is to be redacted.
+#[derive(Clone, Debug)]
+pub struct RedactRequest {
+    /// The session.
+    pub session: SessionId,
+    /// Why; it stays in the receipt.
+    pub reason: Option<String>,
+    /// Also kept files that hold other sessions too.
+    pub with_files: bool,
+    /// Only report what would be replaced, and what would not.
+    pub dry_run: bool,
+    /// Which of the secrets found are replaced.
+    pub policy: RedactionPolicy,
+}
+
+impl RedactRequest {
+    /// A request to redact a session and the files that hold nothing else.
+    pub fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            reason: None,
+            with_files: false,
+            dry_run: false,
+            policy: RedactionPolicy::default(),
+        }
+    }
+}
+
+/// What was redacted, or would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RedactReport {
+    /// The session.
+    pub session_id: SessionId,
+    /// Whether it was only told.
+    pub dry_run: bool,
+    /// The receipt; `None`: there was nothing to redact, or it was only told.
+    pub receipt: Option<i64>,
+    /// Secrets that were replaced, by type.
+    pub secrets: BTreeMap<String, u64>,
+    /// Parts of these that were replaced where the rest had been cut off.
+    pub pieces: u64,
+    /// Secrets that were found and not replaced, as their confidence is too low, by type.
+    pub held_back: BTreeMap<String, u64>,
+    /// With `dry_run`, each secret that was found, masked, and where it stands.
+    pub findings: Vec<FoundSecret>,
+    /// Messages that changed, those of blocks included.
+    pub messages: u64,
+    /// Where these are.
+    pub places: Vec<RedactedMessage>,
+    /// Other texts that changed, by table and column.
+    pub texts: BTreeMap<String, u64>,
+    /// Kept source files that went: they hold the secrets too.
+    pub sources: u64,
+    /// Other sessions that these files held something of.
+    pub source_of: Vec<SessionId>,
+    /// All kept source files of the session, also those that stay for others.
+    pub files: Vec<KeptFile>,
+    /// Where something of the secrets still stands.
+    pub left: Vec<LeftPlace>,
+    /// Whether bytes are left.
+    pub leftover: Leftover,
+    /// Copies that killed processes had left half written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<UnfinishedCopy>,
+}
+
+/// A secret in a session, masked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FoundSecret {
+    /// The secret, with the text around its first place.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// The number of times that it stands there.
+    pub count: u64,
+    /// The places where it stands.
+    pub places: Vec<FindingPlace>,
+}
+
+/// A place in a session where a secret stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum FindingPlace {
+    /// A message of a loop.
+    Message {
+        /// The loop.
+        loop_id: LoopId,
+        /// The generation of the block whose message it is; `None`: an original.
+        generation: Option<u32>,
+        /// Its sequence, or its index in the block.
+        seq: u32,
+    },
+    /// Another text.
+    Text {
+        /// The table and column.
+        text: String,
+    },
+}
+
+/// Collects the secrets of a session, each once.
+#[derive(Default)]
+pub(super) struct FindingList {
+    list: Vec<FoundSecret>,
+    known: HashMap<(String, FoundBy, bool), usize>,
+}
+
+impl FindingList {
+    /// Adds what was found at a place.
+    pub(super) fn add(&mut self, findings: Vec<Finding>, place: &FindingPlace) {
+        for finding in findings {
+            // A value is the same secret whether a rule or its known value found it.
+            let is_part = finding.found_by == FoundBy::Part;
+            let found_by = if is_part {
+                FoundBy::Part
+            } else {
+                FoundBy::Rule
+            };
+            let key = (finding.id.clone(), found_by, finding.replaced);
+            let at = *self.known.entry(key).or_insert(self.list.len());
+            if at == self.list.len() {
+                let (count, places) = (0, Vec::new());
+                self.list.push(FoundSecret {
+                    finding,
+                    count,
+                    places,
+                });
+            }
+            let one = &mut self.list[at];
+            one.count += 1;
+            if one.places.last() != Some(place) {
+                one.places.push(place.clone());
+            }
+        }
+    }
+
+    /// Returns the secrets: what is replaced first, the most certain first.
+    pub(super) fn into_sorted(self) -> Vec<FoundSecret> {
+        let mut list = self.list;
+        list.sort_by_key(|one| {
+            let of = &one.finding;
+            let is_part = of.found_by == FoundBy::Part;
+            (!of.replaced, is_part, Reverse(of.confidence))
+        });
+        list
+    }
+}
+
+/// A message in which secrets were replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RedactedMessage {
+    /// Its loop.
+    pub loop_id: LoopId,
+    /// The generation of the block whose message it is; `None`: an original.
+    pub generation: Option<u32>,
+    /// Its sequence, or its place in the block.
+    pub seq: u32,
+    /// Secrets, by type.
+    pub secrets: BTreeMap<String, u64>,
+    /// Parts of secrets.
+    pub pieces: u64,
+}
+
+impl RedactReport {
+    pub(super) fn nothing(session: SessionId, dry_run: bool) -> Self {
+        Self {
+            session_id: session,
+            dry_run,
+            receipt: None,
+            secrets: BTreeMap::new(),
+            pieces: 0,
+            held_back: BTreeMap::new(),
+            findings: Vec::new(),
+            messages: 0,
+            places: Vec::new(),
+            texts: BTreeMap::new(),
+            sources: 0,
+            source_of: Vec::new(),
+            files: Vec::new(),
+            left: Vec::new(),
+            leftover: Leftover::None,
+            copies: Vec::new(),
+        }
+    }
+}

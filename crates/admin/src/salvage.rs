@@ -1,0 +1,152 @@
+//! What is readable of a damaged database, in a new one that is whole.
+//!
+//! The rows are taken over as they are, under the same keys, so digests, ticks and names stay. Then
+//! the new database is asked what `verify` asks, and what does not fit together is removed from it:
+//! a loop ends before its first message that is missing or not what its digest says, a run goes with
+//! all its blocks if one of them is not whole, a loop whose parent is gone begins a chain of its own.
+//! What follows from the messages (turns, totals) is derived again. What was archived is not any more.
+//! Nothing is written to the source.
+
+mod mending;
+
+use std::path::Path;
+
+use loopstore::extend::{
+    Key, OpenError,
+    sqlite::{Durability, SqliteOptions, SqliteStore},
+};
+use loopstore::internal::{LostRows, counter_of, place_of};
+use loopstore::{HeuristicTokenCounter, TokenCounter, counter_named};
+use loopstore_verify::Checked;
+use serde::Serialize;
+
+use crate::backup::{BackupError, checked_copy};
+
+/// Something that could not be taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// What it is: `message`, `loop`, `run`; for rows of other tables the table's name.
+    pub kind: String,
+    /// Where: `session S, loop L, messages 3 to 9`.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a salvage brought over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SalvageReport {
+    /// Whether nothing was lost.
+    pub ok: bool,
+    /// How many rows of each kind the new database has.
+    pub kept: Checked,
+    /// What was lost. Rows that vanished without a trace cannot be named.
+    pub lost: Vec<Lost>,
+    /// The size of the new database in bytes.
+    pub bytes: u64,
+}
+
+/// Writes what can be read of the database at `database` to a new one at `to`, which passes
+/// [`verify`](loopstore_verify::verify). With `force` it takes the place of another file. `key` is that
+/// of an encrypted database; the new one has it too.
+///
+/// # Errors
+/// If not even the names of the tables can be read, or `to` cannot be written; then nothing of that
+/// name is there that was not before.
+///
+/// # Examples
+/// ```
+/// use loopstore_admin::salvage::salvage;
+/// use loopstore::Store;
+///
+/// let folder = tempfile::tempdir()?;
+/// let (damaged, whole) = (folder.path().join("agent.db"), folder.path().join("whole.db"));
+/// # drop(Store::open(&damaged)?);
+/// let report = salvage(&damaged, None, &whole, false)?;
+/// for lost in &report.lost {
+///     println!("{}: {}", lost.place, lost.reason);
+/// }
+/// assert!(loopstore_verify::verify(Store::open(&whole)?.database())?.ok);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn salvage(
+    database: &Path,
+    key: Option<&Key>,
+    to: &Path,
+    force: bool,
+) -> Result<SalvageReport, BackupError> {
+    let database = &*place_of(database)?;
+    let counter = match counter_of(database, key)? {
+        None => std::sync::Arc::new(HeuristicTokenCounter),
+        Some(name) => counter_named(&name).ok_or_else(|| OpenError::Counter {
+            given: HeuristicTokenCounter.name().to_owned(),
+            stored: name,
+        })?,
+    };
+    let mut lost = Vec::new();
+    let (bytes, kept) = checked_copy(Some(database), key, to, force, &mut |beside| {
+        let options = SqliteOptions::new()
+            .counter(counter.clone())
+            // The whole file is brought to the disk before it gets its name.
+            .durability(Durability::Normal)
+            .allow_network(true)
+            .maybe_key(key);
+        let store = SqliteStore::open_with(beside, options)
+            .map_err(|error| loopstore::extend::StoreError::Other(Box::new(error)))?;
+        let mut mended = Vec::new();
+        let unread = store.take_over(database, &mut |mender| {
+            mended = mending::mend(mender, &*counter)?;
+            Ok(())
+        })?;
+        lost = unread.iter().map(Lost::of).chain(mended).collect();
+        Ok(())
+    })?;
+    Ok(SalvageReport {
+        ok: lost.is_empty(),
+        kept,
+        lost,
+        bytes,
+    })
+}
+
+impl Lost {
+    /// Tells of rows by their keys: those of messages and turns hold their loop.
+    fn of(rows: &LostRows) -> Self {
+        let kind = match rows.table.as_str() {
+            "messages" => "message",
+            "turns" => "turn",
+            "loops" => "loop",
+            "sessions" => "session",
+            "runs" => "run",
+            "flips" => "flip",
+            "pins" => "pin",
+            "hides" => "hide",
+            "blocks" => "block",
+            "manifests" => "manifest",
+            "notes" => "note",
+            "blobs" => "blob",
+            "started_calls" => "call",
+            "packs" => "pack",
+            other => other,
+        };
+        let packed = |key: i64| format!("loop with key {}, {kind} {}", key >> 32, key as u32);
+        let one = |key: i64| match kind {
+            "message" | "turn" | "note" | "pack" => packed(key),
+            _ => format!("{kind} with key {key}"),
+        };
+        let place = match rows.keys {
+            None => format!("table {}", rows.table),
+            Some((first, last)) if first == last => one(first),
+            Some((i64::MIN, i64::MAX)) => format!("table {}, any row", rows.table),
+            Some((i64::MIN, last)) => format!("anything up to {}", one(last)),
+            Some((first, i64::MAX)) => format!("anything from {} on", one(first)),
+            Some((first, last)) => format!("anything from {} to {}", one(first), one(last)),
+        };
+        Self {
+            kind: kind.to_owned(),
+            place,
+            reason: rows.reason.clone(),
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! Recording an agent while it works.
+//!
+//! A [`SessionRecorder`] takes [`AgentEvent`]s and writes them as they come: a message is durable when its `messageEnd`
+//! is recorded, a tool call before its tool runs. The recorder drives each of its loops under a lease, so that no
+//! second process writes to a loop. A process that resumes a loop sees its last turn as far as the turn had come;
+//! [`recover`] finds what a crash left behind. With the feature `tokio`, [`AsyncRecorder`] does the same from async
+//! code.
+//!
+//! The events of a loop: `agentStart`, then turns (`turnStart`, messages, tool calls, `turnEnd`), then `agentEnd`. An
+//! event that cannot be at its place is a [`RecordError`], and changes nothing.
+//!
+//! The crate is for agents that emit events. An agent that appends messages itself needs only
+//! [`SessionHandle`](loopstore::SessionHandle); transcripts that an agent has already written are imported.
+
+#![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod active_loop;
+#[cfg(feature = "tokio")]
+mod async_recorder;
+mod begin;
+mod calls;
+mod error;
+pub mod event;
+mod notes;
+mod parallel;
+mod recover;
+mod secrets;
+mod usage;
+mod write;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopstore::extend::{
+    self as store, Lease, SessionStore, StoreError, StoreWrite, append::Appended, lease,
+};
+use loopstore::model::{AgentMessage, Json, LoopId, Message, SessionId};
+use loopstore::redact::Redactor;
+
+use active_loop::{ActiveLoop, answered};
+#[cfg(feature = "tokio")]
+pub use async_recorder::AsyncRecorder;
+pub use calls::{StartedCall, settle};
+pub use error::{RecordError, RecordResult};
+pub use event::{AgentEvent, LoopConfigSnapshot};
+pub use loopstore::extend::calls::idempotency_key;
+pub use recover::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, recover};
+pub use usage::{Price, Spent, UsageTree, usage_below, usage_tree};
+
+/// Why a session exists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Formation {
+    /// Its first loop began.
+    #[default]
+    FirstLoop,
+    /// Somebody asked for it.
+    Explicit,
+    /// The session before had been quiet for too long.
+    InactivityTimeout {
+        /// How long is too long, in seconds.
+        threshold_secs: u64,
+        /// The session before.
+        previous_session_id: SessionId,
+    },
+}
+
+/// Tells the time in milliseconds since the epoch.
+pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// How a recorder works.
+#[derive(Clone)]
+pub struct RecorderOptions {
+    /// Who drives: named to others that want the same loop. By default unique to the recorder.
+    pub owner: String,
+    /// How long a lease lasts after a heartbeat; a write renews it once half of that has passed. By
+    /// default 15 minutes: half of it is longer than a model call or a tool should take. Where the
+    /// store can tell that a holder is gone, nobody waits for the end of it.
+    pub ttl: Duration,
+    /// Whether pieces of messages and of tool results are stored, too.
+    pub streaming: bool,
+    /// Whether requests are stored with what was sent, a copy of the context each.
+    pub request_payloads: bool,
+    /// Whether secrets are replaced by markers before anything is stored, as `import --redact` does.
+    pub redact: bool,
+    /// Why the sessions exist that the recorder creates.
+    pub formation: Formation,
+    /// Tells the time to leases.
+    pub clock: Clock,
+}
+
+impl Default for RecorderOptions {
+    fn default() -> Self {
+        Self {
+            owner: format!("{}/{}", std::process::id(), loopstore::internal::new_uuid()),
+            ttl: Duration::from_secs(15 * 60),
+            streaming: false,
+            request_payloads: false,
+            redact: false,
+            formation: Formation::default(),
+            clock: Arc::new(loopstore::internal::now),
+        }
+    }
+}
+
+/// What became of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It waits for the next write, or says nothing that is stored.
+    Noted,
+    /// It is durable: a loop began, or several were announced or judged.
+    Begun,
+    /// The message is durable.
+    Message(Appended),
+    /// The turn is durable; its end brought these messages, if any.
+    Turn(Appended),
+    /// The call is durable; its tool may run.
+    Call {
+        /// To be given to the tool.
+        idempotency_key: String,
+        /// 1, or more if the call was started before and its result is not known.
+        attempts: u32,
+    },
+    /// The loop has ended, and its lease is let go.
+    Ended,
+}
+
+/// What a resumed loop holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resumed {
+    /// Turn groups that are stored.
+    pub turns: u32,
+    /// The index of the last one; that of the next turn must be larger.
+    pub last_turn_index: Option<i64>,
+    /// The last turn, if it had not ended; it goes on.
+    pub open_turn: Option<OpenTurnState>,
+    /// Calls of the loop that had started and have no result.
+    pub calls: Vec<StartedCall>,
+    /// Who drove the loop before and did not let it go: its time had ended, or its process was gone.
+    pub taken_over_from: Option<String>,
+}
+
+/// A turn that had not ended, as far as it had come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenTurnState {
+    /// Its index.
+    pub turn_index: i64,
+    /// Its messages.
+    pub messages: Vec<AgentMessage>,
+}
+
+impl OpenTurnState {
+    /// Returns the ids of the turn's calls that have no result: those that are still to be made, and
+    /// those that may have done their work ([`Resumed::calls`]).
+    pub fn unanswered(&self) -> Vec<&str> {
+        let results: Vec<&str> = self.messages.iter().map(answered).collect();
+        let known_messages = self.messages.iter().filter_map(AgentMessage::message);
+        let calls = known_messages
+            .flat_map(Message::tool_calls)
+            .map(|call| &*call.id);
+        calls.filter(|id| !results.contains(id)).collect()
+    }
+}
+
+/// Writes what an agent tells into a store.
+///
+/// It may drive any number of loops at once; their events may come mixed. A loop is driven by one
+/// recorder at a time. A recorder that is dropped lets its loops go, for another one to resume.
+///
+/// # Examples
+/// ```
+/// use loopstore_recorder::event::*;
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// let mut recorder = SessionRecorder::new(store.database(), RecorderOptions::default());
+/// let start = AgentStart::new(session.clone(), loop_key.clone());
+/// recorder.record(AgentEvent::AgentStart(start))?;
+/// recorder.record(AgentEvent::TurnStart(TurnStart::new(loop_key.clone(), 0)))?;
+/// let prompt: AgentMessage = Message::user("Will it rain?").into();
+/// recorder.record(AgentEvent::MessageStart(MessageStart::new(loop_key.clone(), prompt.clone())))?;
+/// recorder.record(AgentEvent::MessageEnd(MessageEnd::new(loop_key.clone(), prompt)))?;
+/// // The prompt would survive a crash now.
+/// let context = build_context_from_session(store.database(), &session, &BuildOptions::default())?;
+/// assert_eq!(context.messages.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SessionRecorder<'a> {
+    store: RecorderStore<'a>,
+    options: RecorderOptions,
+    active: BTreeMap<LoopId, ActiveLoop>,
+    /// Loops that were announced and are stored as pending.
+    pending: BTreeMap<LoopId, ActiveLoop>,
+    /// Loops that were announced without their parent, each with its group.
+    announced: BTreeMap<LoopId, Vec<LoopId>>,
+    /// Made when it is first needed.
+    redactor: Option<Redactor>,
+}
+
+/// The store of a recorder.
+#[derive(Clone)]
+enum RecorderStore<'a> {
+    Borrowed(&'a dyn SessionStore),
+    Shared(Arc<dyn SessionStore>),
+}
+
+impl<'a> Deref for RecorderStore<'a> {
+    type Target = dyn SessionStore + 'a;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Borrowed(store) => *store,
+            Self::Shared(store) => &**store,
+        }
+    }
+}
+
+impl SessionRecorder<'static> {
+    /// A recorder that drives no loop yet, for where nothing can be borrowed: another thread, or a
+    /// struct that holds both.
+    pub fn shared(store: Arc<dyn SessionStore>, options: RecorderOptions) -> Self {
+        Self::on(RecorderStore::Shared(store), options)
+    }
+}
+
+impl<'a> SessionRecorder<'a> {
+    /// A recorder that drives no loop yet.
+    pub fn new(store: &'a dyn SessionStore, options: RecorderOptions) -> Self {
+        Self::on(RecorderStore::Borrowed(store), options)
+    }
+
+    fn on(store: RecorderStore<'a>, options: RecorderOptions) -> Self {
+        Self {
+            store,
+            options,
+            active: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            redactor: None,
+        }
+    }
+
+    /// A recorder that goes on with a loop, as [`SessionRecorder::resume`].
+    ///
+    /// # Errors
+    /// As [`SessionRecorder::resume`].
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore_recorder::event::*;
+    /// use loopstore::*;
+    ///
+    /// let store = Store::in_memory()?;
+    /// let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
+    /// let options = RecorderOptions::default();
+    /// let mut first = SessionRecorder::new(store.database(), options.clone());
+    /// let start = AgentStart::new(session.clone(), loop_key.clone());
+    /// first.record(AgentEvent::AgentStart(start))?;
+    /// first.release(&loop_key)?;
+    /// let (second, resumed) = SessionRecorder::open(store.database(), options, &session, &loop_key)?;
+    /// assert_eq!((resumed.turns, resumed.calls.len()), (0, 0));
+    /// # drop(second);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(
+        store: &'a dyn SessionStore,
+        options: RecorderOptions,
+        session: &SessionId,
+        loop_id: &LoopId,
+    ) -> RecordResult<(Self, Resumed)> {
+        let mut recorder = Self::new(store, options);
+        let resumed = recorder.resume(session, loop_id)?;
+        Ok((recorder, resumed))
+    }
+
+    /// Returns the name under which the recorder drives.
+    pub fn owner(&self) -> &str {
+        &self.options.owner
+    }
+
+    /// Reads an event from JSON and records it.
+    ///
+    /// # Errors
+    /// If the text is no event, or as [`SessionRecorder::record`].
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// let store = Store::in_memory()?;
+    /// let mut recorder = SessionRecorder::new(store.database(), RecorderOptions::default());
+    /// let event = r#"{"type": "agentStart", "session_id": "s", "loop_id": "s.1"}"#;
+    /// assert_eq!(recorder.record_json(event)?, Recorded::Begun);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record_json(&mut self, text: &str) -> RecordResult<Recorded> {
+        self.record(AgentEvent::parse(text)?)
+    }
+
+    /// Records an event.
+    ///
+    /// # Errors
+    /// If the event cannot be at this place, another driver has the loop, or the store refuses.
+    /// Then nothing of it was stored, and the same event may be recorded again. Only with
+    /// [`StoreError::Unconfirmed`] it may have been stored: then the loop is active no more, and
+    /// [`SessionRecorder::resume`] tells what is there once its lease has run out.
+    pub fn record(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
+        let event = self.redacted(event)?;
+        match &event {
+            AgentEvent::AgentStart(start) => self.agent_start(start, &event),
+            AgentEvent::AgentEnd(end) => self.agent_end(end),
+            AgentEvent::MessageEnd(end) => self.message_end(end, &event),
+            AgentEvent::TurnEnd(end) => self.turn_end(end, &event),
+            AgentEvent::ToolExecutionStart(start) => self.call_start(start, &event),
+            AgentEvent::ParallelLoopStart(start) => self.parallel_start(start),
+            AgentEvent::ParallelLoopEnd(end) => self.parallel_end(end),
+            AgentEvent::Other(json) => Ok(self.note_other(json)),
+            _ => self.note(event),
+        }
+    }
+
+    /// Takes in an event that waits for the next write.
+    fn note(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
+        let name = event.name();
+        let (streaming, payloads) = (self.options.streaming, self.options.request_payloads);
+        let Some(loop_id) = loop_of(&event) else {
+            return Ok(Recorded::Noted);
+        };
+        let active = self.active_loop(name, loop_id)?;
+        match &event {
+            AgentEvent::TurnStart(start) => active.begin_turn(start)?,
+            AgentEvent::TurnRequest(request) => {
+                active.check_turn(name, request.turn_index.as_ref().map(|index| index.get()))?;
+            }
+            AgentEvent::MessageStart(start) => active.begin_message(&start.message)?,
+            AgentEvent::MessageUpdate(update) => active.update_message(update)?,
+            AgentEvent::ToolExecutionUpdate(update) => {
+                active.check_running(name, &update.tool_call_id)?;
+            }
+            AgentEvent::ToolExecutionEnd(end) => active.end_call(end)?,
+            AgentEvent::InputRejected(rejected) => {
+                active.rejection = Some(rejected.reason.clone());
+            }
+            _ => {}
+        }
+        active.events.extend(stored(event, streaming, payloads));
+        Ok(Recorded::Noted)
+    }
+
+    fn note_other(&mut self, json: &Json) -> Recorded {
+        let named = json.read::<event::Noted>().ok();
+        if let Some(active) = named.and_then(|named| self.active.get_mut(&named.loop_id)) {
+            active.events.push(AgentEvent::Other(json.clone()));
+        }
+        Recorded::Noted
+    }
+
+    fn active_loop(
+        &mut self,
+        event: &'static str,
+        loop_id: &LoopId,
+    ) -> RecordResult<&mut ActiveLoop> {
+        self.active
+            .get_mut(loop_id)
+            .ok_or_else(|| RecordError::NotBegun {
+                event,
+                loop_id: loop_id.to_string(),
+            })
+    }
+
+    /// Renews the lease of a loop: a sign of life while nothing is written.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] if another driver took the loop.
+    pub fn heartbeat(&mut self, loop_id: &LoopId) -> RecordResult<()> {
+        let now = (self.options.clock)();
+        let store = self.store.clone();
+        let lease = &self.active_loop("heartbeat", loop_id)?.lease;
+        Ok(store::write(&*store, |write| {
+            lease::renew(write, lease, now)
+        })?)
+    }
+
+    /// Lets a loop go without ending it, for another recorder to resume. Events that wait for the next
+    /// write are forgotten.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] if another driver has it already; it is forgotten then, too.
+    pub fn release(&mut self, loop_id: &LoopId) -> RecordResult<()> {
+        let now = (self.options.clock)();
+        let lease = self.active_loop("release", loop_id)?.lease.clone();
+        let done = store::write(&*self.store, |write| lease::release(write, &lease, now));
+        if matches!(done, Ok(()) | Err(StoreError::LeaseLost { .. })) {
+            self.active.remove(loop_id);
+        }
+        Ok(done?)
+    }
+}
+
+impl Drop for SessionRecorder<'_> {
+    fn drop(&mut self) {
+        let left = self.active.values().chain(self.pending.values());
+        let leases: Vec<Lease> = left.map(|active| active.lease.clone()).collect();
+        if leases.is_empty() {
+            return;
+        }
+        let (store, now) = (&*self.store, (self.options.clock)());
+        // Where it fails the lease ends with this process or with its time; and a panic while another
+        // one unwinds would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            store::write(store, |write| {
+                for lease in &leases {
+                    match lease::release(write, lease, now) {
+                        Err(StoreError::LeaseLost { .. }) | Ok(()) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(())
+            })
+        }));
+    }
+}
+
+/// Returns the loop of an event that is noted.
+fn loop_of(event: &AgentEvent) -> Option<&LoopId> {
+    Some(match event {
+        AgentEvent::TurnStart(event) => &event.loop_id,
+        AgentEvent::TurnRequest(event) => &event.loop_id,
+        AgentEvent::MessageStart(event) => &event.loop_id,
+        AgentEvent::MessageUpdate(event) => &event.loop_id,
+        AgentEvent::ToolExecutionUpdate(event) => &event.loop_id,
+        AgentEvent::ToolExecutionEnd(event) => &event.loop_id,
+        AgentEvent::Progress(event) => &event.loop_id,
+        AgentEvent::InputRejected(event) => &event.loop_id,
+        AgentEvent::CompactionStarted(event)
+        | AgentEvent::CompactionEnded(event)
+        | AgentEvent::PruneApplied(event)
+        | AgentEvent::RevertApplied(event) => &event.loop_id,
+        _ => return None,
+    })
+}
+
+/// Returns what is stored of an event: no piece and no second copy unless asked for.
+fn stored(mut event: AgentEvent, streaming: bool, payloads: bool) -> Option<AgentEvent> {
+    match &mut event {
+        // The end of a message says all that its beginning does.
+        AgentEvent::MessageStart(_)
+        | AgentEvent::MessageUpdate(_)
+        | AgentEvent::ToolExecutionUpdate(_)
+            if !streaming =>
+        {
+            return None;
+        }
+        AgentEvent::TurnRequest(request) if !payloads => request.request_payload = None,
+        AgentEvent::ToolExecutionEnd(end) => end.result = None,
+        _ => {}
+    }
+    Some(event)
+}
+
+/// Runs `work` in a write transaction; an error of either kind leaves no trace.
+fn writing<T>(
+    store: &dyn SessionStore,
+    work: impl FnOnce(&mut dyn StoreWrite) -> RecordResult<T>,
+) -> RecordResult<T> {
+    let mut refused = None;
+    let done = store::write(store, |write| match work(write) {
+        Ok(done) => Ok(done),
+        Err(RecordError::Store(error)) => Err(error),
+        Err(error) => {
+            refused = Some(error);
+            Err(StoreError::Invalid("an event was refused".into()))
+        }
+    });
+    match refused {
+        Some(error) => Err(error),
+        None => Ok(done?),
+    }
+}

@@ -1,0 +1,12 @@
+//! Recording an agent: what is durable when, who may write, what a crash leaves behind.
+
+#[cfg(feature = "tokio")]
+mod asynchronous;
+mod drivers;
+mod events;
+mod killed;
+mod links;
+mod model;
+mod support;
+mod unconfirmed;
+mod window;

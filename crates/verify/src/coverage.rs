@@ -1,0 +1,292 @@
+//! Coverage: every message that a block covers is in exactly one range, with what became of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use loopstore::extend::{
+    BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, LoopKey, MessageSize,
+    StoreResult,
+};
+use loopstore::internal::whole_as;
+use loopstore::model::Role;
+
+use super::blocks::Whole;
+use super::report::ProblemKind;
+use super::verify::Verify;
+
+/// Recent messages that are not shown as they are: by sequence, whether something is shown.
+pub(super) type HiddenMessages = BTreeMap<u32, bool>;
+
+/// Checks the coverage of a block.
+pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
+    let (own, others): (Vec<CoverageRow>, Vec<CoverageRow>) = block
+        .coverage
+        .iter()
+        .partition(|row| row.loop_key == block.row.loop_key);
+    let (problems, readable) = {
+        let mut sweep = Sweep::new(block, &own);
+        sweep.check_ranges();
+        let swept = sweep.run(verify);
+        sweep.check_ends();
+        (sweep.problems, swept)
+    };
+    verify.found.readable(&block.place, readable)?;
+    for detail in problems {
+        let kind = ProblemKind::Coverage;
+        verify.found.add(kind, &block.place, detail);
+    }
+    if block.row.kind.covers_earlier_loops() {
+        return check_rollup(verify, block, &others);
+    }
+    if let Some(row) = others.first() {
+        let detail = format!("it covers the loop with key {}, no rollup", row.loop_key.0);
+        let kind = ProblemKind::Coverage;
+        verify.found.add(kind, &block.place, detail);
+    }
+    Ok(())
+}
+
+/// Goes through the messages and the ranges of a block side by side.
+struct Sweep<'a> {
+    block: &'a Whole,
+    rows: &'a [CoverageRow],
+    replaced: HiddenMessages,
+    at: usize,
+    /// The first and the last turn of the messages met in each range.
+    met: Vec<Option<(u32, u32)>>,
+    problems: BTreeSet<String>,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(block: &'a Whole, rows: &'a [CoverageRow]) -> Self {
+        Self {
+            block,
+            rows,
+            replaced: block.replaced(),
+            at: 0,
+            met: vec![None; rows.len()],
+            problems: BTreeSet::new(),
+        }
+    }
+
+    /// Says so once, however many messages it concerns.
+    fn wrong(&mut self, detail: String) {
+        if self.problems.len() < 20 {
+            self.problems.insert(detail);
+        }
+    }
+
+    fn check_ranges(&mut self) {
+        let mut next = 0;
+        for row in self.rows {
+            let Some((from, to)) = row.seqs else {
+                self.wrong("a range has no sequences".into());
+                continue;
+            };
+            if from < next || to < from || to >= self.block.row.through {
+                self.wrong(format!("the range {from} to {to} is out of order"));
+            }
+            next = to.saturating_add(1);
+        }
+    }
+
+    fn run(&mut self, verify: &Verify<'_>) -> StoreResult<()> {
+        let row = &self.block.row;
+        verify
+            .scan
+            .sizes(row.loop_key, 0..row.through, &mut |message| {
+                if message.role != Role::Extension {
+                    self.meet(&message);
+                }
+                Ok(ControlFlow::Continue(()))
+            })
+    }
+
+    fn meet(&mut self, message: &MessageSize) {
+        let (seq, turn) = (message.seq, message.turn.unwrap_or_default());
+        let is_before = |row: &CoverageRow| row.seqs.is_none_or(|(_, to)| to < seq);
+        while self.rows.get(self.at).is_some_and(is_before) {
+            self.at += 1;
+        }
+        let row = self.rows.get(self.at);
+        let Some(row) = row.filter(|row| row.seqs.is_some_and(|(from, _)| from <= seq)) else {
+            self.wrong(format!("message {seq} is in no range"));
+            return;
+        };
+        let met = &mut self.met[self.at];
+        *met = Some((met.map_or(turn, |(first, _)| first), turn));
+        if !self.fits(row.disposition, seq, turn) {
+            let what = row.disposition.as_str();
+            self.wrong(format!("message {seq} of turn {turn} is not {what}"));
+        }
+    }
+
+    fn fits(&self, disposition: Disposition, seq: u32, turn: u32) -> bool {
+        use Disposition as D;
+        match (self.block.section(turn), self.replaced.get(&seq)) {
+            (Some(0), _) | (Some(2), None) => disposition == D::Kept,
+            (Some(2), Some(true)) => disposition == D::Truncated,
+            (Some(2), Some(false)) if self.block.row.kind.is_sealed() => disposition == D::Sealed,
+            (Some(2), Some(false)) => disposition == D::Dropped,
+            (Some(1), _) => match disposition {
+                D::Summarised | D::Dropped => true,
+                D::RolledUp => self.block.row.kind == BlockKind::Rollup,
+                D::Sealed => self.block.row.kind.is_sealed(),
+                D::Kept => self.block.quotes(seq),
+                D::Truncated => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Compares the turns of each range, and the messages that stand for others, with what was met.
+    fn check_ends(&mut self) {
+        for at in 0..self.rows.len() {
+            let (row, met) = (self.rows[at], self.met[at]);
+            if row.turns != met {
+                let (turns, seqs) = (row.turns, row.seqs);
+                self.wrong(format!(
+                    "range {seqs:?} names turns {turns:?} and has {met:?}"
+                ));
+            }
+        }
+        let recent = self.block.row.layout.recent;
+        let last = self.replaced.last_key_value().map(|(seq, _)| *seq);
+        let is_beyond = last.is_some_and(|seq| seq >= self.block.row.through);
+        if is_beyond || (recent.is_none() && last.is_some()) {
+            self.wrong("a message stands for one that is not in its section".into());
+        }
+    }
+}
+
+/// Checks that a rollup covers every loop before its own, itself or through those it extends.
+fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) -> StoreResult<()> {
+    let above = above(verify, block);
+    let Some(above) = verify.found.readable(&block.place, above)? else {
+        return Ok(());
+    };
+    let whole = whole_as(block.row.kind);
+    let mut problems = Vec::new();
+    for row in whole_ranges(block, others) {
+        let last = match above.get(&row.loop_key) {
+            Some(cut) => cut.checked_sub(1),
+            None => {
+                problems.push(format!("the loop with key {} is not above", row.loop_key.0));
+                continue;
+            }
+        };
+        if row.disposition != whole || row.turns != last.map(|last| (0, last)) {
+            let key = row.loop_key.0;
+            problems.push(format!("the loop with key {key} is not covered whole"));
+        }
+    }
+    let covered = coverage_of(verify, block, others, &above);
+    if let Some(covered) = verify.found.readable(&block.place, covered)? {
+        let has_turns = above.iter().filter(|(_, turns)| **turns > 0);
+        for (key, _) in has_turns.filter(|(key, _)| !covered.contains_key(key)) {
+            problems.push(format!("the loop with key {} is not covered", key.0));
+        }
+        problems.extend(unkept(block, &covered));
+    }
+    for detail in problems {
+        let kind = ProblemKind::Coverage;
+        verify.found.add(kind, &block.place, detail);
+    }
+    Ok(())
+}
+
+/// Returns the coverage of other loops without what quotes part of it.
+fn whole_ranges(block: &Whole, others: &[CoverageRow]) -> Vec<CoverageRow> {
+    let mut ranges: Vec<CoverageRow> = Vec::new();
+    for row in others {
+        let (first, last) = row.seqs.unwrap_or((1, 0));
+        let is_quote =
+            |(key, seq): (LoopKey, u32)| key == row.loop_key && (first..=last).contains(&seq);
+        let mut quotes = block.messages.iter().filter_map(BlockMessage::quoted);
+        let mut row = *row;
+        if row.disposition == Disposition::Kept && quotes.any(is_quote) {
+            row.disposition = whole_as(block.row.kind);
+        }
+        match ranges.last_mut() {
+            Some(before) if before.goes_on_with(&row) => {
+                before.seqs = before.seqs.zip(row.seqs).map(|(a, b)| (a.0, b.1));
+                before.turns = before.turns.zip(row.turns).map(|(a, b)| (a.0, b.1));
+            }
+            _ => ranges.push(row),
+        }
+    }
+    ranges
+}
+
+/// Returns the loops above that of a block, with how many of their turns belong to its chain.
+fn above(verify: &Verify<'_>, block: &Whole) -> StoreResult<BTreeMap<LoopKey, u32>> {
+    let mut above = BTreeMap::new();
+    let Some(parent) = block.loop_key.parent else {
+        return Ok(above);
+    };
+    let mut cut = block.loop_key.parent_turns();
+    verify.scan.walk(parent, &mut |row| {
+        above.insert(row.key, cut.min(row.totals.turns));
+        cut = row.parent_turns();
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(above)
+}
+
+/// Returns the coverage of each loop above: the block's own, else that of the rollup nearest before it that it
+/// goes on from.
+fn coverage_of(
+    verify: &Verify<'_>,
+    block: &Whole,
+    others: &[CoverageRow],
+    above: &BTreeMap<LoopKey, u32>,
+) -> StoreResult<BTreeMap<LoopKey, Vec<CoverageRow>>> {
+    let mut covered = by_loop(others);
+    let is_missing = |covered: &BTreeMap<LoopKey, Vec<CoverageRow>>| {
+        let mut turns = above.iter().filter(|(_, turns)| **turns > 0);
+        turns.any(|(key, _)| !covered.contains_key(key))
+    };
+    let mut extends = earlier(&block.row);
+    while let Some(key) = extends.filter(|_| is_missing(&covered)) {
+        for (loop_key, rows) in by_loop(&verify.scan.coverage(key)?) {
+            covered.entry(loop_key).or_insert(rows);
+        }
+        let (row, _) = verify.scan.block_and_digest(key)?;
+        extends = earlier(&row);
+    }
+    Ok(covered)
+}
+
+fn by_loop(rows: &[CoverageRow]) -> BTreeMap<LoopKey, Vec<CoverageRow>> {
+    let mut by_loop: BTreeMap<LoopKey, Vec<CoverageRow>> = BTreeMap::new();
+    for row in rows {
+        by_loop.entry(row.loop_key).or_default().push(*row);
+    }
+    by_loop
+}
+
+/// Returns what is wrong with the quotes of messages of the loops above: coverage must say that they are kept.
+fn unkept(block: &Whole, covered: &BTreeMap<LoopKey, Vec<CoverageRow>>) -> Vec<String> {
+    let quoted = block.messages.iter().filter_map(BlockMessage::quoted);
+    let others = quoted.filter(|(key, _)| *key != block.row.loop_key);
+    let unkept = others.filter(|(key, seq)| {
+        let holds = |row: &&CoverageRow| {
+            row.seqs
+                .is_some_and(|(first, last)| (first..=last).contains(seq))
+        };
+        let row = covered
+            .get(key)
+            .and_then(|rows| rows.iter().find(|row| holds(row)));
+        row.is_none_or(|row| row.disposition != Disposition::Kept)
+    });
+    let told = |(key, seq): (LoopKey, u32)| {
+        let key = key.0;
+        format!("message {seq} of the loop with key {key} is quoted, and coverage does not say so")
+    };
+    unkept.map(told).collect()
+}
+
+/// Returns the rollup that a block extends. Keys fall, so that the way back cannot be a circle.
+fn earlier(row: &BlockRow) -> Option<BlockKey> {
+    row.extends.filter(|extends| *extends < row.key)
+}

@@ -1,0 +1,48 @@
+//! Checks whether a store of loopstore holds what was written to it.
+//!
+//! [`verify`] derives digests, totals, order, coverage and audit chains again from the rows and compares them with
+//! what is stored. [`take_head`] returns a short text that stands for all that is stored, and [`verify_against`]
+//! compares a store with such a text that was kept elsewhere.
+//!
+//! Damage is a finding of the [`VerifyReport`] and not an error. The crate changes nothing and repairs nothing:
+//! `loopstore_admin::salvage` copies what is intact of a damaged file, with the checks of this crate. It works on every
+//! [`Database`](loopstore::Database), and an import of loopstore's own lines uses [`verify_session`] on what it brings
+//! in.
+
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod audit;
+mod blobs;
+mod blocks;
+mod calls;
+mod coverage;
+mod cuts;
+mod heads;
+mod loops;
+mod manifests;
+mod packs;
+mod pairs;
+mod receipts;
+mod report;
+mod runs;
+mod sealed;
+mod sessions;
+mod sources;
+mod stored;
+mod turns;
+mod verify;
+
+pub use heads::{Head, NoHead, take_head, verify_against};
+pub use report::{Checked, Problem, ProblemKind, VerifyReport};
+pub use verify::{verify, verify_session};
+
+/// The parts of a check that `loopstore-admin` uses to mend a copy, without a promise for others.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::report::Subject;
+    pub use crate::verify::{CheckedPart, faults};
+}

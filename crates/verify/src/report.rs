@@ -1,0 +1,267 @@
+//! What `verify` found.
+
+use std::fmt::Display;
+
+use loopstore::extend::{
+    BlockKey, FlipKey, HideKey, LoopKey, ManifestKey, PinKey, RunKey, SessionKey, SourceKey,
+    StoreError, StoreResult,
+};
+use loopstore::failpoints::{self, Failpoint};
+use loopstore_files::copies::UnfinishedCopy;
+use serde::Serialize;
+
+/// More problems than this are only counted: a database of which every row is damaged must not
+/// fill the memory.
+const MAX_PROBLEMS: usize = 1000;
+
+/// What kind of damage a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// SQLite's own checks: pages, indexes, references between tables.
+    Sqlite,
+    /// A table, index, trigger or view that is missing or changed.
+    Schema,
+    /// A row that cannot be read, or JSON that is none.
+    Unreadable,
+    /// Stored bytes that do not have their digest.
+    Digest,
+    /// A message that does not follow the one before in the digest chain of its loop.
+    Chain,
+    /// A message or turn that is missing or one too many.
+    Sequence,
+    /// A turn that differs from what its messages say.
+    Turn,
+    /// The totals of a loop.
+    Total,
+    /// Tokens, bytes or another figure of one message or block.
+    Count,
+    /// The order in which things happened.
+    Tick,
+    /// The tree of loops.
+    Parent,
+    /// A session.
+    Session,
+    /// A blob, or who shows it.
+    Blob,
+    /// A kept source file.
+    Source,
+    /// A run, an undo or a redo.
+    Run,
+    /// A block and its sections.
+    Block,
+    /// What a block says of what it covers.
+    Coverage,
+    /// A call parted from its result.
+    Pairs,
+    /// A compaction that only its provider can read: misplaced, a second one, altered or orphaned.
+    Sealed,
+    /// A manifest whose context is not the one that it names.
+    Manifest,
+    /// An audit chain: a row that is missing or one too many.
+    Audit,
+    /// What a head stands for is not what is stored.
+    Head,
+    /// Content that was removed without a receipt, or a receipt that is still open.
+    Receipt,
+    /// A row that belongs to nothing.
+    Stray,
+    /// How many problems more there are than are listed.
+    More,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// What kind of damage it is.
+    pub kind: ProblemKind,
+    /// Where: `session S, loop L, message 3`.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What was found, and what should be there.
+    pub detail: String,
+}
+
+/// How many rows of each kind were checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Checked {
+    /// Sessions.
+    pub sessions: u64,
+    /// Loops.
+    pub loops: u64,
+    /// Turns.
+    pub turns: u64,
+    /// Messages, extensions included.
+    pub messages: u64,
+    /// Compaction runs.
+    pub runs: u64,
+    /// Undos and redos.
+    pub flips: u64,
+    /// Pins, those that were taken back included.
+    pub pins: u64,
+    /// Times that sessions were hidden and came back.
+    pub hides: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Messages of blocks.
+    pub block_messages: u64,
+    /// Ranges of coverage.
+    pub coverage: u64,
+    /// Blobs.
+    pub blobs: u64,
+    /// Manifests.
+    pub manifests: u64,
+    /// Receipts.
+    pub receipts: u64,
+    /// Kept source files.
+    pub sources: u64,
+    /// Rows of audit chains.
+    pub audit: u64,
+}
+
+/// What `verify` found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    /// Whether there is no problem.
+    pub ok: bool,
+    /// What was checked.
+    pub checked: Checked,
+    /// What is wrong; after the first thousand only their number.
+    pub problems: Vec<Problem>,
+    /// What is wrong with the search index. It is no part of the record, so this is no problem:
+    /// [`rebuild_index`](loopstore::extend::search::rebuild_index) makes it anew.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub index: Vec<String>,
+    /// What is not there any more and why: sessions name others that were erased or pruned. This is no
+    /// problem.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub explained: Vec<String>,
+    /// True if bytes of removed content may still be in the file or its log, as a removal was killed or others
+    /// read an older state. The next write removes them. This is no problem of the record.
+    #[serde(skip_serializing_if = "is_false")]
+    pub unscrubbed: bool,
+    /// Copies that killed processes left half written: they hold what the database held then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<UnfinishedCopy>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// The row that a problem is found at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Subject {
+    /// The file, or what belongs to no session.
+    #[default]
+    Database,
+    Receipt(i64),
+    Session(SessionKey),
+    Loop(LoopKey),
+    Message(LoopKey, u32),
+    Run(RunKey),
+    Flip(FlipKey),
+    Pin(PinKey),
+    Hide(HideKey),
+    Block(BlockKey),
+    Manifest(ManifestKey),
+    Import(i64),
+    Blob(i64),
+    Source(SourceKey),
+}
+
+/// Collects problems while everything is read.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// The row that is looked at.
+    pub(super) subject: Subject,
+    pub(super) checked: Checked,
+    pub(super) index: Vec<String>,
+    pub(super) explained: Vec<String>,
+    problems: Vec<Problem>,
+    /// Where each of them is.
+    subjects: Vec<Subject>,
+    more: u64,
+}
+
+impl Findings {
+    pub(super) fn add(&mut self, kind: ProblemKind, place: impl Display, detail: impl Display) {
+        let is_of_digest = matches!(kind, ProblemKind::Digest | ProblemKind::Chain);
+        if is_of_digest && failpoints::is_active(Failpoint::UncheckedDigest) {
+            return;
+        }
+        if self.problems.len() >= MAX_PROBLEMS {
+            self.more += 1;
+            return;
+        }
+        self.subjects.push(self.subject);
+        self.problems.push(Problem {
+            kind,
+            place: place.to_string(),
+            detail: detail.to_string(),
+        });
+    }
+
+    /// Returns what was found, with the row of each.
+    pub(super) fn into_faults(self) -> Vec<(Subject, Problem)> {
+        self.subjects.into_iter().zip(self.problems).collect()
+    }
+
+    /// Adds a problem if what is stored is not what follows from the rest.
+    pub(super) fn compare<T: PartialEq + std::fmt::Debug>(
+        &mut self,
+        kind: ProblemKind,
+        place: impl Display,
+        what: &str,
+        stored: &T,
+        derived: &T,
+    ) {
+        if stored != derived {
+            let detail = format!("{what} is {stored:?} and should be {derived:?}");
+            self.add(kind, place, detail);
+        }
+    }
+
+    /// Takes damage as a finding; anything else ends the check.
+    pub(super) fn readable<T>(
+        &mut self,
+        place: impl Display,
+        result: StoreResult<T>,
+    ) -> StoreResult<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(StoreError::Damaged(detail)) => {
+                self.add(ProblemKind::Unreadable, place, detail);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn into_report(mut self) -> VerifyReport {
+        if self.more > 0 {
+            self.problems.push(Problem {
+                kind: ProblemKind::More,
+                place: "database".into(),
+                detail: format!("{} more problems", self.more),
+            });
+        }
+        VerifyReport {
+            ok: self.problems.is_empty(),
+            checked: self.checked,
+            problems: self.problems,
+            index: self.index,
+            explained: self.explained,
+            unscrubbed: false,
+            copies: Vec::new(),
+        }
+    }
+}
+
+/// Writes a digest so that two can be told apart.
+pub(super) fn short(digest: &[u8; 32]) -> String {
+    hex::encode(digest)[..12].to_owned()
+}
