@@ -57,13 +57,13 @@ pub use listing::{SessionCursor, SessionFilter, SessionView};
 pub use query::{QueryLimits, QueryRows, Record};
 pub(crate) use quotes::check_quoted;
 pub use quotes::{quote, quote_body, shown_message};
-pub use read::{StoreRead, Visit, VisitMessageRef, VisitRunSummary};
+pub use read::*;
 pub use reading::*;
 pub use removal::Scrubbed;
 pub(crate) use rollups::{added_loops, tokens_of_others, tokens_to};
 pub use rows::*;
 pub use stats::Stats;
-pub use write::StoreWrite;
+pub use write::*;
 
 use crate::model::AgentMessage;
 

@@ -19,10 +19,8 @@ pub type VisitMessageRef<'a> = dyn FnMut(&MessageRef<'_>) -> StoreResult<Control
 /// Called with each run where it lies.
 pub type VisitRunSummary<'a> = dyn FnMut(&RunSummary<'_>) -> StoreResult<ControlFlow<()>> + 'a;
 
-/// What can be read within one snapshot.
-pub trait StoreRead {
-    // Sessions.
-
+/// Reads sessions.
+pub trait ReadSessions {
     /// Returns the session with this id.
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>>;
 
@@ -56,9 +54,10 @@ pub trait StoreRead {
     fn has_receipt_after(&self, session: SessionKey, receipt: i64) -> StoreResult<bool> {
         Ok(self.last_receipt(session)? > receipt)
     }
+}
 
-    // Loops.
-
+/// Reads loops.
+pub trait ReadLoops {
     /// Returns the loop of a session with this id.
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>>;
 
@@ -99,38 +98,10 @@ pub trait StoreRead {
     /// stored totals; must stop walking when `visit` breaks, must end on a damaged chain too, and a
     /// parent in another session ends the chain.
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()>;
+}
 
-    /// Walks a chain as [`StoreRead::walk`] does, and finds the newest block of each loop on the way.
-    fn loops_with_blocks(
-        &self,
-        leaf: LoopKey,
-        visit: &mut Visit<'_, LoopWithBlock>,
-    ) -> StoreResult<()> {
-        self.walk(leaf, &mut |row| visit(loop_with_block(self, row.core)?))
-    }
-
-    /// Walks a chain as [`StoreRead::walk`] does, for whoever asks only where its loops begin and end.
-    fn chain(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopCore>) -> StoreResult<()> {
-        self.loops_with_blocks(leaf, &mut |found| visit(found.row))
-    }
-
-    /// Returns what an append has to know of a loop; a key without a row is damage.
-    fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
-        let lease = self.lease(loop_key)?;
-        let row = self.loop_by_key(loop_key)?;
-        let last = row.totals.turns.checked_sub(1);
-        let last = last.map(|turn| self.turn(loop_key, turn)).transpose()?;
-        Ok(AppendState {
-            session: (&self.session_by_key(row.session)?).into(),
-            lease,
-            last: last.flatten(),
-            row: row.core,
-            progress: row.progress,
-        })
-    }
-
-    // Turns.
-
+/// Reads turns.
+pub trait ReadTurns {
     /// Returns one turn.
     fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>>;
 
@@ -143,9 +114,10 @@ pub trait StoreRead {
         loop_key: LoopKey,
         turns: Range<u32>,
     ) -> StoreResult<Vec<(u32, Vec<CallSite>)>>;
+}
 
-    // Messages.
-
+/// Reads messages.
+pub trait ReadMessages {
     /// Visits some messages in order; must stop when `visit` breaks, and hand on its error.
     fn messages(
         &self,
@@ -204,28 +176,21 @@ pub trait StoreRead {
     /// each loop at most.
     fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>>;
 
-    /// Visits the first prompt of a session or loop, or of each, in any order. One that is damaged is passed
-    /// over.
-    fn prompts(&self, of: PromptsOf<'_>, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
-        for place in self.prompt_places(of, 1)? {
-            visit_prompt(self, place, visit)?;
-        }
-        Ok(())
-    }
-
     /// Returns what providers reported for a session, by loop and model.
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>>;
+}
 
-    // Blobs.
-
+/// Reads blobs.
+pub trait ReadBlobs {
     /// Returns a blob's bytes.
     fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
 
     /// Returns the names of the blobs from `first` to `last`, both inclusive, in order.
     fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>>;
+}
 
-    // Runs, their undos and redos.
-
+/// Reads compaction runs, their undos and redos.
+pub trait ReadRuns {
     /// Returns the run with this key; a key without a row is damage.
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow>;
 
@@ -259,14 +224,16 @@ pub trait StoreRead {
 
     /// Returns the undos and redos of a run in order.
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>>;
+}
 
-    // Pins.
-
+/// Reads pins.
+pub trait ReadPins {
     /// Returns the pins of a session in order, those that were taken back included.
     fn pins(&self, session: SessionKey) -> StoreResult<Vec<PinRow>>;
+}
 
-    // Hides.
-
+/// Reads the hides of sessions.
+pub trait ReadHides {
     /// Returns how a session was hidden and came back, in order: the last one says whether it is hidden.
     fn hides(&self, session: SessionKey) -> StoreResult<Vec<HideRow>>;
 
@@ -275,9 +242,10 @@ pub trait StoreRead {
 
     /// Returns the sessions that had this id before they were hidden or came back, oldest first.
     fn renamed_from(&self, id: &SessionId) -> StoreResult<Vec<SessionKey>>;
+}
 
-    // Blocks.
-
+/// Reads blocks.
+pub trait ReadBlocks {
     /// Returns the block with this key; a key without a row is damage.
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow>;
 
@@ -296,14 +264,16 @@ pub trait StoreRead {
 
     /// Returns the coverage of a block in order.
     fn coverage(&self, block: BlockKey) -> StoreResult<Vec<CoverageRow>>;
+}
 
-    // Manifests.
-
+/// Reads manifests.
+pub trait ReadManifests {
     /// Returns the manifests of a session, newest first.
     fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>>;
+}
 
-    // Imports and kept files.
-
+/// Reads imports and kept files.
+pub trait ReadSources {
     /// Returns the key that digests of imported records are made with; it never changes.
     fn import_key(&self) -> StoreResult<Vec<u8>>;
 
@@ -326,9 +296,10 @@ pub trait StoreRead {
 
     /// Returns the packed bytes of a part.
     fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
+}
 
-    // Leases.
-
+/// Reads leases.
+pub trait ReadLeases {
     /// Returns the lease of a loop as it was last written, also one that ended or was let go.
     fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>>;
 
@@ -338,9 +309,10 @@ pub trait StoreRead {
         let _ = lease;
         Ok(false)
     }
+}
 
-    // Started calls.
-
+/// Reads started tool calls.
+pub trait ReadCalls {
     /// Returns the started calls of a loop with this id, oldest first.
     fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>>;
 
@@ -349,9 +321,10 @@ pub trait StoreRead {
 
     /// Returns the started tool calls (of a session) that have no result, oldest first.
     fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>>;
+}
 
-    // Append keys.
-
+/// Reads named appends.
+pub trait ReadAppendKeys {
     /// Returns the append of a session with this name.
     fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>>;
 
@@ -369,14 +342,16 @@ pub trait StoreRead {
     /// Returns the named appends of all sessions that are not hidden whose names begin so, by session and
     /// name. It must cost what it returns, and one look at each session.
     fn append_keys_of_all(&self, prefix: &str) -> StoreResult<Vec<(SessionKey, AppendKey)>>;
+}
 
-    // Notes.
-
+/// Reads notes.
+pub trait ReadNotes {
     /// Returns the notes of a loop in order.
     fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>>;
+}
 
-    // The index of messages.
-
+/// Reads the index of messages.
+pub trait ReadIndex {
     /// Returns the version of the rule that the words of the index were made by; `None` if it was never
     /// filled.
     fn index_version(&self) -> StoreResult<Option<u32>>;
@@ -410,6 +385,64 @@ pub trait StoreRead {
 
     /// Returns at most `most` loops, picked at random. It must cost what it returns.
     fn sampled_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>>;
+}
+
+/// What can be read within one snapshot.
+pub trait StoreRead:
+    ReadSessions
+    + ReadLoops
+    + ReadTurns
+    + ReadMessages
+    + ReadBlobs
+    + ReadRuns
+    + ReadPins
+    + ReadHides
+    + ReadBlocks
+    + ReadManifests
+    + ReadSources
+    + ReadLeases
+    + ReadCalls
+    + ReadAppendKeys
+    + ReadNotes
+    + ReadIndex
+{
+    /// Walks a chain as [`ReadLoops::walk`] does, and finds the newest block of each loop on the way.
+    fn loops_with_blocks(
+        &self,
+        leaf: LoopKey,
+        visit: &mut Visit<'_, LoopWithBlock>,
+    ) -> StoreResult<()> {
+        self.walk(leaf, &mut |row| visit(loop_with_block(self, row.core)?))
+    }
+
+    /// Walks a chain as [`ReadLoops::walk`] does, for whoever asks only where its loops begin and end.
+    fn chain(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopCore>) -> StoreResult<()> {
+        self.loops_with_blocks(leaf, &mut |found| visit(found.row))
+    }
+
+    /// Returns what an append has to know of a loop; a key without a row is damage.
+    fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
+        let lease = self.lease(loop_key)?;
+        let row = self.loop_by_key(loop_key)?;
+        let last = row.totals.turns.checked_sub(1);
+        let last = last.map(|turn| self.turn(loop_key, turn)).transpose()?;
+        Ok(AppendState {
+            session: (&self.session_by_key(row.session)?).into(),
+            lease,
+            last: last.flatten(),
+            row: row.core,
+            progress: row.progress,
+        })
+    }
+
+    /// Visits the first prompt of a session or loop, or of each, in any order. One that is damaged is passed
+    /// over.
+    fn prompts(&self, of: PromptsOf<'_>, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
+        for place in self.prompt_places(of, 1)? {
+            visit_prompt(self, place, visit)?;
+        }
+        Ok(())
+    }
 }
 
 /// Finds the newest block of a loop.

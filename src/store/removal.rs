@@ -2,9 +2,9 @@
 //! receipt.
 //!
 //! The triggers let content of a session go only while a receipt of that session is open, so
-//! everything here is called between [`StoreRemove::open_receipt`] and
-//! [`StoreRemove::close_receipt`], in one transaction. What is removed may be in the file for as long
-//! as its pages are not written anew: [`StoreRemove::note_scrub`] remembers that.
+//! everything here is called between [`WriteReceipts::open_receipt`] and
+//! [`WriteReceipts::close_receipt`], in one transaction. What is removed may be in the file for as long
+//! as its pages are not written anew: [`WriteReceipts::note_scrub`] remembers that.
 
 use super::packs::Pack;
 use super::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
@@ -40,10 +40,8 @@ pub enum Scrubbed {
     OnServer,
 }
 
-/// What can be done while content is removed.
-pub trait StoreRemove: StoreScan {
-    // Receipts.
-
+/// Writes receipts of removals.
+pub trait WriteReceipts {
     /// Opens a receipt of a kind (`erase`, `redact`, `prune`, `archive`) for a session: from now on its content
     /// may go.
     fn open_receipt(
@@ -58,9 +56,10 @@ pub trait StoreRemove: StoreScan {
 
     /// Remembers that bytes of what was removed may be in the file.
     fn note_scrub(&mut self) -> StoreResult<()>;
+}
 
-    // Sessions and kept files.
-
+/// Removes sessions and kept files.
+pub trait RemoveSessions {
     /// Removes a session with all that belongs to it, but for kept files.
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved>;
 
@@ -70,9 +69,10 @@ pub trait StoreRemove: StoreScan {
 
     /// Notes that a kept file, which stays for others, is no longer one of a session.
     fn unlink_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()>;
+}
 
-    // Texts beside the messages.
-
+/// Changes texts that are not messages.
+pub trait ChangeTexts {
     /// Replaces the texts, ids apart, for which `change` returns another one; digests that hold them are derived
     /// anew. Refused if such a digest did not fit before.
     fn change_texts(
@@ -80,9 +80,10 @@ pub trait StoreRemove: StoreScan {
         session: SessionKey,
         change: &mut dyn FnMut(TextCell<'_>) -> StoreResult<Option<String>>,
     ) -> StoreResult<TextsChanged>;
+}
 
-    // Messages and blocks.
-
+/// Rewrites messages and blocks that a redaction changes.
+pub trait RedactMessages {
     /// Writes what a message says now. Its digest and its place in the chain stay, the salt goes; the
     /// digest of `new` is noted beside it. If it is archived, its whole pack is taken apart first.
     fn redact_message(
@@ -105,13 +106,20 @@ pub trait StoreRemove: StoreScan {
 
     /// Writes the sizes of a block and derives its digest anew. Refused if that did not fit before.
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()>;
+}
 
-    // Packs of archived messages.
-
+/// Moves the content of messages into packs and back.
+pub trait MovePacks {
     /// Moves the content of messages out of their rows and into a pack. Refused if one of them is not
     /// there.
     fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()>;
 
     /// Moves the content of the pack that begins with message `first` back into the rows.
     fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()>;
+}
+
+/// What can be done while content is removed.
+pub trait StoreRemove:
+    StoreScan + WriteReceipts + RemoveSessions + ChangeTexts + RedactMessages + MovePacks
+{
 }

@@ -15,7 +15,7 @@ use super::rows::{
 };
 use super::{ReceiptRow, StoreRead};
 
-/// How many messages [`StoreScan::unpacked`] looks at.
+/// How many messages [`ScanPacks::unpacked`] looks at.
 pub const MOST_UNPACKED: u32 = 4096;
 
 /// Who shows a blob.
@@ -72,10 +72,8 @@ pub struct Continuations {
     pub of: Vec<SessionKey>,
 }
 
-/// What `verify` reads within one snapshot beside [`StoreRead`].
-pub trait StoreScan: StoreRead {
-    // Sessions.
-
+/// Looks at all rows of sessions.
+pub trait ScanSessions {
     /// Returns the keys of all sessions.
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>>;
 
@@ -88,14 +86,16 @@ pub trait StoreScan: StoreRead {
         session: SessionKey,
         visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
     ) -> StoreResult<()>;
+}
 
-    // Loops.
-
+/// Looks at all rows of loops.
+pub trait ScanLoops {
     /// Returns the keys of a session's loops in the order of their creation.
     fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>>;
+}
 
-    // Turns and messages.
-
+/// Looks at all rows of messages.
+pub trait ScanMessages {
     /// Returns the first number from `from` on with which a turn is stored.
     fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>>;
 
@@ -104,9 +104,10 @@ pub trait StoreScan: StoreRead {
 
     /// Returns what is left of a redacted message, `None` if it was not redacted.
     fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>>;
+}
 
-    // Blobs.
-
+/// Looks at all rows of blobs.
+pub trait ScanBlobs {
     /// Returns the names of the blobs that are noted for an owner.
     fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>>;
 
@@ -115,9 +116,10 @@ pub trait StoreScan: StoreRead {
 
     /// Returns the blob with this key.
     fn blob_row(&self, key: i64) -> StoreResult<StoredBlob>;
+}
 
-    // Runs, their undos and redos.
-
+/// Looks at all rows of compaction runs, their undos and redos.
+pub trait ScanRuns {
     /// Returns the keys of a session's runs in order.
     fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>>;
 
@@ -132,41 +134,46 @@ pub trait StoreScan: StoreRead {
 
     /// Returns an undo or redo and its stored digest.
     fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])>;
+}
 
-    // Pins.
-
+/// Looks at all rows of pins.
+pub trait ScanPins {
     /// Returns the keys of a session's pins in order.
     fn pin_keys(&self, session: SessionKey) -> StoreResult<Vec<PinKey>>;
 
     /// Returns a pin and its stored digest.
     fn pin_and_digest(&self, key: PinKey) -> StoreResult<(PinRow, [u8; 32])>;
+}
 
-    // Hides.
-
+/// Looks at all rows of the hides of sessions.
+pub trait ScanHides {
     /// Returns the keys of what hid a session and brought it back, in order.
     fn hide_keys(&self, session: SessionKey) -> StoreResult<Vec<HideKey>>;
 
     /// Returns one of these and its stored digest.
     fn hide_and_digest(&self, key: HideKey) -> StoreResult<(HideRow, [u8; 32])>;
+}
 
-    // Blocks.
-
+/// Looks at all rows of blocks.
+pub trait ScanBlocks {
     /// Returns the keys of the blocks on a loop, oldest generation first.
     fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>>;
 
     /// Returns a block and its stored digest.
     fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])>;
+}
 
-    // Manifests.
-
+/// Looks at all rows of manifests.
+pub trait ScanManifests {
     /// Returns the keys of a session's manifests in order.
     fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>>;
 
     /// Returns a manifest and its stored digest.
     fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])>;
+}
 
-    // The audit chain.
-
+/// Looks at all rows of the audit chain.
+pub trait ScanAudit {
     /// Returns the audit chain of a session.
     fn audit_chain(&self, session: SessionKey) -> StoreResult<AuditChain>;
 
@@ -175,9 +182,10 @@ pub trait StoreScan: StoreRead {
 
     /// Returns what a head stands for, compressed; `None` if that is not here.
     fn head(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
+}
 
-    // Imports and kept files.
-
+/// Looks at all rows of imports and kept files.
+pub trait ScanSources {
     /// Returns the keys of the notes of a session's imports in order.
     fn import_keys(&self, session: SessionKey) -> StoreResult<Vec<i64>>;
 
@@ -192,9 +200,10 @@ pub trait StoreScan: StoreRead {
 
     /// Returns the kept file with this key.
     fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow>;
+}
 
-    // Packs of archived messages.
-
+/// Looks at all rows of packs of archived messages.
+pub trait ScanPacks {
     /// Returns the pack that holds an archived message.
     fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>>;
 
@@ -210,14 +219,31 @@ pub trait StoreScan: StoreRead {
     /// Returns the first messages from `from` on that follow each other and whose rows hold their
     /// content, at most [`MOST_UNPACKED`] of them.
     fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>>;
+}
 
-    // Receipts.
-
+/// Looks at all rows of receipts.
+pub trait ScanReceipts {
     /// Returns all receipts in order.
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>>;
+}
 
-    // All tables.
-
+/// What `verify` reads within one snapshot beside [`StoreRead`].
+pub trait StoreScan:
+    StoreRead
+    + ScanSessions
+    + ScanLoops
+    + ScanMessages
+    + ScanBlobs
+    + ScanRuns
+    + ScanPins
+    + ScanHides
+    + ScanBlocks
+    + ScanManifests
+    + ScanAudit
+    + ScanSources
+    + ScanPacks
+    + ScanReceipts
+{
     /// Describes rows that belong to nothing, at most `limit` of each table.
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>>;
 }

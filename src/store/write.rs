@@ -10,10 +10,8 @@ use super::lease::{LeaseGuard, LeaseRow};
 use super::removal::StoreRemove;
 use super::rows::*;
 
-/// What can be written within one transaction.
-pub trait StoreWrite: StoreRemove {
-    // Sessions.
-
+/// Writes sessions.
+pub trait WriteSessions {
     /// Adds a session; the key of `row` is ignored. Refused if its id is there.
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey>;
 
@@ -26,9 +24,10 @@ pub trait StoreWrite: StoreRemove {
     /// Writes what was decided about a session. That its imports are redacted never ends, and the time since
     /// when it is protected is only set or taken out.
     fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()>;
+}
 
-    // Loops.
-
+/// Writes loops.
+pub trait WriteLoops {
     /// Adds a loop without messages; the key and the totals of `row` are ignored. Refused if the
     /// session has a loop of this id.
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey>;
@@ -38,7 +37,7 @@ pub trait StoreWrite: StoreRemove {
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()>;
 
     /// Writes of a loop only what an append or a run changes: status, totals, and what the next append
-    /// goes on from. Refused as [`StoreWrite::update_loop`].
+    /// goes on from. Refused as [`WriteLoops::update_loop`].
     fn update_totals(&mut self, row: &LoopCore, progress: &LoopProgress) -> StoreResult<()>;
 
     /// Does the same for a loop that ends, at `ended_at`.
@@ -51,14 +50,16 @@ pub trait StoreWrite: StoreRemove {
 
     /// Writes what the loop's source says of it.
     fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()>;
+}
 
-    // Turns.
-
+/// Writes turns.
+pub trait WriteTurns {
     /// Adds or rewrites a turn.
     fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()>;
+}
 
-    // Messages.
-
+/// Writes messages.
+pub trait WriteMessages {
     /// Adds a message, and the blobs that are not there yet. Refused if its place is taken.
     fn insert_message(
         &mut self,
@@ -70,9 +71,10 @@ pub trait StoreWrite: StoreRemove {
     /// Removes the messages from `seq` on, and the turns from `turn` on; refused for sealed ones.
     /// They must leave the index too.
     fn remove_unsealed(&mut self, loop_key: LoopKey, seq: u32, turn: u32) -> StoreResult<()>;
+}
 
-    // Runs, their undos and redos.
-
+/// Writes compaction runs, their undos and redos.
+pub trait WriteRuns {
     /// Adds a run, which is open and so counts for nothing; the key and the outcome of `row` are ignored.
     /// Refused if its id is there.
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey>;
@@ -93,14 +95,16 @@ pub trait StoreWrite: StoreRemove {
 
     /// Adds a flip.
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()>;
+}
 
-    // Pins.
-
+/// Writes pins.
+pub trait WritePins {
     /// Adds a pin, or takes one back.
     fn insert_pin(&mut self, session: SessionKey, row: &PinRow) -> StoreResult<()>;
+}
 
-    // Hides.
-
+/// Writes the hides of sessions.
+pub trait WriteHides {
     /// Hides a session or brings it back, under the id that `row` names. Refused if another session has
     /// that id, or this one has not the id that it had.
     fn insert_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()>;
@@ -110,21 +114,24 @@ pub trait StoreWrite: StoreRemove {
 
     /// Adds what a head stands for. Refused if it is there.
     fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()>;
+}
 
-    // Blocks.
-
+/// Writes blocks.
+pub trait WriteBlocks {
     /// Adds a block with its messages and coverage to an open run; the key of its row is ignored. Refused
     /// if the loop has a block of this generation, if its sections do not follow each other, or if the
     /// coverage does not fit them.
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey>;
+}
 
-    // Manifests.
-
+/// Writes manifests.
+pub trait WriteManifests {
     /// Adds a manifest; the key of `row` is ignored. Refused if its id is there.
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey>;
+}
 
-    // Imports and kept files.
-
+/// Writes imports and kept files.
+pub trait WriteSources {
     /// Notes where a session was imported from.
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()>;
 
@@ -147,9 +154,10 @@ pub trait StoreWrite: StoreRemove {
 
     /// Removes the parts of a kept file from `number` on, and bytes that no file needs any more.
     fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()>;
+}
 
-    // Leases.
-
+/// Writes leases.
+pub trait WriteLeases {
     /// Writes the lease of a loop over the one before. Refused if its token would go back.
     fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()>;
 
@@ -159,33 +167,37 @@ pub trait StoreWrite: StoreRemove {
         let _ = (loop_key, token);
         Ok(None)
     }
+}
 
-    // Started calls.
-
+/// Writes started tool calls.
+pub trait WriteCalls {
     /// Adds a started call. Refused if the loop has this one.
     fn insert_call(&mut self, row: &CallRow) -> StoreResult<()>;
 
     /// Writes what changes in a started call: arguments, turn, attempts, and that it is finished.
     /// Refused for a finished one, and for other arguments unless it is finished now.
     fn update_call(&mut self, row: &CallRow) -> StoreResult<()>;
+}
 
-    // Append keys.
-
+/// Writes named appends.
+pub trait WriteAppendKeys {
     /// Names an append. Refused if the session has one of this name.
     fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()>;
+}
 
-    // Notes.
-
+/// Writes notes.
+pub trait WriteNotes {
     /// Adds a note behind the others of its loop.
     fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()>;
 
     /// Removes the notes of a loop.
     fn remove_notes(&mut self, loop_key: LoopKey) -> StoreResult<()>;
+}
 
-    // The index of messages.
-
+/// Writes the index of messages.
+pub trait WriteIndex {
     /// Takes messages into the index: `entries` are all of `seqs` that have words. Refused if `seqs`
-    /// do not begin where the loop's [`StoreRead::unindexed_seqs`] do, or end after them.
+    /// do not begin where the loop's [`ReadIndex::unindexed_seqs`] do, or end after them.
     fn index(
         &mut self,
         loop_key: LoopKey,
@@ -199,4 +211,25 @@ pub trait StoreWrite: StoreRemove {
 
     /// Makes the index empty, also a damaged one, for words made by this version of the rule.
     fn clear_index(&mut self, version: u32) -> StoreResult<()>;
+}
+
+/// What can be written within one transaction.
+pub trait StoreWrite:
+    StoreRemove
+    + WriteSessions
+    + WriteLoops
+    + WriteTurns
+    + WriteMessages
+    + WriteRuns
+    + WritePins
+    + WriteHides
+    + WriteBlocks
+    + WriteManifests
+    + WriteSources
+    + WriteLeases
+    + WriteCalls
+    + WriteAppendKeys
+    + WriteNotes
+    + WriteIndex
+{
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use loopstore::extend::codec::role_number;
 use loopstore::extend::index::{IndexEntry, IndexFilter, IndexQuery, IndexState, Match, Phrase};
-use loopstore::extend::{LoopKey, StoreError, StoreRead, StoreResult, Visit};
+use loopstore::extend::{LoopKey, ReadIndex, StoreError, StoreResult, Visit, WriteIndex};
 use loopstore::internal::Columns;
 
 use super::connection::Param;
@@ -141,13 +141,13 @@ fn found(row: &PostgresRow) -> StoreResult<Match> {
     })
 }
 
-impl PostgresTransaction<'_> {
-    pub(super) fn read_index_version(&self) -> StoreResult<Option<u32>> {
+impl ReadIndex for PostgresTransaction<'_> {
+    fn index_version(&self) -> StoreResult<Option<u32>> {
         let sql = "SELECT version FROM index_state";
         self.first_of_any(sql, &[], |row| row.get("version"))
     }
 
-    pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
+    fn index_state(&self) -> StoreResult<IndexState> {
         let count = |sql| -> StoreResult<u64> {
             let count = self.first_of_any(sql, &[], |row| row.get("n"))?;
             Ok(count.unwrap_or_default())
@@ -165,7 +165,7 @@ impl PostgresTransaction<'_> {
         })
     }
 
-    pub(super) fn read_unindexed(&self) -> StoreResult<Vec<LoopKey>> {
+    fn unindexed(&self) -> StoreResult<Vec<LoopKey>> {
         self.all_of_any(
             "SELECT l.key
              FROM loops l LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
@@ -176,7 +176,7 @@ impl PostgresTransaction<'_> {
         )
     }
 
-    pub(super) fn read_unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
+    fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
         let session = session_of(loop_key.0);
         let seqs = self.first(
             session,
@@ -189,7 +189,7 @@ impl PostgresTransaction<'_> {
         Ok(seqs.unwrap_or(0..0))
     }
 
-    pub(super) fn find_in_index(
+    fn find(
         &self,
         query: &IndexQuery,
         filter: &IndexFilter,
@@ -240,7 +240,7 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    pub(super) fn count_holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
+    fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
         let query = IndexQuery {
             all: vec![vec![phrase.clone()]],
         };
@@ -261,7 +261,7 @@ impl PostgresTransaction<'_> {
         Ok(holders.unwrap_or_default())
     }
 
-    pub(super) fn is_found_by(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool> {
+    fn is_indexed(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool> {
         let session = session_of(loop_key.0);
         let (seq, word) = (i64::from(seq), format!(" {word} "));
         let found = self.first(
@@ -276,7 +276,7 @@ impl PostgresTransaction<'_> {
         Ok(found.is_some())
     }
 
-    pub(super) fn sample_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>> {
+    fn sampled_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>> {
         let most = i64::from(most);
         self.all_of_any(
             "SELECT l.key FROM loops l WHERE l.session = (
@@ -289,9 +289,11 @@ impl PostgresTransaction<'_> {
             |row| row.get("key"),
         )
     }
+}
 
-    pub(super) fn write_index(
-        &self,
+impl WriteIndex for PostgresTransaction<'_> {
+    fn index(
+        &mut self,
         loop_key: LoopKey,
         seqs: Range<u32>,
         entries: &[IndexEntry],
@@ -338,7 +340,7 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    pub(super) fn remove_from_index(&self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
         let session = session_of(loop_key.0);
         let params: [Param<'_>; 3] = [&session, &loop_key.0, &i64::from(from)];
         let sql = "UPDATE indexed_loops SET indexed_seq = $3
@@ -353,7 +355,7 @@ impl PostgresTransaction<'_> {
         self.run(session, sql, &params).map(drop)
     }
 
-    pub(super) fn empty_index(&self, version: u32) -> StoreResult<()> {
+    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
         for table in ["message_words", "indexed_loops", "index_state"] {
             self.execute_at_length(&format!("DELETE FROM {table}"), &[])?;
         }

@@ -25,6 +25,7 @@
 )]
 
 mod ahead;
+mod audit;
 mod cluster;
 mod cluster_tenants;
 mod connection;
@@ -52,6 +53,7 @@ mod schema;
 mod source;
 mod transaction;
 mod url;
+mod values;
 mod write;
 
 pub use cluster::{ClusterCheck, ClusterReport, check_cluster};

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use loopstore::extend::{
-    LoopKey, MessageRef, StoreRead, StoreResult, StoredMessageRef, VisitMessageRef,
+    LoopKey, MessageRef, ReadMessages, StoreResult, StoredMessageRef, VisitMessageRef,
 };
 use loopstore::internal::Columns;
 use loopstore::internal::mapping::proof;

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use loopstore::extend::packs::{Pack, PackRow};
-use loopstore::extend::scan::MOST_UNPACKED;
+use loopstore::extend::removal::MovePacks;
+use loopstore::extend::scan::{MOST_UNPACKED, ScanPacks};
 use loopstore::extend::{LoopKey, StoreError, StoreResult};
 use loopstore::internal::mapping::{pack_row, signed};
 use loopstore::internal::{Columns, open};
@@ -22,7 +23,45 @@ impl PostgresTransaction<'_> {
         self.first(session, sql, &params, pack_row)
     }
 
-    pub(super) fn read_pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
+    /// Writes the content of a pack back into the rows, and removes it.
+    pub(super) fn write_back_pack(&self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
+        let pack = open(self, loop_key, first)?;
+        pack.each(&mut |seq, head, text| {
+            let safe = escaped(text);
+            let (text, is_escaped) = (safe.as_deref().or(text), safe.is_some());
+            let sql = "UPDATE messages SET head = $4, body = $5, escaped = $6
+                 WHERE session = $1 AND loop = $2 AND seq = $3 AND head IS NULL AND body IS NULL";
+            let at = i64::from(seq);
+            let params: [Param<'_>; 6] = [&session, &loop_key.0, &at, &head, &text, &is_escaped];
+            match self.run(session, sql, &params)? {
+                1 => Ok(()),
+                _ => Err(StoreError::Damaged(format!(
+                    "message {seq} is in a pack and has no empty row"
+                ))),
+            }
+        })?;
+        let (from, to) = (i64::from(first), i64::from(pack.row().last));
+        for table in ["packs", "packed_heads"] {
+            let sql = format!(
+                "DELETE FROM {table} WHERE session = $1 AND loop = $2 AND seq BETWEEN $3 AND $4"
+            );
+            self.run(session, &sql, &[&session, &loop_key.0, &from, &to])?;
+        }
+        Ok(())
+    }
+
+    /// Takes the pack apart that a message is in, if it is archived.
+    pub(super) fn take_apart(&self, loop_key: LoopKey, seq: u32) -> StoreResult<()> {
+        match self.pack_at(loop_key, seq)? {
+            Some(pack) => self.write_back_pack(loop_key, pack.first),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ScanPacks for PostgresTransaction<'_> {
+    fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
         let sql = format!(
             "{PACK} WHERE session = $1 AND loop = $2 AND seq <= $3 ORDER BY seq DESC LIMIT 1"
         );
@@ -30,17 +69,13 @@ impl PostgresTransaction<'_> {
         Ok(row.filter(|row| seq <= row.last))
     }
 
-    pub(super) fn read_next_pack(
-        &self,
-        loop_key: LoopKey,
-        from: u32,
-    ) -> StoreResult<Option<PackRow>> {
+    fn next_pack(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<PackRow>> {
         let sql =
             format!("{PACK} WHERE session = $1 AND loop = $2 AND seq >= $3 ORDER BY seq LIMIT 1");
         self.pack(&sql, loop_key, from)
     }
 
-    pub(super) fn read_pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
+    fn pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
         let session = session_of(loop_key.0);
         let sql = "SELECT content FROM packs WHERE session = $1 AND loop = $2 AND seq = $3";
         let params: [Param<'_>; 3] = [&session, &loop_key.0, &i64::from(first)];
@@ -48,11 +83,7 @@ impl PostgresTransaction<'_> {
         content.ok_or_else(|| StoreError::Damaged("a pack without its row".into()))
     }
 
-    pub(super) fn read_packed_heads(
-        &self,
-        loop_key: LoopKey,
-        seqs: Range<u32>,
-    ) -> StoreResult<Vec<(u32, String)>> {
+    fn packed_heads(&self, loop_key: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>> {
         let session = session_of(loop_key.0);
         let (from, to) = (i64::from(seqs.start), i64::from(seqs.end));
         let sql = "SELECT seq, head FROM packed_heads
@@ -62,11 +93,7 @@ impl PostgresTransaction<'_> {
         })
     }
 
-    pub(super) fn read_unpacked(
-        &self,
-        loop_key: LoopKey,
-        from: u32,
-    ) -> StoreResult<Option<Range<u32>>> {
+    fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
         let session = session_of(loop_key.0);
         let sql = "SELECT seq FROM messages
              WHERE session = $1 AND loop = $2 AND seq >= $3 AND head IS NOT NULL
@@ -87,9 +114,10 @@ impl PostgresTransaction<'_> {
         let count = u32::try_from(follow.count()).unwrap_or(0);
         Ok(Some(first..first.saturating_add(count)))
     }
+}
 
-    /// Writes a pack and takes the content out of the rows.
-    pub(super) fn write_pack(&self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
+impl MovePacks for PostgresTransaction<'_> {
+    fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
         let session = session_of(loop_key.0);
         let PackRow { first, last, .. } = pack.row;
         let (from, to) = (i64::from(first), i64::from(last));
@@ -124,39 +152,7 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    /// Writes the content of a pack back into the rows, and removes it.
-    pub(super) fn write_back_pack(&self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
-        let session = session_of(loop_key.0);
-        let pack = open(self, loop_key, first)?;
-        pack.each(&mut |seq, head, text| {
-            let safe = escaped(text);
-            let (text, is_escaped) = (safe.as_deref().or(text), safe.is_some());
-            let sql = "UPDATE messages SET head = $4, body = $5, escaped = $6
-                 WHERE session = $1 AND loop = $2 AND seq = $3 AND head IS NULL AND body IS NULL";
-            let at = i64::from(seq);
-            let params: [Param<'_>; 6] = [&session, &loop_key.0, &at, &head, &text, &is_escaped];
-            match self.run(session, sql, &params)? {
-                1 => Ok(()),
-                _ => Err(StoreError::Damaged(format!(
-                    "message {seq} is in a pack and has no empty row"
-                ))),
-            }
-        })?;
-        let (from, to) = (i64::from(first), i64::from(pack.row().last));
-        for table in ["packs", "packed_heads"] {
-            let sql = format!(
-                "DELETE FROM {table} WHERE session = $1 AND loop = $2 AND seq BETWEEN $3 AND $4"
-            );
-            self.run(session, &sql, &[&session, &loop_key.0, &from, &to])?;
-        }
-        Ok(())
-    }
-
-    /// Takes the pack apart that a message is in, if it is archived.
-    pub(super) fn take_apart(&self, loop_key: LoopKey, seq: u32) -> StoreResult<()> {
-        match self.read_pack_at(loop_key, seq)? {
-            Some(pack) => self.write_back_pack(loop_key, pack.first),
-            None => Ok(()),
-        }
+    fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
+        self.write_back_pack(loop_key, first)
     }
 }

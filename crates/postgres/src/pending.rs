@@ -9,7 +9,7 @@ use super::connection::Param;
 use super::keys::session_of;
 use super::row::escaped;
 use super::transaction::PostgresTransaction;
-use super::write::{rows_of_values, wide};
+use super::values::{rows_of_values, wide};
 
 /// So many messages, or bytes of them, are not kept waiting.
 const MOST_MESSAGES: usize = 256;

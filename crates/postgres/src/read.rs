@@ -3,11 +3,10 @@
 
 use std::ops::{ControlFlow, Range};
 
-use loopstore::extend::index::{IndexFilter, IndexQuery, IndexState, Match, Phrase};
 use loopstore::extend::prompt::{PromptPlace, PromptsOf, VisitPrompt};
 use loopstore::extend::*;
 use loopstore::internal::mapping::*;
-use loopstore::internal::{Columns, damaged, fill, missing};
+use loopstore::internal::{Columns, fill, missing};
 use loopstore::model::{LoopId, SessionId};
 
 use super::connection::Param;
@@ -63,9 +62,7 @@ fn after_page(length: usize, last: Option<&LoopCore>) -> Option<LoopKey> {
     last.parent.filter(|parent| *parent < last.key)
 }
 
-impl StoreRead for PostgresTransaction<'_> {
-    // Sessions.
-
+impl ReadSessions for PostgresTransaction<'_> {
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
         let mut found = self.name_of(id)?;
         if found.is_none() && self.writes() {
@@ -112,7 +109,10 @@ impl StoreRead for PostgresTransaction<'_> {
     }
 
     fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
-        self.read_started_by(session)
+        let sql = "SELECT session FROM sessions
+             WHERE started_by IN (SELECT p.session_id FROM sessions p WHERE p.session = $1)
+             ORDER BY session";
+        self.all(session.0, sql, &[&session.0], |row| row.get("session"))
     }
 
     fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
@@ -126,9 +126,9 @@ impl StoreRead for PostgresTransaction<'_> {
         let last = self.first(session.0, sql, &[&session.0], |row| row.get("last"))?;
         Ok(last.unwrap_or(0))
     }
+}
 
-    // Loops.
-
+impl ReadLoops for PostgresTransaction<'_> {
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {
         let sql =
             format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 AND l.loop_id = $2");
@@ -158,7 +158,15 @@ impl StoreRead for PostgresTransaction<'_> {
     }
 
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
-        self.read_loops_at_work(session)
+        let key = |row: &PostgresRow| row.get("key");
+        let sql = "SELECT key FROM loops WHERE status IN ('Pending', 'Running')";
+        match session {
+            Some(session) => {
+                let sql = format!("{sql} AND session = $1 ORDER BY key");
+                self.all(session.0, &sql, &[&session.0], key)
+            }
+            None => self.all_of_any(&format!("{sql} ORDER BY session, key"), &[], key),
+        }
     }
 
     fn loops_with_system_messages(
@@ -202,7 +210,9 @@ impl StoreRead for PostgresTransaction<'_> {
         }
         Ok(())
     }
+}
 
+impl StoreRead for PostgresTransaction<'_> {
     fn loops_with_blocks(
         &self,
         leaf: LoopKey,
@@ -211,8 +221,12 @@ impl StoreRead for PostgresTransaction<'_> {
         self.walk_standings(leaf, visit)
     }
 
-    // Turns.
+    fn prompts(&self, of: PromptsOf<'_>, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
+        self.read_prompts(of, visit)
+    }
+}
 
+impl ReadTurns for PostgresTransaction<'_> {
     fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
         let session = session_of(loop_key.0);
         let sql = format!("{TURN} WHERE session = $1 AND loop = $2 AND turn = $3");
@@ -262,9 +276,9 @@ impl StoreRead for PostgresTransaction<'_> {
             turn_answers,
         )
     }
+}
 
-    // Messages.
-
+impl ReadMessages for PostgresTransaction<'_> {
     fn messages(
         &self,
         loop_key: LoopKey,
@@ -367,16 +381,12 @@ impl StoreRead for PostgresTransaction<'_> {
         self.read_prompt_places(of, limit)
     }
 
-    fn prompts(&self, of: PromptsOf<'_>, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
-        self.read_prompts(of, visit)
-    }
-
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
         self.read_usage(session)
     }
+}
 
-    // Blobs.
-
+impl ReadBlobs for PostgresTransaction<'_> {
     fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
         // Every session has its own copy: the one that is just being read has what it shows.
         for session in self.seen().into_iter().take(1) {
@@ -396,9 +406,9 @@ impl StoreRead for PostgresTransaction<'_> {
             "SELECT DISTINCT sha256 FROM blobs WHERE sha256 BETWEEN $1 AND $2 ORDER BY sha256";
         self.all_of_any(sql, &[&&first[..], &&last[..]], |row| row.get("sha256"))
     }
+}
 
-    // Runs, their undos and redos.
-
+impl ReadRuns for PostgresTransaction<'_> {
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
         let session = session_of(key.0);
         let sql = format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
@@ -448,16 +458,16 @@ impl StoreRead for PostgresTransaction<'_> {
         );
         self.all(session, &sql, &[&session, &run.0], flip_row)
     }
+}
 
-    // Pins.
-
+impl ReadPins for PostgresTransaction<'_> {
     fn pins(&self, session: SessionKey) -> StoreResult<Vec<PinRow>> {
         let sql = format!("SELECT {PIN_COLUMNS} FROM pins WHERE session = $1 ORDER BY tick, key");
         self.all(session.0, &sql, &[&session.0], pin_row)
     }
+}
 
-    // Hides.
-
+impl ReadHides for PostgresTransaction<'_> {
     fn hides(&self, session: SessionKey) -> StoreResult<Vec<HideRow>> {
         let sql = format!("SELECT {HIDE_COLUMNS} FROM hides WHERE session = $1 ORDER BY key");
         self.all(session.0, &sql, &[&session.0], hide_row)
@@ -475,9 +485,9 @@ impl StoreRead for PostgresTransaction<'_> {
         let sql = "SELECT DISTINCT session FROM hides WHERE was = $1 ORDER BY session";
         self.all_of_any(sql, &[&id.as_str()], |row| row.get("session"))
     }
+}
 
-    // Blocks.
-
+impl ReadBlocks for PostgresTransaction<'_> {
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
         let session = session_of(key.0);
         let sql =
@@ -541,146 +551,13 @@ impl StoreRead for PostgresTransaction<'_> {
              FROM coverage WHERE session = $1 AND block = $2 ORDER BY ordinal";
         self.all(session, sql, &[&session, &block.0], coverage_row)
     }
+}
 
-    // Manifests.
-
+impl ReadManifests for PostgresTransaction<'_> {
     fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>> {
         let sql = format!(
             "SELECT key, {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 ORDER BY key DESC"
         );
         self.all(session.0, &sql, &[&session.0], manifest_row)
-    }
-
-    // Imports and kept files.
-
-    fn import_key(&self) -> StoreResult<Vec<u8>> {
-        let sql = "SELECT value FROM store_meta WHERE name = 'import_key'";
-        let hex = self.first_of_any(sql, &[], |row| row.get::<String>("value"))?;
-        let key = hex.as_deref().and_then(loopstore::internal::unhex::<32>);
-        key.map(Vec::from)
-            .ok_or_else(|| damaged("the import key is missing"))
-    }
-
-    fn imports(&self, session: SessionKey) -> StoreResult<Vec<ImportRow>> {
-        let sql =
-            format!("SELECT key, {IMPORT_COLUMNS} FROM imports WHERE session = $1 ORDER BY key");
-        self.all(session.0, &sql, &[&session.0], |row| {
-            Ok(import_note(row)?.from)
-        })
-    }
-
-    fn imported(
-        &self,
-        format: &str,
-        file_name: &str,
-        record_key: &str,
-    ) -> StoreResult<Vec<SessionKey>> {
-        // Who finds no session may be about to begin it.
-        self.lock_name(&["import", format, file_name, record_key])?;
-        let sql = "SELECT DISTINCT session FROM imports
-             WHERE format = $1 AND file_name = $2 AND record_key = $3 ORDER BY session";
-        self.all_of_any(sql, &[&format, &file_name, &record_key], |row| {
-            row.get("session")
-        })
-    }
-
-    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
-        self.sources_of(session)
-    }
-
-    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
-        self.parts_of(source)
-    }
-
-    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
-        self.piece(sha256)
-    }
-
-    // Leases.
-
-    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        self.read_lease(loop_key)
-    }
-
-    // Started calls.
-
-    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
-        self.read_calls(loop_key, call_id)
-    }
-
-    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
-        self.read_calls_of_loop(loop_key)
-    }
-
-    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
-        self.read_open_calls(session)
-    }
-
-    // Append keys.
-
-    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
-        self.read_append_key(session, name)
-    }
-
-    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
-        self.read_append_keys(session)
-    }
-
-    fn append_keys_within(
-        &self,
-        session: SessionKey,
-        range: &AppendKeyRange,
-    ) -> StoreResult<Vec<AppendKey>> {
-        self.read_append_keys_within(session, range)
-    }
-
-    fn append_keys_of_all(&self, prefix: &str) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
-        self.read_append_keys_of_all(prefix)
-    }
-
-    // Notes.
-
-    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
-        self.read_notes(loop_key)
-    }
-
-    // The index of messages.
-
-    fn index_version(&self) -> StoreResult<Option<u32>> {
-        self.read_index_version()
-    }
-
-    fn index_state(&self) -> StoreResult<IndexState> {
-        self.read_index_state()
-    }
-
-    fn unindexed(&self) -> StoreResult<Vec<LoopKey>> {
-        self.read_unindexed()
-    }
-
-    fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
-        self.read_unindexed_seqs(loop_key)
-    }
-
-    fn find(
-        &self,
-        query: &IndexQuery,
-        filter: &IndexFilter,
-        limit: u32,
-        visit: &mut Visit<'_, Match>,
-    ) -> StoreResult<()> {
-        self.find_in_index(query, filter, limit, visit)
-    }
-
-    fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
-        self.count_holders(phrase, most)
-    }
-
-    fn is_indexed(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool> {
-        self.is_found_by(loop_key, seq, word)
-    }
-
-    fn sampled_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>> {
-        self.sample_loops(most)
     }
 }

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use super::connection::Param;
 use super::keys::session_of;
-use super::row::PostgresRow;
 use super::transaction::PostgresTransaction;
 
 /// Sums of what providers reported: input, output, both caches, reasoning, total, cost.
@@ -71,7 +70,29 @@ fn usage_row(loop_id: &str, model: Option<String>, sums: &Sums) -> UsageRow {
 }
 
 impl PostgresTransaction<'_> {
-    pub(super) fn read_lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+    /// What is reported is summed here: the JSON is that of others, and PostgreSQL refuses some of it.
+    pub(super) fn read_usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
+        let mut usage = Vec::new();
+        for row in self.loops(session)? {
+            let mut models: BTreeMap<Option<String>, Sums> = BTreeMap::new();
+            self.messages(row.key, 0..row.totals.next_seq, &mut |message| {
+                let head = message.body.head.as_deref();
+                let head = head.filter(|_| message.body.role == Role::Assistant);
+                if let Some((model, sums)) = head.and_then(reported) {
+                    let all = models.entry(model).or_default();
+                    all.iter_mut().zip(sums).for_each(|(all, sum)| *all += sum);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            let rows = models.into_iter();
+            usage.extend(rows.map(|(model, sums)| usage_row(row.loop_id.as_str(), model, &sums)));
+        }
+        Ok(usage)
+    }
+}
+
+impl ReadLeases for PostgresTransaction<'_> {
+    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
         if self.writes() {
             return self.lease_and_loop(loop_key);
         }
@@ -80,23 +101,26 @@ impl PostgresTransaction<'_> {
              FROM leases WHERE session = $1 AND loop = $2";
         self.first(session, sql, &[&session, &loop_key.0], lease_row)
     }
+}
 
-    pub(super) fn read_loops_at_work(
-        &self,
-        session: Option<SessionKey>,
-    ) -> StoreResult<Vec<LoopKey>> {
-        let key = |row: &PostgresRow| row.get("key");
-        let sql = "SELECT key FROM loops WHERE status IN ('Pending', 'Running')";
-        match session {
-            Some(session) => {
-                let sql = format!("{sql} AND session = $1 ORDER BY key");
-                self.all(session.0, &sql, &[&session.0], key)
-            }
-            None => self.all_of_any(&format!("{sql} ORDER BY session, key"), &[], key),
-        }
+impl ReadCalls for PostgresTransaction<'_> {
+    fn calls(&self, loop_key: LoopKey, id: &str) -> StoreResult<Vec<CallRow>> {
+        let session = session_of(loop_key.0);
+        let sql = format!(
+            "SELECT {CALL_COLUMNS} FROM started_calls WHERE session = $1 AND loop = $2 AND call_id = $3 ORDER BY nth"
+        );
+        self.all(session, &sql, &[&session, &loop_key.0, &id], call_row)
     }
 
-    pub(super) fn read_open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
+    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
+        let session = session_of(loop_key.0);
+        let sql = format!(
+            "SELECT {CALL_COLUMNS} FROM started_calls WHERE session = $1 AND loop = $2 ORDER BY key"
+        );
+        self.all(session, &sql, &[&session, &loop_key.0], call_row)
+    }
+
+    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
         let sql = format!("SELECT {CALL_COLUMNS} FROM started_calls WHERE finished_at IS NULL");
         match session {
             Some(session) => {
@@ -106,42 +130,24 @@ impl PostgresTransaction<'_> {
             None => self.all_of_any(&format!("{sql} ORDER BY session, key"), &[], call_row),
         }
     }
+}
 
-    pub(super) fn read_calls(&self, loop_key: LoopKey, id: &str) -> StoreResult<Vec<CallRow>> {
-        let session = session_of(loop_key.0);
-        let sql = format!(
-            "SELECT {CALL_COLUMNS} FROM started_calls WHERE session = $1 AND loop = $2 AND call_id = $3 ORDER BY nth"
-        );
-        self.all(session, &sql, &[&session, &loop_key.0, &id], call_row)
-    }
-
-    pub(super) fn read_calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
-        let session = session_of(loop_key.0);
-        let sql = format!(
-            "SELECT {CALL_COLUMNS} FROM started_calls WHERE session = $1 AND loop = $2 ORDER BY key"
-        );
-        self.all(session, &sql, &[&session, &loop_key.0], call_row)
-    }
-
-    pub(super) fn read_append_key(
-        &self,
-        session: SessionKey,
-        name: &str,
-    ) -> StoreResult<Option<AppendKey>> {
+impl ReadAppendKeys for PostgresTransaction<'_> {
+    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
         let sql = format!(
             "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = $1 AND name = $2"
         );
         self.first(session.0, &sql, &[&session.0, &name], append_key)
     }
 
-    pub(super) fn read_append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
+    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
         let sql = format!(
             "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = $1 ORDER BY name"
         );
         self.all(session.0, &sql, &[&session.0], append_key)
     }
 
-    pub(super) fn read_append_keys_within(
+    fn append_keys_within(
         &self,
         session: SessionKey,
         range: &AppendKeyRange,
@@ -162,10 +168,7 @@ impl PostgresTransaction<'_> {
         self.all(session.0, &sql, &values, append_key)
     }
 
-    pub(super) fn read_append_keys_of_all(
-        &self,
-        prefix: &str,
-    ) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
+    fn append_keys_of_all(&self, prefix: &str) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
         let range = AppendKeyRange {
             prefix: prefix.to_owned(),
             ..AppendKeyRange::default()
@@ -194,41 +197,18 @@ impl PostgresTransaction<'_> {
             Ok((row.get("session")?, append_key(row)?))
         })
     }
+}
 
-    pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
+impl ReadNotes for PostgresTransaction<'_> {
+    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
         let session = session_of(loop_key.0);
         let sql = "SELECT kind, note FROM notes WHERE session = $1 AND loop = $2 ORDER BY ordinal";
         self.all(session, sql, &[&session, &loop_key.0], note)
     }
+}
 
-    /// What is reported is summed here: the JSON is that of others, and PostgreSQL refuses some of it.
-    pub(super) fn read_usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
-        let mut usage = Vec::new();
-        for row in self.loops(session)? {
-            let mut models: BTreeMap<Option<String>, Sums> = BTreeMap::new();
-            self.messages(row.key, 0..row.totals.next_seq, &mut |message| {
-                let head = message.body.head.as_deref();
-                let head = head.filter(|_| message.body.role == Role::Assistant);
-                if let Some((model, sums)) = head.and_then(reported) {
-                    let all = models.entry(model).or_default();
-                    all.iter_mut().zip(sums).for_each(|(all, sum)| *all += sum);
-                }
-                Ok(ControlFlow::Continue(()))
-            })?;
-            let rows = models.into_iter();
-            usage.extend(rows.map(|(model, sums)| usage_row(row.loop_id.as_str(), model, &sums)));
-        }
-        Ok(usage)
-    }
-
-    pub(super) fn read_started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
-        let sql = "SELECT session FROM sessions
-             WHERE started_by IN (SELECT p.session_id FROM sessions p WHERE p.session = $1)
-             ORDER BY session";
-        self.all(session.0, sql, &[&session.0], |row| row.get("session"))
-    }
-
-    pub(super) fn write_lease(&self, row: &LeaseRow) -> StoreResult<()> {
+impl WriteLeases for PostgresTransaction<'_> {
+    fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()> {
         let session = session_of(row.loop_key.0);
         self.run(
             session,
@@ -250,13 +230,10 @@ impl PostgresTransaction<'_> {
         )?;
         Ok(())
     }
+}
 
-    pub(super) fn write_append_key(&self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
-        let values = append_key_values(&session, row)?;
-        self.insert(session.0, "append_keys", APPEND_KEY_COLUMNS, &values)
-    }
-
-    pub(super) fn write_call(&self, row: &CallRow) -> StoreResult<()> {
+impl WriteCalls for PostgresTransaction<'_> {
+    fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
         let session = session_of(row.loop_key.0);
         let key = self.next_key("started_calls", session)?;
         let mut values = call_values(row)?;
@@ -269,7 +246,7 @@ impl PostgresTransaction<'_> {
         )
     }
 
-    pub(super) fn write_call_again(&self, row: &CallRow) -> StoreResult<()> {
+    fn update_call(&mut self, row: &CallRow) -> StoreResult<()> {
         let session = session_of(row.loop_key.0);
         self.run(
             session,
@@ -289,8 +266,17 @@ impl PostgresTransaction<'_> {
         )?;
         Ok(())
     }
+}
 
-    pub(super) fn write_note(&self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
+impl WriteAppendKeys for PostgresTransaction<'_> {
+    fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
+        let values = append_key_values(&session, row)?;
+        self.insert(session.0, "append_keys", APPEND_KEY_COLUMNS, &values)
+    }
+}
+
+impl WriteNotes for PostgresTransaction<'_> {
+    fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
         let session = session_of(loop_key.0);
         let (kind, text) = note_values(note);
         let sql = "SELECT coalesce(max(ordinal), -1) + 1 AS next FROM notes
@@ -306,7 +292,7 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    pub(super) fn delete_notes(&self, loop_key: LoopKey) -> StoreResult<()> {
+    fn remove_notes(&mut self, loop_key: LoopKey) -> StoreResult<()> {
         let session = session_of(loop_key.0);
         let sql = "DELETE FROM notes WHERE session = $1 AND loop = $2";
         self.run(session, sql, &[&session, &loop_key.0]).map(drop)

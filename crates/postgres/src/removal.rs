@@ -7,12 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loopstore::extend::audit::AuditEntry;
 use loopstore::extend::codec::role_number;
-use loopstore::extend::packs::Pack;
 use loopstore::extend::removal::*;
 use loopstore::extend::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
 use loopstore::extend::{
-    BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoreError, StoreRead, StoreResult,
-    StoredMessage,
+    BlockKey, BlockRow, ReadSessions, SessionKey, SourceKey, StoreError, StoreResult, StoredMessage,
 };
 use loopstore::internal::content::{place_of, table_names, texts};
 use loopstore::internal::mapping::signed;
@@ -209,9 +207,7 @@ impl PostgresTransaction<'_> {
     }
 }
 
-impl StoreRemove for PostgresTransaction<'_> {
-    // Receipts.
-
+impl WriteReceipts for PostgresTransaction<'_> {
     fn open_receipt(
         &mut self,
         session: SessionKey,
@@ -246,9 +242,9 @@ impl StoreRemove for PostgresTransaction<'_> {
         )?;
         Ok(())
     }
+}
 
-    // Sessions and kept files.
-
+impl RemoveSessions for PostgresTransaction<'_> {
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved> {
         for table in ["message_words", "indexed_loops"] {
             self.remove_rows_of(table, session)?;
@@ -291,9 +287,9 @@ impl StoreRemove for PostgresTransaction<'_> {
         let sql = "DELETE FROM source_sessions WHERE session = $1 AND source = $2";
         self.run(session.0, sql, &[&session.0, &source.0]).map(drop)
     }
+}
 
-    // Texts beside the messages.
-
+impl ChangeTexts for PostgresTransaction<'_> {
     fn change_texts(
         &mut self,
         session: SessionKey,
@@ -314,9 +310,9 @@ impl StoreRemove for PostgresTransaction<'_> {
         }
         Ok(all)
     }
+}
 
-    // Messages and blocks.
-
+impl RedactMessages for PostgresTransaction<'_> {
     fn redact_message(
         &mut self,
         place: MessagePlace,
@@ -398,14 +394,6 @@ impl StoreRemove for PostgresTransaction<'_> {
         )?;
         self.renew_row("blocks", key)
     }
-
-    // Packs of archived messages.
-
-    fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
-        self.write_pack(loop_key, pack)
-    }
-
-    fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
-        self.write_back_pack(loop_key, first)
-    }
 }
+
+impl StoreRemove for PostgresTransaction<'_> {}

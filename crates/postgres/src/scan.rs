@@ -1,10 +1,12 @@
 //! Reading everything, row by row, for `verify`.
 
-use std::ops::Range;
-
+use super::source::SOURCE;
 use loopstore::extend::audit::{AuditChain, AuditEnd};
-use loopstore::extend::packs::PackRow;
-use loopstore::extend::scan::{BlobOwner, Continuations, MessagePlace, StoreScan, TextCell};
+use loopstore::extend::scan::{
+    BlobOwner, Continuations, MessagePlace, ScanAudit, ScanBlobs, ScanBlocks, ScanHides, ScanLoops,
+    ScanManifests, ScanMessages, ScanPins, ScanReceipts, ScanRuns, ScanSessions, ScanSources,
+    StoreScan, TextCell,
+};
 use loopstore::extend::*;
 use loopstore::internal::mapping::*;
 use loopstore::internal::{Columns, missing};
@@ -104,9 +106,7 @@ pub(super) fn shower_of(owner: BlobOwner) -> Owner {
     }
 }
 
-impl StoreScan for PostgresTransaction<'_> {
-    // Sessions.
-
+impl ScanSessions for PostgresTransaction<'_> {
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>> {
         let sql = "SELECT session FROM sessions ORDER BY session";
         self.all_of_any(sql, &[], |row| row.get("session"))
@@ -149,16 +149,16 @@ impl StoreScan for PostgresTransaction<'_> {
     ) -> StoreResult<()> {
         self.read_texts(session, visit)
     }
+}
 
-    // Loops.
-
+impl ScanLoops for PostgresTransaction<'_> {
     fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>> {
         let sql = "SELECT key FROM loops WHERE session = $1 ORDER BY key";
         self.keys(sql, session.0, LoopKey)
     }
+}
 
-    // Turns and messages.
-
+impl ScanMessages for PostgresTransaction<'_> {
     fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
         let sql = "SELECT turn AS next FROM turns
              WHERE session = $1 AND loop = $2 AND turn >= $3 ORDER BY turn LIMIT 1";
@@ -179,9 +179,9 @@ impl StoreScan for PostgresTransaction<'_> {
         let params: [Param<'_>; 4] = [&session, &owner.key, &owner.number, &owner.in_block];
         self.first(session, sql, &params, redaction)
     }
+}
 
-    // Blobs.
-
+impl ScanBlobs for PostgresTransaction<'_> {
     fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
         let owner = shower_of(owner);
         let session = session_of(owner.key);
@@ -205,9 +205,9 @@ impl StoreScan for PostgresTransaction<'_> {
         let row = self.first(session, sql, &[&session, &key], stored_blob)?;
         row.ok_or_else(|| missing("blob", key))
     }
+}
 
-    // Runs, their undos and redos.
-
+impl ScanRuns for PostgresTransaction<'_> {
     fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>> {
         let sql = "SELECT key FROM runs WHERE session = $1 ORDER BY tick, key";
         self.keys(sql, session.0, RunKey)
@@ -241,9 +241,9 @@ impl StoreScan for PostgresTransaction<'_> {
         })?;
         row.ok_or_else(|| missing("flip", key.0))
     }
+}
 
-    // Pins.
-
+impl ScanPins for PostgresTransaction<'_> {
     fn pin_keys(&self, session: SessionKey) -> StoreResult<Vec<PinKey>> {
         let sql = "SELECT key FROM pins WHERE session = $1 ORDER BY tick, key";
         self.keys(sql, session.0, PinKey)
@@ -257,9 +257,9 @@ impl StoreScan for PostgresTransaction<'_> {
         })?;
         row.ok_or_else(|| missing("pin", key.0))
     }
+}
 
-    // Hides.
-
+impl ScanHides for PostgresTransaction<'_> {
     fn hide_keys(&self, session: SessionKey) -> StoreResult<Vec<HideKey>> {
         let sql = "SELECT key FROM hides WHERE session = $1 ORDER BY key";
         self.keys(sql, session.0, HideKey)
@@ -273,9 +273,9 @@ impl StoreScan for PostgresTransaction<'_> {
         })?;
         row.ok_or_else(|| missing("hide", key.0))
     }
+}
 
-    // Blocks.
-
+impl ScanBlocks for PostgresTransaction<'_> {
     fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>> {
         let session = session_of(loop_key.0);
         let sql =
@@ -292,9 +292,9 @@ impl StoreScan for PostgresTransaction<'_> {
         })?;
         row.ok_or_else(|| missing("block", key.0))
     }
+}
 
-    // Manifests.
-
+impl ScanManifests for PostgresTransaction<'_> {
     fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>> {
         let sql = "SELECT key FROM manifests WHERE session = $1 ORDER BY key";
         self.keys(sql, session.0, ManifestKey)
@@ -310,9 +310,9 @@ impl StoreScan for PostgresTransaction<'_> {
         })?;
         row.ok_or_else(|| missing("manifest", key.0))
     }
+}
 
-    // The audit chain.
-
+impl ScanAudit for PostgresTransaction<'_> {
     fn audit_chain(&self, session: SessionKey) -> StoreResult<AuditChain> {
         let end = self.session_audit(session)?;
         let sql = "SELECT audit_seq, kind, digest, was, chain FROM audit
@@ -338,9 +338,9 @@ impl StoreScan for PostgresTransaction<'_> {
         let sql = "SELECT content FROM heads WHERE sha256 = $1";
         self.first_of_any(sql, &[&&sha256[..]], |row| row.get("content"))
     }
+}
 
-    // Imports and kept files.
-
+impl ScanSources for PostgresTransaction<'_> {
     fn import_keys(&self, session: SessionKey) -> StoreResult<Vec<i64>> {
         let sql = "SELECT key FROM imports WHERE session = $1 ORDER BY key";
         self.all(session.0, sql, &[&session.0], |row| row.get("key"))
@@ -357,7 +357,8 @@ impl StoreScan for PostgresTransaction<'_> {
     }
 
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>> {
-        self.source_keys_of_all()
+        let sql = "SELECT key FROM sources ORDER BY key";
+        self.all_of_any(sql, &[], |row| row.get("key"))
     }
 
     fn sessions_of(&self, source: SourceKey) -> StoreResult<Vec<SessionKey>> {
@@ -366,41 +367,21 @@ impl StoreScan for PostgresTransaction<'_> {
     }
 
     fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow> {
-        self.source(key)
+        let row =
+            self.first_of_any(&format!("{SOURCE} WHERE s.key = $1"), &[&key.0], source_row)?;
+        row.ok_or_else(|| missing("source", key.0))
     }
+}
 
-    // Packs of archived messages.
-
-    fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
-        self.read_pack_at(loop_key, seq)
-    }
-
-    fn next_pack(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<PackRow>> {
-        self.read_next_pack(loop_key, from)
-    }
-
-    fn pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
-        self.read_pack_content(loop_key, first)
-    }
-
-    fn packed_heads(&self, loop_key: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>> {
-        self.read_packed_heads(loop_key, seqs)
-    }
-
-    fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
-        self.read_unpacked(loop_key, from)
-    }
-
-    // Receipts.
-
+impl ScanReceipts for PostgresTransaction<'_> {
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {
         let sql = "SELECT key, session, kind, opened_at, closed_at, detail FROM maintenance
              ORDER BY opened_at COLLATE \"C\", key";
         self.all_of_any(sql, &[], receipt_row)
     }
+}
 
-    // All tables.
-
+impl StoreScan for PostgresTransaction<'_> {
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {
         let mut found = Vec::new();
         for (table, name, condition) in STRAYS {

@@ -1,19 +1,54 @@
 //! The rows of kept files. A file may hold many sessions, so its rows are by its own key.
 
+use loopstore::extend::audit::{AuditEntry, AuditKind};
 use loopstore::extend::{
-    SessionKey, SourceKey, SourcePart, SourcePiece, SourceRow, StoreError, StoreResult,
+    ImportNote, ImportRow, ReadSources, SessionKey, SourceKey, SourcePart, SourcePiece, SourceRow,
+    StoreError, StoreResult, WriteSources, digest,
 };
-use loopstore::internal::mapping::{signed, source_part, source_row};
-use loopstore::internal::{Columns, missing};
+use loopstore::internal::mapping::{
+    IMPORT_COLUMNS, import_note, import_values, signed, source_part, source_row,
+};
+use loopstore::internal::{BoundValue, Columns, damaged};
 use loopstore::model::Time;
 
 use super::connection::Param;
 use super::transaction::PostgresTransaction;
 
-const SOURCE: &str = "SELECT s.key, s.format, s.path, s.bytes, s.digest FROM sources s";
+pub(super) const SOURCE: &str = "SELECT s.key, s.format, s.path, s.bytes, s.digest FROM sources s";
 
-impl PostgresTransaction<'_> {
-    pub(super) fn sources_of(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
+impl ReadSources for PostgresTransaction<'_> {
+    fn import_key(&self) -> StoreResult<Vec<u8>> {
+        let sql = "SELECT value FROM store_meta WHERE name = 'import_key'";
+        let hex = self.first_of_any(sql, &[], |row| row.get::<String>("value"))?;
+        let key = hex.as_deref().and_then(loopstore::internal::unhex::<32>);
+        key.map(Vec::from)
+            .ok_or_else(|| damaged("the import key is missing"))
+    }
+
+    fn imports(&self, session: SessionKey) -> StoreResult<Vec<ImportRow>> {
+        let sql =
+            format!("SELECT key, {IMPORT_COLUMNS} FROM imports WHERE session = $1 ORDER BY key");
+        self.all(session.0, &sql, &[&session.0], |row| {
+            Ok(import_note(row)?.from)
+        })
+    }
+
+    fn imported(
+        &self,
+        format: &str,
+        file_name: &str,
+        record_key: &str,
+    ) -> StoreResult<Vec<SessionKey>> {
+        // Who finds no session may be about to begin it.
+        self.lock_name(&["import", format, file_name, record_key])?;
+        let sql = "SELECT DISTINCT session FROM imports
+             WHERE format = $1 AND file_name = $2 AND record_key = $3 ORDER BY session";
+        self.all_of_any(sql, &[&format, &file_name, &record_key], |row| {
+            row.get("session")
+        })
+    }
+
+    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
         let sql = format!(
             "{SOURCE} WHERE s.key IN (
                  SELECT l.source FROM source_sessions l WHERE l.session = $1
@@ -22,30 +57,36 @@ impl PostgresTransaction<'_> {
         self.all(session.0, &sql, &[&session.0], source_row)
     }
 
-    pub(super) fn source_keys_of_all(&self) -> StoreResult<Vec<SourceKey>> {
-        let sql = "SELECT key FROM sources ORDER BY key";
-        self.all_of_any(sql, &[], |row| row.get("key"))
-    }
-
-    pub(super) fn source(&self, key: SourceKey) -> StoreResult<SourceRow> {
-        let row =
-            self.first_of_any(&format!("{SOURCE} WHERE s.key = $1"), &[&key.0], source_row)?;
-        row.ok_or_else(|| missing("source", key.0))
-    }
-
-    pub(super) fn parts_of(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
+    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
         let sql = "SELECT i.sha256, i.bytes
              FROM source_parts p JOIN source_pieces i ON i.source = $1 AND i.sha256 = p.sha256
              WHERE p.source = $1 ORDER BY p.number";
         self.all_of_any(sql, &[&source.0], source_part)
     }
 
-    pub(super) fn piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
         let sql = "SELECT data FROM source_pieces WHERE sha256 = $1 LIMIT 1";
         self.first_of_any(sql, &[&&sha256[..]], |row| row.get("data"))
     }
+}
 
-    pub(super) fn add_source(&self, row: &SourceRow) -> StoreResult<SourceKey> {
+impl WriteSources for PostgresTransaction<'_> {
+    fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
+        let row = ImportNote::now(session, from);
+        let digest = digest::import(&row);
+        self.write_audit(session, &AuditEntry::new(AuditKind::Import, digest))?;
+        let key = self.next_key("imports", session.0)?;
+        let mut values = import_values(&row, &digest)?;
+        values.push(BoundValue::Integer(Some(key)));
+        self.insert(
+            session.0,
+            "imports",
+            &format!("{IMPORT_COLUMNS}, key"),
+            &values,
+        )
+    }
+
+    fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {
         let birth = self.birth()?;
         for key in birth.. {
             let stored = self.execute(
@@ -67,7 +108,7 @@ impl PostgresTransaction<'_> {
         Err(StoreError::Busy)
     }
 
-    pub(super) fn change_source(&self, row: &SourceRow) -> StoreResult<()> {
+    fn update_source(&mut self, row: &SourceRow) -> StoreResult<()> {
         self.execute(
             "UPDATE sources SET path = $2, bytes = $3, digest = $4, kept_at = $5 WHERE key = $1",
             &[
@@ -81,18 +122,14 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    pub(super) fn add_source_link(
-        &self,
-        session: SessionKey,
-        source: SourceKey,
-    ) -> StoreResult<()> {
+    fn link_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()> {
         let sql = "INSERT INTO source_sessions (session, source) VALUES ($1, $2)
              ON CONFLICT DO NOTHING";
         self.run(session.0, sql, &[&session.0, &source.0]).map(drop)
     }
 
-    pub(super) fn add_source_part(
-        &self,
+    fn put_source_part(
+        &mut self,
         source: SourceKey,
         number: u32,
         piece: &SourcePiece,
@@ -110,7 +147,7 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    pub(super) fn drop_source_parts(&self, source: SourceKey, number: u32) -> StoreResult<()> {
+    fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()> {
         let params: [Param<'_>; 2] = [&source.0, &i64::from(number)];
         let sql = "DELETE FROM source_parts WHERE source = $1 AND number >= $2";
         self.execute(sql, &params)?;

@@ -1,54 +1,20 @@
 //! Writing rows. The rules stand above; here each function is one statement or a few.
 
-use std::ops::Range;
-
-use loopstore::extend::audit::{AuditEnd, AuditEntry, AuditKind, RECEIPTS};
-use loopstore::extend::index::IndexEntry;
-use loopstore::extend::scan::StoreScan;
+use loopstore::extend::audit::{AuditEntry, AuditKind};
+use loopstore::extend::scan::ScanRuns;
 use loopstore::extend::*;
 use loopstore::internal::mapping::*;
-use loopstore::internal::{BoundValue, Columns, missing};
+use loopstore::internal::{BoundValue, Columns};
 use loopstore::model::LoopStatus;
 
 use super::connection::Param;
 use super::keys::{BIRTH, session_of};
 use super::row::escaped;
 use super::transaction::PostgresTransaction;
+use super::values::{param, rows_of_values, wide};
 
 /// How many keys are tried for a session or a file before its birth is given up.
 const MAX_TRIES: i64 = 10_000;
-
-pub(super) fn wide(number: Option<u32>) -> Option<i64> {
-    number.map(i64::from)
-}
-
-/// Returns so many rows of VALUES: each begins with the `shared` first parameters and goes on with `own` ones
-/// of its own. Rows from an array would do on one server; where tables are distributed they are copied in,
-/// which takes a commit in two phases and is refused under row-level security.
-pub(super) fn rows_of_values(shared: usize, own: usize, rows: usize) -> String {
-    let mut sql = String::new();
-    for row in 0..rows {
-        sql.push_str(if row == 0 { "(" } else { ", (" });
-        let first = 1 + shared + row * own;
-        for (place, number) in (1..=shared).chain(first..first + own).enumerate() {
-            sql.push_str(if place == 0 { "$" } else { ", $" });
-            sql.push_str(&number.to_string());
-        }
-        sql.push(')');
-    }
-    sql
-}
-
-fn param<'a>(value: &'a BoundValue<'_>) -> Param<'a> {
-    match value {
-        BoundValue::Integer(number) => number,
-        BoundValue::Text(text) => text,
-        BoundValue::Json(text) => text,
-        BoundValue::Bytes(bytes) => bytes,
-        BoundValue::Digest(digest) => digest,
-        BoundValue::Flag(flag) => flag,
-    }
-}
 
 /// Who shows a blob, or is what is left of a redaction: loop and sequence, or block and ordinal.
 #[derive(Clone, Copy, Debug)]
@@ -82,48 +48,6 @@ impl PostgresTransaction<'_> {
         let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT - $1 AS now";
         let now = self.first_of_any(sql, &[&BIRTH], |row| row.get("now"))?;
         Ok(now.unwrap_or(1).max(1))
-    }
-
-    /// Inserts a row of a table that is no part of a hot path.
-    pub(super) fn insert(
-        &self,
-        session: i64,
-        table: &str,
-        columns: &str,
-        values: &[BoundValue<'_>],
-    ) -> StoreResult<()> {
-        let params: Vec<Param<'_>> = values.iter().map(param).collect();
-        let places = rows_of_values(0, values.len(), 1);
-        let sql = format!("INSERT INTO {table} ({columns}) VALUES {places}");
-        self.run(session, &sql, &params).map(drop)
-    }
-
-    /// Returns the newest row of an audit chain; that of the receipts is kept from other writers until the
-    /// end.
-    pub(super) fn audit_end(&self, session: SessionKey) -> StoreResult<AuditEnd> {
-        if session != RECEIPTS {
-            return self.session_audit(session);
-        }
-        let none = AuditEnd::default();
-        self.execute(
-            "INSERT INTO receipt_chain (session, audit_seq, audit) VALUES (0, 0, $1)
-             ON CONFLICT DO NOTHING",
-            &[&&none.chain[..]],
-        )?;
-        // Asked first: on a shard the function could not ask in its turn.
-        let sql = "SELECT loopstore_tenant() AS tenant";
-        let tenant: Option<String> = self.first_of_any(sql, &[], |row| row.get("tenant"))?;
-        let sql = "SELECT audit_seq, audit AS chain FROM receipt_chain
-             WHERE session = 0 AND tenant = $1 FOR NO KEY UPDATE";
-        let end = self.first_of_any(sql, &[&tenant], audit_end)?;
-        end.ok_or_else(|| missing("the audit chain of session", session.0))
-    }
-
-    /// Returns what a session says of the newest row of its audit chain.
-    pub(super) fn session_audit(&self, session: SessionKey) -> StoreResult<AuditEnd> {
-        let sql = "SELECT audit_seq, audit AS chain FROM sessions WHERE session = $1";
-        let end = self.first(session.0, sql, &[&session.0], audit_end)?;
-        end.ok_or_else(|| missing("the audit chain of session", session.0))
     }
 
     /// Writes where a loop stands and what it holds; with the time when it ended, if it ends.
@@ -164,25 +88,6 @@ impl PostgresTransaction<'_> {
             ],
         );
         changed.map(drop)
-    }
-
-    /// Writes the next row of an audit chain.
-    pub(super) fn write_audit(&self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()> {
-        let end = self.audit_end(session)?.with(session, entry);
-        self.run(
-            session.0,
-            "INSERT INTO audit (session, audit_seq, kind, digest, was, chain)
-             VALUES ($1, $2, $3, $4, $5, $6)",
-            &[
-                &session.0,
-                &signed(end.seq)?,
-                &entry.kind.as_str(),
-                &&entry.digest[..],
-                &entry.was.as_ref().map(|was| &was[..]),
-                &&end.chain[..],
-            ],
-        )
-        .map(drop)
     }
 
     fn refer_to_blobs(&self, owner: Owner, blobs: &[Blob]) -> StoreResult<()> {
@@ -252,9 +157,7 @@ impl PostgresTransaction<'_> {
     }
 }
 
-impl StoreWrite for PostgresTransaction<'_> {
-    // Sessions.
-
+impl WriteSessions for PostgresTransaction<'_> {
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         let key = self.store_session(row)?;
         self.owns(key);
@@ -315,9 +218,9 @@ impl StoreWrite for PostgresTransaction<'_> {
         )?;
         Ok(())
     }
+}
 
-    // Loops.
-
+impl WriteLoops for PostgresTransaction<'_> {
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         let session = row.session.0;
         let parent = row.parent.map(|key| key.0);
@@ -389,9 +292,9 @@ impl StoreWrite for PostgresTransaction<'_> {
         )?;
         Ok(())
     }
+}
 
-    // Turns.
-
+impl WriteTurns for PostgresTransaction<'_> {
     fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
         let session = session_of(loop_key.0);
         self.run(
@@ -426,9 +329,9 @@ impl StoreWrite for PostgresTransaction<'_> {
         )?;
         Ok(())
     }
+}
 
-    // Messages.
-
+impl WriteMessages for PostgresTransaction<'_> {
     fn insert_message(
         &mut self,
         loop_key: LoopKey,
@@ -440,7 +343,7 @@ impl StoreWrite for PostgresTransaction<'_> {
     }
 
     fn remove_unsealed(&mut self, loop_key: LoopKey, seq: u32, turn: u32) -> StoreResult<()> {
-        self.remove_from_index(loop_key, seq)?;
+        self.unindex(loop_key, seq)?;
         let session = session_of(loop_key.0);
         let (seq, turn) = (i64::from(seq), i64::from(turn));
         for sql in [
@@ -456,9 +359,9 @@ impl StoreWrite for PostgresTransaction<'_> {
         self.run(session, sql, &[&session, &loop_key.0, &turn])?;
         Ok(())
     }
+}
 
-    // Runs, their undos and redos.
-
+impl WriteRuns for PostgresTransaction<'_> {
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         let session = row.session.0;
         let key = self.next_key("runs", session)?;
@@ -498,9 +401,9 @@ impl StoreWrite for PostgresTransaction<'_> {
         values.push(BoundValue::Integer(Some(key)));
         self.insert(session.0, "flips", &format!("{FLIP_COLUMNS}, key"), &values)
     }
+}
 
-    // Pins.
-
+impl WritePins for PostgresTransaction<'_> {
     fn insert_pin(&mut self, session: SessionKey, row: &PinRow) -> StoreResult<()> {
         let digest = digest::pin(row);
         self.write_audit(session, &AuditEntry::new(AuditKind::Pin, digest))?;
@@ -509,9 +412,9 @@ impl StoreWrite for PostgresTransaction<'_> {
         values.push(BoundValue::Integer(Some(key)));
         self.insert(session.0, "pins", &format!("{PIN_COLUMNS}, key"), &values)
     }
+}
 
-    // Hides.
-
+impl WriteHides for PostgresTransaction<'_> {
     fn insert_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()> {
         self.restore_hide(session, row)?;
         let (was, id) = (row.was.as_str(), row.session_id.as_str());
@@ -549,9 +452,9 @@ impl StoreWrite for PostgresTransaction<'_> {
         )
         .map(drop)
     }
+}
 
-    // Blocks.
-
+impl WriteBlocks for PostgresTransaction<'_> {
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
         let session = session_of(block.row.loop_key.0);
         let key = self.next_key("blocks", session)?;
@@ -570,9 +473,9 @@ impl StoreWrite for PostgresTransaction<'_> {
         self.refer_to_blobs(Owner::block(BlockKey(key), 0), &block.blobs)?;
         Ok(BlockKey(key))
     }
+}
 
-    // Manifests.
-
+impl WriteManifests for PostgresTransaction<'_> {
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
         let session = row.session.0;
         let digest = digest::manifest(row);
@@ -588,100 +491,9 @@ impl StoreWrite for PostgresTransaction<'_> {
         )?;
         Ok(ManifestKey(key))
     }
-
-    // Imports and kept files.
-
-    fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
-        let row = ImportNote::now(session, from);
-        let digest = digest::import(&row);
-        self.write_audit(session, &AuditEntry::new(AuditKind::Import, digest))?;
-        let key = self.next_key("imports", session.0)?;
-        let mut values = import_values(&row, &digest)?;
-        values.push(BoundValue::Integer(Some(key)));
-        self.insert(
-            session.0,
-            "imports",
-            &format!("{IMPORT_COLUMNS}, key"),
-            &values,
-        )
-    }
-
-    fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {
-        self.add_source(row)
-    }
-
-    fn update_source(&mut self, row: &SourceRow) -> StoreResult<()> {
-        self.change_source(row)
-    }
-
-    fn link_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()> {
-        self.add_source_link(session, source)
-    }
-
-    fn put_source_part(
-        &mut self,
-        source: SourceKey,
-        number: u32,
-        piece: &SourcePiece,
-    ) -> StoreResult<()> {
-        self.add_source_part(source, number, piece)
-    }
-
-    fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()> {
-        self.drop_source_parts(source, number)
-    }
-
-    // Leases.
-
-    fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()> {
-        self.write_lease(row)
-    }
-
-    // Started calls.
-
-    fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
-        self.write_call(row)
-    }
-
-    fn update_call(&mut self, row: &CallRow) -> StoreResult<()> {
-        self.write_call_again(row)
-    }
-
-    // Append keys.
-
-    fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
-        self.write_append_key(session, row)
-    }
-
-    // Notes.
-
-    fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
-        self.write_note(loop_key, note)
-    }
-
-    fn remove_notes(&mut self, loop_key: LoopKey) -> StoreResult<()> {
-        self.delete_notes(loop_key)
-    }
-
-    // The index of messages.
-
-    fn index(
-        &mut self,
-        loop_key: LoopKey,
-        seqs: Range<u32>,
-        entries: &[IndexEntry],
-    ) -> StoreResult<()> {
-        self.write_index(loop_key, seqs, entries)
-    }
-
-    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
-        self.remove_from_index(loop_key, from)
-    }
-
-    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
-        self.empty_index(version)
-    }
 }
+
+impl StoreWrite for PostgresTransaction<'_> {}
 
 impl PostgresTransaction<'_> {
     fn insert_block_message(

@@ -17,7 +17,7 @@ use crate::store::codec::role_number;
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::{IndexEntry, IndexFilter, IndexQuery, IndexState, Match, Phrase};
-use crate::store::{LoopKey, SessionKey, StoreRead, Visit};
+use crate::store::{LoopKey, ReadIndex, SessionKey, Visit, WriteIndex};
 
 /// The tables that are not part of the record: the FTS5 table, those behind it, and how far it is.
 pub(super) fn is_index(table: &str) -> bool {
@@ -158,31 +158,9 @@ fn found(row: &SqliteRow<'_, '_>) -> StoreResult<Match> {
 }
 
 impl SqliteReader<'_> {
-    pub(super) fn read_index_version(&self) -> StoreResult<Option<u32>> {
-        let sql = "SELECT version FROM index_state WHERE version > 0";
-        self.first(sql, [], |row| row.get("version"))
-    }
-
-    pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
-        let sql = format!(
-            "SELECT s.messages AS indexed,
-                 s.messages + (SELECT coalesce(sum(l.next_seq - coalesce(i.indexed_seq, 0)), 0)
-                     FROM {}) AS total
-             FROM index_state s",
-            self.unindexed_loops()?
-        );
-        let state = self.first(&sql, [], |row| {
-            Ok(IndexState {
-                indexed: row.get("indexed")?,
-                total: row.get("total")?,
-            })
-        })?;
-        Ok(state.unwrap_or_default())
-    }
-
     /// Returns what stands behind FROM for the loops that may have messages which are not in the index.
     fn unindexed_loops(&self) -> StoreResult<String> {
-        let flagged = match self.read_index_version()? {
+        let flagged = match self.index_version()? {
             Some(_) => "l.unindexed",
             None => "TRUE",
         };
@@ -190,74 +168,6 @@ impl SqliteReader<'_> {
             "loops l LEFT JOIN indexed_loops i ON i.loop = l.key
              WHERE {flagged} AND l.next_seq > coalesce(i.indexed_seq, 0)"
         ))
-    }
-
-    pub(super) fn read_unindexed(&self) -> StoreResult<Vec<LoopKey>> {
-        let loops = self.unindexed_loops()?;
-        let sql = format!("SELECT l.key AS key FROM {loops} ORDER BY l.key");
-        self.all(&sql, [], |row| row.get("key"))
-    }
-
-    pub(super) fn read_unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
-        let seqs = self.first(
-            "SELECT coalesce(i.indexed_seq, 0) AS first, l.next_seq AS after
-             FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key WHERE l.key = ?1",
-            [loop_key.0],
-            |row| Ok(row.get("first")?..row.get("after")?),
-        )?;
-        Ok(seqs.unwrap_or(0..0))
-    }
-
-    pub(super) fn find_in_index(
-        &self,
-        query: &IndexQuery,
-        filter: &IndexFilter,
-        limit: u32,
-        visit: &mut Visit<'_, Match>,
-    ) -> StoreResult<()> {
-        if query.all.is_empty() || query.all.iter().any(Vec::is_empty) {
-            let why = "an index cannot be asked for messages without a word";
-            return Err(StoreError::Invalid(why.into()));
-        }
-        let sessions = filter.sessions.as_deref();
-        // FTS5 goes to the first of these pages at once.
-        let pages = sessions.map(|keys| self.pages_of(keys)).transpose()?;
-        let (first, last) = pages.unwrap_or((i64::MIN, i64::MAX));
-        // A row beyond the mark is none of this loop's messages.
-        let sql = "SELECT m.id AS id, l.session AS session, m.turn AS turn, m.role AS role,
-                 m.author AS author, m.bytes AS bytes, m.tick AS tick
-             FROM message_index
-                 CROSS JOIN index_pages p ON p.number = message_index.rowid >> 6
-                 CROSS JOIN messages m
-                     ON m.id = (p.loop << 32) | (p.part << 6) | (message_index.rowid & 63)
-                 CROSS JOIN loops l ON l.key = p.loop
-                 CROSS JOIN indexed_loops i ON i.loop = p.loop
-             WHERE message_index MATCH ?1 AND (m.id & 4294967295) < i.indexed_seq
-                 AND message_index.rowid BETWEEN ?7 AND ?8
-                 AND (?2 IS NULL OR l.session IN (SELECT value FROM json_each(?2)))
-                 AND (?3 IS NULL OR m.role = ?3)
-                 AND (?4 IS NULL OR m.created_at >= ?4) AND (?5 IS NULL OR m.created_at <= ?5)
-             ORDER BY message_index.rowid DESC LIMIT ?6";
-        let values = params![
-            expression(query, filter),
-            sessions.map(keys_json),
-            filter.role.map(role_number),
-            filter.since,
-            filter.until,
-            limit,
-            first,
-            last,
-        ];
-        let mut own = None;
-        let result = self.each(sql, values, found, &mut |found| match visit(found) {
-            Ok(flow) => Ok(flow),
-            Err(error) => {
-                own = Some(error);
-                Ok(ControlFlow::Break(()))
-            }
-        });
-        in_index(result)?;
-        own.map_or(Ok(()), Err)
     }
 
     /// Returns the first and the last rowid that a message of these sessions can have.
@@ -272,78 +182,6 @@ impl SqliteReader<'_> {
         // No page is before the first.
         let (first, last) = pages.flatten().unwrap_or((0, -1));
         Ok((place(first, 0), place(last, 63)))
-    }
-
-    pub(super) fn count_holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
-        let holders = self.first(
-            "SELECT count(*) AS n
-             FROM (SELECT 1 FROM message_index WHERE message_index MATCH ?1 LIMIT ?2)",
-            params![format!("words : {}", self::phrase(phrase)), most],
-            |row| row.get("n"),
-        );
-        Ok(in_index(holders)?.unwrap_or_default())
-    }
-
-    pub(super) fn is_found_by(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool> {
-        let page = self.first(
-            "SELECT p.number FROM index_pages p JOIN indexed_loops i ON i.loop = p.loop
-             WHERE p.loop = ?1 AND p.part = ?2 AND i.indexed_seq > ?3",
-            params![loop_key.0, seq >> 6, seq],
-            |row| row.get::<i64>("number"),
-        )?;
-        let Some(page) = page else {
-            return Ok(false);
-        };
-        let word = phrase(&Phrase::of(vec![word.to_owned()]));
-        let found = self.first(
-            "SELECT rowid AS id FROM message_index WHERE message_index MATCH ?1 AND rowid = ?2",
-            params![format!("words : {word}"), place(page, seq)],
-            |row| row.get::<i64>("id"),
-        );
-        Ok(in_index(found)?.is_some())
-    }
-
-    pub(super) fn sample_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>> {
-        self.all(
-            "SELECT key FROM loops
-             WHERE key >= 1 + abs(random() % max(1, (SELECT max(key) FROM loops)))
-             ORDER BY key LIMIT ?1",
-            [most],
-            |row| row.get("key"),
-        )
-    }
-
-    pub(super) fn write_index(
-        &self,
-        loop_key: LoopKey,
-        seqs: Range<u32>,
-        entries: &[IndexEntry],
-    ) -> StoreResult<()> {
-        let open = self.unindexed_seqs(loop_key)?;
-        if seqs.start != open.start || seqs.end > open.end || seqs.start > seqs.end {
-            return Err(StoreError::Invalid(format!(
-                "messages {seqs:?} cannot be indexed: {open:?} are to be indexed next"
-            )));
-        }
-        let mut page: Option<(u32, i64)> = None;
-        for entry in entries {
-            if !seqs.contains(&entry.seq) {
-                let why = format!("message {} is not among {seqs:?}", entry.seq);
-                return Err(StoreError::Invalid(why));
-            }
-            let tools: Vec<String> = entry.tools.iter().map(|tool| tool_word(tool)).collect();
-            let part = entry.seq >> 6;
-            let number = match page.filter(|(of, _)| *of == part) {
-                Some((_, number)) => number,
-                None => self.page(loop_key, part)?,
-            };
-            page = Some((part, number));
-            in_index(self.run(
-                "INSERT INTO message_index (rowid, words, tools) VALUES (?1, ?2, ?3)",
-                params![place(number, entry.seq), entry.words, tools.join(" ")],
-            ))?;
-        }
-        self.mark(loop_key, &seqs)
     }
 
     /// Returns the number of a page, which is added if it is not there yet.
@@ -398,16 +236,6 @@ impl SqliteReader<'_> {
         self.throw_away()
     }
 
-    pub(super) fn empty_index(&self, version: u32) -> StoreResult<()> {
-        self.throw_away()?;
-        self.run(
-            "UPDATE loops SET unindexed = 1 WHERE NOT unindexed AND next_seq > 0",
-            [],
-        )?;
-        self.run("UPDATE index_state SET version = ?1", [version])?;
-        Ok(())
-    }
-
     /// Leaves an index that was never filled. The flags of loops, which then count for nothing, are left to
     /// the next search: whoever removes something does not write to every loop.
     pub(super) fn throw_away(&self) -> StoreResult<()> {
@@ -426,6 +254,186 @@ impl SqliteReader<'_> {
             "INSERT OR REPLACE INTO index_state (key, version, messages) VALUES (1, 0, 0)",
             [],
         )?;
+        Ok(())
+    }
+}
+
+impl ReadIndex for SqliteReader<'_> {
+    fn index_version(&self) -> StoreResult<Option<u32>> {
+        let sql = "SELECT version FROM index_state WHERE version > 0";
+        self.first(sql, [], |row| row.get("version"))
+    }
+
+    fn index_state(&self) -> StoreResult<IndexState> {
+        let sql = format!(
+            "SELECT s.messages AS indexed,
+                 s.messages + (SELECT coalesce(sum(l.next_seq - coalesce(i.indexed_seq, 0)), 0)
+                     FROM {}) AS total
+             FROM index_state s",
+            self.unindexed_loops()?
+        );
+        let state = self.first(&sql, [], |row| {
+            Ok(IndexState {
+                indexed: row.get("indexed")?,
+                total: row.get("total")?,
+            })
+        })?;
+        Ok(state.unwrap_or_default())
+    }
+
+    fn unindexed(&self) -> StoreResult<Vec<LoopKey>> {
+        let loops = self.unindexed_loops()?;
+        let sql = format!("SELECT l.key AS key FROM {loops} ORDER BY l.key");
+        self.all(&sql, [], |row| row.get("key"))
+    }
+
+    fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
+        let seqs = self.first(
+            "SELECT coalesce(i.indexed_seq, 0) AS first, l.next_seq AS after
+             FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key WHERE l.key = ?1",
+            [loop_key.0],
+            |row| Ok(row.get("first")?..row.get("after")?),
+        )?;
+        Ok(seqs.unwrap_or(0..0))
+    }
+
+    fn find(
+        &self,
+        query: &IndexQuery,
+        filter: &IndexFilter,
+        limit: u32,
+        visit: &mut Visit<'_, Match>,
+    ) -> StoreResult<()> {
+        if query.all.is_empty() || query.all.iter().any(Vec::is_empty) {
+            let why = "an index cannot be asked for messages without a word";
+            return Err(StoreError::Invalid(why.into()));
+        }
+        let sessions = filter.sessions.as_deref();
+        // FTS5 goes to the first of these pages at once.
+        let pages = sessions.map(|keys| self.pages_of(keys)).transpose()?;
+        let (first, last) = pages.unwrap_or((i64::MIN, i64::MAX));
+        // A row beyond the mark is none of this loop's messages.
+        let sql = "SELECT m.id AS id, l.session AS session, m.turn AS turn, m.role AS role,
+                 m.author AS author, m.bytes AS bytes, m.tick AS tick
+             FROM message_index
+                 CROSS JOIN index_pages p ON p.number = message_index.rowid >> 6
+                 CROSS JOIN messages m
+                     ON m.id = (p.loop << 32) | (p.part << 6) | (message_index.rowid & 63)
+                 CROSS JOIN loops l ON l.key = p.loop
+                 CROSS JOIN indexed_loops i ON i.loop = p.loop
+             WHERE message_index MATCH ?1 AND (m.id & 4294967295) < i.indexed_seq
+                 AND message_index.rowid BETWEEN ?7 AND ?8
+                 AND (?2 IS NULL OR l.session IN (SELECT value FROM json_each(?2)))
+                 AND (?3 IS NULL OR m.role = ?3)
+                 AND (?4 IS NULL OR m.created_at >= ?4) AND (?5 IS NULL OR m.created_at <= ?5)
+             ORDER BY message_index.rowid DESC LIMIT ?6";
+        let values = params![
+            expression(query, filter),
+            sessions.map(keys_json),
+            filter.role.map(role_number),
+            filter.since,
+            filter.until,
+            limit,
+            first,
+            last,
+        ];
+        let mut own = None;
+        let result = self.each(sql, values, found, &mut |found| match visit(found) {
+            Ok(flow) => Ok(flow),
+            Err(error) => {
+                own = Some(error);
+                Ok(ControlFlow::Break(()))
+            }
+        });
+        in_index(result)?;
+        own.map_or(Ok(()), Err)
+    }
+
+    fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
+        let holders = self.first(
+            "SELECT count(*) AS n
+             FROM (SELECT 1 FROM message_index WHERE message_index MATCH ?1 LIMIT ?2)",
+            params![format!("words : {}", self::phrase(phrase)), most],
+            |row| row.get("n"),
+        );
+        Ok(in_index(holders)?.unwrap_or_default())
+    }
+
+    fn is_indexed(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool> {
+        let page = self.first(
+            "SELECT p.number FROM index_pages p JOIN indexed_loops i ON i.loop = p.loop
+             WHERE p.loop = ?1 AND p.part = ?2 AND i.indexed_seq > ?3",
+            params![loop_key.0, seq >> 6, seq],
+            |row| row.get::<i64>("number"),
+        )?;
+        let Some(page) = page else {
+            return Ok(false);
+        };
+        let word = phrase(&Phrase::of(vec![word.to_owned()]));
+        let found = self.first(
+            "SELECT rowid AS id FROM message_index WHERE message_index MATCH ?1 AND rowid = ?2",
+            params![format!("words : {word}"), place(page, seq)],
+            |row| row.get::<i64>("id"),
+        );
+        Ok(in_index(found)?.is_some())
+    }
+
+    fn sampled_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>> {
+        self.all(
+            "SELECT key FROM loops
+             WHERE key >= 1 + abs(random() % max(1, (SELECT max(key) FROM loops)))
+             ORDER BY key LIMIT ?1",
+            [most],
+            |row| row.get("key"),
+        )
+    }
+}
+
+impl WriteIndex for SqliteReader<'_> {
+    fn index(
+        &mut self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()> {
+        let open = self.unindexed_seqs(loop_key)?;
+        if seqs.start != open.start || seqs.end > open.end || seqs.start > seqs.end {
+            return Err(StoreError::Invalid(format!(
+                "messages {seqs:?} cannot be indexed: {open:?} are to be indexed next"
+            )));
+        }
+        let mut page: Option<(u32, i64)> = None;
+        for entry in entries {
+            if !seqs.contains(&entry.seq) {
+                let why = format!("message {} is not among {seqs:?}", entry.seq);
+                return Err(StoreError::Invalid(why));
+            }
+            let tools: Vec<String> = entry.tools.iter().map(|tool| tool_word(tool)).collect();
+            let part = entry.seq >> 6;
+            let number = match page.filter(|(of, _)| *of == part) {
+                Some((_, number)) => number,
+                None => self.page(loop_key, part)?,
+            };
+            page = Some((part, number));
+            in_index(self.run(
+                "INSERT INTO message_index (rowid, words, tools) VALUES (?1, ?2, ?3)",
+                params![place(number, entry.seq), entry.words, tools.join(" ")],
+            ))?;
+        }
+        self.mark(loop_key, &seqs)
+    }
+
+    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+        self.remove_from_index(loop_key, from)
+    }
+
+    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
+        self.throw_away()?;
+        self.run(
+            "UPDATE loops SET unindexed = 1 WHERE NOT unindexed AND next_seq > 0",
+            [],
+        )?;
+        self.run("UPDATE index_state SET version = ?1", [version])?;
         Ok(())
     }
 }

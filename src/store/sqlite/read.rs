@@ -11,7 +11,6 @@ use super::statements::*;
 use crate::model::{LoopId, SessionId};
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
-use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match, Phrase};
 use crate::store::mapping::*;
 use crate::store::packs::{self, LastPack};
 use crate::store::prompt::{PromptPlace, PromptsOf};
@@ -22,7 +21,7 @@ pub(super) struct SqliteReader<'a> {
     pub(super) connection: &'a Connection,
     pub(super) last_pack: LastPack,
     /// Who lives of those that hold leases; `None`: nobody here asks.
-    holders: Option<&'a Holders>,
+    pub(super) holders: Option<&'a Holders>,
 }
 
 /// The key of the row `number` of a loop or block.
@@ -59,17 +58,6 @@ impl<'a> SqliteReader<'a> {
 }
 
 impl SqliteReader<'_> {
-    pub(super) fn lock_holder(
-        &self,
-        loop_key: LoopKey,
-        token: i64,
-    ) -> StoreResult<Option<LeaseGuard>> {
-        match self.holders {
-            Some(holders) => holders.lock(loop_key, token),
-            None => Ok(None),
-        }
-    }
-
     /// Visits the rows of a query.
     pub(super) fn each<T>(
         &self,
@@ -223,9 +211,7 @@ impl SqliteReader<'_> {
     }
 }
 
-impl StoreRead for SqliteReader<'_> {
-    // Sessions.
-
+impl ReadSessions for SqliteReader<'_> {
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
         self.one(&SESSION_BY_ID, [id.as_str()], |row| session_row(row))
     }
@@ -255,11 +241,26 @@ impl StoreRead for SqliteReader<'_> {
     }
 
     fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
-        self.read_started_by(session)
+        self.all(
+            "SELECT c.key FROM sessions p CROSS JOIN sessions c
+             ON CAST(
+                 CASE WHEN json_valid(c.meta)
+                     THEN json_extract(c.meta, '$.parent_spawn_ref.parent_session_id') END
+                 AS TEXT
+             ) = p.session_id
+             WHERE p.key = ?1 ORDER BY c.key",
+            [session.0],
+            |row| row.get("key"),
+        )
     }
 
     fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
-        self.read_flags(session)
+        let flags = self.first(
+            "SELECT protected_at, redacts FROM session_flags WHERE session = ?1",
+            [session.0],
+            |row| session_flags(row),
+        )?;
+        Ok(flags.unwrap_or_default())
     }
 
     fn last_receipt(&self, _session: SessionKey) -> StoreResult<i64> {
@@ -273,9 +274,9 @@ impl StoreRead for SqliteReader<'_> {
         let found = self.one(sql, [receipt, session.0], |row| row.get::<i64>("key"))?;
         Ok(found.is_some())
     }
+}
 
-    // Loops.
-
+impl ReadLoops for SqliteReader<'_> {
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {
         self.one(&LOOP_BY_ID, params![session.0, id.as_str()], |row| {
             loop_row(row)
@@ -301,7 +302,13 @@ impl StoreRead for SqliteReader<'_> {
     }
 
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
-        self.read_loops_at_work(session)
+        self.all(
+            "SELECT key FROM loops INDEXED BY loops_at_work
+             WHERE status IN ('Pending', 'Running') AND (?1 IS NULL OR session = ?1)
+             ORDER BY key",
+            [session.map(|key| key.0)],
+            |row| row.get("key"),
+        )
     }
 
     fn loops_with_system_messages(
@@ -353,7 +360,9 @@ impl StoreRead for SqliteReader<'_> {
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
         self.in_order(&WALK, [leaf.0], &mut |row| visit(loop_row(row)?))
     }
+}
 
+impl StoreRead for SqliteReader<'_> {
     fn loops_with_blocks(
         &self,
         leaf: LoopKey,
@@ -382,9 +391,9 @@ impl StoreRead for SqliteReader<'_> {
         self.one(&APPEND_STATE, [loop_key.0], append_state)?
             .ok_or_else(|| missing("loop", loop_key.0))
     }
+}
 
-    // Turns.
-
+impl ReadTurns for SqliteReader<'_> {
     fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
         self.one(&TURN_BY_ID, [packed(loop_key.0, turn)], |row| turn_row(row))
     }
@@ -412,9 +421,9 @@ impl StoreRead for SqliteReader<'_> {
             |row| turn_answers(row),
         )
     }
+}
 
-    // Messages.
-
+impl ReadMessages for SqliteReader<'_> {
     fn messages(
         &self,
         loop_key: LoopKey,
@@ -549,9 +558,9 @@ impl StoreRead for SqliteReader<'_> {
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
         self.read_usage(session)
     }
+}
 
-    // Blobs.
-
+impl ReadBlobs for SqliteReader<'_> {
     fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
         self.first(
             "SELECT data FROM blobs WHERE sha256 = ?1",
@@ -564,9 +573,9 @@ impl StoreRead for SqliteReader<'_> {
         let sql = "SELECT sha256 FROM blobs WHERE sha256 BETWEEN ?1 AND ?2 ORDER BY sha256";
         self.all(sql, [first, last], |row| row.get("sha256"))
     }
+}
 
-    // Runs, their undos and redos.
-
+impl ReadRuns for SqliteReader<'_> {
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
         self.first(
             &format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE key = ?1"),
@@ -615,16 +624,16 @@ impl StoreRead for SqliteReader<'_> {
             |row| flip_row(row),
         )
     }
+}
 
-    // Pins.
-
+impl ReadPins for SqliteReader<'_> {
     fn pins(&self, session: SessionKey) -> StoreResult<Vec<PinRow>> {
         let sql = format!("SELECT {PIN_COLUMNS} FROM pins WHERE session = ?1 ORDER BY tick, key");
         self.all(&sql, [session.0], |row| pin_row(row))
     }
+}
 
-    // Hides.
-
+impl ReadHides for SqliteReader<'_> {
     fn hides(&self, session: SessionKey) -> StoreResult<Vec<HideRow>> {
         let sql = format!("SELECT {HIDE_COLUMNS} FROM hides WHERE session = ?1 ORDER BY key");
         self.all(&sql, [session.0], |row| hide_row(row))
@@ -639,9 +648,9 @@ impl StoreRead for SqliteReader<'_> {
         let sql = "SELECT DISTINCT session FROM hides WHERE was = ?1 ORDER BY session";
         self.all(sql, [id.as_str()], |row| row.get("session"))
     }
+}
 
-    // Blocks.
-
+impl ReadBlocks for SqliteReader<'_> {
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
         let sql = format!("SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE key = ?1");
         self.first(&sql, [key.0], |row| block_row(row))?
@@ -688,148 +697,23 @@ impl StoreRead for SqliteReader<'_> {
             |row| coverage_row(row),
         )
     }
+}
 
-    // Manifests.
-
+impl ReadManifests for SqliteReader<'_> {
     fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>> {
         let sql = format!(
             "SELECT key, {MANIFEST_COLUMNS} FROM manifests WHERE session = ?1 ORDER BY key DESC"
         );
         self.all(&sql, [session.0], |row| manifest_row(row))
     }
+}
 
-    // Imports and kept files.
-
-    fn import_key(&self) -> StoreResult<Vec<u8>> {
-        self.first(
-            "SELECT value FROM store_meta WHERE name = 'import_key'",
-            [],
-            |row| row.get("value"),
-        )?
-        .ok_or_else(|| StoreError::Damaged("the import key is missing".into()))
-    }
-
-    fn imports(&self, session: SessionKey) -> StoreResult<Vec<ImportRow>> {
-        let sql =
-            format!("SELECT key, {IMPORT_COLUMNS} FROM imports WHERE session = ?1 ORDER BY key");
-        self.all(&sql, [session.0], |row| Ok(import_note(row)?.from))
-    }
-
-    fn imported(
-        &self,
-        format: &str,
-        file_name: &str,
-        record_key: &str,
-    ) -> StoreResult<Vec<SessionKey>> {
-        self.all(
-            "SELECT DISTINCT session FROM imports
-             WHERE format = ?1 AND file_name = ?2 AND record_key = ?3 ORDER BY session",
-            [format, file_name, record_key],
-            |row| row.get("session"),
-        )
-    }
-
-    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
-        self.sources_of(session)
-    }
-
-    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
-        self.parts_of(source)
-    }
-
-    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
-        self.piece(sha256)
-    }
-
-    // Leases.
-
+impl ReadLeases for SqliteReader<'_> {
     fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        self.read_lease(loop_key)
+        self.one(&LEASE_OF_LOOP, [loop_key.0], |row| lease_row(row))
     }
 
     fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
         Ok(self.holders.is_some_and(|holders| holders.is_gone(lease)))
-    }
-
-    // Started calls.
-
-    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
-        self.read_calls(loop_key, call_id)
-    }
-
-    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
-        self.read_calls_of_loop(loop_key)
-    }
-
-    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
-        self.read_open_calls(session)
-    }
-
-    // Append keys.
-
-    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
-        self.read_append_key(session, name)
-    }
-
-    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
-        self.read_append_keys(session)
-    }
-
-    fn append_keys_within(
-        &self,
-        session: SessionKey,
-        range: &AppendKeyRange,
-    ) -> StoreResult<Vec<AppendKey>> {
-        self.read_append_keys_within(session, range)
-    }
-
-    fn append_keys_of_all(&self, prefix: &str) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
-        self.read_append_keys_of_all(prefix)
-    }
-
-    // Notes.
-
-    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
-        self.read_notes(loop_key)
-    }
-
-    // The index of messages.
-
-    fn index_version(&self) -> StoreResult<Option<u32>> {
-        self.read_index_version()
-    }
-
-    fn index_state(&self) -> StoreResult<IndexState> {
-        self.read_index_state()
-    }
-
-    fn unindexed(&self) -> StoreResult<Vec<LoopKey>> {
-        self.read_unindexed()
-    }
-
-    fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
-        self.read_unindexed_seqs(loop_key)
-    }
-
-    fn find(
-        &self,
-        query: &IndexQuery,
-        filter: &IndexFilter,
-        limit: u32,
-        visit: &mut Visit<'_, Match>,
-    ) -> StoreResult<()> {
-        self.find_in_index(query, filter, limit, visit)
-    }
-
-    fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
-        self.count_holders(phrase, most)
-    }
-
-    fn is_indexed(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool> {
-        self.is_found_by(loop_key, seq, word)
-    }
-
-    fn sampled_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>> {
-        self.sample_loops(most)
     }
 }

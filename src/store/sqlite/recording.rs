@@ -5,7 +5,7 @@ use rusqlite::{ToSql, params};
 use super::from_sqlite;
 use super::read::{SqliteReader, packed};
 use super::row::SqliteRow;
-use super::statements::{HIDDEN_SESSIONS, LEASE_OF_LOOP};
+use super::statements::HIDDEN_SESSIONS;
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::mapping::*;
@@ -49,102 +49,6 @@ fn append_keys_of_all_sql(has_end: bool) -> String {
 }
 
 impl SqliteReader<'_> {
-    pub(super) fn read_lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        self.one(&LEASE_OF_LOOP, [loop_key.0], |row| lease_row(row))
-    }
-
-    pub(super) fn read_loops_at_work(
-        &self,
-        session: Option<SessionKey>,
-    ) -> StoreResult<Vec<LoopKey>> {
-        self.all(
-            "SELECT key FROM loops INDEXED BY loops_at_work
-             WHERE status IN ('Pending', 'Running') AND (?1 IS NULL OR session = ?1)
-             ORDER BY key",
-            [session.map(|key| key.0)],
-            |row| row.get("key"),
-        )
-    }
-
-    pub(super) fn read_open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
-        let sql = format!(
-            "SELECT {CALL_COLUMNS} FROM started_calls INDEXED BY started_calls_open
-             WHERE finished_at IS NULL
-                 AND EXISTS (SELECT 1 FROM loops l
-                     WHERE l.key = loop AND (?1 IS NULL OR l.session = ?1))
-             ORDER BY key"
-        );
-        self.all(&sql, [session.map(|key| key.0)], |row| call_row(row))
-    }
-
-    pub(super) fn read_calls(&self, loop_key: LoopKey, id: &str) -> StoreResult<Vec<CallRow>> {
-        let sql = format!(
-            "SELECT {CALL_COLUMNS} FROM started_calls WHERE loop = ?1 AND call_id = ?2 ORDER BY nth"
-        );
-        self.all(&sql, params![loop_key.0, id], |row| call_row(row))
-    }
-
-    pub(super) fn read_calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
-        let sql = format!("SELECT {CALL_COLUMNS} FROM started_calls WHERE loop = ?1 ORDER BY key");
-        self.all(&sql, [loop_key.0], |row| call_row(row))
-    }
-
-    pub(super) fn read_append_key(
-        &self,
-        session: SessionKey,
-        name: &str,
-    ) -> StoreResult<Option<AppendKey>> {
-        let sql = format!(
-            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = ?1 AND name = ?2"
-        );
-        self.first(&sql, params![session.0, name], |row| append_key(row))
-    }
-
-    pub(super) fn read_append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
-        let sql = format!(
-            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = ?1 ORDER BY name"
-        );
-        self.all(&sql, [session.0], |row| append_key(row))
-    }
-
-    pub(super) fn read_append_keys_within(
-        &self,
-        session: SessionKey,
-        range: &AppendKeyRange,
-    ) -> StoreResult<Vec<AppendKey>> {
-        let (first, end) = range.bounds();
-        let sql = append_keys_within_sql(end.is_some(), range.descending);
-        let limit = range.limit.map_or(-1, i64::from);
-        let mut values: Vec<&dyn ToSql> = vec![&session.0, &first, &range.after, &limit];
-        values.extend(end.as_ref().map(|end| end as &dyn ToSql));
-        self.all(&sql, &*values, |row| append_key(row))
-    }
-
-    pub(super) fn read_append_keys_of_all(
-        &self,
-        prefix: &str,
-    ) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
-        let range = AppendKeyRange {
-            prefix: prefix.to_owned(),
-            ..AppendKeyRange::default()
-        };
-        let (first, end) = range.bounds();
-        let sql = append_keys_of_all_sql(end.is_some());
-        let mut values: Vec<&dyn ToSql> = vec![&first];
-        values.extend(end.as_ref().map(|end| end as &dyn ToSql));
-        self.all(&sql, &*values, |row| {
-            Ok((row.get("session")?, append_key(row)?))
-        })
-    }
-
-    pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
-        self.all(
-            "SELECT kind, note FROM notes WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
-            [packed(loop_key.0, 0), packed(loop_key.0, u32::MAX)],
-            |row| note(row),
-        )
-    }
-
     pub(super) fn read_usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
         self.all(
             "SELECT l.loop_id, json_extract(m.json, '$.model') AS model,
@@ -172,60 +76,92 @@ impl SqliteReader<'_> {
             usage_row,
         )
     }
+}
 
-    pub(super) fn read_started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
+impl ReadCalls for SqliteReader<'_> {
+    fn calls(&self, loop_key: LoopKey, id: &str) -> StoreResult<Vec<CallRow>> {
+        let sql = format!(
+            "SELECT {CALL_COLUMNS} FROM started_calls WHERE loop = ?1 AND call_id = ?2 ORDER BY nth"
+        );
+        self.all(&sql, params![loop_key.0, id], |row| call_row(row))
+    }
+
+    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
+        let sql = format!("SELECT {CALL_COLUMNS} FROM started_calls WHERE loop = ?1 ORDER BY key");
+        self.all(&sql, [loop_key.0], |row| call_row(row))
+    }
+
+    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
+        let sql = format!(
+            "SELECT {CALL_COLUMNS} FROM started_calls INDEXED BY started_calls_open
+             WHERE finished_at IS NULL
+                 AND EXISTS (SELECT 1 FROM loops l
+                     WHERE l.key = loop AND (?1 IS NULL OR l.session = ?1))
+             ORDER BY key"
+        );
+        self.all(&sql, [session.map(|key| key.0)], |row| call_row(row))
+    }
+}
+
+impl ReadAppendKeys for SqliteReader<'_> {
+    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
+        let sql = format!(
+            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = ?1 AND name = ?2"
+        );
+        self.first(&sql, params![session.0, name], |row| append_key(row))
+    }
+
+    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
+        let sql = format!(
+            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = ?1 ORDER BY name"
+        );
+        self.all(&sql, [session.0], |row| append_key(row))
+    }
+
+    fn append_keys_within(
+        &self,
+        session: SessionKey,
+        range: &AppendKeyRange,
+    ) -> StoreResult<Vec<AppendKey>> {
+        let (first, end) = range.bounds();
+        let sql = append_keys_within_sql(end.is_some(), range.descending);
+        let limit = range.limit.map_or(-1, i64::from);
+        let mut values: Vec<&dyn ToSql> = vec![&session.0, &first, &range.after, &limit];
+        values.extend(end.as_ref().map(|end| end as &dyn ToSql));
+        self.all(&sql, &*values, |row| append_key(row))
+    }
+
+    fn append_keys_of_all(&self, prefix: &str) -> StoreResult<Vec<(SessionKey, AppendKey)>> {
+        let range = AppendKeyRange {
+            prefix: prefix.to_owned(),
+            ..AppendKeyRange::default()
+        };
+        let (first, end) = range.bounds();
+        let sql = append_keys_of_all_sql(end.is_some());
+        let mut values: Vec<&dyn ToSql> = vec![&first];
+        values.extend(end.as_ref().map(|end| end as &dyn ToSql));
+        self.all(&sql, &*values, |row| {
+            Ok((row.get("session")?, append_key(row)?))
+        })
+    }
+}
+
+impl ReadNotes for SqliteReader<'_> {
+    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
         self.all(
-            "SELECT c.key FROM sessions p CROSS JOIN sessions c
-             ON CAST(
-                 CASE WHEN json_valid(c.meta)
-                     THEN json_extract(c.meta, '$.parent_spawn_ref.parent_session_id') END
-                 AS TEXT
-             ) = p.session_id
-             WHERE p.key = ?1 ORDER BY c.key",
-            [session.0],
-            |row| row.get("key"),
+            "SELECT kind, note FROM notes WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+            [packed(loop_key.0, 0), packed(loop_key.0, u32::MAX)],
+            |row| note(row),
         )
     }
+}
 
-    pub(super) fn write_lease(&self, row: &LeaseRow) -> StoreResult<()> {
-        let params = params![
-            row.loop_key.0,
-            row.owner,
-            row.token,
-            row.ttl,
-            row.renewed_at,
-            row.expires_at,
-            row.released,
-        ];
-        let changed = self.run(
-            "UPDATE leases SET owner = ?2, token = ?3, ttl = ?4, renewed_at = ?5, expires_at = ?6,
-                 released = ?7
-             WHERE loop = ?1",
-            params,
-        )?;
-        if changed == 0 {
-            self.run(
-                "INSERT INTO leases (loop, owner, token, ttl, renewed_at, expires_at, released)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params,
-            )?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn write_append_key(&self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
-        self.insert(
-            "append_keys",
-            APPEND_KEY_COLUMNS,
-            append_key_values(&session, row)?,
-        )
-    }
-
-    pub(super) fn write_call(&self, row: &CallRow) -> StoreResult<()> {
+impl WriteCalls for SqliteReader<'_> {
+    fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
         self.insert("started_calls", CALL_COLUMNS, call_values(row)?)
     }
 
-    pub(super) fn write_call_again(&self, row: &CallRow) -> StoreResult<()> {
+    fn update_call(&mut self, row: &CallRow) -> StoreResult<()> {
         self.run(
             "UPDATE started_calls SET arguments = ?4, turn_index = ?5, attempts = ?6,
                  finished_at = ?7
@@ -242,8 +178,20 @@ impl SqliteReader<'_> {
         )?;
         Ok(())
     }
+}
 
-    pub(super) fn write_note(&self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
+impl WriteAppendKeys for SqliteReader<'_> {
+    fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
+        self.insert(
+            "append_keys",
+            APPEND_KEY_COLUMNS,
+            append_key_values(&session, row)?,
+        )
+    }
+}
+
+impl WriteNotes for SqliteReader<'_> {
+    fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
         let last: Option<i64> = self
             .connection
             .prepare_cached("SELECT max(id) FROM notes WHERE id BETWEEN ?1 AND ?2")
@@ -267,7 +215,7 @@ impl SqliteReader<'_> {
         Ok(())
     }
 
-    pub(super) fn delete_notes(&self, loop_key: LoopKey) -> StoreResult<()> {
+    fn remove_notes(&mut self, loop_key: LoopKey) -> StoreResult<()> {
         self.run(
             "DELETE FROM notes WHERE id BETWEEN ?1 AND ?2",
             [packed(loop_key.0, 0), packed(loop_key.0, u32::MAX)],

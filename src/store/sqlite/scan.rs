@@ -1,14 +1,15 @@
 //! Reading everything, row by row, for `verify`.
 
-use std::ops::Range;
-
 use super::read::{SqliteReader, packed};
 use crate::store::audit::{AuditChain, AuditEnd, RECEIPTS};
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;
-use crate::store::packs::PackRow;
-use crate::store::scan::{BlobOwner, Continuations, MessagePlace, StoreScan, TextCell};
+use crate::store::scan::{
+    BlobOwner, Continuations, MessagePlace, ScanAudit, ScanBlobs, ScanBlocks, ScanHides, ScanLoops,
+    ScanManifests, ScanMessages, ScanPins, ScanReceipts, ScanRuns, ScanSessions, ScanSources,
+    StoreScan, TextCell,
+};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table, the condition on its row `t`.
@@ -121,9 +122,7 @@ pub(super) fn shower_of(owner: BlobOwner) -> i64 {
     }
 }
 
-impl StoreScan for SqliteReader<'_> {
-    // Sessions.
-
+impl ScanSessions for SqliteReader<'_> {
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>> {
         // NOT INDEXED: what the table holds counts, not what a damaged index says of it.
         let sql = "SELECT key FROM sessions NOT INDEXED WHERE key >= ?1 ORDER BY key";
@@ -160,9 +159,9 @@ impl StoreScan for SqliteReader<'_> {
     ) -> StoreResult<()> {
         self.read_texts(session, visit)
     }
+}
 
-    // Loops.
-
+impl ScanLoops for SqliteReader<'_> {
     fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>> {
         self.keys(
             "SELECT key FROM loops WHERE session = ?1 ORDER BY key",
@@ -170,9 +169,9 @@ impl StoreScan for SqliteReader<'_> {
             LoopKey,
         )
     }
+}
 
-    // Turns and messages.
-
+impl ScanMessages for SqliteReader<'_> {
     fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
         self.next_of("turns", loop_key, from)
     }
@@ -188,9 +187,9 @@ impl StoreScan for SqliteReader<'_> {
             |row| redaction(row),
         )
     }
+}
 
-    // Blobs.
-
+impl ScanBlobs for SqliteReader<'_> {
     fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
         self.all(
             "SELECT b.sha256 FROM blob_refs r JOIN blobs b ON b.key = r.blob WHERE r.owner = ?1",
@@ -212,9 +211,9 @@ impl StoreScan for SqliteReader<'_> {
         let row = self.first(sql, [key], |row| stored_blob(row))?;
         row.ok_or_else(|| missing("blob", key))
     }
+}
 
-    // Runs, their undos and redos.
-
+impl ScanRuns for SqliteReader<'_> {
     fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>> {
         self.keys(
             "SELECT key FROM runs WHERE session = ?1 ORDER BY tick, key",
@@ -250,9 +249,9 @@ impl StoreScan for SqliteReader<'_> {
         )?
         .ok_or_else(|| missing("flip", key.0))
     }
+}
 
-    // Pins.
-
+impl ScanPins for SqliteReader<'_> {
     fn pin_keys(&self, session: SessionKey) -> StoreResult<Vec<PinKey>> {
         let sql = "SELECT key FROM pins WHERE session = ?1 ORDER BY tick, key";
         self.keys(sql, session.0, PinKey)
@@ -266,9 +265,9 @@ impl StoreScan for SqliteReader<'_> {
         )?
         .ok_or_else(|| missing("pin", key.0))
     }
+}
 
-    // Hides.
-
+impl ScanHides for SqliteReader<'_> {
     fn hide_keys(&self, session: SessionKey) -> StoreResult<Vec<HideKey>> {
         let sql = "SELECT key FROM hides WHERE session = ?1 ORDER BY key";
         self.keys(sql, session.0, HideKey)
@@ -282,9 +281,9 @@ impl StoreScan for SqliteReader<'_> {
         )?
         .ok_or_else(|| missing("hide", key.0))
     }
+}
 
-    // Blocks.
-
+impl ScanBlocks for SqliteReader<'_> {
     fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>> {
         self.keys(
             "SELECT key FROM blocks WHERE loop = ?1 ORDER BY generation, key",
@@ -298,9 +297,9 @@ impl StoreScan for SqliteReader<'_> {
         self.first(&sql, [key.0], |row| with_digest(row, block_row))?
             .ok_or_else(|| missing("block", key.0))
     }
+}
 
-    // Manifests.
-
+impl ScanManifests for SqliteReader<'_> {
     fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>> {
         self.keys(
             "SELECT key FROM manifests WHERE session = ?1 ORDER BY key",
@@ -314,9 +313,9 @@ impl StoreScan for SqliteReader<'_> {
         self.first(&sql, [key.0], |row| with_digest(row, manifest_row))?
             .ok_or_else(|| missing("manifest", key.0))
     }
+}
 
-    // The audit chain.
-
+impl ScanAudit for SqliteReader<'_> {
     fn audit_chain(&self, session: SessionKey) -> StoreResult<AuditChain> {
         let end = self.audit_end(session)?;
         let rows = self.all(
@@ -336,9 +335,9 @@ impl StoreScan for SqliteReader<'_> {
         let sql = "SELECT content FROM heads WHERE sha256 = ?1";
         self.first(sql, [sha256], |row| row.get("content"))
     }
+}
 
-    // Imports and kept files.
-
+impl ScanSources for SqliteReader<'_> {
     fn import_keys(&self, session: SessionKey) -> StoreResult<Vec<i64>> {
         let sql = "SELECT key FROM imports WHERE session = ?1 ORDER BY key";
         self.all(sql, [session.0], |row| row.get("key"))
@@ -351,7 +350,8 @@ impl StoreScan for SqliteReader<'_> {
     }
 
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>> {
-        self.source_keys_of_all()
+        let sql = "SELECT key FROM sources ORDER BY key";
+        self.all(sql, [], |row| row.get("key"))
     }
 
     fn sessions_of(&self, source: SourceKey) -> StoreResult<Vec<SessionKey>> {
@@ -363,33 +363,13 @@ impl StoreScan for SqliteReader<'_> {
     }
 
     fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow> {
-        self.source(key)
+        let sql = "SELECT key, format, path, bytes, digest FROM sources WHERE key = ?1";
+        let row = self.first(sql, [key.0], |row| source_row(row))?;
+        row.ok_or_else(|| missing("source", key.0))
     }
+}
 
-    // Packs of archived messages.
-
-    fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
-        self.read_pack_at(loop_key, seq)
-    }
-
-    fn next_pack(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<PackRow>> {
-        self.read_next_pack(loop_key, from)
-    }
-
-    fn pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
-        self.read_pack_content(loop_key, first)
-    }
-
-    fn packed_heads(&self, loop_key: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>> {
-        self.read_packed_heads(loop_key, seqs)
-    }
-
-    fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
-        self.read_unpacked(loop_key, from)
-    }
-
-    // Receipts.
-
+impl ScanReceipts for SqliteReader<'_> {
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {
         self.all(
             "SELECT key, session, kind, opened_at, closed_at, detail FROM maintenance ORDER BY key",
@@ -397,9 +377,9 @@ impl StoreScan for SqliteReader<'_> {
             |row| receipt_row(row),
         )
     }
+}
 
-    // All tables.
-
+impl StoreScan for SqliteReader<'_> {
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {
         let mut found = Vec::new();
         for (table, key, condition) in STRAYS {

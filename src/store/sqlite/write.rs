@@ -1,6 +1,5 @@
 //! Writing rows. The rules stand above; here each function is one statement or a few.
 
-use std::ops::Range;
 use std::sync::LazyLock;
 
 use rusqlite::types::{ToSql, ToSqlOutput};
@@ -11,9 +10,8 @@ use super::read::{SqliteReader, packed};
 use crate::store::audit::{AuditEntry, AuditKind};
 use crate::store::codec::{author_number, role_number};
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::index::IndexEntry;
 use crate::store::mapping::*;
-use crate::store::scan::StoreScan;
+use crate::store::scan::ScanRuns;
 use crate::store::values::BoundValue;
 use crate::store::*;
 
@@ -122,9 +120,7 @@ fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
         .map_err(from_sqlite)
 }
 
-impl StoreWrite for SqliteReader<'_> {
-    // Sessions.
-
+impl WriteSessions for SqliteReader<'_> {
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         self.run(
             // A receipt names its session by the key, which is never given again.
@@ -186,11 +182,17 @@ impl StoreWrite for SqliteReader<'_> {
     }
 
     fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
-        self.write_flags(session, flags)
+        self.run(
+            "INSERT INTO session_flags (session, protected_at, redacts) VALUES (?1, ?2, ?3)
+             ON CONFLICT (session) DO UPDATE SET protected_at = excluded.protected_at,
+                 redacts = excluded.redacts",
+            params![session.0, flags.protected_at, flags.redacts],
+        )?;
+        Ok(())
     }
+}
 
-    // Loops.
-
+impl WriteLoops for SqliteReader<'_> {
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         self.run(
             concat!(
@@ -249,9 +251,9 @@ impl StoreWrite for SqliteReader<'_> {
         )?;
         Ok(())
     }
+}
 
-    // Turns.
-
+impl WriteTurns for SqliteReader<'_> {
     fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
         self.run(
             "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
@@ -278,9 +280,9 @@ impl StoreWrite for SqliteReader<'_> {
         )?;
         Ok(())
     }
+}
 
-    // Messages.
-
+impl WriteMessages for SqliteReader<'_> {
     fn insert_message(
         &mut self,
         loop_key: LoopKey,
@@ -341,9 +343,9 @@ impl StoreWrite for SqliteReader<'_> {
         )?;
         Ok(())
     }
+}
 
-    // Runs, their undos and redos.
-
+impl WriteRuns for SqliteReader<'_> {
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         let key = key_of(concat!("SELECT ", next_key!("runs")), self.connection)?;
         let mut values = open_run_values(row)?;
@@ -372,17 +374,17 @@ impl StoreWrite for SqliteReader<'_> {
         self.write_audit(session, &AuditEntry::new(AuditKind::Flip, digest))?;
         self.insert("flips", FLIP_COLUMNS, flip_values(&session, row, &digest)?)
     }
+}
 
-    // Pins.
-
+impl WritePins for SqliteReader<'_> {
     fn insert_pin(&mut self, session: SessionKey, row: &PinRow) -> StoreResult<()> {
         let digest = digest::pin(row);
         self.write_audit(session, &AuditEntry::new(AuditKind::Pin, digest))?;
         self.insert("pins", PIN_COLUMNS, pin_values(&session, row, &digest)?)
     }
+}
 
-    // Hides.
-
+impl WriteHides for SqliteReader<'_> {
     fn insert_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()> {
         self.restore_hide(session, row)?;
         self.run(
@@ -405,9 +407,9 @@ impl StoreWrite for SqliteReader<'_> {
         )
         .map(drop)
     }
+}
 
-    // Blocks.
-
+impl WriteBlocks for SqliteReader<'_> {
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
         let key = key_of(concat!("SELECT ", next_key!("blocks")), self.connection)?;
         let mut values = block_values(block)?;
@@ -420,9 +422,9 @@ impl StoreWrite for SqliteReader<'_> {
         self.refer_to_blobs(-packed(key, 0), &block.blobs)?;
         Ok(BlockKey(key))
     }
+}
 
-    // Manifests.
-
+impl WriteManifests for SqliteReader<'_> {
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
         let digest = digest::manifest(row);
         self.write_audit(row.session, &AuditEntry::new(AuditKind::Manifest, digest))?;
@@ -433,96 +435,44 @@ impl StoreWrite for SqliteReader<'_> {
         )?;
         Ok(ManifestKey(self.last_key()))
     }
+}
 
-    // Imports and kept files.
-
-    fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
-        let row = ImportNote::now(session, from);
-        let digest = digest::import(&row);
-        self.write_audit(session, &AuditEntry::new(AuditKind::Import, digest))?;
-        self.insert("imports", IMPORT_COLUMNS, import_values(&row, &digest)?)
-    }
-
-    fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {
-        self.add_source(row)
-    }
-
-    fn update_source(&mut self, row: &SourceRow) -> StoreResult<()> {
-        self.change_source(row)
-    }
-
-    fn link_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()> {
-        self.add_source_link(session, source)
-    }
-
-    fn put_source_part(
-        &mut self,
-        source: SourceKey,
-        number: u32,
-        piece: &SourcePiece,
-    ) -> StoreResult<()> {
-        self.add_source_part(source, number, piece)
-    }
-
-    fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()> {
-        self.drop_source_parts(source, number)
-    }
-
-    // Leases.
-
+impl WriteLeases for SqliteReader<'_> {
     fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()> {
-        self.write_lease(row)
+        let params = params![
+            row.loop_key.0,
+            row.owner,
+            row.token,
+            row.ttl,
+            row.renewed_at,
+            row.expires_at,
+            row.released,
+        ];
+        let changed = self.run(
+            "UPDATE leases SET owner = ?2, token = ?3, ttl = ?4, renewed_at = ?5, expires_at = ?6,
+                 released = ?7
+             WHERE loop = ?1",
+            params,
+        )?;
+        if changed == 0 {
+            self.run(
+                "INSERT INTO leases (loop, owner, token, ttl, renewed_at, expires_at, released)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params,
+            )?;
+        }
+        Ok(())
     }
 
     fn guard_lease(&mut self, loop_key: LoopKey, token: i64) -> StoreResult<Option<LeaseGuard>> {
-        self.lock_holder(loop_key, token)
-    }
-
-    // Started calls.
-
-    fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
-        self.write_call(row)
-    }
-
-    fn update_call(&mut self, row: &CallRow) -> StoreResult<()> {
-        self.write_call_again(row)
-    }
-
-    // Append keys.
-
-    fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
-        self.write_append_key(session, row)
-    }
-
-    // Notes.
-
-    fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
-        self.write_note(loop_key, note)
-    }
-
-    fn remove_notes(&mut self, loop_key: LoopKey) -> StoreResult<()> {
-        self.delete_notes(loop_key)
-    }
-
-    // The index of messages.
-
-    fn index(
-        &mut self,
-        loop_key: LoopKey,
-        seqs: Range<u32>,
-        entries: &[IndexEntry],
-    ) -> StoreResult<()> {
-        self.write_index(loop_key, seqs, entries)
-    }
-
-    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
-        self.remove_from_index(loop_key, from)
-    }
-
-    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
-        self.empty_index(version)
+        match self.holders {
+            Some(holders) => holders.lock(loop_key, token),
+            None => Ok(None),
+        }
     }
 }
+
+impl StoreWrite for SqliteReader<'_> {}
 
 impl SqliteReader<'_> {
     fn insert_block_message(&self, id: i64, message: &BlockMessage) -> StoreResult<()> {

@@ -14,13 +14,11 @@ use crate::model::Time;
 use crate::store::audit::{self, AuditEntry, DIGESTED};
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::mapping::{session_flags, signed};
-use crate::store::packs::Pack;
+use crate::store::mapping::signed;
 use crate::store::removal::*;
 use crate::store::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
 use crate::store::{
-    BlockKey, BlockRow, LoopKey, SessionFlags, SessionKey, SourceKey, StoreRead, StoreWrite,
-    StoredMessage,
+    BlockKey, BlockRow, ReadLoops, SessionKey, SourceKey, StoreWrite, StoredMessage,
 };
 use content::{ContentTable, TABLES, place_of};
 
@@ -45,25 +43,6 @@ fn damaged(what: &str, key: i64) -> StoreError {
 }
 
 impl SqliteReader<'_> {
-    pub(super) fn read_flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
-        let flags = self.first(
-            "SELECT protected_at, redacts FROM session_flags WHERE session = ?1",
-            [session.0],
-            |row| session_flags(row),
-        )?;
-        Ok(flags.unwrap_or_default())
-    }
-
-    pub(super) fn write_flags(&self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO session_flags (session, protected_at, redacts) VALUES (?1, ?2, ?3)
-             ON CONFLICT (session) DO UPDATE SET protected_at = excluded.protected_at,
-                 redacts = excluded.redacts",
-            params![session.0, flags.protected_at, flags.redacts],
-        )?;
-        Ok(())
-    }
-
     /// Returns the rows of a session in a table that have a text in a column.
     fn cells(
         &self,
@@ -188,9 +167,7 @@ impl SqliteReader<'_> {
     }
 }
 
-impl StoreRemove for SqliteReader<'_> {
-    // Receipts.
-
+impl WriteReceipts for SqliteReader<'_> {
     fn open_receipt(
         &mut self,
         session: SessionKey,
@@ -215,9 +192,9 @@ impl StoreRemove for SqliteReader<'_> {
     fn note_scrub(&mut self) -> StoreResult<()> {
         scrub::note(self)
     }
+}
 
-    // Sessions and kept files.
-
+impl RemoveSessions for SqliteReader<'_> {
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved> {
         for row in self.loops(session)? {
             match self.remove_from_index(row.key, 0) {
@@ -252,9 +229,9 @@ impl StoreRemove for SqliteReader<'_> {
         let sql = "DELETE FROM source_sessions WHERE session = ?1 AND source = ?2";
         self.run(sql, [session.0, source.0]).map(drop)
     }
+}
 
-    // Texts beside the messages.
-
+impl ChangeTexts for SqliteReader<'_> {
     fn change_texts(
         &mut self,
         session: SessionKey,
@@ -278,9 +255,9 @@ impl StoreRemove for SqliteReader<'_> {
         }
         Ok(all)
     }
+}
 
-    // Messages and blocks.
-
+impl RedactMessages for SqliteReader<'_> {
     fn redact_message(
         &mut self,
         place: MessagePlace,
@@ -343,17 +320,9 @@ impl StoreRemove for SqliteReader<'_> {
         )?;
         self.renew_row("blocks", block.key.0)
     }
-
-    // Packs of archived messages.
-
-    fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
-        self.write_pack(loop_key, pack)
-    }
-
-    fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
-        self.write_back_pack(loop_key, first)
-    }
 }
+
+impl StoreRemove for SqliteReader<'_> {}
 
 impl SqliteReader<'_> {
     /// Visits the texts of a session, ids too.

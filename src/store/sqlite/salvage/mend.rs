@@ -8,7 +8,7 @@ use crate::store::audit::{self, AuditEnd, AuditEntry, RECEIPTS};
 use crate::store::codec::author_number;
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
-use crate::store::scan::StoreScan;
+use crate::store::scan::{ScanBlocks, StoreScan};
 use crate::store::sqlite::from_sqlite;
 use crate::store::sqlite::read::{SqliteReader, packed};
 use crate::store::sqlite::scan::STRAYS;

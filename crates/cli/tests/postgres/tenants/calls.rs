@@ -312,7 +312,7 @@ fn list_all(read: &dyn StoreScan) -> Vec<String> {
 fn methods(source: &str) -> Vec<&str> {
     let lines = source
         .lines()
-        .skip_while(|line| !line.starts_with("pub trait Store"));
+        .skip_while(|line| !line.starts_with("pub trait "));
     let named = lines.filter_map(|line| line.strip_prefix("    fn ")?.split(['(', '<']).next());
     named.collect()
 }
