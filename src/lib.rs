@@ -37,11 +37,12 @@
 //! [`Error`]; [`provider`] reads and writes what providers take and give, and the messages are in
 //! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
 //! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
-//! model call sees, [`import`], [`recorder`] and [`export`] are ways in and out, [`search`](mod@search) finds
+//! model call sees, [`recorder`] takes the events of an agent, [`search`](mod@search) finds
 //! messages, [`redact`] takes secrets out. [`admin`] is for those who run a database: checks, copies, removals
 //! and replays. Behind [`extend`] stands the store itself: its contract for backends, rows, keys and
-//! transactions; and what importers and strategies of one's own are made of. With the feature `phi-core`, `phi`
-//! holds adapters for that crate. The package `loopstore-report` shows a session as one page.
+//! transactions; and what strategies of one's own are made of. Transcripts of other agents are read by the package
+//! `loopstore-transcripts` and written by `loopstore-export`, `loopstore-phi` holds adapters for the crate `phi-core`,
+//! and `loopstore-report` shows a session as one page.
 //! `ARCHITECTURE.md` draws the map.
 
 #![warn(missing_docs)]
