@@ -37,9 +37,9 @@
 //! [`Error`]; [`provider`] reads and writes what providers take and give, and the messages are in
 //! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
 //! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
-//! model call sees, [`handback`] writes the working state for agents that compact by themselves, [`search`](mod@search) finds messages, [`redact`] takes secrets out. Behind [`extend`] stands
-//! the store itself: its contract for backends, rows, keys and transactions; and what strategies of one's own are
-//! made of.
+//! model call sees, [`handback`] writes the working state for agents that compact by themselves,
+//! [`search`](mod@search) finds messages, [`redact`] takes secrets out. Behind [`extend`] stands the store itself: its
+//! contract for backends, rows, keys and transactions; and what strategies of one's own are made of.
 //!
 //! Packages on this one: `loopstore-transcripts` reads what other agents wrote, `loopstore-export` writes it,
 //! `loopstore-recorder` records agents that emit events, `loopstore-phi` holds adapters for phi-core, and
