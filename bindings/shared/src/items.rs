@@ -214,9 +214,8 @@ impl Items {
     /// Adds results to the calls of messages that were not made of items if the conversation goes on behind
     /// them without a result: a provider refuses such a call. The calls of the last turn stay open.
     fn close_calls(&mut self, rest: &[&AgentMessage]) {
-        let goes_on = |message: &&AgentMessage| {
-            matches!(message.role(), Role::User | Role::Assistant)
-        };
+        let goes_on =
+            |message: &&AgentMessage| matches!(message.role(), Role::User | Role::Assistant);
         if self.others.is_empty() || !rest.iter().any(goes_on) {
             return;
         }
@@ -454,16 +453,21 @@ pub(crate) fn branch_after(
 mod tests {
     use super::*;
 
-    fn call(id: &str) -> AgentMessage {
-        let arguments = Json::parse("{}").unwrap_or_default();
-        Message::assistant("I look.").with_tool_call(id, "look", arguments).into()
+    fn calls(ids: &[&str]) -> AgentMessage {
+        let mut answer = Message::assistant("I look.");
+        for id in ids {
+            answer = answer.with_tool_call(*id, "look", Json::parse("{}").unwrap());
+        }
+        answer.into()
     }
 
     /// Returns the calls and results of a list of items, in order.
     fn calls_of(form: ItemForm, messages: &[AgentMessage]) -> Vec<String> {
         let list = Items::of(form, messages).unwrap().into_list(None);
         let items: Vec<Value> = serde_json::from_slice(&list).unwrap();
-        let items = items.iter().map(|item| item.get("$responses").unwrap_or(item));
+        let items = items
+            .iter()
+            .map(|item| item.get("$responses").unwrap_or(item));
         let of_call = items.filter_map(|item| {
             let (kind, id) = (item["type"].as_str()?, item["call_id"].as_str()?);
             let output = item["output"].as_str().unwrap_or_default();
@@ -479,19 +483,22 @@ mod tests {
         let result = result.unwrap();
         for form in [ItemForm::Responses, ItemForm::Agents] {
             let of = |lists: &[&[AgentMessage]]| calls_of(form, &lists.concat());
-            let asked = [Message::user("One?").into(), call("a"), call("b")];
+            let asked = [Message::user("One?").into(), calls(&["a", "b"])];
             // The last turn stays open, also behind items of the framework.
-            assert_eq!(of(&[&prompt, &asked]), ["function_call a", "function_call b"]);
+            assert_eq!(
+                of(&[&prompt, &asked]),
+                ["function_call a", "function_call b"]
+            );
             if form == ItemForm::Agents {
                 continue;
             }
             let closed = format!("function_call_output a {NO_RESULT}");
-            let found = of(&[&[call("a")], &prompt]);
+            let found = of(&[&[calls(&["a"])], &prompt]);
             assert_eq!(found, ["function_call a", closed.as_str()]);
             // A result that comes as an item answers its call.
-            let found = of(&[&[call("a")], &result, &prompt]);
+            let found = of(&[&[calls(&["a"])], &result, &prompt]);
             assert_eq!(found, ["function_call a", "function_call_output a rain"]);
-            let found = of(&[&[call("a")], &result]);
+            let found = of(&[&[calls(&["a"])], &result]);
             assert_eq!(found, ["function_call a", "function_call_output a rain"]);
         }
     }
