@@ -123,7 +123,8 @@ fn records_of_newer_versions_of_opencode_become_messages() {
         ]
     );
     let found = |sql: &str| format!("{:?}", store.query(sql).unwrap().rows);
-    let calls = found("SELECT tool_name, tool_call_id, is_error FROM v_tool_calls ORDER BY tool_call_id");
+    let calls =
+        found("SELECT tool_name, tool_call_id, is_error FROM v_tool_calls ORDER BY tool_call_id");
     assert!(
         calls.contains("call-1") && calls.contains("call-3"),
         "{calls}"
@@ -142,6 +143,9 @@ fn records_of_newer_versions_of_opencode_become_messages() {
     );
     assert_eq!(import_into(&store, &path).added_messages, 0);
 
+    // The call ended before the compaction began.
+    all[5].1["content"][1]["state"] = json!({"status": "completed", "input": {"path": "moon.txt"},
+        "structured": {}, "content": [{"type": "text", "text": "full"}]});
     all.push(compaction());
     all.push((
         "user",
