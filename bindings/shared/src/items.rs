@@ -453,11 +453,12 @@ pub(crate) fn branch_after(
 mod tests {
     use super::*;
 
-    fn call(id: &str) -> AgentMessage {
-        let arguments = Json::parse("{}").unwrap_or_default();
-        Message::assistant("I look.")
-            .with_tool_call(id, "look", arguments)
-            .into()
+    fn calls(ids: &[&str]) -> AgentMessage {
+        let mut answer = Message::assistant("I look.");
+        for id in ids {
+            answer = answer.with_tool_call(*id, "look", Json::parse("{}").unwrap());
+        }
+        answer.into()
     }
 
     /// Returns the calls and results of a list of items, in order.
@@ -482,7 +483,7 @@ mod tests {
         let result = result.unwrap();
         for form in [ItemForm::Responses, ItemForm::Agents] {
             let of = |lists: &[&[AgentMessage]]| calls_of(form, &lists.concat());
-            let asked = [Message::user("One?").into(), call("a"), call("b")];
+            let asked = [Message::user("One?").into(), calls(&["a", "b"])];
             // The last turn stays open, also behind items of the framework.
             assert_eq!(
                 of(&[&prompt, &asked]),
@@ -492,12 +493,12 @@ mod tests {
                 continue;
             }
             let closed = format!("function_call_output a {NO_RESULT}");
-            let found = of(&[&[call("a")], &prompt]);
+            let found = of(&[&[calls(&["a"])], &prompt]);
             assert_eq!(found, ["function_call a", closed.as_str()]);
             // A result that comes as an item answers its call.
-            let found = of(&[&[call("a")], &result, &prompt]);
+            let found = of(&[&[calls(&["a"])], &result, &prompt]);
             assert_eq!(found, ["function_call a", "function_call_output a rain"]);
-            let found = of(&[&[call("a")], &result]);
+            let found = of(&[&[calls(&["a"])], &result]);
             assert_eq!(found, ["function_call a", "function_call_output a rain"]);
         }
     }

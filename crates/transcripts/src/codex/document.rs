@@ -26,9 +26,9 @@ pub(super) fn lines(mut document: JsonDocument<'_>) -> Result<String, String> {
     };
     let mut counter = LineCounter::new(document.text, document.line);
     let (mut text, mut line) = (String::with_capacity(document.text.len()), 1);
-    for value in std::iter::once(session).chain(items) {
-        // A session that is written behind the items comes first all the same.
-        while line < counter.of(value.get()) {
+    // The session comes first, wherever it is in the document.
+    for (nth, value) in std::iter::once(session).chain(items).enumerate() {
+        while nth > 0 && line < counter.of(value.get()) {
             text.push('\n');
             line += 1;
         }

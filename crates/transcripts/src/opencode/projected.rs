@@ -130,6 +130,12 @@ impl<'a> Projection<'a> {
         );
         let request = json!({"type": "compaction", "auto": is_automatic});
         let request = self.message(id, "user", times, vec![request]);
+        // The row is written once the summary is whole.
+        if let Some(Value::Object(time)) = data.get_mut("time")
+            && let Some(created) = time.get("created").cloned()
+        {
+            time.entry("completed").or_insert(created);
+        }
         data.insert("parentID".into(), id.into());
         data.insert("summary".into(), true.into());
         let summary = json!({"type": "text", "text": said.join("\n\n")});

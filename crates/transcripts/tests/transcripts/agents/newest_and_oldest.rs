@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use crate::agents::stage::*;
 
 fn texts(store: &SqliteStore) -> Vec<String> {
-    let sql = "SELECT role || ' ' || coalesce(text, '-') FROM v_messages
-        WHERE role <> 'extension' ORDER BY loop_id, seq";
+    let sql = "SELECT m.role || ' ' || coalesce(m.text, '-')
+        FROM v_messages m JOIN v_loops l USING (session_id, loop_id)
+        WHERE m.role <> 'extension' ORDER BY l.parent_loop_id IS NOT NULL, m.loop_id, m.seq";
     let rows = store.query(sql).unwrap().rows;
     let cell = |row: &Vec<Json>| row[0].read::<String>().unwrap();
     rows.iter().map(cell).collect()
@@ -122,7 +123,8 @@ fn records_of_newer_versions_of_opencode_become_messages() {
         ]
     );
     let found = |sql: &str| format!("{:?}", store.query(sql).unwrap().rows);
-    let calls = found("SELECT tool_name, call_id, is_error FROM v_tool_calls ORDER BY call_id");
+    let calls =
+        found("SELECT tool_name, tool_call_id, is_error FROM v_tool_calls ORDER BY tool_call_id");
     assert!(
         calls.contains("call-1") && calls.contains("call-3"),
         "{calls}"
@@ -141,6 +143,9 @@ fn records_of_newer_versions_of_opencode_become_messages() {
     );
     assert_eq!(import_into(&store, &path).added_messages, 0);
 
+    // The call ended before the compaction began.
+    all[5].1["content"][1]["state"] = json!({"status": "completed", "input": {"path": "moon.txt"},
+        "structured": {}, "content": [{"type": "text", "text": "full"}]});
     all.push(compaction());
     all.push((
         "user",
@@ -233,9 +238,8 @@ fn the_oldest_rollouts_of_codex_are_documents() {
     assert_eq!(found[3..], ["assistant Three boats.", "user And tomorrow?"]);
     assert_eq!(found.len(), 5);
     assert_eq!(import_into(&store, &path).added_messages, 0);
-    let sources = "SELECT source FROM v_sessions";
-    let source = &store.query(sources).unwrap().rows[0][0];
-    assert_eq!(source.read::<String>().unwrap(), "codex");
+    let rows = store.query("SELECT source FROM v_sessions").unwrap().rows;
+    assert_eq!(rows[0][0].read::<String>().unwrap(), "codex");
 }
 
 #[test]
