@@ -1,5 +1,5 @@
 //! For those who extend loopstore: the contract of a backend, its rows and keys, and the transactions below
-//! the front door; importers of further formats, and what strategies are made of.
+//! the front door; and what strategies are made of. Importers of further formats are in `loopstore-transcripts`.
 //!
 //! A program that only keeps sessions needs none of this: see [`Store`](crate::Store). What stands here is
 //! public so that a backend, a tool that repairs, or a recorder of another kind can be written outside of

@@ -2,7 +2,7 @@
 
 use crate::model::{Image, Json, ToolCall};
 
-/// Returns the media type of an image that [`super::images::check`] let pass: one that all providers read.
+/// Returns the media type of an image that `images::check` let pass: one that all providers read.
 pub fn media_type(image: &Image) -> Option<&'static str> {
     let known = super::images::type_of(&image.mime_type);
     known.filter(|_| !image.data.is_empty())
