@@ -109,6 +109,7 @@ pub fn connect(url: &str) -> Result<Store, OpenError> {
 /// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
 /// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
 /// # use loopstore_recorder::event::AgentStart;
+/// # use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 /// recorder.record(AgentEvent::AgentStart(AgentStart::new(session.clone(), loop_key)))?;
 /// let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
 /// # drop(context);

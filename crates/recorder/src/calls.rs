@@ -159,6 +159,7 @@ pub(crate) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<V
 /// use loopstore_recorder::event::*;
 /// use loopstore_recorder::{RecoverRequest, recover, settle};
 /// use loopstore::*;
+/// use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 ///
 /// # let store = Store::in_memory()?;
 /// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);

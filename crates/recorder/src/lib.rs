@@ -177,6 +177,7 @@ impl OpenTurnState {
 /// ```
 /// use loopstore_recorder::event::*;
 /// use loopstore::*;
+/// use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 ///
 /// let store = Store::in_memory()?;
 /// let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
@@ -256,6 +257,7 @@ impl<'a> SessionRecorder<'a> {
     /// ```
     /// use loopstore_recorder::event::*;
     /// use loopstore::*;
+    /// use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
     ///
     /// let store = Store::in_memory()?;
     /// let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
@@ -293,6 +295,7 @@ impl<'a> SessionRecorder<'a> {
     /// # Examples
     /// ```
     /// use loopstore::*;
+    /// use loopstore_recorder::{Recorded, RecorderOptions, SessionRecorder};
     ///
     /// let store = Store::in_memory()?;
     /// let mut recorder = SessionRecorder::new(store.database(), RecorderOptions::default());

@@ -85,6 +85,7 @@ enum Recovery {
 /// use loopstore_recorder::event::*;
 /// use loopstore_recorder::{RecoverRequest, recover};
 /// use loopstore::*;
+/// use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 ///
 /// # let store = Store::in_memory()?;
 /// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
