@@ -383,7 +383,7 @@ pub(crate) fn pack_of(
 /// Fills in the content of an archived message.
 ///
 /// # Errors
-/// As [`pack_of`].
+/// If the pack of the message is missing or damaged, or the database cannot be read.
 #[cold]
 pub fn fill(
     scan: &dyn StoreScan,

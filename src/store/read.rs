@@ -140,7 +140,7 @@ pub trait ReadMessages {
         })
     }
 
-    /// Visits what some messages say as [`StoreRead::message_refs`] does, each with its time. A build reads
+    /// Visits what some messages say as [`message_refs`](Self::message_refs) does, each with its time. A build reads
     /// hundreds of messages and has no use for the times.
     fn message_refs_with_times(
         &self,

@@ -197,7 +197,7 @@ pub trait WriteNotes {
 /// Writes the index of messages.
 pub trait WriteIndex {
     /// Takes messages into the index: `entries` are all of `seqs` that have words. Refused if `seqs`
-    /// do not begin where the loop's [`ReadIndex::unindexed_seqs`] do, or end after them.
+    /// do not begin where the loop's [`ReadIndex::unindexed_seqs`](super::ReadIndex::unindexed_seqs) do, or end after them.
     fn index(
         &mut self,
         loop_key: LoopKey,

@@ -1873,7 +1873,7 @@ fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
     // It may be released; that it redacts never ends, and neither changes but so.
     let released = SessionFlags {
         protected_at: None,
-        ..pinned.clone()
+        ..pinned
     };
     write(store, |write| write.put_flags(one, &released)).unwrap();
     assert_eq!(flags(one), released);
@@ -1884,7 +1884,7 @@ fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
     write(store, |write| write.put_flags(one, &pinned)).unwrap();
     let moved = SessionFlags {
         protected_at: Some("later".into()),
-        ..pinned.clone()
+        ..pinned
     };
     assert!(write(store, |write| write.put_flags(one, &moved)).is_err());
     assert_eq!(flags(one), pinned);

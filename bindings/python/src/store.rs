@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopstore::extend::sqlite::QueryLimits;
+use loopstore::redact::RedactionPolicy;
 use loopstore::search::search_sessions;
 use loopstore::{Error, Policy, SessionId, SqliteStore};
 use loopstore_bindings::queries::{GivenFilter, GivenQuery};
@@ -231,8 +232,7 @@ impl Store {
         paths: Vec<PathBuf>,
         format: Option<String>,
         session: Option<&str>,
-        redact: bool,
-        redaction: &[u8],
+        redaction: Option<&[u8]>,
         keep_source: bool,
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.json(py, |store| {
@@ -240,8 +240,11 @@ impl Store {
                 format,
                 session: session.map(SessionId::new).transpose()?,
                 without_source: !keep_source,
-                redact,
-                redaction: GivenRedaction::of(redaction)?,
+                redact: redaction.is_some(),
+                redaction: match redaction {
+                    Some(given) => GivenRedaction::of(given)?,
+                    None => RedactionPolicy::default(),
+                },
                 ..ImportOptions::default()
             };
             let report = import_paths(store.database(), &paths, &options, &mut |_| {})?;

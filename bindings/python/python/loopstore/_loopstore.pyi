@@ -57,8 +57,7 @@ class Store:
         paths: list[_Path],
         format: str | None,
         session: str | None,
-        redact: bool,
-        redaction: bytes,
+        redaction: bytes | None,
         keep_source: bool,
     ) -> bytes: ...
     def import_bytes(self, name: _Path, transcript: bytes, format: str) -> bytes: ...

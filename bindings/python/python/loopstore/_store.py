@@ -356,7 +356,7 @@ class Store:
         redaction = encode(_redaction(allow, only, min_confidence))
         report: Json = decode(
             self._native.import_paths(
-                list(paths), format, session, redact, redaction, keep_source
+                list(paths), format, session, redaction if redact else None, keep_source
             )
         )
         return report
