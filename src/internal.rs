@@ -3,7 +3,6 @@
 #[cfg(feature = "tokio")]
 pub use crate::api::asynchronous::outside;
 pub use crate::api::records::{CURRENT_LOOP, SessionRecords, ordered, session_record};
-pub use crate::clock::{new_uuid, now, utc_now};
 pub use crate::compact::recorded::{Recorded, RecordedRun};
 pub use crate::compact::running::close_interrupted;
 pub use crate::compact::sealed::{StandsFor, seal_all, seal_appended};
@@ -13,35 +12,29 @@ pub use crate::context::manifest::{derive, was_replaced};
 pub use crate::context::settings::settings;
 pub use crate::context::states::turn_states;
 pub use crate::context::{LiveCompaction, live_compaction};
-pub use crate::model::GroupCursor;
-pub use crate::model::MAX_ID_BYTES;
-pub use crate::model::author::is_injected;
-pub use crate::model::author::own_words;
-pub use crate::model::json::json_object;
-pub use crate::model::received::name_calls;
 pub use crate::overlay::block_builder::whole_as;
 pub use crate::overlay::chain_snapshot::ChainSnapshot;
 pub use crate::overlay::foreign::{OWN_RUN, block_form, block_spec, restore_block};
 pub use crate::overlay::imported::ImportedCompaction;
 pub use crate::overlay::sealed::SealedRecord;
-pub use crate::provider::OPENING;
-pub use crate::provider::kept_item;
-pub use crate::provider::pairs::{IndexedMessage, Naming, is_word, pair};
-pub use crate::provider::read_call;
-pub use crate::provider::{CallItem, call_item};
-pub use crate::provider::{arguments_object, data_url, images_of, media_type};
-pub use crate::redact::add_counts;
-pub use crate::redact::drop_sealed;
 pub use crate::search::excerpt::{Reach, ReadableText, fitting, windows};
 pub use crate::search::query::question;
 pub use crate::search::trust::missing as missing_from_index;
 pub use crate::store::append::{LastTurn, Retell, append_leased, set_status_leased};
 pub use crate::store::audit::AuditedDigests;
+pub use crate::store::audit::{DIGESTED, RowDigest, row_digest};
 pub use crate::store::calls::finish_calls;
 pub use crate::store::codec::{to_json, unhex};
+pub use crate::store::columns::{ColumnValue, Columns, FromColumn, damaged, missing};
 pub use crate::store::history::{history_fingerprint, restore_history, shorten_history};
 pub use crate::store::lease::time_text;
+pub use crate::store::listing::{
+    ListedSession, LoopSums, SessionList, sessions as list_sessions, sort_by_start, view_of,
+    with_flips,
+};
+pub use crate::store::migrations::{Applied, Migrations};
 pub use crate::store::packing::Packing;
+pub use crate::store::packs::{LastPack, Unpacked, fill, open};
 pub use crate::store::packs::{MAX_PACK_BYTES, each_pack, view_head};
 pub use crate::store::ready::Ready;
 pub use crate::store::receipt::{OpenReceipt, seal};
@@ -50,43 +43,12 @@ pub use crate::store::session::{edit_loop, forget_parent_seq, run_owner, set_par
 pub use crate::store::source::Pieces;
 pub use crate::store::sqlite::salvage::{LostRows, Mender, Removable, counter_of, place_of};
 pub use crate::store::sqlite::schema::{is_store, open_locked};
-pub use loopstore_digest::activity::outcome::refusal_words;
-
-/// Who wrote a text.
-pub mod author {
-    pub use crate::model::author::{BLOCK_AUTHOR, is_injected};
-    pub use crate::model::author::{is_frame, own_words, without_frames};
-}
+pub use crate::store::values::{BoundValue, ToValue};
 
 /// Snapshots and transactions of a [`Database`](crate::Database).
 pub mod database {
     pub use crate::store::database::{removing, scan};
 }
-
-/// The kinds of extensions that loopstore writes.
-pub mod extension_kinds {
-    pub use crate::model::extension_kinds::{PHI_CORE_EVENT, REVISED, SYSTEM, is_reserved};
-}
-
-/// The reasoning of OpenAI's chat form.
-pub mod reasoning {
-    pub use crate::provider::reasoning::{DETAILS, TEXTS, is_returned, thinking};
-}
-
-/// The marks of messages that a provider sent incomplete.
-pub mod received {
-    pub use crate::model::received::notes;
-}
-
-pub use crate::store::audit::{DIGESTED, RowDigest, row_digest};
-pub use crate::store::columns::{ColumnValue, Columns, FromColumn, damaged, missing};
-pub use crate::store::listing::{
-    ListedSession, LoopSums, SessionList, sessions as list_sessions, sort_by_start, view_of,
-    with_flips,
-};
-pub use crate::store::migrations::{Applied, Migrations};
-pub use crate::store::packs::{LastPack, Unpacked, fill, open};
-pub use crate::store::values::{BoundValue, ToValue};
 
 /// Rows made of columns, and the values of the columns of a row.
 pub mod mapping {

@@ -11,8 +11,8 @@ use loopstore::extend::lease::{self, Acquire, Lease};
 use loopstore::extend::{
     self as store, LoopKey, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite,
 };
-use loopstore::internal::now;
 use loopstore::model::SessionId;
+use loopstore_model::clock::now;
 
 use crate::{AtWork, Copy, CopyError, Progress};
 
@@ -48,7 +48,7 @@ impl Copy<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<(), CopyError> {
         let until = Instant::now() + patience;
-        let owner = format!("copy/{}", loopstore::internal::new_uuid());
+        let owner = format!("copy/{}", loopstore_model::clock::new_uuid());
         let mut left = self.sessions()?;
         let (mut done, all) = (0, left.len() as u64);
         loop {

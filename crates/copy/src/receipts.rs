@@ -74,7 +74,7 @@ fn seal_again(
 
 /// A session without anything.
 fn nothing() -> StoreResult<SessionRow> {
-    let id = SessionId::new(loopstore::internal::new_uuid().to_string());
+    let id = SessionId::new(loopstore_model::clock::new_uuid().to_string());
     Ok(SessionRow {
         key: SessionKey::default(),
         session_id: id.map_err(|error| StoreError::Other(error.into()))?,

@@ -19,7 +19,10 @@ pub(super) struct Spool {
 
 impl Spool {
     pub(super) fn new(folder: &Path) -> Result<Self, CopyError> {
-        let name = format!("loopstore-copy-{}.jsonl", loopstore::internal::new_uuid());
+        let name = format!(
+            "loopstore-copy-{}.jsonl",
+            loopstore_model::clock::new_uuid()
+        );
         let path = folder.join(name);
         let file = OpenOptions::new()
             .read(true)

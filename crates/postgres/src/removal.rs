@@ -238,7 +238,7 @@ impl WriteReceipts for PostgresTransaction<'_> {
         self.execute(
             "INSERT INTO store_meta (name, value) VALUES ('scrub', $1)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            &[&loopstore::internal::new_uuid().to_string()],
+            &[&loopstore_model::clock::new_uuid().to_string()],
         )?;
         Ok(())
     }

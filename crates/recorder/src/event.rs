@@ -3,10 +3,10 @@
 //! The JSON of an event is tagged `type`, in camelCase (`agentStart`; `AgentStart` is read too),
 //! with fields in snake_case. Unknown fields are kept and written back.
 
-use loopstore::internal::json_object;
 use loopstore::model::{
     AgentMessage, ContinuationKind, Extra, Int, Json, LoopId, SessionId, Time, Usage,
 };
+use loopstore_model::json::json_object;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 json_object! {

@@ -98,13 +98,17 @@ pub struct RecorderOptions {
 impl Default for RecorderOptions {
     fn default() -> Self {
         Self {
-            owner: format!("{}/{}", std::process::id(), loopstore::internal::new_uuid()),
+            owner: format!(
+                "{}/{}",
+                std::process::id(),
+                loopstore_model::clock::new_uuid()
+            ),
             ttl: Duration::from_secs(15 * 60),
             streaming: false,
             request_payloads: false,
             redact: false,
             formation: Formation::default(),
-            clock: Arc::new(loopstore::internal::now),
+            clock: Arc::new(loopstore_model::clock::now),
         }
     }
 }

@@ -4,8 +4,9 @@ use loopstore::extend::{
     self as store, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult,
     StoreWrite, lease,
 };
-use loopstore::internal::{close_interrupted, edit_loop, now, set_status_leased, time_text};
+use loopstore::internal::{close_interrupted, edit_loop, set_status_leased, time_text};
 use loopstore::model::{LoopId, LoopStatus, SessionId, Time};
+use loopstore_model::clock::now;
 use serde::Serialize;
 
 use crate::calls::{self, StartedCall};

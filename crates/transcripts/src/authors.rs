@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use loopstore::internal::author;
 use loopstore::model::{AgentMessage, Author, Content, Json, Message, Role, Text};
+use loopstore_model::author;
 
 /// Says whose words a message is where its record did not; `is_spawned`: in the session of a sub-agent.
 pub(super) fn settle(message: &mut AgentMessage, is_spawned: bool) {

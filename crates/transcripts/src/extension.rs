@@ -3,8 +3,8 @@
 //! The kind is what the record calls itself. Kinds that loopstore writes and reads back are its own, so
 //! this is the one place where a foreign record gets its kind.
 
-use loopstore::internal::extension_kinds;
 use loopstore::model::{AgentMessage, Json};
+use loopstore_model::extension_kinds;
 
 /// Longer names of kinds are cut, in characters.
 const MAX_KIND: usize = 100;

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use loopstore::extend::{LoopKey, SessionKey, StoreRead, StoreResult};
-use loopstore::internal::MAX_ID_BYTES;
 use loopstore::model::SessionId;
+use loopstore_model::MAX_ID_BYTES;
 use sha2::{Digest as _, Sha256};
 
 /// The longest id that is made from a file's name and a record's key, in bytes.

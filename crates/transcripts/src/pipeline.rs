@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::{mem, panic};
 
-use loopstore::internal::received;
 use loopstore::model::{AgentMessage, LoopId, LoopRecord};
 use loopstore::tokens::TokenCounter;
+use loopstore_model::received;
 
 use super::matching::{Digest, Digests};
 use super::pending::PendingMessage;

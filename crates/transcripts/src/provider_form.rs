@@ -7,9 +7,9 @@
 
 use std::path::Path;
 
-use loopstore::internal::name_calls;
 use loopstore::model::{AgentMessage, Extra, LoopStatus, Role};
 use loopstore::provider::{Form, read_str};
+use loopstore_model::received::name_calls;
 use serde_json::value::RawValue;
 
 use super::cline::is_task;

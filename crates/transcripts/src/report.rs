@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use loopstore::compact::CompactionEnded;
-use loopstore::internal::add_counts;
 use loopstore::model::{LoopId, SessionId};
+use loopstore_redact::add_counts;
 use serde::Serialize;
 
 use super::ImportError;

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 
 use loopstore::extend::append::NewMessage;
 use loopstore::extend::{LoopKey, StoreResult, append, decode};
-use loopstore::internal::{extension_kinds, seal_appended};
+use loopstore::internal::seal_appended;
 use loopstore::model::{AgentMessage, Extra, Int, Json, LlmMessage, LoopId, Message, Role, Usage};
+use loopstore_model::extension_kinds;
 
 use super::identity::{Fate, newest_loop};
 use super::matching::{Digest, is_revised};

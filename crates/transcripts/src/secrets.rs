@@ -5,9 +5,10 @@
 //! into it later is redacted too, asked or not.
 
 use loopstore::extend::{SessionFlags, SessionKey, StoreError, StoreResult};
-use loopstore::internal::{add_counts, drop_sealed};
 use loopstore::model::{AgentMessage, LoopId, LoopRecord, SealingProvider};
 use loopstore::redact::{RedactionPolicy, Redactor};
+use loopstore_redact::add_counts;
+use loopstore_redact::drop_sealed;
 
 use super::matching::Digest;
 use super::origin::Origin;

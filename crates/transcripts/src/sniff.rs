@@ -165,7 +165,7 @@ mod tests {
     fn head_of(text: &str) -> Vec<u8> {
         let path = std::env::temp_dir().join(format!(
             "loopstore-head-{}",
-            loopstore::internal::new_uuid()
+            loopstore_model::clock::new_uuid()
         ));
         std::fs::write(&path, text).unwrap();
         let head = sniff(&path).unwrap();

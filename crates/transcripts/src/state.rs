@@ -7,10 +7,9 @@ use loopstore::extend::{
     ImportRow, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionKey,
     SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, append, codec, decode, session,
 };
-use loopstore::internal::{
-    CURRENT_LOOP, GroupCursor, LastTurn, history_fingerprint, shorten_history,
-};
+use loopstore::internal::{CURRENT_LOOP, LastTurn, history_fingerprint, shorten_history};
 use loopstore::model::{Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn};
+use loopstore_model::GroupCursor;
 
 use super::activity;
 use super::identity::{CurrentLoop, newest_loop};

@@ -1,11 +1,11 @@
 //! Readings of a record's values that several formats have in common: texts, images, arguments,
 //! tokens, and what is kept besides.
 
-use loopstore::internal::reasoning;
 use loopstore::model::{
     AgentMessage, Content, Extra, Int, Json, LoopId, Message, SessionId, Time, ToolCall, Usage,
     UserMessage,
 };
+use loopstore_provider::reasoning;
 use serde_json::value::RawValue;
 
 use super::decode::replace_lone;

@@ -6,8 +6,8 @@ use loopstore::extend::{
     LoopProgress, LoopRow, LoopTotals, MessageRow, StoreError, StoreResult, Tick, TurnRow, codec,
     scan::{BlobOwner, MessagePlace},
 };
-use loopstore::internal::GroupCursor;
 use loopstore::model::{AgentMessage, Message, Role};
+use loopstore_model::GroupCursor;
 
 use super::calls::CallBook;
 use super::packs::Packs;

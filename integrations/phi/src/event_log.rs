@@ -23,7 +23,7 @@ use super::error::{Refusal, outcome, session_error};
 /// What the session of a log has for its agent and its loop, and before the id of its session.
 const LOG: &str = "phi-core-events";
 /// The kind of the extensions; search leaves it out.
-const KIND: &str = loopstore::internal::extension_kinds::PHI_CORE_EVENT;
+const KIND: &str = loopstore_model::extension_kinds::PHI_CORE_EVENT;
 
 /// A durable log of events in a loopstore database.
 ///

@@ -289,7 +289,7 @@ fn kept(record: &LoopRecord, is_most_recent: bool) -> theirs::CompactionBlock {
         keep_first: range.clone().filter(|_| is_most_recent),
         keep_recent: None,
         keep_compacted: range.filter(|_| !is_most_recent).map(section),
-        created_at: loopstore::internal::utc_now(),
+        created_at: loopstore_model::clock::utc_now(),
     }
 }
 
@@ -304,7 +304,7 @@ fn record_of(
         agent_id: String::new(),
         parent_loop_id: None,
         continuation_kind: phi_core::ContinuationKind::Initial,
-        started_at: loopstore::internal::utc_now(),
+        started_at: loopstore_model::clock::utc_now(),
         ended_at: None,
         status: phi_core::LoopStatus::Completed,
         rejection: None,

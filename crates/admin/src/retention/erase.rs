@@ -6,9 +6,10 @@ use loopstore::extend::{
     Database, ReceiptRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite,
     lease, receipt::Receipt, scan::StoreScan,
 };
-use loopstore::internal::{OpenReceipt, database, now};
+use loopstore::internal::{OpenReceipt, database};
 use loopstore::model::{SessionId, Time};
 use loopstore_files::copies::UnfinishedCopy;
+use loopstore_model::clock::now;
 use serde::Serialize;
 
 use super::files::{self, KeptFile, KeptFiles};

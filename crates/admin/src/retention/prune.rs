@@ -10,9 +10,10 @@ use loopstore::extend::{
     Database, LoopRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, lease,
     scan::StoreScan,
 };
-use loopstore::internal::{database, now};
+use loopstore::internal::database;
 use loopstore::model::{SessionId, Time};
 use loopstore_files::copies::UnfinishedCopy;
+use loopstore_model::clock::now;
 use serde::Serialize;
 
 use super::erase::remove;

@@ -19,9 +19,10 @@ use loopstore::extend::{
     receipt::Receipt,
     scan::{BlobOwner, MessagePlace, StoreScan, TextCell, TextForm},
 };
-use loopstore::internal::{OpenReceipt, add_counts, database};
+use loopstore::internal::{OpenReceipt, database};
 use loopstore::model::{AgentMessage, LoopId, Role};
 use loopstore::redact::{RedactionCounts, Redactor};
+use loopstore_redact::add_counts;
 
 use super::sizes::{Changes, SizeChange};
 use super::{files, left, scrub};

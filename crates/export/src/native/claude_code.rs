@@ -3,8 +3,9 @@
 
 use std::io::{self, Write};
 
-use loopstore::internal::{arguments_object, media_type};
 use loopstore::model::{Content, Image, Int, Json, SessionId, Time, Usage};
+use loopstore_provider::arguments_object;
+use loopstore_provider::media_type;
 use serde::Serialize;
 
 use super::conversation::{Answered, Conversation, Returned, Said, Step};

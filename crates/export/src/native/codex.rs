@@ -2,9 +2,12 @@
 
 use std::io::{self, Write};
 
-use loopstore::internal::{CallItem, call_item, data_url, kept_item};
 use loopstore::model::{Content, Int, Json, Time, Usage};
 use loopstore::provider;
+use loopstore_provider::CallItem;
+use loopstore_provider::call_item;
+use loopstore_provider::data_url;
+use loopstore_provider::kept_item;
 use loopstore_transcripts::internal::says_failed;
 use serde::Serialize;
 

@@ -2,12 +2,17 @@
 
 use std::collections::HashMap;
 
-use loopstore::internal::{IndexedMessage, Naming, OPENING, images_of, is_word, pair};
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Image, Json, Message, Role, ToolResultMessage,
     UserMessage,
 };
 use loopstore::provider::{Mending, MendingKind};
+use loopstore_provider::OPENING;
+use loopstore_provider::images_of;
+use loopstore_provider::pairs::IndexedMessage;
+use loopstore_provider::pairs::Naming;
+use loopstore_provider::pairs::is_word;
+use loopstore_provider::pairs::pair;
 
 use super::Form;
 

@@ -24,9 +24,10 @@ use loopstore::compaction::UnknownWord;
 use loopstore::extend as store;
 use loopstore::extend::active_blocks::View;
 use loopstore::extend::{SessionStore, StoreResult, active_blocks, leaf_of, session_of};
-use loopstore::internal::{media_type, originals_of};
+use loopstore::internal::originals_of;
 use loopstore::model::{AgentMessage, Content, Json, LoopId, Role, SessionId};
 use loopstore::provider::{Mending, MendingKind};
+use loopstore_provider::media_type;
 use serde::Serialize;
 
 /// A coding agent whose transcripts can be written.
@@ -80,7 +81,7 @@ pub struct NativeSession {
 impl NativeSession {
     /// A new session of an agent that works in `folder`, an absolute path.
     pub fn new(agent: NativeAgent, folder: impl Into<String>) -> Self {
-        let now = loopstore::internal::utc_now();
+        let now = loopstore_model::clock::utc_now();
         let id = match agent {
             NativeAgent::OpenCode => opencode::session_id(now),
             _ => SessionId::generate().as_str().to_owned(),

@@ -5,9 +5,11 @@ mod form;
 use std::io::{self, Write};
 
 use chrono::{DateTime, Utc};
-use loopstore::internal::{arguments_object, data_url, is_injected};
 use loopstore::model::{Content, Image, SessionId, ToolCall};
 use loopstore::provider::NO_RESULT;
+use loopstore_model::author::is_injected;
+use loopstore_provider::arguments_object;
+use loopstore_provider::data_url;
 use serde::Deserialize;
 
 use self::form::{

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use loopstore::internal::arguments_object;
 use loopstore::model::{Content, Extra, Int, Json, Time, Usage};
+use loopstore_provider::arguments_object;
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{Answered, Conversation, Returned, Said, Step};

@@ -1,10 +1,10 @@
 //! From records to the messages that they stand for.
 
-use loopstore::internal::refusal_words;
 use loopstore::model::{
     AgentMessage, AssistantMessage, Author, Content, Json, Message, Time, ToolResultMessage,
     UserMessage,
 };
+use loopstore_digest::activity::outcome::refusal_words;
 use serde_json::value::RawValue;
 
 use super::content::{ExtendedFields, content, contents, kept, list, read, stop_reason, usage};

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use loopstore::internal::own_words;
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Thinking, Time,
     ToolResultMessage, Usage,
 };
+use loopstore_model::author::own_words;
 use serde_json::value::RawValue;
 
 use crate::authors::{around, mark_injected};

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use loopstore::extend::session::NO_TURN;
 use loopstore::extend::{LoopKey, SessionKey};
-use loopstore::internal::GroupCursor;
 use loopstore::model::{AgentMessage, Author, LoopId, LoopRecord, Role};
+use loopstore_model::GroupCursor;
 
 use super::stored::StoredLoop;
 use crate::matching::Digest;

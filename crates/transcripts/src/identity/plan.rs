@@ -384,7 +384,7 @@ fn is_below(row: &LoopRow, spot: Spot) -> bool {
 fn numbered(id: &LoopId, count: u64) -> LoopId {
     let end = format!("~{count}");
     let mut text = id.as_str().to_owned();
-    while text.len() + end.len() > loopstore::internal::MAX_ID_BYTES {
+    while text.len() + end.len() > loopstore_model::MAX_ID_BYTES {
         text.pop();
     }
     LoopId::of(text + &end)

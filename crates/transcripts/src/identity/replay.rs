@@ -1,8 +1,9 @@
 //! Writes a session that waited: its calls come again, each loop in the pieces that the plan made of it.
 
 use loopstore::extend::StoreResult;
-use loopstore::internal::{GroupCursor, forget_parent_seq, set_parent_seq};
+use loopstore::internal::{forget_parent_seq, set_parent_seq};
 use loopstore::model::{AgentMessage, ContinuationKind, LoopId, LoopRecord, SessionId, TurnId};
+use loopstore_model::GroupCursor;
 
 use super::align::{Fate, message_at};
 use super::incoming::{Incoming, IncomingCall};

@@ -1,10 +1,11 @@
 //! One message of a chat.
 
-use loopstore::internal::{read_call, reasoning};
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, ToolCall, ToolResultMessage,
     UserMessage,
 };
+use loopstore_provider::read_call;
+use loopstore_provider::reasoning;
 use serde_json::value::RawValue;
 
 use super::super::extension::system_prompt;

@@ -1,10 +1,10 @@
 //! Messages from their parts.
 
-use loopstore::internal::refusal_words;
 use loopstore::model::{
     AgentMessage, AssistantMessage, Author, Content, Extra, Json, LoopId, Message, SessionId, Text,
     Thinking, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
+use loopstore_digest::activity::outcome::refusal_words;
 use serde_json::value::RawValue;
 
 use super::super::authors::mark_injected;

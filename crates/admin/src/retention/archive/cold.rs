@@ -9,8 +9,9 @@ use loopstore::extend::{
     lease,
     scan::StoreScan,
 };
-use loopstore::internal::{Chain, Purpose, now, settings};
+use loopstore::internal::{Chain, Purpose, settings};
 use loopstore::model::{LoopId, SessionId, Time};
+use loopstore_model::clock::now;
 
 use super::{ArchiveRequest, LoopStays, LoopStaysWhy};
 

@@ -12,8 +12,9 @@ use loopstore::extend::{
     StoreResult, StoreWrite,
     scan::{MessagePlace, StoreScan},
 };
-use loopstore::internal::{SealedRecord, drop_sealed};
+use loopstore::internal::SealedRecord;
 use loopstore::model::{AgentMessage, LoopId, SealingProvider, Time};
+use loopstore_redact::drop_sealed;
 
 use super::RedactableText;
 
