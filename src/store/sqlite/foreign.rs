@@ -99,7 +99,8 @@ pub(super) fn snapshot<T>(
     let end = Instant::now() + most;
     let done = in_time(connection, Some(most), |connection| {
         let mut look = connection.prepare_cached(LOOK).map_err(from_sqlite)?;
-        let _rows = first_row(&mut look).map_err(from_sqlite)?;
+        let rows = first_row(&mut look).map_err(from_sqlite)?;
+        look_again(&rows);
         work(connection)
     });
     match done {
@@ -138,12 +139,18 @@ fn changes(
             return Ok(ForeignObjects::default());
         }
     }
-    let found = find(connection, formats)?;
-    if let (false, Some(look)) = (found.is_empty(), rows.as_ref()) {
-        // So that the next one finds them too.
+    let found = find(connection, formats);
+    if !found.as_ref().is_ok_and(ForeignObjects::is_empty) {
+        look_again(rows);
+    }
+    found
+}
+
+/// Has the next look read the whole schema.
+fn look_again(rows: &Rows<'_>) {
+    if let Some(look) = rows.as_ref() {
         look.reset_status(StatementStatus::Run);
     }
-    Ok(found)
 }
 
 /// Returns the foreign objects of the main schema. A temporary one belongs to a connection, and those of this
