@@ -162,7 +162,7 @@ pub(super) fn find(connection: &Connection, formats: &Formats) -> rusqlite::Resu
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let bytes = row.get_ref(0)?.as_bytes()?;
-        if std::str::from_utf8(bytes).is_ok_and(|sql| OWN.has(sql)) {
+        if simdutf8::basic::from_utf8(bytes).is_ok_and(|sql| OWN.has(sql)) {
             continue;
         }
         candidates.push(String::from_utf8_lossy(bytes).into_owned());

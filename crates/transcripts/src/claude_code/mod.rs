@@ -43,9 +43,9 @@ impl Importer for ClaudeCode {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        let head = String::from_utf8_lossy(head);
-        let mut lines = head.lines().filter(|line| !line.trim().is_empty()).take(20);
-        !qwen::holds_records(head.as_bytes()) && lines.any(looks_like_a_record)
+        let text = String::from_utf8_lossy(head);
+        let mut lines = text.lines().filter(|line| !line.trim().is_empty()).take(20);
+        lines.any(looks_like_a_record) && !qwen::holds_records(head)
     }
 
     fn stands_alone(&self, end: &[u8], first: &LoopId, title: Option<&str>) -> bool {

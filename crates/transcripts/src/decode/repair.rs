@@ -61,10 +61,10 @@ impl Repairer {
     /// Returns true if the next piece needs no repair.
     pub(super) fn is_clean(&mut self, piece: &[u8]) -> bool {
         let before = self.within;
-        let is_plain = simdutf8::basic::from_utf8(piece).is_ok()
-            && !has_control(piece)
-            && !(surrogates::may_hold(piece)
-                && surrogates::replace_lone(&String::from_utf8_lossy(piece)).1 > 0);
+        let is_plain = simdutf8::basic::from_utf8(piece).is_ok_and(|text| {
+            !has_control(piece)
+                && !(surrogates::may_hold(piece) && surrogates::replace_lone(text).1 > 0)
+        });
         // A tab is white space between values, and nothing that a string may hold.
         let has_tab = memchr::memchr(b'\t', piece).is_some();
         is_plain && !(self.pass(piece, has_tab) && has_tab && has_tab_in_string(piece, before))

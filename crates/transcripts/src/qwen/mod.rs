@@ -10,6 +10,7 @@ mod messages;
 use std::path::Path;
 
 use loopstore::model::{SessionId, Time};
+use memchr::memmem;
 
 use super::fields::Fields;
 use super::key_outline::KeyOutline;
@@ -50,6 +51,14 @@ pub(super) fn holds_records(head: &[u8]) -> bool {
         "toolCallResult",
         "usageMetadata",
     ];
+    // Few files hold any of these words, and the outline of a long record costs a pass over it.
+    let last_names = OWN.map(|path| path.rsplit('.').next().unwrap_or(path));
+    let may_be_own = last_names
+        .iter()
+        .any(|name| memmem::find(head, name.as_bytes()).is_some());
+    if !may_be_own {
+        return false;
+    }
     let is_own = |line: &[u8]| {
         let keys = KeyOutline::of(line);
         let is_record = ["uuid", "sessionId", "type"]

@@ -8,7 +8,7 @@ use loopstore::extend::index::{IndexFilter, IndexQuery, Phrase};
 use loopstore::extend::prompt::PromptsOf;
 use loopstore::extend::scan::{BlobOwner, MessagePlace, StoreScan};
 use loopstore::extend::*;
-use loopstore::model::{LoopId, SessionId};
+use loopstore::model::{AgentMessage, Json, LoopId, SessionId};
 
 use super::Tenants;
 use super::writes::{Rows, rows, write_all};
@@ -25,6 +25,8 @@ pub struct Keys {
     pub busy: LoopKey,
     pub recorded: SessionKey,
     pub imported: SessionKey,
+    /// A session with a system message.
+    pub prompted: SessionKey,
     /// A loop that is archived.
     pub packed: LoopKey,
     pub run: RunKey,
@@ -55,18 +57,21 @@ fn keys(store: &dyn Database) -> Keys {
             let loop_key = scan.loop_by_id(session, &loop_id(0))?.unwrap().key;
             let kept = scan.session(&SessionId::new("kept").unwrap())?.unwrap().key;
             let source = scan.sources(kept)?[0].key;
+            let alone = SessionId::new("ann alone").unwrap();
+            let prompted = scan.session(&alone)?.unwrap().key;
             let old = scan.session(&SessionId::new("old").unwrap())?.unwrap().key;
             let was = SessionId::new("ann before").unwrap();
             let put_away = *scan.hidden_sessions()?.last().unwrap();
             let sha256 = scan.blobs_of(BlobOwner::Message(loop_key, 2))?[0];
             found = Some(Keys {
-                id: SessionId::new("ann alone").unwrap(),
+                id: alone,
                 loop_id: loop_id(0),
                 session,
                 loop_key,
                 busy: scan.loop_by_id(session, &loop_id(1))?.unwrap().key,
                 recorded: pair,
                 imported: kept,
+                prompted,
                 packed: scan.loop_by_id(old, &loop_id(0))?.unwrap().key,
                 run: scan.run_keys(session)?[0],
                 flip: scan.flip_keys(session)?[0],
@@ -99,6 +104,7 @@ fn nobody() -> Keys {
         busy: LoopKey::default(),
         recorded: SessionKey::default(),
         imported: SessionKey::default(),
+        prompted: SessionKey::default(),
         packed: LoopKey::default(),
         run: RunKey::default(),
         flip: FlipKey::default(),
@@ -220,6 +226,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.source_piece(&k.part)),
         said(read.lease(k.busy)),
         said(read.loops_at_work(Some(k.session))),
+        said(read.loops_with_system_messages(k.prompted, LoopKey(i64::MAX), 9)),
         said(read.open_calls(Some(k.session))),
         said(read.calls(k.busy, "c")),
         said(read.calls_of_loop(k.busy)),
@@ -368,7 +375,8 @@ fn no_call_of_the_store_finds_or_changes_what_another_tenant_has() {
     let before = lists(&ben);
     own.story(0, folder.path());
     let alone = History::new(&ann, "ann alone");
-    alone.append(0, vec![user("annonly", 0)]);
+    let prompt = AgentMessage::extension("system", Json::string("Be brief."));
+    alone.append(0, vec![prompt, user("annonly", 0)]);
     History::new(&ann, "ann before");
     store::write(&ann, |write| {
         let row = write.session(&SessionId::new("ann before").unwrap())?;
