@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -303,13 +303,16 @@ test("secrets are shown first, and replaced as the policy says", async (t) => {
   assert.deepEqual((await chat.redact({ dryRun: true, only: ["github-pat"] })).secrets, {});
   await assert.rejects(chat.redact({ only: ["no-such"] }), loopstore.InvalidInputError);
   await assert.rejects(chat.redact({ minConfidence: "some" }), loopstore.InvalidInputError);
-  const path = place(t, "chat.jsonl");
-  await chat.exportTo(path, "jsonl");
+  const path = place(t, "chat.json");
+  const messages = [user("git clone https://me:hunter2@example.org/x"), { role: "assistant", content: "Done." }];
+  writeFileSync(path, JSON.stringify({ messages }));
   assert.ok((await chat.redact({ reason: "leaked" })).receipt);
   assert.ok(!JSON.stringify(await chat.context()).includes("hunter2"));
-  const other = await own(t, Store.inMemory());
-  await other.import(path, { redact: true, allow: ["hunter2"], minConfidence: "high" });
-  assert.ok(JSON.stringify(await other.session("chat").context()).includes("hunter2"));
+  for (const [options, isKept] of [[{ allow: ["hunter2"], minConfidence: "high" }, true], [{}, false]]) {
+    const other = await own(t, Store.inMemory());
+    const { sessions } = await other.import(path, { redact: true, ...options });
+    assert.equal(JSON.stringify(await other.session(sessions[0]).context()).includes("hunter2"), isKept);
+  }
 });
 
 test("SQL reads, and nothing else", async (t) => {

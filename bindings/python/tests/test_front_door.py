@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -232,13 +233,20 @@ def test_secrets_are_shown_first_and_replaced_as_the_policy_says(
         chat.redact(min_confidence="some")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         chat.redact(allow="hunter2")
-    chat.export("jsonl", tmp_path / "chat.jsonl")
+    messages = [
+        {"role": "user", "content": "git clone https://me:hunter2@example.org/x"},
+        {"role": "assistant", "content": "Done."},
+    ]
+    (tmp_path / "chat.json").write_text(json.dumps({"messages": messages}))
     assert chat.redact(reason="leaked")["receipt"] is not None
     assert "hunter2" not in str(chat.context())
     with Store.in_memory() as other:
         options = {"redact": True, "allow": ["hunter2"], "min_confidence": "high"}
-        other.import_(tmp_path / "chat.jsonl", **options)  # type: ignore[arg-type]
-        assert "hunter2" in str(other.session(chat.id).context())
+        report = other.import_(tmp_path / "chat.json", **options)  # type: ignore[arg-type]
+        assert "hunter2" in str(other.session(report["sessions"][0]).context())
+    with Store.in_memory() as other:
+        report = other.import_(tmp_path / "chat.json", redact=True)
+        assert "hunter2" not in str(other.session(report["sessions"][0]).context())
 
 
 def test_a_store_opened_for_reading_writes_nothing(tmp_path: Path) -> None:
