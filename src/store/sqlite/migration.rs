@@ -115,12 +115,17 @@ impl Formats {
         patience: Duration,
         page_bytes: u32,
     ) -> PreparedFile {
-        connection.pragma_update(None, "page_size", page_bytes)?;
-        // Readers do not stop the writer, nor the writer readers.
-        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
-        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-        connection.pragma_update(None, "foreign_keys", false)?;
         let begun = Instant::now();
+        // SQLite does not wait for a lock that it needs to change the journal, as it may be one of two processes
+        // that wait for each other.
+        while let Err(error) = set_file_pragmas(connection, page_bytes) {
+            let is_busy = error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy);
+            if !is_busy || begun.elapsed() > patience {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        connection.pragma_update(None, "foreign_keys", false)?;
         let mut failures = 0;
         loop {
             if let Err(misfit) = self.check_history(connection, path)? {
@@ -237,6 +242,14 @@ fn history(connection: &Connection) -> rusqlite::Result<Vec<Applied>> {
 fn code_of(error: &refinery::Error) -> Option<ErrorCode> {
     let cause = std::error::Error::source(error)?;
     cause.downcast_ref::<rusqlite::Error>()?.sqlite_error_code()
+}
+
+/// Sets what the file itself holds: the size of its pages, its journal and whose it is.
+fn set_file_pragmas(connection: &Connection, page_bytes: u32) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "page_size", page_bytes)?;
+    // Readers do not stop the writer, nor the writer readers.
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    connection.pragma_update(None, "application_id", APPLICATION_ID)
 }
 
 fn is_busy(error: &refinery::Error) -> bool {

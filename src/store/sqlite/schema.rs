@@ -271,6 +271,18 @@ fn prepare(connection: &mut Connection, options: &mut SqliteOptions) -> Prepared
     prepare_with(connection, options, migration::formats())
 }
 
+/// Returns the application id, the format and the number of tables of a file, on one snapshot: another process may
+/// make the file meanwhile.
+fn identity(connection: &mut Connection) -> rusqlite::Result<(i64, i64, i64)> {
+    let snapshot = connection.transaction()?;
+    let sql = "SELECT count(*) FROM sqlite_schema";
+    let tables = snapshot.query_row(sql, [], |row| row.get(0))?;
+    let id = snapshot.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let format = snapshot.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    snapshot.commit()?;
+    Ok((id, format, tables))
+}
+
 /// Does so for a program that knows these formats.
 pub(super) fn prepare_with(
     connection: &mut Connection,
@@ -279,10 +291,7 @@ pub(super) fn prepare_with(
 ) -> PreparedFile {
     set_pragmas(connection, options)?;
     let path = PathBuf::from(connection.path().unwrap_or(":memory:"));
-    let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let tables: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let (id, found, tables) = identity(connection)?;
     if id != APPLICATION_ID && (id != 0 || tables > 0) {
         return Ok(Err(OpenError::NotADatabase { path }));
     }
