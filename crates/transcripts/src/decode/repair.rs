@@ -62,8 +62,8 @@ impl Repairer {
     pub(super) fn is_clean(&mut self, piece: &[u8]) -> bool {
         let before = self.within;
         let is_plain = simdutf8::basic::from_utf8(piece).is_ok_and(|text| {
-            !has_control(piece)
-                && !(surrogates::may_hold(piece) && surrogates::replace_lone(text).1 > 0)
+            let has_lone = || surrogates::may_hold(piece) && surrogates::replace_lone(text).1 > 0;
+            !(has_control(piece) || has_lone())
         });
         // A tab is white space between values, and nothing that a string may hold.
         let has_tab = memchr::memchr(b'\t', piece).is_some();

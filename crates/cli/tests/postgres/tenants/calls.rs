@@ -174,6 +174,11 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         words += 1;
         Ok(ControlFlow::Continue(()))
     });
+    let mut times = 0;
+    let timed = read.message_refs_with_times(k.loop_key, 0..99, &mut |_| {
+        times += 1;
+        Ok(ControlFlow::Continue(()))
+    });
     let mut texts = 0;
     let texted = read.texts(k.session, &mut |_| {
         texts += 1;
@@ -278,6 +283,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.source_row(k.source)),
         said(read.sessions_of(k.source)),
         format!("{} {texts}", said(texted)),
+        format!("{} {times}", said(timed)),
         said(read.pack_at(k.packed, 0)),
         said(read.next_pack(k.packed, 0)),
         said(read.pack_content(k.packed, 0)),
