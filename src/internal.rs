@@ -21,8 +21,7 @@ pub use crate::search::excerpt::{Reach, ReadableText, fitting, windows};
 pub use crate::search::query::question;
 pub use crate::search::trust::missing as missing_from_index;
 pub use crate::store::append::{LastTurn, Retell, append_leased, set_status_leased};
-pub use crate::store::audit::AuditedDigests;
-pub use crate::store::audit::{DIGESTED, RowDigest, row_digest};
+pub use crate::store::audit::{AuditedDigests, DIGESTED, RowDigest, row_digest};
 pub use crate::store::calls::finish_calls;
 pub use crate::store::codec::{to_json, unhex};
 pub use crate::store::columns::{ColumnValue, Columns, FromColumn, damaged, missing};
@@ -34,8 +33,9 @@ pub use crate::store::listing::{
 };
 pub use crate::store::migrations::{Applied, Migrations};
 pub use crate::store::packing::Packing;
-pub use crate::store::packs::{LastPack, Unpacked, fill, open};
-pub use crate::store::packs::{MAX_PACK_BYTES, each_pack, view_head};
+pub use crate::store::packs::{
+    LastPack, MAX_PACK_BYTES, Unpacked, each_pack, fill, open, view_head,
+};
 pub use crate::store::ready::Ready;
 pub use crate::store::receipt::{OpenReceipt, seal};
 pub use crate::store::rollups::added_loops;
