@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::place::OpenFiles;
-use super::{Writer, locked};
+use super::writer::{Writer, locked};
 use crate::store::error::{StoreError, StoreResult};
 
 /// How many idle reading connections are kept.

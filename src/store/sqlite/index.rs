@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 
 use rusqlite::{Connection, params};
 
-use super::read::{SqliteReader, number};
+use super::reader::{SqliteReader, number};
 use super::row::SqliteRow;
 use super::{from_sqlite, migration};
 use crate::store::codec::role_number;

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, ErrorCode};
 
-use super::locked;
 use super::schema::{APPLICATION_ID, PAGE_BYTES, PreparedFile};
+use super::writer::locked;
 #[cfg(debug_assertions)]
 use crate::failpoints::{self, Failpoint};
 use crate::store::error::OpenError;

@@ -3,7 +3,7 @@
 use rusqlite::{ToSql, params};
 
 use super::from_sqlite;
-use super::read::{SqliteReader, packed};
+use super::reader::{SqliteReader, packed};
 use super::row::SqliteRow;
 use super::statements::HIDDEN_SESSIONS;
 use crate::store::columns::Columns;

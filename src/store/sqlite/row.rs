@@ -7,7 +7,7 @@ use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError, ValueRef};
 
 use super::from_sqlite;
-use super::read::number;
+use super::reader::number;
 use crate::store::columns::{Columns, damaged};
 use crate::store::error::{StoreError, StoreResult};
 

@@ -439,7 +439,7 @@ pub(super) fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
             path,
             detail: error.to_string(),
         },
-        _ if super::is_misfit(&error) => OpenError::Damaged {
+        _ if super::error::is_misfit(&error) => OpenError::Damaged {
             path,
             detail: error.to_string(),
         },

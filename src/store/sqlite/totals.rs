@@ -3,7 +3,7 @@
 use rusqlite::ToSql;
 
 use super::from_sqlite;
-use super::read::SqliteReader;
+use super::reader::SqliteReader;
 use crate::failpoints::{self, Failpoint};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;

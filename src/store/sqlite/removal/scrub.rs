@@ -10,7 +10,7 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::super::read::SqliteReader;
+use super::super::reader::SqliteReader;
 use super::super::{SqliteStore, from_sqlite};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::removal::Scrubbed;

@@ -10,7 +10,7 @@ use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::scan::{ScanBlocks, StoreScan};
 use crate::store::sqlite::from_sqlite;
-use crate::store::sqlite::read::{SqliteReader, packed};
+use crate::store::sqlite::reader::{SqliteReader, packed};
 use crate::store::sqlite::scan::STRAYS;
 use crate::store::*;
 

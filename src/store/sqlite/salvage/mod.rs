@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 pub use mend::{Mender, Removable};
 
 use super::encryption::{bear_damage, unlock};
-use super::read::SqliteReader;
+use super::reader::SqliteReader;
 use super::schema::open_locked;
 use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, migration, schema};
 use crate::store::Key;
