@@ -36,7 +36,7 @@ pub struct Bare {
 fn open(file: &Path, synchronous: &str) -> Outcome<Connection> {
     let connection = Connection::open(file)?;
     connection.execute_batch(&format!(
-        "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};
+        "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};
          PRAGMA cache_size = -8192; PRAGMA foreign_keys = OFF;"
     ))?;
     connection.set_prepared_statement_cache_capacity(128);

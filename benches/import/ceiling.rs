@@ -24,7 +24,7 @@ const META: &str = r#"{"loopId":"session-0000-000","sessionId":"session-0000","a
 pub fn import(files: &[PathBuf], db: &Path) -> Result<f64> {
     let mut connection = Connection::open(db)?;
     connection.execute_batch(
-        "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+        "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
          PRAGMA cache_size = -8192;
          CREATE TABLE sessions (key INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE,
              agent_id TEXT, title TEXT, created_at TEXT, last_active_at TEXT, current_loop INTEGER,
