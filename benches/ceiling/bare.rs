@@ -10,7 +10,7 @@ use super::plain::Plain;
 use crate::workload::Outcome;
 use crate::workload::digests::{Salts, sha256};
 
-/// Where the text of a message is.
+/// The place of the text of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Within the JSON.
@@ -371,7 +371,7 @@ impl Reader {
     }
 }
 
-/// What a compaction writes to.
+/// The tables that a compaction writes to, each with its key.
 const WRITTEN: [(&str, &str); 5] = [
     ("runs", "key"),
     ("blocks", "key"),

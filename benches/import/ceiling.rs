@@ -17,7 +17,7 @@ const LOOP: i64 = 1 + 2 * TURNS as i64;
 /// What stands apart from the text, beyond what the line holds already: with it the database is as
 /// large as one that was imported into.
 const HEAD_BYTES: usize = 110;
-/// What a loop says of itself.
+/// The metadata of a loop.
 const META: &str = r#"{"loopId":"session-0000-000","sessionId":"session-0000","agentId":"claude-code","parentLoopId":"session-0000-000","parentTurn":7,"status":"completed","continuationKind":"default","startedAt":"2026-01-01T00:00:00.000Z","endedAt":"2026-01-01T00:00:00.000Z","config":{"model":"m","provider":"anthropic"}}"#;
 
 /// Stores the files, one transaction each; returns the seconds.

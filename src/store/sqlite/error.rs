@@ -27,7 +27,7 @@ pub(super) fn from_sqlite(error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Whether a statement of this program does not fit the tables, or a value not its column.
+/// True if a statement of this program does not fit the tables, or a value its column.
 pub(super) fn is_misfit(error: &rusqlite::Error) -> bool {
     use rusqlite::Error as E;
     let is_plain = |failure: &rusqlite::ffi::Error| failure.extended_code == 1;

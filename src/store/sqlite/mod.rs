@@ -69,10 +69,10 @@ use writer::Writer;
 pub struct SqliteStore {
     path: Option<PathBuf>,
     options: SqliteOptions,
-    /// Whoever writes stands in line before it locks the writer.
+    /// The queue of writers, entered before the writer is locked.
     queue: queue::Queue,
-    /// Which holders of leases live.
-    holders: holders::Holders,
+    /// Locks that show which holders of leases live.
+    holders: holders::LeaseLocks,
     length: FileLength,
     connections: Arc<Connections>,
     /// True once a removal that was cut off before was looked for.
@@ -114,7 +114,7 @@ impl SqliteStore {
             path: Some(path.to_owned()),
             options,
             queue: queue::Queue::new(Some(path)),
-            holders: holders::Holders::new(schema::network_of(path).is_none().then_some(path)),
+            holders: holders::LeaseLocks::new(schema::network_of(path).is_none().then_some(path)),
             length: FileLength::of(path),
             connections: Connections::to_file(place, first),
             has_looked_for_removal: AtomicBool::new(false),
@@ -126,7 +126,7 @@ impl SqliteStore {
     ///
     /// Where it returns `false` (any other system than Linux), no other copy of SQLite in this process may open
     /// the database while a store has it open: when it closes the file, it would take the locks of the store away,
-    /// and with them what others must not do meanwhile. Other processes may, everywhere.
+    /// and with them the protection from other processes. Other processes may, everywhere.
     ///
     /// # Examples
     /// ```
@@ -164,7 +164,7 @@ impl SqliteStore {
             path: None,
             options,
             queue: queue::Queue::new(None),
-            holders: holders::Holders::new(None),
+            holders: holders::LeaseLocks::new(None),
             length: FileLength::default(),
             connections: Connections::of_memory(writer),
             has_looked_for_removal: AtomicBool::new(true),
@@ -375,7 +375,7 @@ mod tests {
         let (_folder, store) = opened();
         let refused = store.snapshot(|connection| execute(connection, "DELETE FROM store_meta"));
         assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
-        // What failed left no transaction behind.
+        // The failed statement left no transaction behind.
         assert_eq!(count(&store), 0);
     }
 

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use rusqlite::Connection;
 
 use super::from_sqlite;
-use super::holders::Holders;
+use super::holders::LeaseLocks;
 use super::row::{Places, SqliteRow};
 use crate::store::error::StoreResult;
 use crate::store::packs::{self, LastPack};
@@ -16,7 +16,7 @@ pub(super) struct SqliteReader<'a> {
     pub(super) connection: &'a Connection,
     pub(super) last_pack: LastPack,
     /// Who lives of those that hold leases; `None`: nobody here asks.
-    pub(super) holders: Option<&'a Holders>,
+    pub(super) holders: Option<&'a LeaseLocks>,
 }
 
 /// The key of the row `number` of a loop or block.
@@ -44,7 +44,7 @@ impl<'a> SqliteReader<'a> {
     }
 
     /// Knows also which holders of leases live.
-    pub(super) fn with_holders(self, holders: &'a Holders) -> Self {
+    pub(super) fn with_holders(self, holders: &'a LeaseLocks) -> Self {
         Self {
             holders: Some(holders),
             ..self

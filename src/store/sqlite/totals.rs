@@ -1,4 +1,4 @@
-//! What an append writes of its loop.
+//! The row of a loop as an append writes it.
 
 use rusqlite::ToSql;
 

@@ -505,7 +505,7 @@ impl SqliteReader<'_> {
     }
 }
 
-/// How many rows of coverage go into one statement.
+/// Rows of coverage in one statement.
 const COVERAGE_AT_ONCE: usize = 16;
 
 /// Inserts one row of coverage, and many.

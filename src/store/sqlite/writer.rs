@@ -95,7 +95,7 @@ impl SqliteStore {
         let ticket = self.queue.enter(self.options.busy_timeout)?;
         let (writer, mut connection) = self.lock_writer()?;
         let mut begun = begin_writing(&connection);
-        // Where a file cannot be opened for writing, be it only that the disk failed once, SQLite opens it
+        // If a file cannot be opened for writing, be it only that the disk failed once, SQLite opens it
         // for reading, and the connection stays so.
         if matches!(begun, Err(StoreError::ReadOnly)) && self.connections.place().is_some() {
             self.open_writer_anew(writer, &mut connection)?;
@@ -152,7 +152,7 @@ impl SqliteStore {
         }
     }
 
-    /// Whether a connection is of no use after this error: one that could not decrypt a page, be it only
+    /// True if a connection is of no use after this error: one that could not decrypt a page, be it only
     /// that the disk failed once, refuses everything from then on.
     pub(super) fn spoils(&self, error: &StoreError) -> bool {
         use StoreError as E;
@@ -224,7 +224,7 @@ impl<'c> SqliteTransaction<'c> {
 impl Drop for SqliteTransaction<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit() {
-            // Where even this fails SQLite rolls back with the connection.
+            // If even this fails, SQLite rolls back with the connection.
             let _ = execute(self.0, "ROLLBACK");
         }
     }

@@ -27,7 +27,7 @@ pub struct LostRows {
     pub table: String,
     /// The first and the last key that may be among them; `None`: it is not known which.
     pub keys: Option<(i64, i64)>,
-    /// Why they cannot be read.
+    /// The reason they cannot be read.
     pub reason: String,
 }
 
