@@ -7,22 +7,22 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::outcome::CallKind;
-use super::patch::{self, FileChange};
+use super::patch::{self, FileEffect};
 use super::plan::{self, PlanChange};
 use super::shell::{self, Runner};
 use fields::{is_path, of_fields};
 use loopstore_model::ToolCall;
 
 /// Bytes of what a call is about that are kept.
-const LONGEST_WHAT: usize = 400;
+const LONGEST_DESCRIPTION: usize = 400;
 /// Files of one call at most.
 const MOST_FILES: usize = 500;
 
 /// What a call does if it succeeds.
 #[derive(Debug, Default)]
-pub(super) struct Action {
+pub(super) struct CallAction {
     /// The command line, or the tool and what it is about; for a sub-agent its task.
-    pub(super) what: String,
+    pub(super) description: String,
     /// What runs of the same thing have in common.
     pub(super) key: String,
     pub(super) is_command: bool,
@@ -31,7 +31,7 @@ pub(super) struct Action {
     /// Whether the exit code is that of a viewer at the end of a pipe.
     pub(super) hides_exit: bool,
     pub(super) runners: Vec<Runner>,
-    pub(super) files: Vec<FileChange>,
+    pub(super) files: Vec<FileEffect>,
     /// The folder that relative paths are in.
     pub(super) folder: Option<String>,
     pub(super) plan: Option<PlanChange>,
@@ -47,7 +47,7 @@ pub(super) struct Action {
     pub(super) is_hosted: bool,
 }
 
-impl Action {
+impl CallAction {
     pub(super) fn kind(&self) -> CallKind {
         CallKind {
             is_command: self.is_command,
@@ -117,7 +117,7 @@ const COMMANDS: [&str; 8] = [
 ];
 
 /// Reads a call.
-pub(super) fn action(call: &ToolCall) -> Action {
+pub(super) fn read_call(call: &ToolCall) -> CallAction {
     let words = words_of(&call.name);
     let arguments = match call.arguments.read::<Value>() {
         Ok(Value::Object(fields)) => fields,
@@ -147,7 +147,7 @@ fn words_of(name: &str) -> Vec<String> {
 }
 
 /// A tool whose arguments are one text: a patch, a command, or JSON once more.
-fn of_text(name: &str, words: &[String], text: &str) -> Action {
+fn of_text(name: &str, words: &[String], text: &str) -> CallAction {
     if text.trim_start().starts_with('{')
         && let Ok(Value::Object(fields)) = serde_json::from_str(text)
     {
@@ -160,15 +160,15 @@ fn of_text(name: &str, words: &[String], text: &str) -> Action {
     patched(name, files)
 }
 
-fn patched(name: &str, mut files: Vec<FileChange>) -> Action {
+fn patched(name: &str, mut files: Vec<FileEffect>) -> CallAction {
     files.truncate(MOST_FILES);
     let paths: Vec<&str> = files.iter().map(|file| &*file.path).take(4).collect();
-    let what = labelled(name, &paths.join(" "));
-    Action {
-        key: what.clone(),
-        what,
+    let description = labelled(name, &paths.join(" "));
+    CallAction {
+        key: description.clone(),
+        description,
         files,
-        ..Action::default()
+        ..CallAction::default()
     }
 }
 
@@ -193,7 +193,7 @@ fn is_shell(words: &[String]) -> bool {
 }
 
 /// Reads a command line. `editor`: the shell has an editor's commands.
-pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action {
+pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> CallAction {
     let mut read = shell::read(line, editor);
     for runner in &mut read.runners {
         runner.folder = runner.folder.take().or_else(|| folder.map(str::to_owned));
@@ -201,7 +201,7 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action 
     let line = line.trim();
     let first = line.split_whitespace().next().unwrap_or("");
     let is_patch = matches!(first, "apply_patch" | "applypatch") && !read.files.is_empty();
-    let what = match is_patch {
+    let description = match is_patch {
         true => labelled(first, &read.files[0].path),
         false => one_line(line),
     };
@@ -212,8 +212,8 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action 
     };
     let mut key = shell::normalised(line);
     key.truncate(key.floor_char_boundary(4_096));
-    Action {
-        what,
+    CallAction {
+        description,
         key,
         is_command: true,
         runs: read.runs,
@@ -223,7 +223,7 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action 
         edits_open_file: editor && first == "edit",
         files: read.files,
         folder: read.folder.or_else(|| folder.map(str::to_owned)),
-        ..Action::default()
+        ..CallAction::default()
     }
 }
 
@@ -231,7 +231,7 @@ fn text_of<'a>(fields: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str>
     keys.iter().find_map(|key| fields.get(*key)?.as_str())
 }
 
-fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Action {
+fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> CallAction {
     let has = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
     let path = path_of(fields).filter(|path| is_path(path));
     if let Some(line) = command_line(fields).filter(|line| {
@@ -302,21 +302,21 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ac
         && plan.is_none()
         && files.is_empty()
         && !replaces
-        && acts(words);
+        && has_side_effects(words);
     let sought = text_of(fields, &["pattern", "query", "regex"]);
     let subject = match (path, sought.filter(|_| files.is_empty() && !replaces)) {
         (Some(path), Some(sought)) => Cow::Owned(format!("{sought} {path}")),
         (Some(path), None) => Cow::Borrowed(path),
         (None, _) => Cow::Borrowed(main_argument(fields).unwrap_or("")),
     };
-    let what = match task {
+    let description = match task {
         Some(task) => one_line(task),
         None if runs => with_arguments(name, fields),
         None => labelled(name, &subject),
     };
-    Action {
+    CallAction {
         key: labelled(name, &subject),
-        what,
+        description,
         delegates,
         edits_open_file: files.is_empty()
             && path.is_none()
@@ -330,13 +330,13 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ac
         about,
         // Only a search that the provider runs says of which kind it is.
         is_hosted: name == "web_search" && fields.get("type").is_some_and(Value::is_string),
-        ..Action::default()
+        ..CallAction::default()
     }
 }
 
 /// Whether a tool does something that stays done, by its name: no word of it says that it only looks, thinks or
 /// hands something to the harness.
-fn acts(words: &[String]) -> bool {
+fn has_side_effects(words: &[String]) -> bool {
     const LOOKS: [&str; 58] = [
         "answer",
         "ask",
@@ -409,12 +409,12 @@ fn with_arguments(name: &str, fields: &Map<String, Value>) -> String {
             Value::String(text) => Cow::Borrowed(text.as_str()),
             other => Cow::Owned(other.to_string()),
         };
-        let most = LONGEST_WHAT.saturating_sub(line.len());
+        let most = LONGEST_DESCRIPTION.saturating_sub(line.len());
         line.push_str(&format!(
             "{parted}{key} {}",
             &value[..value.floor_char_boundary(most)]
         ));
-        if line.len() >= LONGEST_WHAT {
+        if line.len() >= LONGEST_DESCRIPTION {
             break;
         }
     }
@@ -527,7 +527,7 @@ fn main_argument(fields: &Map<String, Value>) -> Option<&str> {
 fn labelled(name: &str, about: &str) -> String {
     one_line(&format!(
         "{name} {}",
-        &about[..about.floor_char_boundary(LONGEST_WHAT)]
+        &about[..about.floor_char_boundary(LONGEST_DESCRIPTION)]
     ))
 }
 
@@ -538,9 +538,13 @@ fn one_line(text: &str) -> String {
         if !line.is_empty() {
             line.push(' ');
         }
-        line.extend(word.chars().filter(|c| !c.is_control()).take(LONGEST_WHAT));
-        if line.len() > LONGEST_WHAT {
-            line.truncate(line.floor_char_boundary(LONGEST_WHAT));
+        line.extend(
+            word.chars()
+                .filter(|c| !c.is_control())
+                .take(LONGEST_DESCRIPTION),
+        );
+        if line.len() > LONGEST_DESCRIPTION {
+            line.truncate(line.floor_char_boundary(LONGEST_DESCRIPTION));
             line.push('…');
             break;
         }

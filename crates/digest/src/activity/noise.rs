@@ -116,7 +116,7 @@ impl<'a> LineRun<'a> {
         self.last = None;
     }
 
-    fn goes_on(&self, kind: LineKind<'a>) -> bool {
+    fn continues(&self, kind: LineKind<'a>) -> bool {
         match (self.last, kind) {
             (Some(LineKind::Numbered(last, by)), LineKind::Numbered(next, with)) => {
                 next == last + 1 && by == with
@@ -136,7 +136,7 @@ fn noise_of(text: &str) -> Vec<Range<usize>> {
         let line = &text[start..end];
         match kind_of(line) {
             Some((kind, range)) => {
-                if !run.goes_on(kind) {
+                if !run.continues(kind) {
                     run.end(&mut noise);
                 }
                 run.last = Some(kind);

@@ -4,18 +4,18 @@ mod lines;
 pub(crate) mod refusal;
 
 use super::noise::clean;
-use lines::{counts, decisive, says_failed, says_passed, shows_errors};
+use lines::{counts, counts_failures, counts_passes, decisive_line, shows_errors};
 use refusal::refusal;
 pub use refusal::refusal_words;
 
 /// Bytes of a line that is kept.
 const LONGEST_LINE: usize = 200;
 /// Bytes of an output that are looked through at each end.
-const LOOKED_AT: usize = 64 << 10;
+const SCANNED_BYTES: usize = 64 << 10;
 
 /// How a call went.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Outcome {
+pub(super) struct CallOutcome {
     pub(super) failed: bool,
     /// Whether a person did not want the call.
     pub(super) refused: bool,
@@ -31,17 +31,17 @@ pub(super) struct Outcome {
 
 /// Reads an error that says the call was refused. `words`: what a person said, if the format tells; else what
 /// the error says more is quoted as any other's.
-pub(super) fn refused(text: &str, words: Option<&str>) -> Option<Outcome> {
+pub(super) fn refused(text: &str, words: Option<&str>) -> Option<CallOutcome> {
     let line = match (words, refusal(text)?.words) {
         (Some(words), _) => format!("refused: {}", words.lines().next().unwrap_or(words)),
         (None, Some(_)) => return None,
         (None, None) => "refused".to_owned(),
     };
-    Some(Outcome {
+    Some(CallOutcome {
         failed: true,
         refused: true,
         failure: Some(short(&line)),
-        ..Outcome::default()
+        ..CallOutcome::default()
     })
 }
 
@@ -57,11 +57,11 @@ pub(super) struct CallKind {
 }
 
 /// Reads a result.
-pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> Outcome {
+pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> CallOutcome {
     let CallKind {
         is_command, runs, ..
     } = kind;
-    let unpacked = if is_command { unpack(text) } else { None };
+    let unpacked = if is_command { unwrap_json(text) } else { None };
     let (text, code) = match &unpacked {
         Some((output, code)) => (&**output, Some(*code)),
         None => (text, None),
@@ -75,10 +75,10 @@ pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> Outcome {
     let background = background(ends.head).filter(|_| code.is_none());
     let mut failed = is_error || frame.timed_out || code.is_some_and(|code| code != 0);
     if !failed && !runs {
-        return Outcome {
+        return CallOutcome {
             background,
             ended: code.is_some(),
-            ..Outcome::default()
+            ..CallOutcome::default()
         };
     }
     let ends = ends_of(body(text));
@@ -88,18 +88,18 @@ pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> Outcome {
         false => None,
     };
     // A pipe hides the exit of what it begins with.
-    failed |= result.as_deref().is_some_and(says_failed);
-    let has_passed = result.as_deref().is_some_and(says_passed);
+    failed |= result.as_deref().is_some_and(counts_failures);
+    let has_passed = result.as_deref().is_some_and(counts_passes);
     failed |= runs && kind.hides_exit && !has_passed && shows_errors(&tail);
     let looks = is_command && !runs;
     let line = match failed {
-        true => decisive(&clean(ends.head), &tail, looks),
+        true => decisive_line(&clean(ends.head), &tail, looks),
         false => None,
     };
     // So a search says that it found nothing, and a comparison that there is a difference.
     failed &= line.is_some() || !looks || code != Some(1);
     let failure = failed.then(|| line.unwrap_or_else(|| exit_line(code)));
-    Outcome {
+    CallOutcome {
         failed,
         refused: false,
         failure,
@@ -114,7 +114,7 @@ fn exit_line(code: Option<i64>) -> String {
 }
 
 /// Reads an output that is JSON with its exit code beside it.
-fn unpack(text: &str) -> Option<(String, i64)> {
+fn unwrap_json(text: &str) -> Option<(String, i64)> {
     let text = text.trim();
     if !text.starts_with('{') || !text.ends_with('}') || text.len() > 1 << 20 {
         return None;
@@ -142,8 +142,8 @@ struct Ends<'a> {
 
 fn ends_of(text: &str) -> Ends<'_> {
     Ends {
-        head: &text[..text.floor_char_boundary(LOOKED_AT)],
-        tail: &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..],
+        head: &text[..text.floor_char_boundary(SCANNED_BYTES)],
+        tail: &text[text.ceil_char_boundary(text.len().saturating_sub(SCANNED_BYTES))..],
     }
 }
 
@@ -329,7 +329,7 @@ fn is_frame_line(line: &str) -> bool {
 }
 
 /// Whether an editor says that it changed nothing, though its call counts as done.
-pub(super) fn says_unchanged(text: &str) -> bool {
+pub(super) fn reports_no_change(text: &str) -> bool {
     let head = text.trim_start_matches(['<', '[', '\n', ' ']);
     let head = head[..head.floor_char_boundary(120)].to_ascii_lowercase();
     let starts = [

@@ -7,7 +7,7 @@ mod words;
 
 use std::borrow::Cow;
 
-use super::patch::{Change, FileChange};
+use super::patch::{FileEffect, FileOperation};
 use effects::{effects, redirected};
 use words::{Word, commands};
 
@@ -17,7 +17,7 @@ const LONGEST_LINE: usize = 256 << 10;
 /// What a command line does.
 #[derive(Debug, Default)]
 pub(super) struct CommandLine {
-    pub(super) files: Vec<FileChange>,
+    pub(super) files: Vec<FileEffect>,
     /// Whether it builds, tests or runs something, instead of looking at it or moving files about.
     pub(super) runs: bool,
     /// What it runs, each with its targets; only what its exit code speaks for.
@@ -63,7 +63,7 @@ impl Runner {
             }
         };
         self.name == other.name
-            && !are_apart(self.folder.as_deref(), other.folder.as_deref())
+            && !are_different_folders(self.folder.as_deref(), other.folder.as_deref())
             && self.targets.iter().filter(is_flag).all(same)
             && other.targets.iter().filter(is_flag).all(chooses)
             && has_all
@@ -71,7 +71,7 @@ impl Runner {
 }
 
 /// Whether two folders are known to be different ones; one may be told from within the other's parent.
-pub(super) fn are_apart(one: Option<&str>, other: Option<&str>) -> bool {
+pub(super) fn are_different_folders(one: Option<&str>, other: Option<&str>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return false;
     };
@@ -134,13 +134,13 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
             told = found.runners.len();
             found.hides_exit = false;
         }
-        let words = bare(&command.words);
+        let words = without_wrappers(&command.words);
         let program = words.first().map_or("", |word| program_of(word));
         let arguments = words.get(1..).unwrap_or_default();
         let mut files = Vec::new();
         if program == "cd" || program == "pushd" {
             if let Some(to) = arguments.first().filter(|word| word.is_plain()) {
-                let to = joined(folder.as_deref(), &to.text).into_owned();
+                let to = join_path(folder.as_deref(), &to.text).into_owned();
                 if found.folder.is_none() && found.files.is_empty() {
                     found.folder = Some(to.clone());
                 }
@@ -151,15 +151,15 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
         effects(program, arguments, &command, editor, &mut files);
         redirected(&command, program, &mut files);
         for mut file in files {
-            file.path = joined(folder.as_deref(), &file.path).into_owned();
-            if let Change::MoveFrom(from) = &mut file.change {
-                *from = joined(folder.as_deref(), from).into_owned();
+            file.path = join_path(folder.as_deref(), &file.path).into_owned();
+            if let FileOperation::MoveFrom(from) = &mut file.change {
+                *from = join_path(folder.as_deref(), from).into_owned();
             }
             found.files.push(file);
         }
         let asks = |word: &Word| matches!(word.text.as_str(), "--help" | "--version");
         found.hides_exit |= command.is_piped_into && is_viewer(program);
-        let runs = !only_looks(program) || changes_a_repository(program, arguments);
+        let runs = !is_utility(program) || changes_a_repository(program, arguments);
         if !program.is_empty() && runs && !arguments.iter().any(asks) {
             found.runs = true;
             if !command.is_piped_into {
@@ -200,7 +200,7 @@ pub(super) fn normalised(line: &str) -> String {
     words
 }
 
-fn joined<'a>(folder: Option<&str>, path: &'a str) -> Cow<'a, str> {
+fn join_path<'a>(folder: Option<&str>, path: &'a str) -> Cow<'a, str> {
     match folder {
         Some(folder) if !path.starts_with(['/', '~']) => {
             Cow::Owned(format!("{}/{path}", folder.trim_end_matches('/')))
@@ -215,7 +215,7 @@ fn program_of(word: &Word) -> &str {
 }
 
 /// Returns a command without what only says how it is run: `sudo`, `time`, `uv run`, `A=b`.
-fn bare(words: &[Word]) -> &[Word] {
+fn without_wrappers(words: &[Word]) -> &[Word] {
     let mut words = words;
     loop {
         let text = |at: usize| words.get(at).map_or("", |word| word.text.as_str());
@@ -250,7 +250,7 @@ fn is_viewer(program: &str) -> bool {
     )
 }
 
-fn only_looks(program: &str) -> bool {
+fn is_utility(program: &str) -> bool {
     const LOOKS: [&str; 82] = [
         "ls",
         "cat",
@@ -359,7 +359,7 @@ fn only_looks(program: &str) -> bool {
 }
 
 /// Returns what a command asks of git or of its hosts, and what it asks it for.
-fn asked_of_git<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, Vec<&'a str>)> {
+fn git_subcommand<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, Vec<&'a str>)> {
     let mut words = Vec::new();
     let mut all = arguments.iter().map(|word| word.text.as_str());
     while let Some(word) = all.next() {
@@ -380,7 +380,7 @@ fn asked_of_git<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, Vec
 
 /// Whether a command of git or of its hosts does something that others see: most only look.
 fn changes_a_repository(program: &str, arguments: &[Word]) -> bool {
-    let Some((asked, _)) = asked_of_git(program, arguments) else {
+    let Some((asked, _)) = git_subcommand(program, arguments) else {
         return false;
     };
     let word = asked.rsplit(' ').next().unwrap_or_default();
@@ -397,7 +397,7 @@ fn changes_a_repository(program: &str, arguments: &[Word]) -> bool {
 }
 
 fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
-    if let Some((name, rest)) = asked_of_git(program, arguments) {
+    if let Some((name, rest)) = git_subcommand(program, arguments) {
         // Where to matters; a message or a title does not.
         let is_push = name == "git push";
         let targets = rest.into_iter().filter(|_| is_push);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::patch::{self, Change, FileChange};
+use super::super::patch::{self, FileEffect, FileOperation};
 use super::{MOST_FILES, NEW, PATHS, is_shell, text_of};
 
 const OLD: [&str; 10] = [
@@ -50,7 +50,7 @@ pub(super) fn of_fields(
     words: &[String],
     fields: &Map<String, Value>,
     path: Option<&str>,
-) -> Vec<FileChange> {
+) -> Vec<FileEffect> {
     let is = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
     let told = fields.get("command").and_then(Value::as_str).unwrap_or("");
     let seeks = is(&[
@@ -81,7 +81,7 @@ pub(super) fn of_fields(
     {
         let both = is_path(from) && is_path(to);
         return Vec::from_iter(
-            both.then(|| FileChange::new(to, Change::MoveFrom(from.to_owned()))),
+            both.then(|| FileEffect::new(to, FileOperation::MoveFrom(from.to_owned()))),
         );
     }
     let reads = is(&["read", "view", "open", "cat", "show"]) || told == "view" || told == "read";
@@ -89,7 +89,7 @@ pub(super) fn of_fields(
         return many(fields, reads && !seeks);
     };
     let deletes = is(&["delete", "remove", "rm", "unlink"]) || told == "delete";
-    let mut found = FileChange::new(path, Change::Edit);
+    let mut found = FileEffect::new(path, FileOperation::Edit);
     let edits = fields
         .get("edits")
         .or_else(|| fields.get("replacements"))
@@ -102,14 +102,14 @@ pub(super) fn of_fields(
         .iter()
         .any(|key| fields.get(*key).is_some_and(Value::is_string));
     if deletes {
-        found.change = Change::Delete;
+        found.change = FileOperation::Delete;
     } else if seeks {
         return Vec::new();
     } else if let Some(edits) = edits {
         for edit in edits.iter().filter_map(Value::as_object).take(50) {
             let new = text_of(edit, &NEW).unwrap_or("");
-            patch::add_spots(
-                &mut found.spots,
+            patch::add_symbols(
+                &mut found.symbols,
                 text_of(edit, &OLD).unwrap_or(""),
                 new,
                 path,
@@ -117,22 +117,27 @@ pub(super) fn of_fields(
         }
         let first = edits.first().and_then(Value::as_object);
         if first.is_some_and(|edit| text_of(edit, &OLD) == Some("")) {
-            found = FileChange::new(path, Change::Create);
+            found = FileEffect::new(path, FileOperation::Create);
         }
     } else if told == "create" {
-        found.change = Change::Create;
+        found.change = FileOperation::Create;
     } else if let Some(blocks) = blocks {
-        patch::add_block_spots(&mut found.spots, blocks, path);
+        patch::add_block_symbols(&mut found.symbols, blocks, path);
     } else if old == Some("") && new.is_some() && told != "insert" {
-        found.change = Change::Create;
+        found.change = FileOperation::Create;
     } else if new.is_some() || old.is_some() && is(&["edit", "replace"]) {
-        patch::add_spots(&mut found.spots, old.unwrap_or(""), new.unwrap_or(""), path);
+        patch::add_symbols(
+            &mut found.symbols,
+            old.unwrap_or(""),
+            new.unwrap_or(""),
+            path,
+        );
     } else if reads {
-        found.change = Change::Read;
+        found.change = FileOperation::Read;
     } else if whole && (told == "append" || is(&["append", "insert"])) {
-        found.change = Change::Edit;
+        found.change = FileOperation::Edit;
     } else if is(&["create"]) {
-        found.change = Change::Create;
+        found.change = FileOperation::Create;
     } else if whole
         && (is(&[
             "write",
@@ -145,11 +150,11 @@ pub(super) fn of_fields(
             "overwrite",
         ]) || told == "write")
     {
-        found.change = Change::Write;
+        found.change = FileOperation::Write;
     } else if LINES.iter().any(|key| fields.contains_key(*key)) && !is_shell(words) {
-        found.change = Change::Read;
+        found.change = FileOperation::Read;
     } else if is(&["edit", "patch"]) && !told.is_empty() && told != "undo_edit" {
-        found.change = Change::Edit;
+        found.change = FileOperation::Edit;
     } else {
         return Vec::new();
     }
@@ -157,7 +162,7 @@ pub(super) fn of_fields(
 }
 
 /// Reads a list of files that are read or edited at once.
-fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileChange> {
+fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileEffect> {
     let lists = ["paths", "file_paths", "files", "filePaths", "changes"];
     let Some(list) = lists.iter().find_map(|key| fields.get(*key)?.as_array()) else {
         // Codex's own form: each path with what is done to it.
@@ -169,11 +174,11 @@ fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileChange> {
                 change.get(key).is_some() || change.get("type").and_then(Value::as_str) == Some(key)
             };
             let change = match () {
-                () if has("add") => Change::Create,
-                () if has("delete") => Change::Delete,
-                () => Change::Edit,
+                () if has("add") => FileOperation::Create,
+                () if has("delete") => FileOperation::Delete,
+                () => FileOperation::Edit,
             };
-            FileChange::new(path.as_str(), change)
+            FileEffect::new(path.as_str(), change)
         };
         return changes
             .iter()
@@ -194,7 +199,7 @@ fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileChange> {
         .filter_map(path_of)
         .filter(|_| reads);
     paths
-        .map(|path| FileChange::new(path, Change::Read))
+        .map(|path| FileEffect::new(path, FileOperation::Read))
         .collect()
 }
 

@@ -7,7 +7,7 @@ use memchr::memmem;
 use super::{is_frame_line, short};
 
 /// Returns the line that says what is wrong, if anything was printed.
-pub(super) fn decisive(head: &str, tail: &str, looks: bool) -> Option<String> {
+pub(super) fn decisive_line(head: &str, tail: &str, looks: bool) -> Option<String> {
     let traced = traceback(tail).or_else(|| traceback(head));
     // What a look shows may say anything; what is wrong comes last, from the program by its name.
     let marked = || match looks {
@@ -239,12 +239,12 @@ fn counted(line: &str) -> impl Iterator<Item = (u64, &str)> {
     found.into_iter()
 }
 
-pub(super) fn says_passed(line: &str) -> bool {
+pub(super) fn counts_passes(line: &str) -> bool {
     let good = ["passed", "passing", "pass"];
     counted(line).any(|(number, what)| number > 0 && good.contains(&what))
 }
 
-pub(super) fn says_failed(line: &str) -> bool {
+pub(super) fn counts_failures(line: &str) -> bool {
     let bad = ["failed", "failing", "failures", "failure", "fail"];
     counted(line).any(|(number, what)| number > 0 && bad.contains(&what))
 }

@@ -1,6 +1,6 @@
 //! Refusals by a person, with what the person said.
 
-pub(super) struct Refusal<'a> {
+pub(super) struct UserRefusal<'a> {
     pub(super) words: Option<&'a str>,
 }
 
@@ -11,7 +11,7 @@ pub fn refusal_words(text: &str) -> Option<&str> {
 }
 
 /// The sentence that a harness begins with says who refused and that it was refused.
-pub(super) fn refusal(text: &str) -> Option<Refusal<'_>> {
+pub(super) fn refusal(text: &str) -> Option<UserRefusal<'_>> {
     let text = text.trim();
     let text = text.strip_prefix("<tool_use_error>").unwrap_or(text);
     let text = text.strip_prefix("Error:").unwrap_or(text).trim_start();
@@ -93,7 +93,7 @@ pub(super) fn refusal(text: &str) -> Option<Refusal<'_>> {
     let own = |words: &&str| {
         words.starts_with("User did not allow") || words.starts_with("User cancelled")
     };
-    Some(Refusal {
+    Some(UserRefusal {
         words: words.filter(|words| !words.is_empty() && !own(words)),
     })
 }
