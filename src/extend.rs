@@ -33,7 +33,7 @@ pub use crate::store::*;
 pub mod compaction {
     pub use loopstore_digest::activity::{
         Activity, AgentPlan, AgentWork, CallEffects, CallHistory, FileAct, FileEvent, FileWork,
-        PlanItem, PlanState, RunningCall, TurnRef,
+        PlanItem, PlanState, RunningCall, SourceTurn,
     };
     pub use loopstore_digest::{DIGEST, Digest, DigestInput, Digester, digest_of, document_work};
     pub use loopstore_model::compaction::Budget;

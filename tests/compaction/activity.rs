@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use loopstore::extend::compaction::{Activity, AgentWork, FileAct, TurnRef};
+use loopstore::extend::compaction::{Activity, AgentWork, FileAct, SourceTurn};
 use loopstore::{AgentMessage, LoopId, LoopRecord, Role};
 use loopstore_transcripts::{FoundCompaction, ImportError, SessionHead, Sink, Source, importers};
 
@@ -62,7 +62,7 @@ fn work(messages: &[AgentMessage]) -> AgentWork {
         if let Some(message) = message.message() {
             activity.add_message(
                 message,
-                &TurnRef {
+                &SourceTurn {
                     loop_name: None,
                     turn,
                 },

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::patch::{FileEffect, FileOperation};
-use super::work::{FileAct, FileEvent, FileWork, TurnRef};
+use super::work::{FileAct, FileEvent, FileWork, SourceTurn};
 
 /// Files and events of one file that are held at most.
 const MOST_FILES: usize = 4_096;
@@ -66,7 +66,7 @@ impl FileIndex {
         change: FileEffect,
         folder: Option<&str>,
         created: Option<bool>,
-        place: &TurnRef,
+        place: &SourceTurn,
     ) {
         let given = normal(&change.path);
         let path = resolved(&given, folder);
@@ -131,7 +131,7 @@ impl FileIndex {
         files: &mut [FileWork],
         path: &str,
         known: Option<usize>,
-        place: &TurnRef,
+        place: &SourceTurn,
     ) {
         if known.is_some() {
             return;
@@ -196,7 +196,7 @@ impl FileIndex {
     }
 }
 
-fn event(act: FileAct, place: &TurnRef, symbols: Vec<String>) -> FileEvent {
+fn event(act: FileAct, place: &SourceTurn, symbols: Vec<String>) -> FileEvent {
     FileEvent {
         act,
         place: place.clone(),
@@ -257,8 +257,8 @@ pub(super) fn normal(path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn place(turn: u32) -> TurnRef {
-        TurnRef {
+    fn place(turn: u32) -> SourceTurn {
+        SourceTurn {
             loop_name: None,
             turn,
         }

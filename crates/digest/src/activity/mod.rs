@@ -23,5 +23,5 @@ pub use effects::CallEffects;
 pub use reader::Activity;
 pub use work::{
     AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, PlanItem, PlanState,
-    RunningCall, TurnRef,
+    RunningCall, SourceTurn,
 };

@@ -10,7 +10,7 @@ use super::hits::files_found;
 use super::outcome::{self, CallOutcome, outcome, refusal_words, refused};
 use super::plan::PlanChange;
 use super::shell;
-use super::work::{AgentPlan, AgentWork, PlanItem, PlanState, RunningCall, TurnRef};
+use super::work::{AgentPlan, AgentWork, PlanItem, PlanState, RunningCall, SourceTurn};
 use calls::CallKey;
 use loopstore_model::{Author, Content, Message, ToolCall, ToolResultMessage};
 
@@ -25,12 +25,12 @@ const LONGEST_ANSWER: usize = 120;
 /// What the calls of a session did, so far.
 ///
 /// ```
-/// use loopstore_digest::activity::{Activity, FileAct, TurnRef};
+/// use loopstore_digest::activity::{Activity, FileAct, SourceTurn};
 /// use loopstore_model::Message;
 /// use serde_json::json;
 ///
 /// let mut activity = Activity::default();
-/// let place = TurnRef { loop_name: None, turn: 0 };
+/// let place = SourceTurn { loop_name: None, turn: 0 };
 /// let edit = json!({"file_path": "src/a.rs", "old_string": "1", "new_string": "2"});
 /// activity.add_message(&Message::assistant("").with_tool_call("c1", "Edit", edit), &place);
 /// activity.add_message(&Message::tool_result("c1", "done"), &place);
@@ -50,7 +50,7 @@ pub struct Activity {
     /// The file that an editor has open.
     open_file: Option<String>,
     /// A command that stands in the text of an answer, until what comes next shows that it was run.
-    written: Option<(CallAction, TurnRef)>,
+    written: Option<(CallAction, SourceTurn)>,
 }
 
 impl Activity {
@@ -104,7 +104,7 @@ impl Activity {
     }
 
     /// Calls `each` with every place in what was done.
-    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut TurnRef)) {
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         self.work.each_place(each);
     }
 
@@ -114,7 +114,7 @@ impl Activity {
     }
 
     /// Reads the next message, which stands at `place`.
-    pub fn add_message(&mut self, message: &Message, place: &TurnRef) {
+    pub fn add_message(&mut self, message: &Message, place: &SourceTurn) {
         match message {
             Message::Assistant(answer) => {
                 self.written = None;
@@ -151,7 +151,7 @@ impl Activity {
     }
 
     /// Reads what the harness says in the user's name.
-    fn read_harness_text(&mut self, text: &str, by_harness: bool, place: &TurnRef) {
+    fn read_harness_text(&mut self, text: &str, by_harness: bool, place: &SourceTurn) {
         self.note_folder(text);
         if let Some((action, of)) = self.written.take()
             && (by_harness || is_observation(text))
@@ -203,7 +203,7 @@ impl Activity {
         }
     }
 
-    fn call(&mut self, call: &ToolCall, place: &TurnRef) {
+    fn call(&mut self, call: &ToolCall, place: &SourceTurn) {
         let action = actions::read_call(call);
         if action.is_hosted {
             return;
@@ -242,7 +242,7 @@ impl Activity {
         }
     }
 
-    fn result(&mut self, of: &ToolResultMessage, text: &str, place: &TurnRef) {
+    fn result(&mut self, of: &ToolResultMessage, text: &str, place: &SourceTurn) {
         let (id, is_error) = (self.known_call_id(&of.tool_call_id).to_owned(), of.is_error);
         let id = &*id;
         let Some(queue) = self.pending.get_mut(id) else {
@@ -275,7 +275,7 @@ impl Activity {
         asked: &CallAction,
         text: &str,
         is_error: bool,
-        place: &TurnRef,
+        place: &SourceTurn,
     ) {
         let Some((_, action)) = self.background.get(about) else {
             return;
@@ -308,7 +308,7 @@ impl Activity {
         mut action: CallAction,
         outcome: &CallOutcome,
         text: &str,
-        place: &TurnRef,
+        place: &SourceTurn,
     ) {
         let changes = !action.files.is_empty() || action.edits_open_file;
         let unchanged = !action.is_command && changes && outcome::reports_no_change(text);
@@ -361,7 +361,7 @@ impl Activity {
         self.record_call(action, line, outcome.refused, result, place);
     }
 
-    fn plan(&mut self, change: PlanChange, place: &TurnRef) {
+    fn plan(&mut self, change: PlanChange, place: &SourceTurn) {
         let old = self
             .work
             .plan

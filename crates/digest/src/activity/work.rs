@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 /// Where something stood: a turn, and the loop's short name if there is more than one loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TurnRef {
+pub struct SourceTurn {
     /// The loop's name; `None` if there is only one.
     pub loop_name: Option<Arc<str>>,
     /// The turn.
     pub turn: u32,
 }
 
-impl fmt::Display for TurnRef {
+impl fmt::Display for SourceTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.loop_name {
             Some(name) => write!(f, "{name} t{}", self.turn),
@@ -51,7 +51,7 @@ pub struct FileEvent {
     /// What.
     pub act: FileAct,
     /// When.
-    pub place: TurnRef,
+    pub place: SourceTurn,
     /// Where in the file, as its text names it: `fn parse`, `class Row`, `## Usage`; none if nothing tells.
     pub symbols: Vec<String>,
 }
@@ -81,7 +81,7 @@ pub struct AgentPlan {
     /// The items in order.
     pub items: Vec<PlanItem>,
     /// When it was last recorded.
-    pub place: TurnRef,
+    pub place: SourceTurn,
 }
 
 /// An item of a plan.
@@ -120,13 +120,13 @@ pub struct CallHistory {
     /// How often it was run.
     pub times: u32,
     /// When it was run last.
-    pub last: TurnRef,
+    pub last: SourceTurn,
     /// The last failure that was seen, with its decisive_line line; kept when a later run passed.
-    pub failure: Option<(TurnRef, String)>,
+    pub failure: Option<(SourceTurn, String)>,
     /// Whether that failure is that a person did not want it.
     pub refused: bool,
     /// When it passed after that failure, or something that stands for it did; `None` with a failure: open.
-    pub passed: Option<TurnRef>,
+    pub passed: Option<SourceTurn>,
     /// The last line of its last result that says how it went (`12 passed`), or the short answer of a tool; of
     /// a search the files that it found.
     pub result: Option<String>,
@@ -140,7 +140,7 @@ pub struct RunningCall {
     /// The command line, or the tool and what it is about; for a sub-agent the task it was given.
     pub description: String,
     /// When it was begun.
-    pub place: TurnRef,
+    pub place: SourceTurn,
 }
 
 impl AgentWork {
@@ -163,7 +163,7 @@ impl AgentWork {
     }
 
     /// Calls `each` with every place.
-    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut TurnRef)) {
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         let events = self.files.iter_mut().flat_map(|file| &mut file.events);
         events.for_each(|event| each(&mut event.place));
         if let Some(plan) = &mut self.plan {

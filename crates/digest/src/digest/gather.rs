@@ -11,7 +11,7 @@ use super::values::scan::{ScannedValue, scan};
 use super::values::{FactSource, Ledger, Shape, is_value};
 use crate::activity::noise::clean;
 use crate::activity::outcome::{output_of, refusal_words};
-use crate::activity::{Activity, TurnRef};
+use crate::activity::{Activity, SourceTurn};
 use loopstore_model::compaction::{Placed, image_facts};
 use loopstore_model::{
     AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
@@ -41,7 +41,7 @@ impl Gatherer {
     /// Reads messages of a loop.
     pub(super) fn messages(&mut self, loop_name: Option<&Arc<str>>, messages: &[Placed]) {
         for placed in messages {
-            let place = TurnRef {
+            let place = SourceTurn {
                 loop_name: loop_name.cloned(),
                 turn: placed.turn,
             };
@@ -89,7 +89,7 @@ impl Gatherer {
     }
 
     /// Notes images by what they are: the originals stay in the store.
-    fn images(&mut self, content: &[Content], place: &TurnRef) {
+    fn images(&mut self, content: &[Content], place: &SourceTurn) {
         let values = &mut self.record.values;
         for block in content {
             if let Content::Image(image) = block {
@@ -109,7 +109,7 @@ impl Gatherer {
 
     /// Reads a message in the user's name: a prompt, with what the harness put around it, or all the
     /// harness's.
-    fn user(&mut self, message: &Message, user: &UserMessage, place: &TurnRef) {
+    fn user(&mut self, message: &Message, user: &UserMessage, place: &SourceTurn) {
         self.note_time(user.timestamp.as_ref());
         let speaker = match message.author() {
             Author::Agent => SpeakerRole::Parent,
@@ -148,7 +148,7 @@ impl Gatherer {
     }
 
     /// Whether nothing was said and nothing done before: what a harness puts in later may be what a tool gave back.
-    fn is_first(&self, place: &TurnRef) -> bool {
+    fn is_first(&self, place: &SourceTurn) -> bool {
         let record = &self.record;
         place.turn == 0
             && self.notice.is_none()
@@ -156,7 +156,7 @@ impl Gatherer {
             && record.activity.work().is_empty()
     }
 
-    fn prompt_values(&mut self, text: &str, place: &TurnRef) {
+    fn prompt_values(&mut self, text: &str, place: &SourceTurn) {
         let values = &mut self.record.values;
         let label = values.label("user");
         let mut all = Vec::new();
@@ -173,7 +173,7 @@ impl Gatherer {
         }
     }
 
-    fn answer(&mut self, message: &AssistantMessage, place: &TurnRef) {
+    fn answer(&mut self, message: &AssistantMessage, place: &SourceTurn) {
         self.note_time(message.timestamp.as_ref());
         let label = self.record.values.label("answer");
         let calls = message
@@ -196,7 +196,7 @@ impl Gatherer {
         }
     }
 
-    fn call(&mut self, call: &ToolCall, place: &TurnRef) {
+    fn call(&mut self, call: &ToolCall, place: &SourceTurn) {
         let values = &mut self.record.values;
         let tool = values.label(&call.name);
         if let Ok(arguments) = call.arguments.read::<Value>() {
@@ -234,7 +234,7 @@ impl Gatherer {
     }
 
     /// Reads a result; `is_report`: a sub-agent wrote it.
-    fn result(&mut self, message: &ToolResultMessage, is_report: bool, place: &TurnRef) {
+    fn result(&mut self, message: &ToolResultMessage, is_report: bool, place: &SourceTurn) {
         self.note_time(message.timestamp.as_ref());
         if is_report {
             let day = day_of(message.timestamp.as_ref());
@@ -263,7 +263,7 @@ impl Gatherer {
         }
     }
 
-    fn fields(&mut self, value: &Value, tool: &str, place: &TurnRef) {
+    fn fields(&mut self, value: &Value, tool: &str, place: &SourceTurn) {
         let values = &mut self.record.values;
         leaves(value, tool, &mut |key, text, is_key| {
             let label = values.label(key);
@@ -276,7 +276,7 @@ impl Gatherer {
         });
     }
 
-    fn mentions(&mut self, text: &str, label: usize, place: &TurnRef) {
+    fn mentions(&mut self, text: &str, label: usize, place: &SourceTurn) {
         let values = &mut self.record.values;
         scan(text, &mut |found| {
             let source = if found.quoted {
@@ -289,7 +289,7 @@ impl Gatherer {
     }
 
     /// Reads a sub-agent's report. It is written for its reader, who goes on with what it names.
-    fn reported(&mut self, text: &str, label: usize, place: &TurnRef) {
+    fn reported(&mut self, text: &str, label: usize, place: &SourceTurn) {
         let values = &mut self.record.values;
         scan(text, &mut |found| {
             let source = match (found.quoted, Shape::of(found.value).names_one_thing()) {
@@ -320,7 +320,7 @@ impl Gatherer {
 
     /// Keeps a summary that another wrote, at `turn`, as it is.
     pub(super) fn foreign_summary(&mut self, loop_name: Option<&Arc<str>>, turn: u32, text: &str) {
-        let place = TurnRef {
+        let place = SourceTurn {
             loop_name: loop_name.cloned(),
             turn,
         };
@@ -340,7 +340,7 @@ impl Gatherer {
     /// Takes what a document says; `of` is the loop of what names none.
     fn document(&mut self, loop_name: Option<&Arc<str>>, sections: Vec<DocumentPart>) {
         let mut sections: Vec<DocumentPart> = sections;
-        let mut places: Vec<TurnRef> = Vec::new();
+        let mut places: Vec<SourceTurn> = Vec::new();
         for section in &mut sections {
             section.each_place(&mut |place| {
                 place.loop_name = place.loop_name.take().or_else(|| loop_name.cloned());
@@ -417,7 +417,7 @@ impl Gatherer {
         turn: u32,
         answer: &str,
     ) -> bool {
-        let place = TurnRef {
+        let place = SourceTurn {
             loop_name: loop_name.cloned(),
             turn,
         };
@@ -512,7 +512,7 @@ fn add_found(
     found: ScannedValue<'_>,
     label: usize,
     source: FactSource,
-    place: &TurnRef,
+    place: &SourceTurn,
 ) {
     let label = match found.label {
         Some(name) => ledger.label(name),

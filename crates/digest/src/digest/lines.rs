@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::record::{Instruction, SpeakerRole, Statement};
 use crate::activity::{
-    CallHistory, FileAct, FileEvent, FileWork, PlanItem, PlanState, RunningCall, TurnRef,
+    CallHistory, FileAct, FileEvent, FileWork, PlanItem, PlanState, RunningCall, SourceTurn,
 };
 
 /// Begins the first line of every document.
@@ -98,7 +98,7 @@ const STATES: [(PlanState, &str); 4] = [
     (PlanState::Cancelled, "[-]"),
 ];
 
-pub(super) fn plan_head(place: &TurnRef) -> String {
+pub(super) fn plan_head(place: &SourceTurn) -> String {
     format!("As of {place} ([x] done, [>] in progress, [ ] open):\n")
 }
 
@@ -153,7 +153,7 @@ pub(super) fn read_named(text: &str) -> Option<(&str, &str)> {
 
 /// Returns what was done to a file, in words: `created t9; edited t12, t31 (fn parse)`. At most `symbols`
 /// names of places within it are told.
-pub(super) fn file_line(file: &FileWork, symbols: usize) -> (String, Vec<TurnRef>) {
+pub(super) fn file_line(file: &FileWork, symbols: usize) -> (String, Vec<SourceTurn>) {
     let mut named_places = Vec::new();
     let mut line = format!("- {}: ", named(&file.path));
     let mut groups: Vec<(String, Vec<&FileEvent>)> = Vec::new();
@@ -170,7 +170,7 @@ pub(super) fn file_line(file: &FileWork, symbols: usize) -> (String, Vec<TurnRef
         }
     }
     for (at, (verb, events)) in groups.iter().enumerate() {
-        let mut places: Vec<&TurnRef> = events.iter().map(|event| &event.place).collect();
+        let mut places: Vec<&SourceTurn> = events.iter().map(|event| &event.place).collect();
         places.dedup();
         // The first and the last tell when; a hundred between them would say no more.
         let is_long = places.len() > 4;

@@ -34,7 +34,7 @@ pub use self::strategy::DigestCompaction;
 #[doc(hidden)]
 pub use self::strategy::{loop_label, rollup_digester, supplement_headers, turns_digester};
 use crate::activity::AgentWork;
-pub use crate::activity::TurnRef;
+pub use crate::activity::SourceTurn;
 use loopstore_model::compaction::Placed;
 use loopstore_model::tokens::TokenCounter;
 use loopstore_model::{AgentMessage, AssistantMessage, Content, Int, Message, Role, UserMessage};
@@ -72,7 +72,7 @@ pub struct Digest {
     /// The text; empty if nothing fits.
     pub text: String,
     /// Where what it says comes from.
-    pub places: BTreeSet<TurnRef>,
+    pub places: BTreeSet<SourceTurn>,
     /// The time of the newest message read.
     pub timestamp: Option<Int>,
 }
@@ -199,7 +199,7 @@ impl Digester {
             page
         };
         let page = fit(&page, budget, counter);
-        let own = |mut place: TurnRef| {
+        let own = |mut place: SourceTurn| {
             names.restore(&mut place);
             place
         };

@@ -10,14 +10,14 @@
 use std::collections::BTreeMap;
 
 use super::lines::{Heading, OPENING, PLAN_HEAD};
-use crate::activity::TurnRef;
+use crate::activity::SourceTurn;
 
 /// What a model wrote for a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ModelSection {
     pub(super) heading: Heading,
     /// Where it is taken to be said: at the last turn that the model had read.
-    pub(super) place: TurnRef,
+    pub(super) place: SourceTurn,
     /// Whether it was written just now, from everything that the record holds.
     pub(super) is_new: bool,
     pub(super) lines: Vec<String>,
@@ -103,7 +103,7 @@ const NOTHING: [&str; 6] = ["none", "n/a", "-", "nothing", "(none)", "none."];
 
 /// Reads an answer: the lines of each section that it has something for.
 pub(super) fn sections_of(answer: &str) -> BTreeMap<Heading, Vec<String>> {
-    let mut reader = AnswerReader::default();
+    let mut reader = SectionReader::default();
     for line in unfenced(answer.trim()).lines() {
         reader.line(line.trim_end());
     }
@@ -128,7 +128,7 @@ fn unfenced(text: &str) -> &str {
     }
 }
 
-struct AnswerReader {
+struct SectionReader {
     sections: BTreeMap<Heading, Vec<String>>,
     heading: Heading,
     /// The level of the last heading of ours.
@@ -138,7 +138,7 @@ struct AnswerReader {
     in_fence: bool,
 }
 
-impl Default for AnswerReader {
+impl Default for SectionReader {
     fn default() -> Self {
         Self {
             sections: BTreeMap::new(),
@@ -150,7 +150,7 @@ impl Default for AnswerReader {
     }
 }
 
-impl AnswerReader {
+impl SectionReader {
     fn line(&mut self, line: &str) {
         let text = line.trim();
         if text.starts_with("```") || text.starts_with("~~~") {

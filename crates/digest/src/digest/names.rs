@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::record::DocumentRecord;
-use crate::activity::TurnRef;
+use crate::activity::SourceTurn;
 
 /// Names longer than this are worth a line that explains shorter ones.
 const LONG: usize = 6;
@@ -50,7 +50,7 @@ impl LoopNames {
     }
 
     /// Returns the line that explains the names of `places`; empty if there is nothing to explain.
-    pub(super) fn line(&self, places: &BTreeSet<TurnRef>) -> String {
+    pub(super) fn line(&self, places: &BTreeSet<SourceTurn>) -> String {
         let mut named: Vec<&Arc<str>> = places
             .iter()
             .filter_map(|place| place.loop_name.as_ref())
@@ -117,7 +117,7 @@ impl LoopNames {
     }
 
     /// Gives a place its loop's own name back.
-    pub(super) fn restore(&self, place: &mut TurnRef) {
+    pub(super) fn restore(&self, place: &mut SourceTurn) {
         rename(place, &self.0);
     }
 }
@@ -155,7 +155,7 @@ fn counted_pairs(short: &str, name: &str) -> Option<Vec<(Arc<str>, Arc<str>)>> {
     Some((0..=count).map(pair).collect())
 }
 
-fn rename(place: &mut TurnRef, names: &HashMap<Arc<str>, Arc<str>>) {
+fn rename(place: &mut SourceTurn, names: &HashMap<Arc<str>, Arc<str>>) {
     if let Some(name) = place.loop_name.as_ref().and_then(|of| names.get(of)) {
         place.loop_name = Some(Arc::clone(name));
     }

@@ -11,7 +11,7 @@ use super::lines::{Heading, instruction_line};
 use super::page_draft::{PageDraft, tool_bytes};
 use super::record::{DocumentRecord, Instruction, SpeakerRole};
 use super::values::rank_by_worth;
-use crate::activity::{CallHistory, FileAct, TurnRef};
+use crate::activity::{CallHistory, FileAct, SourceTurn};
 
 /// One part in so many of the budget that a section may take before the others have had their turn.
 mod share {
@@ -73,7 +73,7 @@ const FOUND: Option<u8> = Some(4);
 pub(super) struct DocumentPage {
     pub(super) text: String,
     /// Where what it says comes from.
-    pub(super) places: BTreeSet<TurnRef>,
+    pub(super) places: BTreeSet<SourceTurn>,
     /// Whether something was left out for want of room.
     pub(super) is_full: bool,
 }
@@ -137,7 +137,7 @@ impl<'a> PageWriter<'a> {
         let (mut changed, mut read): (Vec<usize>, Vec<usize>) =
             (0..work.files.len()).partition(is_changed);
         // The newest first.
-        let position = |place: &TurnRef| record.values.position_of(place);
+        let position = |place: &SourceTurn| record.values.position_of(place);
         let last = |at: &usize| {
             Reverse(
                 work.files[*at]

@@ -15,7 +15,7 @@ use super::page::UnitRef;
 use super::read::foreign_summary_head;
 use super::record::{DocumentRecord, Instruction, SpeakerRole, Statement};
 use super::values::shortened;
-use crate::activity::{AgentWork, PlanState, TurnRef};
+use crate::activity::{AgentWork, PlanState, SourceTurn};
 pub(super) use known_text::KnownText;
 pub(super) use values::tool_bytes;
 
@@ -54,7 +54,7 @@ pub(super) struct PageDraft<'a> {
     task: BTreeMap<usize, ShownUnits>,
     statements: BTreeMap<usize, ShownUnits>,
     /// Lines of each other section by what orders them there, with the places that they tell of.
-    lines: BTreeMap<(Heading, usize), (String, Vec<TurnRef>)>,
+    lines: BTreeMap<(Heading, usize), (String, Vec<SourceTurn>)>,
     /// Files that were only read, by their place among all.
     read: BTreeMap<usize, String>,
     /// Instructions for which there was no room.
@@ -186,7 +186,7 @@ impl<'a> PageDraft<'a> {
         &mut self,
         key: (Heading, usize),
         line: String,
-        places: Vec<TurnRef>,
+        places: Vec<SourceTurn>,
         left: &mut usize,
     ) -> bool {
         if self.lines.contains_key(&key) {
@@ -414,7 +414,7 @@ impl<'a> PageDraft<'a> {
     /// Says how many changed files have no line, and in which turns they were changed.
     pub(super) fn files_left_out(&mut self, files: &[usize]) {
         let last = |at: &usize| self.work().files[*at].events.last();
-        let mut places: Vec<TurnRef> = files
+        let mut places: Vec<SourceTurn> = files
             .iter()
             .filter_map(last)
             .map(|e| e.place.clone())

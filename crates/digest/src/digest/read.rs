@@ -9,7 +9,7 @@ use super::names::LoopNames;
 use super::record::{ForeignSummary, Instruction, SpeakerRole, Statement};
 use super::values::line::{SEEN, ValueLine, read_place, read_values};
 use crate::activity::{
-    AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, RunningCall, TurnRef,
+    AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, RunningCall, SourceTurn,
 };
 
 /// A part of a document.
@@ -28,7 +28,7 @@ pub(super) enum DocumentPart {
 
 impl DocumentPart {
     /// Calls `each` with every place in it.
-    pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut TurnRef)) {
+    pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         match self {
             Self::Conversation => {}
             Self::Statement(statement) => each(&mut statement.place),
@@ -75,7 +75,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
                 Some(given) => given.lines.push(line.to_owned()),
                 None => given.push(ModelSection {
                     heading,
-                    place: TurnRef {
+                    place: SourceTurn {
                         loop_name: None,
                         turn,
                     },
@@ -145,7 +145,7 @@ fn last_turn(header: &str) -> Option<u32> {
 }
 
 /// Returns the line that says where a carried summary comes from.
-pub(super) fn foreign_summary_head(place: &TurnRef) -> String {
+pub(super) fn foreign_summary_head(place: &SourceTurn) -> String {
     format!("Written at {place}, kept as it is:\n")
 }
 
@@ -185,7 +185,7 @@ fn names_participant(line: &str) -> bool {
 }
 
 /// Reads the place that a text begins with; returns also what follows it.
-fn leading_place(text: &str) -> Option<(TurnRef, &str)> {
+fn leading_place(text: &str) -> Option<(SourceTurn, &str)> {
     let end = |from: usize| text[from..].find(' ').map_or(text.len(), |at| from + at);
     let first = end(0);
     let place = |to: usize| read_place(&text[..to]).map(|place| (place, text[to..].trim_start()));
@@ -297,7 +297,7 @@ fn read_act(text: &str) -> Option<(FileAct, &str)> {
     Some((FileAct::MovedFrom(from.to_owned()), rest.trim_start()))
 }
 
-fn event(act: FileAct, place: TurnRef) -> FileEvent {
+fn event(act: FileAct, place: SourceTurn) -> FileEvent {
     FileEvent {
         act,
         place,
@@ -315,7 +315,7 @@ fn read_call(line: &str) -> Option<CallHistory> {
         runs: true,
         refused: false,
         times: 1,
-        last: TurnRef {
+        last: SourceTurn {
             loop_name: None,
             turn: 0,
         },

@@ -4,7 +4,7 @@ use super::lines::Heading;
 use super::model_sections::ModelSection;
 use super::text::{UnitText, units_of};
 use super::values::{Ledger, flat};
-use crate::activity::{Activity, TurnRef};
+use crate::activity::{Activity, SourceTurn};
 use loopstore_model::Int;
 
 /// Bytes of one text that are kept at most, half at each end.
@@ -57,7 +57,7 @@ impl SpeakerRole {
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub(super) speaker: SpeakerRole,
-    pub(super) place: TurnRef,
+    pub(super) place: SourceTurn,
     /// The day it was said, `2031-04-01`; empty if nobody knows.
     pub(super) day: String,
     /// All of it on one line.
@@ -71,7 +71,7 @@ pub(super) struct Statement {
 
 impl Statement {
     /// Reads a text.
-    pub(super) fn new(speaker: SpeakerRole, place: TurnRef, day: String, text: &str) -> Self {
+    pub(super) fn new(speaker: SpeakerRole, place: SourceTurn, day: String, text: &str) -> Self {
         let text = ends_of(text.trim(), LONGEST_TEXT);
         Self {
             speaker,
@@ -85,7 +85,7 @@ impl Statement {
     }
 
     /// Takes words of a document, which stand on one line already.
-    pub(super) fn kept(speaker: SpeakerRole, place: TurnRef, day: String, text: &str) -> Self {
+    pub(super) fn kept(speaker: SpeakerRole, place: SourceTurn, day: String, text: &str) -> Self {
         Self::new(speaker, place, day, text)
     }
 
@@ -98,14 +98,14 @@ impl Statement {
 /// A sentence of a person that is to hold until it is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
-    pub(super) place: TurnRef,
+    pub(super) place: SourceTurn,
     pub(super) text: String,
 }
 
 /// A summary that a model or another tool wrote, kept as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ForeignSummary {
-    pub(super) place: TurnRef,
+    pub(super) place: SourceTurn,
     pub(super) text: String,
 }
 
@@ -127,7 +127,7 @@ pub(super) struct DocumentRecord {
 
 impl DocumentRecord {
     /// Calls `each` with every place.
-    pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut TurnRef)) {
+    pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         self.statements.iter_mut().for_each(|s| each(&mut s.place));
         self.instructions
             .iter_mut()
@@ -143,7 +143,7 @@ impl DocumentRecord {
     }
 
     /// Whether a model that wrote a section had read what happened there.
-    pub(super) fn is_covered_by_model(&self, heading: Heading, place: &TurnRef) -> bool {
+    pub(super) fn is_covered_by_model(&self, heading: Heading, place: &SourceTurn) -> bool {
         let has_read = |given: &ModelSection| {
             given.is_new
                 || (given.place.loop_name == place.loop_name && place.turn <= given.place.turn)

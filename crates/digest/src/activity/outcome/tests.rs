@@ -52,10 +52,7 @@ fn a_refusal_has_the_persons_words() {
     let bare = "The user doesn't want to proceed with this tool use. STOP what you are doing.";
     assert_eq!(refusal_words(bare), None);
     assert_eq!(line(bare, None).as_deref(), Some("refused"));
-    assert_eq!(
-        refusal_words("CallAction rejected: not now"),
-        Some("not now")
-    );
+    assert_eq!(refusal_words("Action rejected: not now"), Some("not now"));
     assert_eq!(
         refusal_words(
             "The user rejected permission to use this specific tool call with the following feedback: later"

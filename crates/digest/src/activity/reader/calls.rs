@@ -2,7 +2,7 @@
 
 use super::super::actions::CallAction;
 use super::super::shell::{Runner, are_different_folders};
-use super::super::work::{CallHistory, TurnRef};
+use super::super::work::{CallHistory, SourceTurn};
 use super::Activity;
 
 /// Attempts that are held at most.
@@ -57,7 +57,7 @@ impl Activity {
         failure: Option<String>,
         refused: bool,
         result: Option<String>,
-        place: &TurnRef,
+        place: &SourceTurn,
     ) {
         let (known, calls) = (&mut self.known, &mut self.work.calls);
         let same = known
@@ -117,7 +117,7 @@ impl Activity {
     }
 
     /// A wider run that passes stands for a narrower one that failed.
-    fn resolve_narrower_failures(&mut self, passed: &[Runner], place: &TurnRef) {
+    fn resolve_narrower_failures(&mut self, passed: &[Runner], place: &SourceTurn) {
         for (known, history) in self.known.iter_mut().zip(&mut self.work.calls) {
             if known.unresolved.is_empty() {
                 continue;

@@ -6,8 +6,8 @@ use crate::activity::CallHistory;
 use crate::activity::FileAct;
 use loopstore_model::ToolResultMessage;
 
-fn place(turn: u32) -> TurnRef {
-    TurnRef {
+fn place(turn: u32) -> SourceTurn {
+    SourceTurn {
         loop_name: None,
         turn,
     }

@@ -61,7 +61,7 @@ fn no_line_passes_for_one_of_ours() {
 fn the_oldest_of_what_was_done_is_cut_first() {
     let given = |heading, lines: &[&str]| ModelSection {
         heading,
-        place: TurnRef {
+        place: SourceTurn {
             loop_name: None,
             turn: 7,
         },

@@ -8,7 +8,7 @@ mod shape;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use crate::activity::TurnRef;
+pub use crate::activity::SourceTurn;
 use rank::best;
 pub(crate) use rank::rank_by_worth;
 pub(crate) use shape::{Shape, is_value};
@@ -68,7 +68,7 @@ pub(crate) struct Fact {
     /// The tool that used it last.
     pub(crate) tool: Option<usize>,
     /// Where it stood last.
-    pub(crate) place: TurnRef,
+    pub(crate) place: SourceTurn,
     /// The same as a position in the history.
     pub(crate) last: u32,
     /// In how many turns it stood.
@@ -113,14 +113,14 @@ pub(crate) struct Ledger {
     by_value: HashMap<String, usize>,
     pub(crate) labels: Vec<Label>,
     by_name: HashMap<String, usize>,
-    positions: HashMap<TurnRef, u32>,
+    positions: HashMap<SourceTurn, u32>,
     /// The place asked for last: one message holds many values.
-    last: Option<(TurnRef, u32)>,
+    last: Option<(SourceTurn, u32)>,
 }
 
 impl Ledger {
     /// Returns the position of a place; one not met before is the newest.
-    pub(crate) fn position(&mut self, place: &TurnRef) -> u32 {
+    pub(crate) fn position(&mut self, place: &SourceTurn) -> u32 {
         if let Some((last, at)) = &self.last
             && last == place
         {
@@ -133,7 +133,7 @@ impl Ledger {
     }
 
     /// Returns the position of a place met before, else 0.
-    pub(crate) fn position_of(&self, place: &TurnRef) -> u32 {
+    pub(crate) fn position_of(&self, place: &SourceTurn) -> u32 {
         self.positions.get(place).copied().unwrap_or_default()
     }
 
@@ -159,7 +159,7 @@ impl Ledger {
     }
 
     /// Calls `each` with every place.
-    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut TurnRef)) {
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         self.facts.iter_mut().for_each(|fact| each(&mut fact.place));
         self.last = None;
         let positions = std::mem::take(&mut self.positions);
@@ -224,7 +224,7 @@ impl Ledger {
         value: &str,
         label: usize,
         source: FactSource,
-        place: &TurnRef,
+        place: &SourceTurn,
     ) -> Option<usize> {
         is_value(value).then(|| self.add_value(value, label, source, place))
     }
@@ -235,7 +235,7 @@ impl Ledger {
         value: &str,
         label: usize,
         source: FactSource,
-        place: &TurnRef,
+        place: &SourceTurn,
     ) -> usize {
         let last = self.position(place);
         let at = self.entry(value, source, place, last);
@@ -253,7 +253,7 @@ impl Ledger {
     }
 
     /// Notes a part of an argument; it was used by itself once it stood in another turn, too.
-    pub(crate) fn add_piece(&mut self, value: &str, label: usize, place: &TurnRef) {
+    pub(crate) fn add_piece(&mut self, value: &str, label: usize, place: &SourceTurn) {
         let Some(at) = self.add(value, label, FactSource::WithinArgument, place) else {
             return;
         };
@@ -285,7 +285,7 @@ impl Ledger {
         }
     }
 
-    fn entry(&mut self, value: &str, source: FactSource, place: &TurnRef, last: u32) -> usize {
+    fn entry(&mut self, value: &str, source: FactSource, place: &SourceTurn, last: u32) -> usize {
         if let Some(at) = self.by_value.get(value) {
             return *at;
         }

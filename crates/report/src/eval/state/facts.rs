@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use loopstore::compaction::Placed;
 use loopstore::extend::compaction::{
-    Activity, AgentWork, CallHistory, FileAct, FileWork, PlanItem, TurnRef,
+    Activity, AgentWork, CallHistory, FileAct, FileWork, PlanItem, SourceTurn,
 };
 use loopstore::extend::search::content_words;
 
@@ -46,7 +46,7 @@ impl StateFacts {
                 continue;
             };
             let (loop_name, turn) = (None, placed.turn);
-            activity.add_message(message, &TurnRef { loop_name, turn });
+            activity.add_message(message, &SourceTurn { loop_name, turn });
             if let Some(prompt) = message.prompt_text() {
                 prompts.push(content_words(&prompt).into_iter().collect());
             }
