@@ -10,6 +10,7 @@ use super::outcome::CallKind;
 use super::patch::{self, FileEffect};
 use super::plan::{self, PlanChange};
 use super::shell::{self, Runner};
+use super::tables::{arguments, tools};
 use fields::{is_path, of_fields};
 use loopstore_model::ToolCall;
 
@@ -65,56 +66,6 @@ impl CallAction {
         }
     }
 }
-
-const PATHS: [&str; 20] = [
-    "path",
-    "file_path",
-    "filePath",
-    "filepath",
-    "filename",
-    "file_name",
-    "fileName",
-    "file",
-    "absolute_path",
-    "absolutePath",
-    "target_file",
-    "targetFile",
-    "notebook_path",
-    "TargetFile",
-    "AbsolutePath",
-    "relative_path",
-    "relative_workspace_path",
-    "abs_path",
-    "uri",
-    "destination_file",
-];
-const NEW: [&str; 15] = [
-    "new",
-    "new_string",
-    "newString",
-    "new_str",
-    "newText",
-    "new_text",
-    "replace",
-    "replacement_text",
-    "newStr",
-    "new_source",
-    "new_content",
-    "replacement",
-    "code_edit",
-    "insert_text",
-    "text_to_insert",
-];
-const COMMANDS: [&str; 8] = [
-    "command",
-    "cmd",
-    "script",
-    "commandLine",
-    "CommandLine",
-    "bash_command",
-    "shell_command",
-    "commands",
-];
 
 /// Reads a call.
 pub(super) fn read_call(call: &ToolCall) -> CallAction {
@@ -173,23 +124,12 @@ fn patched(name: &str, mut files: Vec<FileEffect>) -> CallAction {
 }
 
 fn is_shell(words: &[String]) -> bool {
-    const SHELLS: [&str; 14] = [
-        "bash",
-        "shell",
-        "terminal",
-        "exec",
-        "command",
-        "execute",
-        "cmd",
-        "powershell",
-        "console",
-        "zsh",
-        "sh",
-        "run",
-        "script",
-        "pty",
-    ];
-    words.iter().any(|word| SHELLS.contains(&&**word))
+    has_word(words, tools::SHELLS)
+}
+
+/// True if one of the words of a name is in a table.
+fn has_word(words: &[String], table: &[&str]) -> bool {
+    words.iter().any(|word| table.contains(&&**word))
 }
 
 /// Reads a command line. `editor`: the shell has an editor's commands.
@@ -200,7 +140,7 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> CallAct
     }
     let line = line.trim();
     let first = line.split_whitespace().next().unwrap_or("");
-    let is_patch = matches!(first, "apply_patch" | "applypatch") && !read.files.is_empty();
+    let is_patch = tools::APPLY_PATCH.contains(&first) && !read.files.is_empty();
     let description = match is_patch {
         true => labelled(first, &read.files[0].path),
         false => one_line(line),
@@ -232,69 +172,39 @@ fn text_of<'a>(fields: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str>
 }
 
 fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> CallAction {
-    let has = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
+    let has = |table: &[&str]| has_word(words, table);
     let path = path_of(fields).filter(|path| is_path(path));
     if let Some(line) = command_line(fields).filter(|line| {
-        let is_line =
-            line.contains(' ') || !has(&["editor", "edit", "tracker", "browser", "task", "todo"]);
-        (is_shell(words) || is_line) && !(path.is_some() && is_editor_word(line))
+        let is_line = line.contains(' ') || !has(tools::WITH_OPERATIONS);
+        (is_shell(words) || is_line)
+            && !(path.is_some() && arguments::EDITOR_OPERATIONS.contains(&&**line))
     }) {
-        let folder = text_of(
-            fields,
-            &[
-                "workdir",
-                "cwd",
-                "working_directory",
-                "workingDirectory",
-                "directory",
-                "Cwd",
-            ],
-        );
+        let folder = text_of(fields, arguments::COMMAND_FOLDERS);
         return command(
             &line,
             folder.filter(|folder| folder.starts_with('/')),
             false,
         );
     }
-    let folder = text_of(fields, &["workdir", "cwd", "working_directory"]);
-    let patch = text_of(
-        fields,
-        &[
-            "patch",
-            "diff",
-            "input",
-            "patchText",
-            "patch_text",
-            "changes",
-        ],
-    );
+    let folder = text_of(fields, arguments::FOLDERS);
+    let patch = text_of(fields, arguments::PATCHES);
     let mut files = patch.map(patch::changes).unwrap_or_default();
     if files.is_empty() {
         files = of_fields(words, fields, path);
     }
-    let about = [
-        "session_id",
-        "bash_id",
-        "shell_id",
-        "task_id",
-        "agentId",
-        "agent_id",
-        "process_id",
-        "sessionId",
-    ]
-    .iter()
-    .find_map(|key| match fields.get(*key)? {
-        Value::String(id) => Some(id.clone()),
-        Value::Number(id) => Some(id.to_string()),
-        _ => None,
-    });
-    let task = text_of(
-        fields,
-        &["prompt", "task", "instructions", "message", "goal"],
-    )
-    .filter(|_| has(&["task", "agent", "subagent", "delegate", "spawn"]) && path.is_none());
+    let about = arguments::BACKGROUND_IDS
+        .iter()
+        .find_map(|key| match fields.get(*key)? {
+            Value::String(id) => Some(id.clone()),
+            Value::Number(id) => Some(id.to_string()),
+            _ => None,
+        });
+    let task =
+        text_of(fields, arguments::TASKS).filter(|_| has(tools::DELEGATING) && path.is_none());
     let delegates = task.is_some();
-    let replaces = NEW.iter().any(|key| fields.contains_key(*key));
+    let replaces = arguments::NEW_TEXTS
+        .iter()
+        .any(|key| fields.contains_key(*key));
     let plan = plan::change(words, fields);
     let runs = task.is_none()
         && path.is_none()
@@ -303,7 +213,7 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ca
         && files.is_empty()
         && !replaces
         && has_side_effects(words);
-    let sought = text_of(fields, &["pattern", "query", "regex"]);
+    let sought = text_of(fields, arguments::SEARCHES);
     let subject = match (path, sought.filter(|_| files.is_empty() && !replaces)) {
         (Some(path), Some(sought)) => Cow::Owned(format!("{sought} {path}")),
         (Some(path), None) => Cow::Borrowed(path),
@@ -321,15 +231,15 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ca
         edits_open_file: files.is_empty()
             && path.is_none()
             && replaces
-            && has(&["edit", "insert", "replace"]),
-        opens: has(&["open", "create", "goto"]) && path.is_some(),
+            && has(tools::EDITING_OPEN_FILE),
+        opens: has(tools::OPENING) && path.is_some(),
         files,
         runs,
         folder: folder.map(str::to_owned),
         plan,
         about,
         // Only a search that the provider runs says of which kind it is.
-        is_hosted: name == "web_search" && fields.get("type").is_some_and(Value::is_string),
+        is_hosted: name == tools::HOSTED_SEARCH && fields.get("type").is_some_and(Value::is_string),
         ..CallAction::default()
     }
 }
@@ -337,67 +247,7 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ca
 /// Whether a tool does something that stays done, by its name: no word of it says that it only looks, thinks or
 /// hands something to the harness.
 fn has_side_effects(words: &[String]) -> bool {
-    const LOOKS: [&str; 58] = [
-        "answer",
-        "ask",
-        "attempt",
-        "browse",
-        "calc",
-        "calculate",
-        "check",
-        "close",
-        "completion",
-        "compute",
-        "context",
-        "count",
-        "describe",
-        "diff",
-        "enter",
-        "exit",
-        "explore",
-        "fetch",
-        "find",
-        "finish",
-        "get",
-        "glob",
-        "goto",
-        "grep",
-        "has",
-        "info",
-        "inspect",
-        "is",
-        "list",
-        "load",
-        "look",
-        "lookup",
-        "ls",
-        "memory",
-        "mode",
-        "open",
-        "output",
-        "plan",
-        "query",
-        "read",
-        "recall",
-        "resolve",
-        "respond",
-        "retrieve",
-        "screenshot",
-        "scroll",
-        "search",
-        "select",
-        "show",
-        "skill",
-        "snapshot",
-        "status",
-        "think",
-        "todo",
-        "todos",
-        "view",
-        "wait",
-        "web",
-    ];
-    !words.is_empty() && !words.iter().any(|word| LOOKS.contains(&&**word))
+    !words.is_empty() && !has_word(words, tools::WITHOUT_EFFECT)
 }
 
 /// Returns a call in one line: the tool, and each of its arguments with its name.
@@ -423,68 +273,50 @@ fn with_arguments(name: &str, fields: &Map<String, Value>) -> String {
 
 /// Returns the path that a call names, whatever it calls it.
 fn path_of(fields: &Map<String, Value>) -> Option<&str> {
-    const OTHERS: [&str; 8] = [
-        "root", "dir", "folder", "project", "work", "cwd", "log", "base",
-    ];
     let named = || {
         fields.iter().find_map(|(key, value)| {
             let key = key.to_ascii_lowercase();
-            let is_one = key.ends_with("path") || key.ends_with("file");
-            let is_other = OTHERS.iter().any(|other| key.contains(other));
+            let is_one = arguments::PATH_ENDS.iter().any(|end| key.ends_with(end));
+            let is_other = arguments::NO_PATHS.iter().any(|other| key.contains(other));
             value.as_str().filter(|_| is_one && !is_other)
         })
     };
-    text_of(fields, &PATHS).or_else(named)
-}
-
-fn is_editor_word(line: &str) -> bool {
-    [
-        "view",
-        "create",
-        "str_replace",
-        "insert",
-        "undo_edit",
-        "read",
-        "write",
-        "edit",
-        "delete",
-        "rename",
-        "append",
-        "overwrite",
-        "replace",
-    ]
-    .contains(&line)
+    text_of(fields, arguments::PATHS).or_else(named)
 }
 
 /// Returns the command line of a shell: a text, or a list of arguments.
 fn command_line(fields: &Map<String, Value>) -> Option<Cow<'_, str>> {
-    COMMANDS.iter().find_map(|key| match fields.get(*key)? {
-        Value::String(line) => Some(Cow::Borrowed(line.as_str())),
-        Value::Array(list) => {
-            let words: Vec<&str> = list.iter().map(Value::as_str).collect::<Option<_>>()?;
-            match words.as_slice() {
-                [] => None,
-                [shell, flag, line, ..]
-                    if shell.ends_with("sh") && flag.starts_with('-') && flag.ends_with('c') =>
-                {
-                    Some(Cow::Borrowed(*line))
+    arguments::COMMAND_LINES
+        .iter()
+        .find_map(|key| match fields.get(*key)? {
+            Value::String(line) => Some(Cow::Borrowed(line.as_str())),
+            Value::Array(list) => {
+                let words: Vec<&str> = list.iter().map(Value::as_str).collect::<Option<_>>()?;
+                match words.as_slice() {
+                    [] => None,
+                    [shell, flag, line, ..]
+                        if shell.ends_with("sh")
+                            && flag.starts_with('-')
+                            && flag.ends_with('c') =>
+                    {
+                        Some(Cow::Borrowed(*line))
+                    }
+                    [one] => Some(Cow::Borrowed(*one)),
+                    [program, patch] if tools::APPLY_PATCH.contains(program) => {
+                        Some(Cow::Owned(format!("{program} '{patch}'")))
+                    }
+                    words if *key == arguments::COMMAND_LIST => Some(Cow::Owned(words.join("\n"))),
+                    words => Some(Cow::Owned(
+                        words
+                            .iter()
+                            .map(|word| quoted(word))
+                            .collect::<Vec<_>>()
+                            .join(" "),
+                    )),
                 }
-                [one] => Some(Cow::Borrowed(*one)),
-                [program @ ("apply_patch" | "applypatch"), patch] => {
-                    Some(Cow::Owned(format!("{program} '{patch}'")))
-                }
-                words if *key == "commands" => Some(Cow::Owned(words.join("\n"))),
-                words => Some(Cow::Owned(
-                    words
-                        .iter()
-                        .map(|word| quoted(word))
-                        .collect::<Vec<_>>()
-                        .join(" "),
-                )),
             }
-        }
-        _ => None,
-    })
+            _ => None,
+        })
 }
 
 fn quoted(word: &str) -> Cow<'_, str> {
@@ -497,20 +329,6 @@ fn quoted(word: &str) -> Cow<'_, str> {
 
 /// Returns the argument that says best what a call is about.
 fn main_argument(fields: &Map<String, Value>) -> Option<&str> {
-    const TELLING: [&str; 12] = [
-        "query",
-        "url",
-        "pattern",
-        "description",
-        "name",
-        "title",
-        "subject",
-        "prompt",
-        "task",
-        "question",
-        "expression",
-        "id",
-    ];
     // What a call is about is what it names by its id, whatever else it says of it.
     let by_id = || {
         let mut ids = fields
@@ -518,7 +336,7 @@ fn main_argument(fields: &Map<String, Value>) -> Option<&str> {
             .filter(|(key, _)| key.to_ascii_lowercase().ends_with("id"));
         ids.find_map(|(_, value)| value.as_str())
     };
-    let named = text_of(fields, &TELLING);
+    let named = text_of(fields, arguments::DESCRIBING);
     named
         .or_else(by_id)
         .or_else(|| fields.values().find_map(Value::as_str))

@@ -17,6 +17,7 @@ mod patch;
 mod plan;
 mod reader;
 mod shell;
+mod tables;
 mod work;
 
 pub use effects::CallEffects;

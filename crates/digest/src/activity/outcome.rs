@@ -4,6 +4,7 @@ mod lines;
 pub(crate) mod refusal;
 
 use super::noise::clean;
+use super::tables::results;
 use lines::{counts, counts_failures, counts_passes, decisive_line, shows_errors};
 use refusal::refusal;
 pub use refusal::refusal_words;
@@ -120,14 +121,15 @@ fn unwrap_json(text: &str) -> Option<(String, i64)> {
         return None;
     }
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    let inside = ["metadata", "details", "result"]
+    let inside = results::EXIT_OBJECTS
         .iter()
         .filter_map(|key| value.get(key));
     let code = inside.chain([&value]).find_map(|of| {
-        let keys = ["exit_code", "exitCode", "returncode", "exit_status"];
-        keys.iter().find_map(|key| of.get(key)?.as_i64())
+        results::EXIT_FIELDS
+            .iter()
+            .find_map(|key| of.get(key)?.as_i64())
     })?;
-    let output: Vec<&str> = ["output", "stdout", "stderr", "content"]
+    let output: Vec<&str> = results::OUTPUT_FIELDS
         .iter()
         .filter_map(|key| value.get(key)?.as_str())
         .filter(|part| !part.is_empty())
@@ -170,30 +172,6 @@ fn exit_code(line: &str) -> Option<i64> {
     if line.len() > 120 || !line.bytes().any(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    const WORDS: [&str; 22] = [
-        "process",
-        "command",
-        "the",
-        "shell",
-        "tool",
-        "completed",
-        "exited",
-        "finished",
-        "failed",
-        "with",
-        "exit",
-        "code",
-        "exit_code",
-        "exitcode",
-        "returncode",
-        "return",
-        "status",
-        "error",
-        "non-zero",
-        "signal",
-        "and",
-        "was",
-    ];
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let (mut code, mut named) = (None, false);
     for word in line
@@ -205,13 +183,10 @@ fn exit_code(line: &str) -> Option<i64> {
             if code.replace(number).is_some_and(|other| other != number) && !line.contains("</") {
                 return None;
             }
-        } else if !WORDS.contains(&&*lower) {
+        } else if !results::EXIT_LINE_WORDS.contains(&&*lower) {
             return None;
         } else {
-            named |= matches!(
-                &*lower,
-                "exit" | "exited" | "exit_code" | "exitcode" | "returncode"
-            );
+            named |= results::EXIT_WORDS.contains(&&*lower);
         }
     }
     code.filter(|_| named)
@@ -221,48 +196,24 @@ fn is_timeout(line: &str) -> bool {
     let line = line
         .trim_start_matches(['[', '<', ' '])
         .to_ascii_lowercase();
-    let subject = [
-        "command",
-        "error: command",
-        "process",
-        "the command",
-        "tool",
-        "execution",
-    ];
     line.len() < 200
         && line.contains("timed out")
-        && subject.iter().any(|start| line.starts_with(start))
+        && results::TIMEOUT_SUBJECTS
+            .iter()
+            .any(|start| line.starts_with(start))
 }
 
 /// Returns the name of a run that the harness says goes on.
 fn background(head: &str) -> Option<String> {
-    let marks = [
-        "running with session ID ",
-        "running in background with ID: ",
-        "running in the background with ID: ",
-        "background with ID ",
-        "agentId: ",
-        "shell_id: ",
-        "Background PIDs: ",
-    ];
-    let starts = [
-        "Command",
-        "Process",
-        "Async agent",
-        "agentId",
-        "Agent",
-        "Background",
-        "Task",
-    ];
     head.lines().take(12).find_map(|line| {
-        let is_frame = starts
+        let is_frame = results::BACKGROUND_LINES
             .iter()
             .any(|start| line.trim_start().starts_with(start));
-        let mark = marks
+        let mark = results::BACKGROUND_MARKS
             .iter()
             .find(|mark| is_frame && line.contains(**mark))?;
         // A sub-agent that is done has an id too.
-        if *mark == "agentId: " && !head.starts_with("Async") {
+        if *mark == results::AGENT_ID && !head.starts_with(results::BACKGROUND_AGENT) {
             return None;
         }
         let id = line.split(mark).nth(1)?;
@@ -310,47 +261,21 @@ pub(crate) fn output_of(text: &str) -> &str {
 
 /// Whether a line is the harness's.
 fn is_frame_line(line: &str) -> bool {
-    const FIELDS: [&str; 12] = [
-        "Error: (none)",
-        "Signal:",
-        "Background PIDs:",
-        "Process Group PGID:",
-        "Wall time:",
-        "Chunk ID:",
-        "Original token count:",
-        "Output:",
-        "Total output lines:",
-        "[Current working",
-        "[Python interpreter",
-        "(no output)",
-    ];
     let is_tag = line.starts_with('<') && line.ends_with('>') && !line.contains(' ');
-    is_tag || exit_code(line).is_some() || FIELDS.iter().any(|field| line.starts_with(field))
+    is_tag
+        || exit_code(line).is_some()
+        || results::FRAME_LINES
+            .iter()
+            .any(|start| line.starts_with(start))
 }
 
 /// Whether an editor says that it changed nothing, though its call counts as done.
 pub(super) fn reports_no_change(text: &str) -> bool {
     let head = text.trim_start_matches(['<', '[', '\n', ' ']);
     let head = head[..head.floor_char_boundary(120)].to_ascii_lowercase();
-    let starts = [
-        "error",
-        "failed",
-        "your proposed edit has introduced",
-        "your edit was not applied",
-        "no replacement",
-        "no match",
-        "no changes",
-        "could not",
-        "cannot",
-        "invalid",
-        "string not found",
-        "search string not found",
-        "no file open",
-        "file not found",
-        "tool_use_error",
-        "tool error",
-    ];
-    starts.iter().any(|start| head.starts_with(start))
+    results::UNCHANGED
+        .iter()
+        .any(|start| head.starts_with(start))
 }
 
 /// Returns a line as it is kept: short, and without control characters.

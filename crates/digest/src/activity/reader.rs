@@ -10,6 +10,7 @@ use super::hits::files_found;
 use super::outcome::{self, CallOutcome, outcome, refusal_words, refused};
 use super::plan::PlanChange;
 use super::shell;
+use super::tables::{results, tools};
 use super::work::{AgentPlan, AgentWork, PlanItem, PlanState, RunningCall, SourceTurn};
 use calls::CallKey;
 use loopstore_model::{Author, Content, Message, ToolCall, ToolResultMessage};
@@ -166,7 +167,7 @@ impl Activity {
             };
             let state = field("status").unwrap_or("");
             if let Some((id, action)) = field("task-id").and_then(|id| self.background.remove(id)) {
-                let failed = matches!(state, "failed" | "killed" | "error");
+                let failed = results::FAILED_TASKS.contains(&state);
                 let failure = failed.then(|| outcome::short(field("summary").unwrap_or(state)));
                 let outcome = CallOutcome {
                     failed,
@@ -182,18 +183,13 @@ impl Activity {
     fn note_folder<'a>(&mut self, text: &'a str) {
         let head = &text[..text.floor_char_boundary(SCANNED_BYTES)];
         let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(SCANNED_BYTES))..];
-        let marks = [
-            ("<cwd>", '<'),
-            ("(Current directory: ", ')'),
-            ("[Current working directory: ", ']'),
-        ];
-        for (mark, end) in marks {
+        for (mark, end) in results::FOLDER_MARKS {
             let behind = |text: &'a str| {
                 let at = memchr::memmem::rfind(text.as_bytes(), mark.as_bytes())?;
                 Some(&text[at + mark.len()..])
             };
             let found = behind(tail).or_else(|| behind(head));
-            let folder = found.and_then(|behind| Some(behind.split_once(end)?.0.trim()));
+            let folder = found.and_then(|behind| Some(behind.split_once(*end)?.0.trim()));
             if let Some(folder) =
                 folder.filter(|folder| folder.starts_with('/') && !folder.contains('\n'))
             {
@@ -285,9 +281,13 @@ impl Activity {
             .split_once("<status>")
             .and_then(|(_, behind)| Some(behind.split_once('<')?.0.trim()));
         let name = asked.description.to_ascii_lowercase();
-        let was_ended = !is_error && (name.starts_with("kill") || name.starts_with("taskstop"));
+        let was_ended = !is_error
+            && (tools::ENDING_BACKGROUND
+                .iter()
+                .any(|end| name.starts_with(end)));
         let outcome = outcome(text, false, action.kind_as_command());
-        let is_over = outcome.ended || matches!(field, Some("completed" | "failed" | "killed"));
+        let is_over =
+            outcome.ended || field.is_some_and(|state| results::ENDED_TASKS.contains(&state));
         if (is_over || was_ended)
             && let Some((id, action)) = self.background.remove(about)
         {
@@ -423,18 +423,19 @@ fn fenced(text: &str) -> Option<&str> {
     }
     let (language, line) = block.split_once('\n')?;
     let language = language.trim();
-    let is_shell =
-        language.is_empty() || ["bash", "sh", "shell", "mswea_bash_command"].contains(&language);
+    let is_shell = language.is_empty() || results::SHELL_FENCES.contains(&language);
     (is_shell && !line.trim().is_empty()).then_some(line)
 }
 
 /// Whether a text in the user's name is what a command gave back.
 fn is_observation(text: &str) -> bool {
     let text = text.trim();
-    text.starts_with("<returncode>")
-        || text.ends_with("bash-$")
-        || text.starts_with("Observation:")
-        || text.starts_with("OBSERVATION:")
+    results::OBSERVATION_STARTS
+        .iter()
+        .any(|start| text.starts_with(start))
+        || results::OBSERVATION_ENDS
+            .iter()
+            .any(|end| text.ends_with(end))
 }
 
 /// Returns whether the result of a write says that the file is new; `None`: it does not say.
@@ -442,10 +443,10 @@ fn reports_created(text: &str) -> Option<bool> {
     let head = text[..text.floor_char_boundary(200)].to_ascii_lowercase();
     let first = head.lines().next()?;
     let has = |words: &[&str]| words.iter().any(|word| first.contains(word));
-    if has(&["creat", "new file"]) && !has(&["error", "overw"]) {
+    if has(results::CREATED) && !has(results::NOT_CREATED) {
         return Some(true);
     }
-    has(&["has been updated", "overw", "successfully updated"]).then_some(false)
+    has(results::OVERWRITTEN).then_some(false)
 }
 
 #[cfg(test)]

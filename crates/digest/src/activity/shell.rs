@@ -8,6 +8,7 @@ mod words;
 use std::borrow::Cow;
 
 use super::patch::{FileEffect, FileOperation};
+use super::tables::programs;
 use effects::{effects, redirected};
 use words::{Word, commands};
 
@@ -98,28 +99,7 @@ pub(super) fn are_different_folders(one: Option<&str>, other: Option<&str>) -> b
 /// Whether a flag only chooses which tests run, or of which part.
 fn is_choice(flag: &str) -> bool {
     let name = flag.split('=').next().unwrap_or(flag);
-    matches!(
-        name,
-        "-k" | "-m"
-            | "-t"
-            | "-g"
-            | "-p"
-            | "-run"
-            | "--grep"
-            | "--filter"
-            | "--testNamePattern"
-            | "--testPathPattern"
-            | "--test-name-pattern"
-            | "--lib"
-            | "--bin"
-            | "--bins"
-            | "--test"
-            | "--tests"
-            | "--doc"
-            | "--package"
-            | "--project"
-            | "--only"
-    )
+    programs::SELECTING_FLAGS.contains(&name)
 }
 
 /// Reads a command line. `editor`: the shell has the commands of an editor (`open`, `create`).
@@ -157,7 +137,7 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
             }
             found.files.push(file);
         }
-        let asks = |word: &Word| matches!(word.text.as_str(), "--help" | "--version");
+        let asks = |word: &Word| programs::ASKING_FLAGS.contains(&word.text.as_str());
         found.hides_exit |= command.is_piped_into && is_viewer(program);
         let runs = !is_utility(program) || changes_a_repository(program, arguments);
         if !program.is_empty() && runs && !arguments.iter().any(asks) {
@@ -183,7 +163,7 @@ pub(super) fn normalised(line: &str) -> String {
     }
     while let Some((before, last)) = rest.rsplit_once('|') {
         let program = last.split_whitespace().next().unwrap_or("");
-        let is_view = matches!(program, "tail" | "head" | "cat" | "less");
+        let is_view = programs::TRIMMING_VIEWERS.contains(&program);
         if !is_view || before.ends_with('|') || last.contains(['\n', ';', '&']) {
             break;
         }
@@ -225,17 +205,16 @@ fn without_wrappers(words: &[Word]) -> &[Word] {
             && name.chars().all(|c| c.is_alphanumeric() || c == '_');
         let skip = match (text(0), text(1)) {
             _ if is_variable => 1,
-            (
-                "sudo" | "time" | "nice" | "nohup" | "env" | "exec" | "command" | "do" | "then"
-                | "else" | "if" | "while" | "until" | "!" | "{" | "(",
-                _,
-            ) => 1,
-            ("timeout" | "gtimeout", _) => {
-                1 + usize::from(words.len() > 1) + usize::from(text(1).starts_with('-'))
+            (wrapper, _) if programs::WRAPPERS.contains(&wrapper) => 1,
+            (wrapper, flag) if programs::TIMEOUTS.contains(&wrapper) => {
+                1 + usize::from(words.len() > 1) + usize::from(flag.starts_with('-'))
             }
-            ("uv" | "poetry" | "pipenv" | "rye" | "pdm", "run") | ("bundle" | "mise", "exec") => 2,
-            ("npx" | "bunx", next) if !next.starts_with('-') => 1,
-            ("python" | "python3", "-m") => 2,
+            both if programs::TWO_WORD_WRAPPERS.contains(&both) => 2,
+            (runner, next)
+                if programs::PACKAGE_RUNNERS.contains(&runner) && !next.starts_with('-') =>
+            {
+                1
+            }
             _ => return words,
         };
         words = words.get(skip..).unwrap_or_default();
@@ -244,117 +223,12 @@ fn without_wrappers(words: &[Word]) -> &[Word] {
 
 /// Whether a program shows what it reads, or a part of it: what a search shows was looked for.
 fn is_viewer(program: &str) -> bool {
-    matches!(
-        program,
-        "tail" | "head" | "cat" | "less" | "more" | "tee" | "nl" | "sed"
-    )
+    programs::VIEWERS.contains(&program)
 }
 
 fn is_utility(program: &str) -> bool {
-    const LOOKS: [&str; 82] = [
-        "ls",
-        "cat",
-        "rg",
-        "grep",
-        "egrep",
-        "fgrep",
-        "ag",
-        "find",
-        "fd",
-        "head",
-        "tail",
-        "sed",
-        "nl",
-        "less",
-        "more",
-        "bat",
-        "wc",
-        "pwd",
-        "which",
-        "whereis",
-        "echo",
-        "printf",
-        "tree",
-        "stat",
-        "file",
-        "env",
-        "printenv",
-        "jq",
-        "yq",
-        "sort",
-        "uniq",
-        "cut",
-        "awk",
-        "xargs",
-        "test",
-        "[",
-        "[[",
-        "true",
-        "false",
-        ":",
-        "sleep",
-        "date",
-        "ps",
-        "du",
-        "df",
-        "diff",
-        "cmp",
-        "readlink",
-        "realpath",
-        "basename",
-        "dirname",
-        "type",
-        "tr",
-        "column",
-        "git",
-        "gh",
-        "rm",
-        "mv",
-        "cp",
-        "mkdir",
-        "rmdir",
-        "touch",
-        "chmod",
-        "chown",
-        "ln",
-        "tee",
-        "export",
-        "source",
-        ".",
-        "set",
-        "unset",
-        "kill",
-        "pkill",
-        "curl",
-        "wget",
-        "apply_patch",
-        "patch",
-        "for",
-        "done",
-        "fi",
-        "strings",
-        "xxd",
-    ];
-    const EDITORS: [&str; 16] = [
-        "open",
-        "create",
-        "edit",
-        "str_replace_editor",
-        "goto",
-        "scroll_down",
-        "scroll_up",
-        "search_file",
-        "search_dir",
-        "find_file",
-        "submit",
-        "wait",
-        "exit",
-        "popd",
-        "id",
-        "}",
-    ];
-    LOOKS.contains(&program)
-        || EDITORS.contains(&program)
+    programs::UTILITIES.contains(&program)
+        || programs::EDITOR_COMMANDS.contains(&program)
         || !program.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
 }
 
@@ -365,13 +239,13 @@ fn git_subcommand<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, V
     while let Some(word) = all.next() {
         match word {
             // `-c name=value` and `-C folder` stand before what is asked.
-            "-c" | "-C" | "-R" => drop(all.next()),
+            flag if programs::GIT_FLAGS.contains(&flag) => drop(all.next()),
             flag if flag.starts_with('-') => {}
             word => words.push(word),
         }
     }
     let named = if program == "git" { 1 } else { 2 };
-    if !["git", "gh", "glab"].contains(&program) || words.len() < named {
+    if !programs::GIT_PROGRAMS.contains(&program) || words.len() < named {
         return None;
     }
     let rest = words.split_off(named);
@@ -385,14 +259,8 @@ fn changes_a_repository(program: &str, arguments: &[Word]) -> bool {
     };
     let word = asked.rsplit(' ').next().unwrap_or_default();
     match program {
-        "git" => matches!(
-            word,
-            "commit" | "push" | "merge" | "rebase" | "cherry-pick" | "revert" | "am"
-        ),
-        _ => matches!(
-            word,
-            "create" | "merge" | "edit" | "close" | "reopen" | "comment" | "review" | "ready"
-        ),
+        "git" => programs::CHANGING_GIT.contains(&word),
+        _ => programs::CHANGING_HOSTS.contains(&word),
     }
 }
 
@@ -409,22 +277,10 @@ fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
     }
     // Flags that say only how much is told, or how fast it goes.
     let is_loud = |text: &str| {
-        matches!(
-            text,
-            "-v" | "-vv"
-                | "-q"
-                | "-s"
-                | "-x"
-                | "--verbose"
-                | "--quiet"
-                | "--nocapture"
-                | "--"
-                | "-l"
-                | "--no-fail-fast"
-                | "--run"
-        ) || text.starts_with("--color")
-            || text.starts_with("--tb")
-            || text.starts_with("-j")
+        programs::PRINTING_FLAGS.contains(&text)
+            || programs::PRINTING_FLAG_STARTS
+                .iter()
+                .any(|start| text.starts_with(start))
     };
     let mut given = arguments
         .iter()
@@ -432,15 +288,8 @@ fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
         .filter(|text| !is_loud(text))
         .peekable();
     let mut name = program.to_owned();
-    let takes_script =
-        ["npm", "pnpm", "yarn", "bun", "deno", "mise", "task", "just"].contains(&program);
-    let has_commands = takes_script
-        || [
-            "cargo", "go", "dotnet", "mix", "swift", "zig", "docker", "make", "gradle", "gradlew",
-            "mvn", "uv", "pip", "rake", "python", "python3", "node", "ruby", "bash", "sh", "tsx",
-            "ts-node",
-        ]
-        .contains(&program);
+    let takes_script = programs::SCRIPT_RUNNERS.contains(&program);
+    let has_commands = takes_script || programs::WITH_COMMANDS.contains(&program);
     if has_commands && let Some(told) = given.next_if(|text| !text.starts_with('-')) {
         name.push(' ');
         name.push_str(told);
