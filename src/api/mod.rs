@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use crate::model::{InvalidId, SessionId};
 use crate::search::{Recall, SearchQuery, SearchResults, recall, search};
-use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
+use crate::sqlite::{Durability, SqliteOptions, SqliteStore};
 use crate::store::{Database, Key, OpenError, SessionStore};
 use crate::tokens::TokenCounter;
 
@@ -141,18 +141,15 @@ impl Store {
     }
 }
 
-impl<D: Database + 'static> From<D> for Store {
-    /// Takes a backend that was opened with options of its own.
-    fn from(database: D) -> Self {
-        Self {
-            database: Arc::new(database),
-            policy: Arc::default(),
-        }
+impl From<SqliteStore> for Store {
+    /// Takes a store that was opened with options of its own.
+    fn from(database: SqliteStore) -> Self {
+        Self::from(Arc::new(database) as Arc<dyn Database>)
     }
 }
 
 impl From<Arc<dyn Database>> for Store {
-    /// Takes a backend whose kind is known only when the program runs.
+    /// Takes another backend, or one whose kind is known only when the program runs.
     fn from(database: Arc<dyn Database>) -> Self {
         Self {
             database,
