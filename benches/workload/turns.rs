@@ -38,7 +38,7 @@ impl Turns {
         }
     }
 
-    /// Whether the next turn begins a loop.
+    /// True if the next turn begins a loop.
     pub fn begins(&self) -> bool {
         self.made.is_multiple_of(IN_A_LOOP)
     }
