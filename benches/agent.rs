@@ -39,7 +39,7 @@ struct Figures {
     cached: Cached,
 }
 
-/// How much of the calls a prompt cache knows.
+/// The share of the calls that a prompt cache knows.
 #[derive(Default)]
 struct Cached {
     before: Vec<String>,

@@ -29,18 +29,18 @@ use workload::store::Recorded;
 use workload::turns::{IN_A_LOOP, Turns};
 use workload::{Outcome, is_long, is_quick, judge, median};
 
-/// How many connections there are.
+/// Numbers of connections.
 const CONNECTIONS: [usize; 3] = [1, 8, 64];
 
-/// How often both go on in turns.
+/// Rounds in which both sides alternate.
 const ROUNDS: usize = 5;
 
-/// What many connections did at once.
+/// The times of many connections at once.
 #[derive(Default)]
 struct Done {
-    /// How long each one took.
+    /// The time of each operation.
     times: Vec<Duration>,
-    /// How long all of them took together.
+    /// The time of all of them together.
     wall: Duration,
 }
 
@@ -144,7 +144,7 @@ impl Worker<'_> {
     }
 }
 
-/// What it does again with bare statements.
+/// The same work with bare statements.
 struct Follower {
     writer: Writer,
     turns: Vec<Turn>,
@@ -157,7 +157,7 @@ impl Follower {
     }
 }
 
-/// How many turns each of so many connections appends in a round.
+/// Returns the number of turns that each connection appends in a round.
 fn turns_of_each(connections: usize) -> usize {
     let all = if is_quick() { 96 } else { 640 };
     (all / connections).clamp(4, 96 * 2)
@@ -318,7 +318,7 @@ fn crowd(server: &Server, database: &str, sessions: usize) -> Outcome<()> {
     }
 }
 
-/// What more sessions cost.
+/// The cost of more sessions.
 fn growths(server: &Server, met: &mut bool) -> Outcome<()> {
     let (few, many) = (100, if is_long() { 100_000 } else { 2_000 });
     let aged = |sessions: usize| -> Outcome<Aged<PostgresStore>> {
@@ -387,7 +387,7 @@ fn grown(server: &Server, storage: &str, turns: Vec<Vec<AgentMessage>>) -> Outco
     let log = figures()?[1];
     server.client(&database).batch_execute("VACUUM ANALYZE")?;
     let mut after = figures()?;
-    // What the vacuum writes into the log is no turn's.
+    // The log of the vacuum does not count for the turns.
     after[1] = log;
     Ok([0, 1, 2, 3].map(|at| after[at] - before[at]))
 }

@@ -41,7 +41,7 @@ const LEFT_OUT: [(&str, &str); 13] = [
     ("every_view_opens_in_the_plain_shell", SHELL),
     ("no_byte_of_a_secret_is_left_and_the_record_is_whole", BYTES),
     ("no_byte_of_an_erased_session_is_left", BYTES),
-    ("the_five_questions_of_the_readme_have_answers", SHELL),
+    ("the_five_questions_of_the_guide_have_answers", SHELL),
 ];
 const SHELL: &str = "the plain `sqlite3` shell reads the file";
 const BYTES: &str = "words are looked for in the raw bytes";

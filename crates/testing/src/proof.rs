@@ -27,7 +27,7 @@ pub fn activate() {
 }
 
 /// Notes, in the file that `LOOPSTORE_TALLY` names, that so many trials went by without a loss, a wrong
-/// answer or a panic: each of those would have ended the test before. `crates/cli/tests/cli/readme.rs` makes the table of the README from it.
+/// answer or a panic: each of those would have ended the test before. `crates/cli/tests/cli/readme.rs` makes the table of the guide from it.
 pub fn tally(kind: &str, trials: u64, command: &str) {
     let Some(file) = std::env::var_os("LOOPSTORE_TALLY") else {
         return;

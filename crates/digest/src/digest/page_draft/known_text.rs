@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 /// Texts that were said, and their words.
 #[derive(Default)]
-pub(in super::super) struct Told {
+pub(in super::super) struct KnownText {
     text: String,
     words: HashSet<String>,
 }
 
-impl Told {
+impl KnownText {
     /// Adds a text.
-    pub(in super::super) fn tell(&mut self, text: &str) {
+    pub(in super::super) fn add(&mut self, text: &str) {
         for word in words_in(text) {
             if !self.words.contains(word) {
                 self.words.insert(word.to_owned());
@@ -27,13 +27,13 @@ impl Told {
     }
 
     /// Whether a sentence was said, after so many bytes.
-    pub(in super::super) fn says_after(&self, bytes: usize, sentence: &str) -> bool {
+    pub(in super::super) fn contains_after(&self, bytes: usize, sentence: &str) -> bool {
         self.text[bytes..].contains(sentence)
     }
 
     /// Whether a value was said, not as a part of a longer word. Only one of several words that were all said
     /// is searched for.
-    pub(in super::super) fn has(&self, value: &str) -> bool {
+    pub(in super::super) fn has_value(&self, value: &str) -> bool {
         words_in(value).all(|word| self.words.contains(word))
             && (words_in(value).next() == Some(value) || is_written(&self.text, value))
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::super::lines::Heading;
-use super::super::record::Record;
+use super::super::record::DocumentRecord;
 use super::super::values::Fact;
 use super::super::values::line::{SEEN, quoted};
-use super::Filling;
+use super::PageDraft;
 
-impl Filling<'_> {
+impl PageDraft<'_> {
     /// Adds values that stand nowhere yet, the best first.
     pub(in super::super) fn values(&mut self, order: &[usize], most: usize) {
         // The heading is paid for before it is needed, once.
@@ -23,7 +23,7 @@ impl Filling<'_> {
             let fact = &self.record.values.facts[*at];
             if left < fact.value.len() + 6 {
                 self.is_full = true;
-            } else if !self.told.has(&fact.value) {
+            } else if !self.known.has_value(&fact.value) {
                 self.value(*at, fact, &mut left);
             }
         }
@@ -59,11 +59,11 @@ impl Filling<'_> {
         if !self.value_lines.contains_key(&line) {
             cost += self.label_of(line).len() + 2;
         }
-        if !self.pay(Heading::Values, cost, left) {
+        if !self.reserve(Heading::Values, cost, left) {
             return;
         }
         *self.value_lines.entry(line).or_default() |= fact.source.is_used();
-        self.told.tell(&fact.value);
+        self.known.add(&fact.value);
         self.values.push(at);
     }
 
@@ -82,7 +82,7 @@ impl Filling<'_> {
 }
 
 /// Returns what it costs to name the tool in every line of values.
-pub(in super::super) fn tool_bytes(record: &Record) -> usize {
+pub(in super::super) fn tool_bytes(record: &DocumentRecord) -> usize {
     let labels = &record.values.labels;
     let lines: BTreeSet<(usize, usize)> = record
         .values

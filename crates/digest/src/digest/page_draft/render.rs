@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::lines::{Heading, READ, names_speaker, said_head};
+use super::super::lines::{Heading, READ, names_speaker, statement_head};
 use super::super::page::DocumentPage;
 use super::super::values::Fact;
 use super::super::values::line::{LineValue, SEEN, write_values};
-use super::{Filling, Shown, words_of_units};
+use super::{PageDraft, ShownUnits, words_of_units};
 
-impl Filling<'_> {
-    pub(in super::super) fn written(&self) -> DocumentPage {
+impl PageDraft<'_> {
+    pub(in super::super) fn render(&self) -> DocumentPage {
         let mut page = DocumentPage {
             text: String::new(),
             places: BTreeSet::new(),
@@ -24,13 +24,13 @@ impl Filling<'_> {
             }
             page.text.push_str(heading.line());
             page.text.push('\n');
-            for line in self.given.get(&heading).into_iter().flatten() {
+            for line in self.model_sections.get(&heading).into_iter().flatten() {
                 page.text.push_str(line);
                 page.text.push('\n');
             }
             match heading {
-                Heading::Task => self.write_said(&self.task, heading, &mut page),
-                Heading::Said => self.write_said(&self.said, heading, &mut page),
+                Heading::Task => self.write_statements(&self.task, heading, &mut page),
+                Heading::Findings => self.write_statements(&self.statements, heading, &mut page),
                 Heading::Values => self.write_values(&mut page),
                 _ => {}
             }
@@ -54,27 +54,30 @@ impl Filling<'_> {
         page
     }
 
-    fn write_said(
+    fn write_statements(
         &self,
-        shown: &BTreeMap<usize, Shown>,
+        shown: &BTreeMap<usize, ShownUnits>,
         heading: Heading,
         page: &mut DocumentPage,
     ) {
-        let (mut day, mut is_voice_named) = ("", false);
+        let (mut day, mut is_speaker_named) = ("", false);
         for (at, shown) in shown {
             let statement = &self.record.statements[*at];
-            let is_only_voice = self.only_voice == Some(statement.speaker);
-            let names = names_speaker(statement.speaker, heading, self.is_talk)
-                && !(is_only_voice && is_voice_named);
-            is_voice_named |= is_only_voice;
+            let is_only_speaker = self.only_speaker == Some(statement.speaker);
+            let names = names_speaker(statement.speaker, heading, self.is_conversation)
+                && !(is_only_speaker && is_speaker_named);
+            is_speaker_named |= is_only_speaker;
             let is_new = self.shows_days && !statement.day.is_empty() && statement.day != day;
             day = &statement.day;
-            page.text.push_str(&said_head(statement, is_new, names));
+            page.text
+                .push_str(&statement_head(statement, is_new, names));
             match shown {
-                Shown::Whole => page.text.push_str(&statement.text),
-                Shown::Units(units, _) => words_of_units(statement, units, heading, &mut |text| {
-                    page.text.push_str(text);
-                }),
+                ShownUnits::All => page.text.push_str(&statement.text),
+                ShownUnits::Some(units, _) => {
+                    words_of_units(statement, units, heading, &mut |text| {
+                        page.text.push_str(text);
+                    })
+                }
             }
             page.text.push('\n');
             page.places.insert(statement.place.clone());

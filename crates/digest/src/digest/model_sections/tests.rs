@@ -59,16 +59,19 @@ fn no_line_passes_for_one_of_ours() {
 
 #[test]
 fn the_oldest_of_what_was_done_is_cut_first() {
-    let given = |heading, lines: &[&str]| Given {
+    let given = |heading, lines: &[&str]| ModelSection {
         heading,
-        place: Place { of: None, turn: 7 },
+        place: SourceTurn {
+            loop_name: None,
+            turn: 7,
+        },
         is_new: true,
         lines: lines.iter().map(|line| (*line).to_owned()).collect(),
     };
     let done = ["**Early:**", "one", "**Late:**", "two", "three"];
     let all = [
         given(Heading::Task, &["Mend the weir."]),
-        given(Heading::Said, &done),
+        given(Heading::Findings, &done),
     ];
     let whole = bytes_of(&fitted(&all, usize::MAX));
     for most in 0..=whole {
@@ -76,7 +79,7 @@ fn the_oldest_of_what_was_done_is_cut_first() {
     }
     let said = |most| {
         fitted(&all, most)
-            .remove(&Heading::Said)
+            .remove(&Heading::Findings)
             .unwrap_or_default()
     };
     assert_eq!(said(whole), done);
@@ -86,7 +89,7 @@ fn the_oldest_of_what_was_done_is_cut_first() {
         fitted(&all, 40).keys().collect::<Vec<_>>(),
         [&Heading::Task]
     );
-    let long = [given(Heading::Said, &[&"word ".repeat(500)])];
+    let long = [given(Heading::Findings, &[&"word ".repeat(500)])];
     let cut = fitted(&long, 1_000);
     assert!((900..=1_000).contains(&bytes_of(&cut)), "{cut:?}");
 }

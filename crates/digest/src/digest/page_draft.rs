@@ -1,22 +1,22 @@
 //! A page in the making: what stands in it so far, and how much room is left.
 
-mod told;
+mod known_text;
+mod render;
 mod values;
-mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::given;
 use super::lines::{
-    GAP, Heading, READ, attempt_line, file_line, instruction_line, names_speaker, open_line,
-    plan_head, plan_line, read_file, said_head,
+    GAP, Heading, READ, call_line, file_line, instruction_line, names_speaker, open_line,
+    plan_head, plan_line, read_file, statement_head,
 };
+use super::model_sections;
 use super::page::UnitRef;
-use super::read::carried_line;
-use super::record::{Instruction, Record, Speaker, Statement};
+use super::read::foreign_summary_head;
+use super::record::{DocumentRecord, Instruction, SpeakerRole, Statement};
 use super::values::shortened;
-use crate::activity::{Place, PlanState, Work};
-pub(super) use told::Told;
+use crate::activity::{AgentWork, PlanState, SourceTurn};
+pub(super) use known_text::KnownText;
 pub(super) use values::tool_bytes;
 
 /// The names of tools are given only where they take no more than one part in so many.
@@ -35,26 +35,26 @@ const SHORTEST_HEADER: usize = 3;
 
 /// What is shown of a prompt or a statement.
 #[derive(Clone, Debug)]
-enum Shown {
-    Whole,
+enum ShownUnits {
+    All,
     /// Some of its units, and the bytes of their line.
-    Units(BTreeSet<usize>, usize),
+    Some(BTreeSet<usize>, usize),
 }
 
-pub(super) struct Filling<'a> {
-    record: &'a Record,
-    is_talk: bool,
+pub(super) struct PageDraft<'a> {
+    record: &'a DocumentRecord,
+    is_conversation: bool,
     shows_days: bool,
     /// Who is named only once, as nobody else talks.
-    only_voice: Option<Speaker>,
+    only_speaker: Option<SpeakerRole>,
     most: usize,
     room: usize,
     header: Option<String>,
     headings: BTreeSet<Heading>,
-    task: BTreeMap<usize, Shown>,
-    said: BTreeMap<usize, Shown>,
+    task: BTreeMap<usize, ShownUnits>,
+    statements: BTreeMap<usize, ShownUnits>,
     /// Lines of each other section by what orders them there, with the places that they tell of.
-    lines: BTreeMap<(Heading, usize), (String, Vec<Place>)>,
+    lines: BTreeMap<(Heading, usize), (String, Vec<SourceTurn>)>,
     /// Files that were only read, by their place among all.
     read: BTreeMap<usize, String>,
     /// Instructions for which there was no room.
@@ -66,34 +66,39 @@ pub(super) struct Filling<'a> {
     value_lines: BTreeMap<(Option<usize>, usize), bool>,
     tools_named: bool,
     /// What a model wrote for sections.
-    given: BTreeMap<Heading, Vec<String>>,
+    model_sections: BTreeMap<Heading, Vec<String>>,
     /// Everything said so far, to say no value twice; a model's words first, of so many bytes.
-    told: Told,
-    told_by_model: usize,
+    known: KnownText,
+    model_bytes: usize,
     is_full: bool,
 }
 
-impl<'a> Filling<'a> {
-    pub(super) fn new(record: &'a Record, is_talk: bool, tool_bytes: usize, most: usize) -> Self {
+impl<'a> PageDraft<'a> {
+    pub(super) fn new(
+        record: &'a DocumentRecord,
+        is_conversation: bool,
+        tool_bytes: usize,
+        most: usize,
+    ) -> Self {
         let mut days = record
             .statements
             .iter()
             .map(|s| &s.day)
             .filter(|day| !day.is_empty());
         let first = days.next();
-        let only_voice = record.only_voice().filter(|_| is_talk);
-        let name_bytes = only_voice.map_or(0, |voice| voice.name().len() + 1);
+        let only_speaker = record.only_speaker().filter(|_| is_conversation);
+        let name_bytes = only_speaker.map_or(0, |voice| voice.name().len() + 1);
         Self {
             record,
-            is_talk,
+            is_conversation,
             shows_days: first.is_some_and(|first| days.any(|day| day != first)),
-            only_voice,
+            only_speaker,
             most,
             room: most.saturating_sub(name_bytes),
             header: None,
             headings: BTreeSet::new(),
             task: BTreeMap::new(),
-            said: BTreeMap::new(),
+            statements: BTreeMap::new(),
             lines: BTreeMap::new(),
             read: BTreeMap::new(),
             left_out: 0,
@@ -101,14 +106,14 @@ impl<'a> Filling<'a> {
             seen_left: most / SEEN_PART,
             value_lines: BTreeMap::new(),
             tools_named: tool_bytes <= most / TOOL_SHARE,
-            given: BTreeMap::new(),
-            told: Told::default(),
-            told_by_model: 0,
+            model_sections: BTreeMap::new(),
+            known: KnownText::default(),
+            model_bytes: 0,
             is_full: false,
         }
     }
 
-    fn work(&self) -> &'a Work {
+    fn work(&self) -> &'a AgentWork {
         self.record.activity.work()
     }
 
@@ -149,21 +154,21 @@ impl<'a> Filling<'a> {
     }
 
     /// Adds what a model wrote, as much of it as fits `most`.
-    pub(super) fn given(&mut self, most: usize) {
-        let sections = given::fitted(&self.record.given, most.min(self.room));
+    pub(super) fn add_model_sections(&mut self, most: usize) {
+        let sections = model_sections::fitted(&self.record.model_sections, most.min(self.room));
         for (heading, lines) in &sections {
             let mut left = usize::MAX;
             let text = lines.join("\n");
-            if self.pay(*heading, text.len() + 1, &mut left) {
-                self.told.tell(&text);
-                self.given.insert(*heading, lines.clone());
+            if self.reserve(*heading, text.len() + 1, &mut left) {
+                self.known.add(&text);
+                self.model_sections.insert(*heading, lines.clone());
             }
         }
-        self.told_by_model = self.told.len();
+        self.model_bytes = self.known.len();
     }
 
     /// Takes room for some bytes of a section, within `left`.
-    fn pay(&mut self, heading: Heading, bytes: usize, left: &mut usize) -> bool {
+    fn reserve(&mut self, heading: Heading, bytes: usize, left: &mut usize) -> bool {
         let is_new = !self.headings.contains(&heading);
         let bytes = bytes + if is_new { heading.line().len() + 2 } else { 0 };
         if bytes > *left || bytes > self.room {
@@ -181,16 +186,16 @@ impl<'a> Filling<'a> {
         &mut self,
         key: (Heading, usize),
         line: String,
-        places: Vec<Place>,
+        places: Vec<SourceTurn>,
         left: &mut usize,
     ) -> bool {
         if self.lines.contains_key(&key) {
             return true;
         }
-        if !self.pay(key.0, line.len(), left) {
+        if !self.reserve(key.0, line.len(), left) {
             return false;
         }
-        self.told.tell(&line);
+        self.known.add(&line);
         self.lines.insert(key, (line, places));
         true
     }
@@ -198,9 +203,9 @@ impl<'a> Filling<'a> {
     // Prompts and statements.
 
     fn head(&self, statement: &Statement, heading: Heading) -> String {
-        let names = names_speaker(statement.speaker, heading, self.is_talk)
-            && self.only_voice != Some(statement.speaker);
-        said_head(
+        let names = names_speaker(statement.speaker, heading, self.is_conversation)
+            && self.only_speaker != Some(statement.speaker);
+        statement_head(
             statement,
             self.shows_days && !statement.day.is_empty(),
             names,
@@ -220,21 +225,21 @@ impl<'a> Filling<'a> {
 
     /// Whether a prompt stands in the task word for word.
     pub(super) fn shows_all_of(&self, at: usize) -> bool {
-        matches!(self.task.get(&at), Some(Shown::Whole))
+        matches!(self.task.get(&at), Some(ShownUnits::All))
     }
 
     /// Shows a prompt word for word.
     pub(super) fn prompt_whole(&mut self, at: usize, left: &mut usize) {
         let now = match self.task.get(&at) {
-            Some(Shown::Whole) => return,
-            Some(Shown::Units(_, bytes)) => *bytes,
+            Some(ShownUnits::All) => return,
+            Some(ShownUnits::Some(_, bytes)) => *bytes,
             None => 0,
         };
         let more = self.prompt_bytes(at).saturating_sub(now);
-        if self.pay(Heading::Task, more, left) {
+        if self.reserve(Heading::Task, more, left) {
             let text = &self.record.statements[at].text;
-            self.told.tell(text);
-            self.task.insert(at, Shown::Whole);
+            self.known.add(text);
+            self.task.insert(at, ShownUnits::All);
         }
     }
 
@@ -272,12 +277,12 @@ impl<'a> Filling<'a> {
     /// Shows a unit of a statement, unless the task shows it.
     pub(super) fn unit(&mut self, unit: UnitRef, left: &mut usize) {
         let is_shown = match self.task.get(&unit.statement) {
-            Some(Shown::Whole) => true,
-            Some(Shown::Units(units, _)) => units.contains(&unit.unit),
+            Some(ShownUnits::All) => true,
+            Some(ShownUnits::Some(units, _)) => units.contains(&unit.unit),
             None => false,
         };
         if !is_shown {
-            self.add_unit(unit, Heading::Said, left);
+            self.add_unit(unit, Heading::Findings, left);
         }
     }
 
@@ -292,29 +297,29 @@ impl<'a> Filling<'a> {
         let is_too_long = text.len() > (*left).min(self.room) + marks;
         let shown = match heading {
             Heading::Task => &self.task,
-            _ => &self.said,
+            _ => &self.statements,
         };
         let (mut units, before) = match shown.get(&unit.statement) {
-            Some(Shown::Whole) => return,
-            Some(Shown::Units(units, _)) if units.contains(&unit.unit) => return,
+            Some(ShownUnits::All) => return,
+            Some(ShownUnits::Some(units, _)) if units.contains(&unit.unit) => return,
             _ if is_too_long => {
                 self.is_full = true;
                 return;
             }
-            Some(Shown::Units(units, bytes)) => (units.clone(), *bytes),
+            Some(ShownUnits::Some(units, bytes)) => (units.clone(), *bytes),
             None => (BTreeSet::new(), 0),
         };
         units.insert(unit.unit);
         let after = self.shown_bytes(unit.statement, &units, heading);
-        if !self.pay(heading, after.saturating_sub(before), left) {
+        if !self.reserve(heading, after.saturating_sub(before), left) {
             return;
         }
-        self.told.tell(text);
+        self.known.add(text);
         let shown = match heading {
             Heading::Task => &mut self.task,
-            _ => &mut self.said,
+            _ => &mut self.statements,
         };
-        shown.insert(unit.statement, Shown::Units(units, after));
+        shown.insert(unit.statement, ShownUnits::Some(units, after));
     }
 
     fn shown_bytes(&self, at: usize, units: &BTreeSet<usize>, heading: Heading) -> usize {
@@ -326,8 +331,9 @@ impl<'a> Filling<'a> {
 
     /// Whether an instruction stands already where somebody's words are shown. A model may say it too, but
     /// need not the next time.
-    pub(super) fn tells(&self, instruction: &Instruction) -> bool {
-        self.told.says_after(self.told_by_model, &instruction.text)
+    pub(super) fn shows_instruction(&self, instruction: &Instruction) -> bool {
+        self.known
+            .contains_after(self.model_bytes, &instruction.text)
     }
 
     pub(super) fn instruction(
@@ -376,20 +382,20 @@ impl<'a> Filling<'a> {
     }
 
     pub(super) fn open_calls(&mut self, left: &mut usize) {
-        for (at, open) in self.work().open.iter().enumerate().rev() {
+        for (at, open) in self.work().running.iter().enumerate().rev() {
             if self.lines.contains_key(&(Heading::Plan, at + 1)) {
                 continue;
             }
             let mut open = open.clone();
-            open.what = shortened(&open.what, LONGEST_OPEN).unwrap_or_default();
+            open.description = shortened(&open.description, LONGEST_OPEN).unwrap_or_default();
             let places = vec![open.place.clone()];
             self.line((Heading::Plan, at + 1), open_line(&open), places, left);
         }
     }
 
     /// Returns what the line of a file costs.
-    pub(super) fn file_bytes(&self, at: usize, spots: usize) -> usize {
-        file_line(&self.work().files[at], spots).0.len()
+    pub(super) fn file_bytes(&self, at: usize, symbols: usize) -> usize {
+        file_line(&self.work().files[at], symbols).0.len()
     }
 
     /// Whether the line of a file stands there.
@@ -397,18 +403,18 @@ impl<'a> Filling<'a> {
         self.lines.contains_key(&(Heading::Files, at))
     }
 
-    pub(super) fn file(&mut self, at: usize, spots: usize, left: &mut usize) {
+    pub(super) fn file(&mut self, at: usize, symbols: usize, left: &mut usize) {
         if self.shows_file(at) {
             return;
         }
-        let (line, places) = file_line(&self.work().files[at], spots);
+        let (line, places) = file_line(&self.work().files[at], symbols);
         self.line((Heading::Files, at), line, places, left);
     }
 
     /// Says how many changed files have no line, and in which turns they were changed.
     pub(super) fn files_left_out(&mut self, files: &[usize]) {
         let last = |at: &usize| self.work().files[*at].events.last();
-        let mut places: Vec<Place> = files
+        let mut places: Vec<SourceTurn> = files
             .iter()
             .filter_map(last)
             .map(|e| e.place.clone())
@@ -434,35 +440,35 @@ impl<'a> Filling<'a> {
         }
         let text = read_file(&self.work().files[at]);
         let line = if self.read.is_empty() { READ.len() } else { 0 };
-        if self.pay(Heading::Files, line + text.len() + 2, left) {
-            self.told.tell(&text);
+        if self.reserve(Heading::Files, line + text.len() + 2, left) {
+            self.known.add(&text);
             self.read.insert(at, text);
         }
     }
 
-    pub(super) fn attempt(&mut self, at: usize, left: &mut usize) {
-        if self.lines.contains_key(&(Heading::Attempts, at)) {
+    pub(super) fn call(&mut self, at: usize, left: &mut usize) {
+        if self.lines.contains_key(&(Heading::Commands, at)) {
             return;
         }
-        let attempt = &self.work().attempts[at];
-        let failed = attempt.failure.iter().map(|failure| failure.0.clone());
+        let history = &self.work().calls[at];
+        let failed = history.failure.iter().map(|failure| failure.0.clone());
         let places = failed
-            .chain(attempt.passed.clone())
-            .chain([attempt.last.clone()])
+            .chain(history.passed.clone())
+            .chain([history.last.clone()])
             .collect();
-        self.line((Heading::Attempts, at), attempt_line(attempt), places, left);
+        self.line((Heading::Commands, at), call_line(history), places, left);
     }
 
     /// Adds a summary that another wrote: whole, or as many of its sections as fit.
-    pub(super) fn carried(&mut self, at: usize, most: usize) {
-        let carried = &self.record.carried[at];
-        let key = (Heading::Carried, at);
+    pub(super) fn foreign_summary(&mut self, at: usize, most: usize) {
+        let carried = &self.record.foreign_summaries[at];
+        let key = (Heading::EarlierSummary, at);
         if self.lines.contains_key(&key) {
             return;
         }
         let mut left = most.min(self.room);
-        let head = carried_line(&carried.place);
-        let frame = head.len() + Heading::Carried.line().len() + 2;
+        let head = foreign_summary_head(&carried.place);
+        let frame = head.len() + Heading::EarlierSummary.line().len() + 2;
         let text = cut_by_sections(&carried.text, left.saturating_sub(frame));
         if let Some(text) = text {
             self.line(key, head + &text, vec![carried.place.clone()], &mut left);

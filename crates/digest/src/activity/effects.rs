@@ -1,20 +1,20 @@
 //! What one call does, for those who compare calls.
 
-use super::actions::action;
+use super::actions::read_call;
 use super::files::normal;
-use super::patch::Change;
+use super::patch::FileOperation;
 use loopstore_model::ToolCall;
 
 /// What a call does if it succeeds, told from its arguments.
 ///
 /// ```
-/// use loopstore_digest::activity::CallActs;
+/// use loopstore_digest::activity::CallEffects;
 /// use loopstore_model::Message;
 /// use serde_json::json;
 ///
 /// let acts = |tool: &str, arguments: serde_json::Value| {
 ///     let answer = Message::assistant("").with_tool_call("c1", tool, arguments);
-///     answer.tool_calls().map(CallActs::of).next().unwrap()
+///     answer.tool_calls().map(CallEffects::of).next().unwrap()
 /// };
 /// let read = acts("Read", json!({"file_path": "./src/a.rs"}));
 /// assert_eq!((&*read.reads[0], read.command), ("src/a.rs", None));
@@ -23,9 +23,9 @@ use loopstore_model::ToolCall;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct CallActs {
+pub struct CallEffects {
     /// In a line what it does: the command, or the tool and what it is about.
-    pub what: String,
+    pub description: String,
     /// The command line, spelt so that two that do the same are the same.
     pub command: Option<String>,
     /// Files that it reads.
@@ -34,19 +34,19 @@ pub struct CallActs {
     pub changes: Vec<String>,
 }
 
-impl CallActs {
+impl CallEffects {
     /// Reads a call.
     pub fn of(call: &ToolCall) -> Self {
-        let action = action(call);
+        let action = read_call(call);
         let (reads, changes): (Vec<_>, Vec<_>) = action
             .files
             .iter()
-            .partition(|file| file.change == Change::Read);
-        let paths = |files: Vec<&super::patch::FileChange>| {
+            .partition(|file| file.change == FileOperation::Read);
+        let paths = |files: Vec<&super::patch::FileEffect>| {
             files.into_iter().map(|file| normal(&file.path)).collect()
         };
         Self {
-            what: action.what,
+            description: action.description,
             command: action.is_command.then_some(action.key),
             reads: paths(reads),
             changes: paths(changes),

@@ -10,14 +10,14 @@
 use std::collections::BTreeMap;
 
 use super::lines::{Heading, OPENING, PLAN_HEAD};
-use crate::activity::Place;
+use crate::activity::SourceTurn;
 
 /// What a model wrote for a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct ModelSection {
     pub(super) heading: Heading,
     /// Where it is taken to be said: at the last turn that the model had read.
-    pub(super) place: Place,
+    pub(super) place: SourceTurn,
     /// Whether it was written just now, from everything that the record holds.
     pub(super) is_new: bool,
     pub(super) lines: Vec<String>,
@@ -28,14 +28,14 @@ pub(super) struct Given {
 const WORDS: [(&[&str], Option<Heading>); 7] = [
     (
         &["done, decided and found", "done, decided, found"],
-        Some(Heading::Said),
+        Some(Heading::Findings),
     ),
     (
         &["exact value", "identifiers", "key values"],
         Some(Heading::Values),
     ),
     (&["file", "artifact"], Some(Heading::Files)),
-    (&["error", "command", "failure"], Some(Heading::Attempts)),
+    (&["error", "command", "failure"], Some(Heading::Commands)),
     (
         &[
             "plan",
@@ -103,7 +103,7 @@ const NOTHING: [&str; 6] = ["none", "n/a", "-", "nothing", "(none)", "none."];
 
 /// Reads an answer: the lines of each section that it has something for.
 pub(super) fn sections_of(answer: &str) -> BTreeMap<Heading, Vec<String>> {
-    let mut reader = Reader::default();
+    let mut reader = SectionReader::default();
     for line in unfenced(answer.trim()).lines() {
         reader.line(line.trim_end());
     }
@@ -128,7 +128,7 @@ fn unfenced(text: &str) -> &str {
     }
 }
 
-struct Reader {
+struct SectionReader {
     sections: BTreeMap<Heading, Vec<String>>,
     heading: Heading,
     /// The level of the last heading of ours.
@@ -138,11 +138,11 @@ struct Reader {
     in_fence: bool,
 }
 
-impl Default for Reader {
+impl Default for SectionReader {
     fn default() -> Self {
         Self {
             sections: BTreeMap::new(),
-            heading: Heading::Said,
+            heading: Heading::Findings,
             level: 0,
             lead: None,
             in_fence: false,
@@ -150,7 +150,7 @@ impl Default for Reader {
     }
 }
 
-impl Reader {
+impl SectionReader {
     fn line(&mut self, line: &str) {
         let text = line.trim();
         if text.starts_with("```") || text.starts_with("~~~") {
@@ -170,14 +170,16 @@ impl Reader {
                 (self.heading, self.level) = (heading, found.level);
                 self.set_lead(None);
                 // Other names of this section say something.
-                if heading == Heading::Said && section_named(found.name) != Some(Heading::Said) {
+                if heading == Heading::Findings
+                    && section_named(found.name) != Some(Heading::Findings)
+                {
                     self.set_lead(Some(found.name));
                 }
             }
             None => {
                 // A part of the section above, unless it stands as high as that.
                 if self.level == 0 || found.level <= self.level {
-                    (self.heading, self.level) = (Heading::Said, 0);
+                    (self.heading, self.level) = (Heading::Findings, 0);
                 }
                 let is_title = found.name.to_lowercase().contains("summary");
                 self.set_lead(Some(found.name).filter(|_| !is_title));
@@ -276,7 +278,7 @@ fn section_of(name: &str) -> Option<Heading> {
             .find(|(words, _)| words.iter().any(|word| name.contains(word)));
         match found.and_then(|found| found.1) {
             Some(Heading::Task | Heading::Instructions) | None if is_finished() => {
-                Some(Heading::Said)
+                Some(Heading::Findings)
             }
             found => found,
         }
@@ -292,7 +294,7 @@ fn section_named(name: &str) -> Option<Heading> {
             .eq_ignore_ascii_case(name)
     };
     let named = Heading::ALL.into_iter().find(is_named);
-    named.filter(|heading| *heading != Heading::Carried)
+    named.filter(|heading| *heading != Heading::EarlierSummary)
 }
 
 /// Takes away the number before a heading: `1. Task`, `2) Plan`.
@@ -327,8 +329,8 @@ pub(super) fn is_own_line(line: &str) -> bool {
 
 /// What is cut first where there is too much: the oldest of what was done.
 const CUT: [Heading; 5] = [
-    Heading::Said,
-    Heading::Attempts,
+    Heading::Findings,
+    Heading::Commands,
     Heading::Plan,
     Heading::Instructions,
     Heading::Task,
@@ -339,7 +341,7 @@ const LONG_LINE: usize = 400;
 
 /// Returns the lines of each section in at most `most` bytes with their headings. What is too much goes line
 /// by line, the oldest of what was done first.
-pub(super) fn fitted(given: &[Given], most: usize) -> BTreeMap<Heading, Vec<String>> {
+pub(super) fn fitted(given: &[ModelSection], most: usize) -> BTreeMap<Heading, Vec<String>> {
     let mut sections: BTreeMap<Heading, Vec<String>> = BTreeMap::new();
     for given in given {
         let lines = sections.entry(given.heading).or_default();
