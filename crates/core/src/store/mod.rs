@@ -103,7 +103,7 @@ pub type WriteWork<'a> = Box<dyn FnOnce(&mut dyn StoreWrite) -> StoreResult<()> 
 
 /// A durable store of sessions.
 ///
-/// A backend must keep these promises; `tests/store/conformance.rs` holds a case for each.
+/// A backend must keep these promises; `crates/testing/src/conformance` has a test for each.
 /// - `read` must show one moment: rows that other writers commit meanwhile must not appear.
 /// - `write` must be atomic and serial: all of it or none, also after a crash, and what it returned
 ///   `Ok` for must survive a power loss (at the default durability). Writes of different sessions may run
