@@ -3,9 +3,9 @@
 #[cfg(feature = "tokio")]
 pub use crate::api::asynchronous::outside;
 pub use crate::api::records::{CURRENT_LOOP, SessionRecords, ordered, session_record};
-pub use crate::compact::recorded::{Recorded, RecordedRun};
+pub use crate::compact::recorded::{RecordedResult, RecordedRun};
 pub use crate::compact::running::close_interrupted;
-pub use crate::compact::sealed::{StandsFor, seal_all, seal_appended};
+pub use crate::compact::provider_compaction::{CompactedExtent, record_provider_compaction, record_appended_compactions};
 pub use crate::context::build::{build, originals_of};
 pub use crate::context::chain::{Chain, Purpose};
 pub use crate::context::manifest::{derive, was_replaced};

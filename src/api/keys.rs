@@ -5,7 +5,7 @@ use super::line::Position;
 use super::same_append::ensure_same;
 use super::session::{Appended, begin_session};
 use super::{SessionHandle, calls};
-use crate::compact::seal_appended;
+use crate::compact::record_appended_compactions;
 use crate::model::{AgentMessage, LoopId};
 use crate::redact::append_key_marker;
 use crate::store::append::append_in_turns;
@@ -238,7 +238,7 @@ fn append_part(
 ) -> StoreResult<(LoopKey, Appended)> {
     let done = append_in_turns(write, at.session, at.leaf, messages, counter)?;
     calls::finish(write, at.session, done.loop_key, &done.answered)?;
-    seal_appended(write, counter, &done.compactions)?;
+    record_appended_compactions(write, counter, &done.compactions)?;
     if let Some(key) = key {
         let row = AppendKey {
             name: key.to_owned(),

@@ -5,7 +5,7 @@ use super::entries::EntryRef;
 use super::error::Result;
 use crate::compact::{
     CompactReport, CompactRequest, FlipReport, FlipRequest, Pin, PinRef, PinReport, PinRequest,
-    RecordedRun, RepairReport, StandsFor, compact_session_loops, repair_session, seal_all,
+    RecordedRun, RepairReport, CompactedExtent, compact_session_loops, repair_session, record_provider_compaction,
 };
 use crate::context::session_of;
 use crate::model::{AgentMessage, Json, LoopId, SealingProvider, Time};
@@ -130,7 +130,7 @@ impl SessionHandle {
                 let row = row.ok_or_else(|| StoreError::NoLoop(id.to_string()))?;
                 Ok::<_, StoreError>(row.key)
             };
-            let what = StandsFor {
+            let what = CompactedExtent {
                 leaf: loop_key(&leaf)?,
                 provider,
                 through: Some((loop_key(&through.loop_id)?, through.seq)),
@@ -143,7 +143,7 @@ impl SessionHandle {
                 duration_ms: 0,
                 record: Json::null(),
             };
-            seal_all(write, backend.counter(), what, messages, run)
+            record_provider_compaction(write, backend.counter(), what, messages, run)
         })?;
         Ok(run_id)
     }

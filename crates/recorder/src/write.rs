@@ -3,7 +3,7 @@
 
 use loopstore::TokenCounter;
 use loopstore::extend::{Note, StoreError, StoreResult, StoreWrite, append::Appended, lease};
-use loopstore::internal::{append_leased, edit_loop, seal_appended, set_status_leased, to_json};
+use loopstore::internal::{append_leased, edit_loop, record_appended_compactions, set_status_leased, to_json};
 use loopstore::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, LoopRecord, LoopStatus, Message,
 };
@@ -201,7 +201,7 @@ impl TurnWrite<'_> {
         let appended = append_leased(write, (&active.lease, now), new, counter)?;
         let messages: Vec<_> = appended.seqs.clone().zip(self.messages).collect();
         calls::finish(write, active, &messages)?;
-        seal_appended(write, counter, &appended.compactions)?;
+        record_appended_compactions(write, counter, &appended.compactions)?;
         let stored: Vec<_> = active.current.messages.iter().chain(&messages).collect();
         let mut known = StoredMessages::stored(&messages)?;
         known.extend(StoredMessages::named(self.named.into_iter(), &stored)?);
