@@ -17,7 +17,7 @@ pub use crate::overlay::chain_snapshot::ChainSnapshot;
 pub use crate::overlay::foreign::{OWN_RUN, block_form, block_spec, restore_block};
 pub use crate::overlay::imported::ImportedCompaction;
 pub use crate::overlay::sealed::SealedRecord;
-pub use crate::search::excerpt::{Reach, ReadableText, fitting, windows};
+pub use crate::search::excerpt::{WindowLimits, ReadableText, fitting, windows};
 pub use crate::search::query::question;
 pub use crate::search::trust::missing as missing_from_index;
 pub use crate::store::append::{LastTurn, Retell, append_leased, set_status_leased};
