@@ -1,4 +1,4 @@
-//! What can be removed from the rows that were taken over, so that the rest fits together.
+//! Removes copied rows that refer to lost ones, so that the rest is consistent.
 //!
 //! Nothing here decides what goes; rows that hang on one that is gone are swept after it.
 
@@ -10,7 +10,7 @@ use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::scan::{ScanBlocks, StoreScan};
 use crate::store::sqlite::from_sqlite;
-use crate::store::sqlite::read::{SqliteReader, packed};
+use crate::store::sqlite::reader::{SqliteReader, packed};
 use crate::store::sqlite::scan::STRAYS;
 use crate::store::*;
 
@@ -308,7 +308,7 @@ impl Mender<'_> {
     }
 }
 
-/// What can be removed as a whole.
+/// The owner of rows that are removed together.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum Removable {
