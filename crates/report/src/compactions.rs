@@ -10,7 +10,7 @@ use crate::ReportError;
 use loopstore::model::Time;
 
 #[derive(Serialize)]
-struct Index<'a> {
+struct CompactionsIndex<'a> {
     version: &'static str,
     made_at: String,
     #[serde(flatten)]
@@ -36,7 +36,7 @@ pub fn write_compactions(
     report: &CompactionsReport,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
-    let index = Index {
+    let index = CompactionsIndex {
         version: env!("CARGO_PKG_VERSION"),
         made_at: Time::now().as_str().to_owned(),
         report,

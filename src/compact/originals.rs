@@ -1,14 +1,14 @@
-//! Originals that an earlier import still holds, beside the chain whose compaction stands for them.
+//! Originals that an earlier import still has, outside the chain whose compaction replaced them.
 //!
-//! A provider's compaction at the very beginning of a chain stands for what that chain never had: its
-//! transcript was written anew, and what an earlier import took from it lies on another chain. What that
-//! chain shows is put in the place of the compaction, as the run of a repair.
+//! A provider's compaction at the very beginning of a chain replaces messages that the chain never had: its
+//! transcript was rewritten, and the messages that an earlier import read from it are on another chain. The context
+//! of that chain replaces the compaction, as the run of a repair.
 
 use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::{Recorded, RecordedRun};
+use super::{RecordedResult, RecordedRun};
 use crate::context::{Context, PartSection};
 use crate::model::{AgentMessage, Content, Json, LoopId, Message, Time, Turns};
 use crate::overlay::{ChainSnapshot, ImportedCompaction, turn_seqs};
@@ -19,31 +19,31 @@ use crate::store::{
 };
 use crate::tokens::TokenCounter;
 
-/// What `trigger` says of such a run.
+/// The trigger of such a run.
 const TRIGGER: &str = "repair";
 
 /// The forms of providers: a file without anything of its own form may have been taken for another one.
 const FORMS: [&str; 3] = ["responses", "anthropic", "openai-chat"];
 
-/// Where originals lie that a chain does not have.
+/// The location of originals that a chain does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct OriginalsElsewhere {
+pub struct OriginalsLocation {
     /// The session.
     pub session_id: String,
     /// The last loop of the chain that has them.
     pub loop_id: LoopId,
 }
 
-/// Returns where what was said before a chain began lies: on the newest loop that the session had before
+/// Returns the location of the messages from before a chain began: on the newest loop that the session had before
 /// it, else in the session that an earlier import of the same file made.
 ///
 /// # Errors
-/// What the store returns.
-pub(super) fn originals_before(
+/// If the store fails.
+pub(super) fn find_originals_before(
     read: &dyn StoreRead,
     leaf: LoopKey,
-) -> StoreResult<Option<OriginalsElsewhere>> {
+) -> StoreResult<Option<OriginalsLocation>> {
     let raw = View {
         raw: true,
         ..View::default()
@@ -98,23 +98,23 @@ fn found(
     read: &dyn StoreRead,
     session: SessionKey,
     loop_id: LoopId,
-) -> StoreResult<OriginalsElsewhere> {
+) -> StoreResult<OriginalsLocation> {
     let session_id = read.session_by_key(session)?.session_id.to_string();
-    Ok(OriginalsElsewhere {
+    Ok(OriginalsLocation {
         session_id,
         loop_id,
     })
 }
 
-/// What a chain says, in few messages: its summaries as they are, and in one more what was said word for word.
+/// The text of a chain in few messages: its summaries as they are, and one more message with the rest word for word.
 /// Of several messages that are no documents, a later compaction would carry on only the last.
 #[derive(Clone, Default)]
-pub(super) struct Told {
+pub(super) struct ChainText {
     summaries: Vec<AgentMessage>,
-    said: String,
+    transcript: String,
 }
 
-impl Told {
+impl ChainText {
     pub(super) fn of(context: &Context) -> Self {
         let mut sections = context.parts.iter().flat_map(|part| {
             let is_summary = matches!(part.section, PartSection::Rollup | PartSection::Compacted);
@@ -123,17 +123,17 @@ impl Told {
                 usize::try_from(part.messages).unwrap_or(usize::MAX),
             )
         });
-        let mut told = Self::default();
+        let mut text = Self::default();
         for message in &context.messages {
             match sections.next() {
-                Some(true) => told.summaries.push(message.clone()),
-                _ => told.add(message),
+                Some(true) => text.summaries.push(message.clone()),
+                _ => text.add(message),
             }
         }
-        told
+        text
     }
 
-    /// Adds what a message says, each text after who said it.
+    /// Adds the texts and calls of a message, each after the role of its author.
     fn add(&mut self, message: &AgentMessage) {
         let Some(message) = message.message() else {
             return;
@@ -151,30 +151,30 @@ impl Told {
         for text in texts.chain(calls).filter(|text| !text.is_empty()) {
             // No line of a text is taken for another speaker's.
             let text = text.replace('\n', "\n  ");
-            self.said.push_str(&format!("{who}: {text}\n"));
+            self.transcript.push_str(&format!("{who}: {text}\n"));
         }
     }
 
     fn into_messages(mut self) -> Vec<AgentMessage> {
-        if !self.said.is_empty() {
-            let text = format!("What was said before, word for word:\n{}", self.said);
+        if !self.transcript.is_empty() {
+            let text = format!("What was said before, word for word:\n{}", self.transcript);
             self.summaries.push(Message::user(text.trim_end()).into());
         }
         self.summaries
     }
 }
 
-/// Puts what was told elsewhere in the place of a provider's compaction of which nothing lies on the chain of `leaf`.
-/// Returns whether that could be done: a turn that is not complete yet stays as it is.
+/// Replaces a provider's compaction whose originals are not on the chain of `leaf` with the text of the other chain.
+/// Returns false if the turn of the compaction is not complete yet: it stays as it is.
 ///
 /// # Errors
-/// What the store returns.
-pub(super) fn stand_in(
+/// If the store fails.
+pub(super) fn replace_compaction(
     write: &mut dyn StoreWrite,
     counter: &dyn TokenCounter,
     (leaf, sealed): (LoopKey, RunKey),
-    (strategy, from): (&str, &OriginalsElsewhere),
-    mut told: Told,
+    (strategy, from): (&str, &OriginalsLocation),
+    mut text: ChainText,
 ) -> StoreResult<bool> {
     let chain = ChainSnapshot::load(write, leaf, View::default())?;
     let Some(block) = write.blocks_of_run(sealed)?.pop() else {
@@ -188,7 +188,7 @@ pub(super) fn stand_in(
         return Ok(false);
     }
     for message in after_compaction(write, &chain, (at, turn))? {
-        told.add(&message);
+        text.add(&message);
     }
     let run = RecordedRun {
         run_id: format!("repair-{}", crate::clock::new_uuid().simple()),
@@ -205,8 +205,8 @@ pub(super) fn stand_in(
         strategy,
         created_at: run.started_at.as_str(),
     };
-    let made = Recorded {
-        blocks: compaction.anchored(&told.into_messages(), (at, turn + 1))?,
+    let made = RecordedResult {
+        blocks: compaction.anchored(&text.into_messages(), (at, turn + 1))?,
         outcome: Outcome::Committed,
         error: None,
     };
@@ -215,7 +215,7 @@ pub(super) fn stand_in(
     Ok(true)
 }
 
-/// Returns what a turn says beside and after the compaction in it.
+/// Returns the content of a turn beside and after the compaction in it.
 fn after_compaction(
     read: &dyn StoreRead,
     chain: &ChainSnapshot,

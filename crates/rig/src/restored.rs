@@ -1,4 +1,4 @@
-//! What a session holds, as rig's messages.
+//! The messages of a session as rig's messages.
 
 use loopstore::{AgentMessage, Author, Content, Message as Stored, ToolResultMessage};
 use rig_core::message::{
@@ -9,28 +9,28 @@ use rig_core::message::{
 use serde_json::Value;
 
 use crate::marks;
-use crate::stored::{FIELD, Kept, decode_raw, kinds};
+use crate::stored::{FIELD, RigField, decode_raw, kinds};
 
-/// A message of rig, and how many stored messages it was made of.
+/// A message of rig, and the number of stored messages that it was made of.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct GivenBack {
+pub(crate) struct RestoredMessage {
     pub(crate) message: Message,
     pub(crate) parts: usize,
 }
 
-/// Makes messages of rig of stored ones: those that rig gave as it gave them, and what else the session holds
-/// (a summary, what another program appended) by what it says. What no model sees is left out.
-pub(crate) fn given_back<'a>(
+/// Returns stored messages as messages of rig: messages from rig unchanged, and the others of the session
+/// (a summary, or messages of another program) by their content. Extensions are left out.
+pub(crate) fn restore_messages<'a>(
     messages: impl IntoIterator<Item = &'a AgentMessage>,
-) -> Vec<GivenBack> {
-    let mut made: Vec<GivenBack> = Vec::new();
-    // The place that the next part of the last message has, or of a row of results.
+) -> Vec<RestoredMessage> {
+    let mut made: Vec<RestoredMessage> = Vec::new();
+    // The expected next part of the last message, or of a row of results.
     let mut open = Next::Nothing;
     for message in messages {
         let AgentMessage::Llm(llm) = message else {
             continue;
         };
-        let kept: Option<Kept> = llm.extra.get(FIELD).and_then(|field| field.read().ok());
+        let kept: Option<RigField> = llm.extra.get(FIELD).and_then(|field| field.read().ok());
         let part = kept.as_ref().and_then(|kept| kept.part);
         let whole = kept
             .as_ref()
@@ -50,7 +50,7 @@ pub(crate) fn given_back<'a>(
         open = next;
         match (made.last_mut(), new) {
             (
-                Some(GivenBack {
+                Some(RestoredMessage {
                     message: Message::User { content },
                     parts,
                 }),
@@ -59,7 +59,7 @@ pub(crate) fn given_back<'a>(
                 content.extend(more);
                 *parts += 1;
             }
-            (_, message) => made.push(GivenBack { message, parts: 1 }),
+            (_, message) => made.push(RestoredMessage { message, parts: 1 }),
         }
     }
     made
@@ -72,8 +72,8 @@ enum Next {
     Result,
 }
 
-/// Returns a message as rig gave it; `None` if its blocks are not those that it had.
-fn as_rig_gave_it(stored: &Stored, kept: &Kept) -> Option<Message> {
+/// Returns a message as it came from rig; `None` if its blocks have changed.
+fn as_rig_gave_it(stored: &Stored, kept: &RigField) -> Option<Message> {
     if kinds(stored.content()) != kept.blocks {
         return None;
     }
@@ -87,14 +87,14 @@ fn as_rig_gave_it(stored: &Stored, kept: &Kept) -> Option<Message> {
     Some(message)
 }
 
-fn item_of(kept: &Kept) -> Option<Value> {
+fn item_of(kept: &RigField) -> Option<Value> {
     match &kept.item {
         Value::String(text) => serde_json::from_str(text).ok(),
         item => Some(item.clone()),
     }
 }
 
-/// Returns what a block holds of rig's JSON.
+/// Returns the part of rig's JSON that a block contains.
 fn held(block: &Content) -> Value {
     let text = |text: &String| Value::String(text.clone());
     match block {
@@ -110,8 +110,8 @@ fn held(block: &Content) -> Value {
     }
 }
 
-/// Makes a message of what a stored one says, with the ids that rig knows its calls by.
-fn by_its_words(stored: &Stored, kept: Option<&Kept>) -> Message {
+/// Returns a message of rig by the content of a stored one, with rig's ids of its calls.
+fn by_its_words(stored: &Stored, kept: Option<&RigField>) -> Message {
     let mut ids = Vec::new();
     if let Some(item) = kept.and_then(item_of) {
         call_ids(&item, &mut ids);
@@ -217,7 +217,7 @@ fn assistant_block(block: &Content, id: &impl Fn(&str) -> CallId) -> AssistantCo
             }
         }
         Content::Image(block) => AssistantContent::Image(image(block)),
-        // Only who made it could read it, and rig cannot know who that was.
+        // Only its provider can read it, and rig does not know the provider.
         Content::Sealed(_) | Content::Other(_) => AssistantContent::Opaque(Opaque {
             item: held(block),
             replay: false,

@@ -1,14 +1,14 @@
 //! The compactions of providers, as runs.
 //!
-//! Such a run has one block, active in contexts for its provider alone. What the provider compacted within
-//! an answer stays in its message: the block keeps that message's turn from there on and covers all before.
-//! What it gave in the place of a whole conversation is the block's own text.
+//! Such a run has one block, active in contexts for its provider alone. A compaction that the provider made within
+//! an answer stays in its message: the block keeps that message's turn from there on and covers everything before.
+//! A compaction that replaces a whole conversation is the block's own text.
 
 use std::ops::ControlFlow;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{CompactionEnded, Recorded, RecordedRun};
+use super::{CompactionEnded, RecordedResult, RecordedRun};
 use crate::compaction::{Recent, Summary};
 use crate::context::view_for;
 use crate::model::{AgentMessage, Content, Json, Role, SealingProvider, Time, Turns};
@@ -20,14 +20,14 @@ use crate::store::{
 };
 use crate::tokens::TokenCounter;
 
-/// What `trigger` says of a compaction that a provider made while it answered.
+/// The trigger of a compaction that a provider made while it answered.
 const TRIGGER: &str = "provider";
 
-/// Writes the runs of the compactions that stand in messages just appended.
+/// Writes the runs of the compactions in messages that were just appended.
 ///
 /// # Errors
-/// What the store returns.
-pub fn seal_appended(
+/// If the store fails.
+pub fn record_appended_compactions(
     write: &mut dyn StoreWrite,
     counter: &dyn TokenCounter,
     found: &[SealedMessage],
@@ -80,7 +80,7 @@ fn seal(
     });
     chain.roll_up(write, at, &mut spec)?;
     let block = spec.build(write, link, counter)?;
-    let made = Recorded {
+    let made = RecordedResult {
         blocks: vec![block],
         outcome: Outcome::Committed,
         error: None,
@@ -88,27 +88,27 @@ fn seal(
     run.commit(write, counter, (&chain, turn + 1), view, made)
 }
 
-/// What a compaction stands for that a provider gave in the place of a conversation.
+/// The messages that a provider's compaction of a conversation replaces.
 #[derive(Clone, Copy, Debug)]
-pub struct StandsFor {
+pub struct CompactedExtent {
     #[doc(hidden)]
     pub leaf: LoopKey,
     #[doc(hidden)]
     pub provider: SealingProvider,
-    /// The last message that it stands for; `None`: all that is there.
+    /// The last message that it replaces; all messages if `None`.
     #[doc(hidden)]
     pub through: Option<(LoopKey, u32)>,
 }
 
-/// Writes the run of a compaction that a provider gave in the place of what was said so far, in this loop
+/// Writes the run of a provider's compaction that replaces all messages so far, in this loop
 /// and before it.
 ///
 /// # Errors
-/// What the store returns; if nothing was said that it could stand for, or it is not on the chain any more.
-pub fn seal_all(
+/// If there is no message that it could replace, the last of them is not on the chain any more, or the store fails.
+pub fn record_provider_compaction(
     write: &mut dyn StoreWrite,
     counter: &dyn TokenCounter,
-    what: StandsFor,
+    what: CompactedExtent,
     messages: Vec<AgentMessage>,
     mut run: RecordedRun,
 ) -> StoreResult<CompactionEnded> {
@@ -142,7 +142,7 @@ pub fn seal_all(
     spec.draft.recent = recent;
     chain.roll_up(write, at, &mut spec)?;
     let block = spec.build(write, link, counter)?;
-    let made = Recorded {
+    let made = RecordedResult {
         blocks: vec![block],
         outcome: Outcome::Committed,
         error: None,
@@ -151,23 +151,23 @@ pub fn seal_all(
     run.commit(write, counter, (&chain, turns), view, made)
 }
 
-/// The place of the loop that a compaction stands on, how many of its turns it stands for, and what is kept
+/// The depth of the loop of a compaction's block, the number of its turns that are replaced, and the kept part
 /// of the turn after them.
-type End = (usize, u32, Option<Recent>);
+type CoveredEnd = (usize, u32, Option<Recent>);
 
 /// Returns the last loop before a place that has turns, with all of them.
-fn whole_before(chain: &ChainSnapshot, end: usize) -> Option<End> {
+fn whole_before(chain: &ChainSnapshot, end: usize) -> Option<CoveredEnd> {
     let at = chain.links[..end].iter().rposition(|link| link.turns > 0)?;
     Some((at, chain.links[at].turns, None))
 }
 
-/// Returns where a compaction ends that stands for everything through a message. Of the first turn of a loop
-/// that goes on behind it nothing is left out: no turn is there that the compaction could stand on.
+/// Returns the end of a compaction that replaces everything through a message. Of the first turn of a loop
+/// that has messages after it nothing is left out: a block needs a turn before its kept part.
 fn end_at(
     read: &dyn StoreRead,
     chain: &ChainSnapshot,
     (loop_key, seq): (LoopKey, u32),
-) -> StoreResult<Option<End>> {
+) -> StoreResult<Option<CoveredEnd>> {
     let at = chain
         .place(loop_key)
         .filter(|at| seq < chain.links[*at].end_seq);

@@ -1,14 +1,14 @@
-//! One attempt: a step of the fallback becomes a candidate.
+//! The planner of one step of the fallback: makes the candidate of the step.
 //!
-//! The plan gives each loop its layout, the strategy is asked for the texts, and a middle whose
-//! replacement is not smaller than what it replaces is planned again as kept. Nothing is written, and a
-//! candidate knows nothing of the one before.
+//! The plan gives each loop its layout, and the strategy makes the texts. A middle whose
+//! replacement is not smaller than the middle itself is planned again as kept. Nothing is written, and a
+//! candidate does not depend on the one before.
 
 use std::ops::ControlFlow;
 
-use super::candidate::{Candidate, FallbackStep, PlacedBlock, PlannedLoop, TextSource};
+use super::candidate::{CompactionCandidate, FallbackStep, PlacedBlock, PlannedLoop, TextSource};
 use super::check::check_draft;
-use super::planner::{Attempt, Planner};
+use super::planner::{CandidatePlanner, StepPlanner};
 use super::request::CompactTrigger;
 use super::texts::TextKey;
 use crate::compaction::plan::{Costs, KeptTurns, Plan};
@@ -19,47 +19,43 @@ use crate::overlay::{size_of, turn_seqs};
 use crate::store::active_blocks::{ChainLink, View};
 use crate::store::{self, BlockCore, BlockKind, StoreError, StoreRead, StoreResult};
 
-impl Planner<'_> {
+impl CandidatePlanner<'_> {
     /// Makes the candidate of a step.
-    pub(super) fn attempt(&self, step: FallbackStep) -> Result<Candidate, StrategyError> {
+    pub(super) fn candidate(
+        &self,
+        step: FallbackStep,
+    ) -> Result<CompactionCandidate, StrategyError> {
         self.check_wanted()?;
-        let attempt = Attempt::new(self, step);
-        let (planned, rollup) = attempt.plan()?;
+        let planner = StepPlanner::new(self, step);
+        let (planned, rollup) = planner.plan()?;
         let mut blocks = Vec::new();
         for (depth, kept) in &planned {
-            blocks.extend(attempt.block_for(*depth, kept)?);
+            blocks.extend(planner.block_for(*depth, kept)?);
         }
         blocks.splice(0..0, rollup);
-        attempt.renew_quotes(&mut blocks)?;
-        let chain = attempt.chain_with(&blocks)?;
-        let after = chain.size();
-        let is_empty = after.messages == 0 && self.snapshot.before.messages > 0;
-        if is_empty && attempt.step.texts != TextSource::Marker {
-            let texts = TextSource::Marker;
-            let step = attempt.step;
-            return self.attempt(FallbackStep { texts, ..step });
-        }
-        Ok(Candidate {
+        planner.renew_quotes(&mut blocks)?;
+        let chain = planner.chain_with(&blocks)?;
+        Ok(CompactionCandidate {
             planned,
-            after,
+            after: chain.size(),
             chain,
             blocks,
-            step: attempt.step,
+            step: planner.step,
         })
     }
 
-    /// Returns the plan of a step before any text is asked for, each loop with the sequence after its
+    /// Returns the plan of a step before any text is made, each loop with the sequence after its
     /// last planned message.
     pub(super) fn outline(&self, step: FallbackStep) -> StoreResult<Vec<(PlannedLoop, u32)>> {
-        let attempt = Attempt::new(self, step);
-        let planned = attempt.settle(&mut attempt.new_plan())?;
+        let planner = StepPlanner::new(self, step);
+        let planned = planner.settle(&mut planner.new_plan())?;
         let place =
             |(depth, kept): PlannedLoop| Ok(((depth, kept), self.through(depth, &kept.layout())?));
         planned.into_iter().map(place).collect()
     }
 }
 
-impl Attempt<'_> {
+impl StepPlanner<'_> {
     /// Returns the chain as it will be with these blocks.
     pub(super) fn chain_with(&self, blocks: &[PlacedBlock]) -> StoreResult<Chain> {
         let cores: Vec<&BlockCore> = blocks.iter().map(|placed| &placed.block.row.core).collect();
@@ -70,8 +66,8 @@ impl Attempt<'_> {
         })
     }
 
-    /// Plans the loops in scope. Also returns the rollup of those before, if that is smaller than they are: if
-    /// not, they stay, and a call of theirs must keep its result.
+    /// Plans the loops in scope. Also returns the rollup of the loops before the scope, if the rollup is smaller
+    /// than these loops. If not, they stay as they are, and each call in them must keep its result.
     fn plan(&self) -> Result<(Vec<PlannedLoop>, Option<PlacedBlock>), StrategyError> {
         let (planned, scope) = self.settled(self.new_plan())?;
         let rollup = self.rollup(scope)?;
@@ -85,7 +81,7 @@ impl Attempt<'_> {
         Ok((planned, None))
     }
 
-    /// Settles a plan anew as long as a text is not smaller than what it replaces. Also returns the place of the
+    /// Settles a plan until every text is smaller than the turns that it replaces. Also returns the depth of the
     /// first loop in scope.
     fn settled(&self, mut plan: Plan<'_>) -> Result<(Vec<PlannedLoop>, usize), StrategyError> {
         let base = self.snapshot.base;
@@ -137,7 +133,7 @@ impl Attempt<'_> {
         })
     }
 
-    /// Whether the text of a loop's middle is smaller than the middle.
+    /// True if the text of a loop's middle is smaller than the middle.
     fn shrinks(&self, depth: usize, kept: &KeptTurns) -> Result<bool, StrategyError> {
         let layout = kept.layout();
         let Some(middle) = kept.middle() else {
@@ -163,7 +159,7 @@ impl Attempt<'_> {
         Ok(text + quotes < originals.tokens)
     }
 
-    /// Whether the active block is what the plan wants.
+    /// True if the active block already has the planned layout, made by the same strategy with the same options.
     fn is_left_alone(&self, depth: usize, layout: &Layout) -> StoreResult<bool> {
         let is_forced = self.planner.request.trigger == CompactTrigger::Force;
         let block = self.snapshot.chain.links[depth].block.as_ref();
@@ -185,8 +181,8 @@ impl Attempt<'_> {
         Ok(row.is_some_and(|row| row.strategy == self.strategy.name() && row.shaping == shaping))
     }
 
-    /// Returns the sections of a loop with their texts, as the strategy makes them; a silent step says
-    /// nothing of the turns between those that it keeps.
+    /// Returns the sections of a loop with the texts of the strategy. A silent step has no text for the turns
+    /// between the kept ones.
     pub(super) fn draft(&self, depth: usize, layout: &Layout) -> Result<Draft, StrategyError> {
         let config = &self.step.config;
         if let Some(summary) = self.step.texts.unsaid() {
@@ -216,13 +212,13 @@ impl Attempt<'_> {
             tokens,
             stands_in: false,
         };
-        self.limited(key, &|attempt| {
+        self.limited(key, &|planner| {
             let through = self.planner.through(depth, layout)?;
             let slice = self.planner.slice(depth, layout, through)?;
             self.planner.note_running()?;
             let draft = match rollup {
-                Some(rollup) => attempt.carried_draft(rollup, &slice)?,
-                None => attempt.strategy.compact(&slice, config)?,
+                Some(rollup) => planner.carried_draft(rollup, &slice)?,
+                None => planner.strategy.compact(&slice, config)?,
             };
             let store = self.planner.store;
             check_draft(store, self.snapshot, depth, through, layout, &draft)?;
@@ -230,12 +226,12 @@ impl Attempt<'_> {
         })
     }
 
-    /// Returns what `make` makes with the strategy, or with the default one where the step limits texts and
-    /// the strategy's is longer than it may be.
+    /// Returns the draft that `make` makes with the strategy, or with the default strategy if the step limits texts
+    /// and the text of the strategy exceeds the limit.
     pub(super) fn limited(
         &self,
         mut key: TextKey,
-        make: &dyn Fn(&Attempt<'_>) -> Result<Draft, StrategyError>,
+        make: &dyn Fn(&StepPlanner<'_>) -> Result<Draft, StrategyError>,
     ) -> Result<Draft, StrategyError> {
         let (texts, most) = (self.planner.texts, key.tokens);
         let draft = texts.get_or_make(key.clone(), || make(self))?;
@@ -253,7 +249,7 @@ impl Attempt<'_> {
         }
         key.stands_in = true;
         texts.get_or_make(key, || {
-            let mut draft = make(&Attempt {
+            let mut draft = make(&StepPlanner {
                 planner: self.planner,
                 snapshot: self.snapshot,
                 strategy: default,
@@ -291,8 +287,8 @@ impl Attempt<'_> {
         let shows_originals = draft.compacted.is_none()
             && draft.recent.as_ref().is_none_or(|r| r.replaced.is_empty());
         if shows_originals {
-            // Nothing is replaced or cut: the loop is to be read raw. Where a block says otherwise,
-            // one is written that shows the whole loop.
+            // Nothing is replaced or cut: the loop is to be read raw. If an active block replaces turns of it,
+            // a block is written that shows the whole loop.
             draft = Draft {
                 first: Turns::of(0..kept.turns),
                 ..Draft::default()
@@ -314,8 +310,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns each planned turn, with the place of its loop, that a boundary parts from the turn before
-/// although it goes on with the same answer: one of thinking alone says nothing without what follows.
+/// Returns each planned turn, with the depth of its loop, that a boundary separates from the turn before
+/// although both are one answer: a message of thinking alone is worth nothing without the rest of its answer.
 fn parted_answers(
     read: &dyn StoreRead,
     chain: &Chain,
@@ -336,7 +332,7 @@ fn parted_answers(
     Ok(parted)
 }
 
-/// Whether a turn goes on with an answer of which the turn before holds only the thinking.
+/// True if a turn continues an answer of which the turn before contains only the thinking.
 fn goes_on(read: &dyn StoreRead, link: &ChainLink, turn: u32) -> StoreResult<bool> {
     let key = link.row.key;
     let before = turn_seqs(read, key, Turns::only(turn - 1), link.end_seq)?;
@@ -369,7 +365,7 @@ fn goes_on(read: &dyn StoreRead, link: &ChainLink, turn: u32) -> StoreResult<boo
     Ok(is_thinking && crate::context::goes_on(&answers, 0))
 }
 
-/// What loops cost, from stored totals.
+/// The costs of the loops, from stored totals.
 struct ChainCosts<'a> {
     read: &'a dyn StoreRead,
     chain: &'a Chain,
