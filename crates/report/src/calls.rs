@@ -10,7 +10,7 @@ use loopstore::model::{AgentMessage, Message, Time};
 
 /// All tool calls of a session.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Calls {
+pub(super) struct CallIndex {
     /// The names of the tools; calls refer to them by place.
     pub(super) tools: Vec<String>,
     pub(super) calls: Vec<Call>,
@@ -42,12 +42,12 @@ pub(super) struct Call {
 
 /// Follows the messages of a session, loop by loop in the order of their creation.
 pub(super) struct CallLog {
-    found: Calls,
+    found: CallIndex,
     tools: HashMap<String, usize>,
-    /// Calls without a result so far, by loop and id.
+    /// CallIndex without a result so far, by loop and id.
     open: HashMap<(usize, String), Vec<usize>>,
     parents: Vec<Option<usize>>,
-    /// What a recorder noted of the loop's calls, by id; the newest last.
+    /// The notes of a recorder on the loop's calls, by id; the newest last.
     noted: BTreeMap<String, Vec<CallRow>>,
 }
 
@@ -56,7 +56,7 @@ impl CallLog {
         let places = places(loops);
         let parent = |row: &LoopRow| row.parent.and_then(|key| places.get(&key).copied());
         Self {
-            found: Calls::default(),
+            found: CallIndex::default(),
             tools: HashMap::new(),
             open: HashMap::new(),
             parents: loops.iter().map(parent).collect(),
@@ -154,7 +154,7 @@ impl CallLog {
         None
     }
 
-    pub(super) fn finish(self) -> Calls {
+    pub(super) fn finish(self) -> CallIndex {
         self.found
     }
 }

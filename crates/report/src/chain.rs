@@ -1,4 +1,4 @@
-//! What the context of a leaf shows of each turn of its chain.
+//! The chain of a leaf: how its context shows each turn.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ pub(super) struct ChainLoop {
     /// The loop, by place in the index.
     #[serde(rename = "loop")]
     loop_key: usize,
-    /// How many of its turns belong to the chain.
+    /// The number of its turns that belong to the chain.
     turns: u32,
     /// What is shown of them, as runs of the same state: a word and how many turns.
     states: Vec<(&'static str, u32)>,

@@ -1,4 +1,4 @@
-//! How large the context was after each turn of a chain.
+//! The size of the context after each turn of a chain.
 //!
 //! Between two compactions a context grows by what is appended, so that only the first turn and the
 //! turns after a run, an undo or a redo are read as contexts; those between are additions. Where that
@@ -29,7 +29,7 @@ pub(super) struct Curve {
 /// A compaction, undo or redo.
 #[derive(Debug, Serialize)]
 struct Drop {
-    /// How many turns of the chain were before it.
+    /// The number of turns of the chain before it.
     at: usize,
     change: ChangeKind,
     run_id: String,
@@ -96,7 +96,7 @@ fn moments(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Vec<TurnEnd
     Ok(moments)
 }
 
-/// What the sizes of a context need to know of a run.
+/// The facts of a run that the sizes of a context need.
 struct Committed {
     key: RunKey,
     point: Point,

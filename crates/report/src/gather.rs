@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::calls::Calls;
+use super::calls::CallIndex;
 use super::chain::{ChainLoop, chain_of};
 use super::curve::{Curve, curve_of};
 use super::messages::{WrittenMessages, places};
@@ -19,13 +19,13 @@ use loopstore::extend::{
 };
 use loopstore::model::{Json, Time};
 
-/// What a page knows when it opens.
+/// The index of a page: the first piece, which the page reads when it opens.
 #[derive(Serialize)]
-pub(super) struct Index {
+pub(super) struct SessionIndex {
     version: &'static str,
     made_at: String,
     overview: Option<String>,
-    session: About,
+    session: SessionFacts,
     /// The loop whose chain is drawn, by place.
     leaf: Option<usize>,
     loops: Vec<IndexedLoop>,
@@ -36,12 +36,12 @@ pub(super) struct Index {
     /// The size of the context that the next model call would see.
     context: IndexedSize,
     curve: Curve,
-    calls: Calls,
+    calls: CallIndex,
     usage: UsageLines,
 }
 
 #[derive(Serialize)]
-struct About {
+struct SessionFacts {
     session_id: String,
     title: Option<String>,
     prompt: Option<String>,
@@ -106,7 +106,7 @@ struct IndexedBlock {
     strategy: String,
     created_at: String,
     piece: usize,
-    /// Whether it is active as seen from its run's own loop, as the views have it.
+    /// True if it is active as seen from its run's own loop, as the views have it.
     is_active: bool,
     /// Turns of each disposition, of all loops that it covers.
     coverage: Vec<(&'static str, u64)>,
@@ -134,7 +134,7 @@ struct IndexedRun {
     counter: String,
 }
 
-impl Index {
+impl SessionIndex {
     /// Returns what the overview tells of the session.
     pub(super) fn line(&self) -> ReportLine {
         let about = &self.session;
@@ -166,7 +166,7 @@ pub(super) fn index(
     leaf: Option<&LoopRow>,
     found: WrittenMessages,
     options: &ReportOptions,
-) -> StoreResult<Index> {
+) -> StoreResult<SessionIndex> {
     let runs = runs_of(read, owner)?;
     let raw = View {
         raw: true,
@@ -178,7 +178,7 @@ pub(super) fn index(
         let (states, size) = chain_of(read, leaf, &links, &found)?;
         (chain, context) = (states, size.into());
     }
-    Ok(Index {
+    Ok(SessionIndex {
         version: env!("CARGO_PKG_VERSION"),
         made_at: Time::now().as_str().to_owned(),
         overview: options.overview.clone(),
@@ -195,8 +195,8 @@ pub(super) fn index(
     })
 }
 
-fn about(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<About> {
-    Ok(About {
+fn about(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<SessionFacts> {
+    Ok(SessionFacts {
         session_id: owner.session_id.to_string(),
         title: prompt::session_title(read, owner)?,
         prompt: prompt::session_prompt(read, owner.key)?,
@@ -211,7 +211,7 @@ fn about(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<About> {
 fn runs_of(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<Vec<RunRow>> {
     let mut runs = Vec::new();
     read.runs(owner.key, &mut |mut run| {
-        // What another tool recorded may be large, and nothing here shows it.
+        // The record of another tool may be large, and the page does not show it.
         run.record = None;
         runs.push(run);
         Ok(ControlFlow::Continue(()))
@@ -296,7 +296,7 @@ fn block_lines(
     Ok(lines)
 }
 
-/// Whether a block is active as seen from `leaf`, whose active blocks are looked up once.
+/// True if a block is active as seen from `leaf`, whose active blocks are looked up once.
 fn is_active(
     read: &dyn StoreRead,
     block: &BlockRow,

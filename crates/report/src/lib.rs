@@ -6,7 +6,7 @@
 //! opens at once. Everything that a transcript says goes into the page as base64, and the script
 //! writes it as text.
 //!
-//! [`eval`] measures what of a history a compaction keeps.
+//! `loopstore-eval` measures how much of a history a compaction keeps; [`write_compactions`] shows its report.
 //!
 //! `page.rs` puts the file together from `session.html`, `report.css` and the scripts beside it;
 //! `gather.rs` says what the first piece, the index, holds.
@@ -22,7 +22,6 @@ mod chain;
 mod compactions;
 mod curve;
 mod error;
-pub mod eval;
 mod gather;
 mod messages;
 mod name;
@@ -43,12 +42,12 @@ pub use prices::{PriceError, Prices};
 use loopstore::extend::{self as store, SessionStore, StoreRead, leaf_of, session_of};
 use loopstore::model::{LoopId, SessionId};
 
-/// What a report is made with.
+/// The options of a report.
 #[derive(Clone, Debug, Default)]
 pub struct ReportOptions {
     /// The loop whose chain is drawn; the session's current loop if not given.
     pub leaf: Option<LoopId>,
-    /// What tokens cost; where a model is not in it, what the transcript says.
+    /// The prices of tokens; the cost of other models is that of the transcript.
     pub prices: Option<Prices>,
     /// The page that lists all sessions, as a path from this one.
     pub overview: Option<String>,
@@ -56,7 +55,7 @@ pub struct ReportOptions {
     pub others: BTreeMap<SessionId, String>,
 }
 
-/// What a report tells in one line.
+/// The figures of a report, for a list of reports.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ReportLine {
     /// The session.
@@ -85,7 +84,7 @@ pub struct ReportLine {
     pub calls: u64,
     /// Tool calls that failed.
     pub failed: u64,
-    /// What it cost with its sub-agents, if that is known.
+    /// The cost with its sub-agents, if it is known.
     pub cost: Option<f64>,
 }
 
@@ -130,7 +129,7 @@ fn write_from(
         (None, None) => None,
         (leaf, _) => Some(leaf_of(read, &owner, leaf.as_ref())?),
     };
-    let mut page = page::Page::begin(out)?;
+    let mut page = page::SessionPage::begin(out)?;
     let found = messages::write_all(read, &owner, &mut page)?;
     let index = gather::index(read, &owner, leaf.as_ref(), found, options)?;
     let line = index.line();

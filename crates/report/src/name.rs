@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use loopstore::model::SessionId;
 
-/// How much of an id a name holds.
+/// The most bytes of an id in a name.
 const MAX: usize = 80;
 
 /// Returns a file name for a session's report. It has only letters, digits, `.`, `-` and `_`; ids

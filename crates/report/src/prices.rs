@@ -1,4 +1,4 @@
-//! What tokens cost.
+//! The prices of tokens, by model.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use loopstore_recorder::Spent;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prices(BTreeMap<String, ModelPrice>);
 
-/// Why prices cannot be read.
+/// The reason why prices cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PriceError {
     /// The text is not the JSON that it should be.
@@ -28,7 +28,7 @@ pub enum PriceError {
     Negative(String),
 }
 
-/// What a million tokens cost.
+/// The prices of a million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ModelPrice {

@@ -1,4 +1,4 @@
-//! What a session cost, by model, and with the sessions of its sub-agents.
+//! The cost of a session, by model, and with the sessions of its sub-agents.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use loopstore_recorder::{Spent, UsageTree};
 #[derive(Debug, Serialize)]
 pub(super) struct UsageLines {
     models: Vec<ModelLine>,
-    /// Whether the prices of any model are known.
+    /// True if the prices of any model are known.
     pub(super) is_priced: bool,
     /// The session with those that it started.
     pub(super) tree: SubAgent,
