@@ -1,4 +1,4 @@
-//! The commands that stand between loopstore and coding agents: `install`, `hook` and `doctor`.
+//! The commands that connect coding agents with loopstore: `install`, `hook` and `doctor`.
 //!
 //! - [`install`] writes the lines into an agent's configuration that make it call loopstore, and takes them out again.
 //! - [`hook`] is what the agent then calls: it records the session, and hands the working state back after a compaction.

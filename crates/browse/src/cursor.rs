@@ -58,7 +58,7 @@ pub enum Tone {
     Kept,
     /// Shortened.
     Cut,
-    /// A summary stands for it.
+    /// A summary covers it.
     Summary,
     /// Not there any more.
     Gone,

@@ -1,4 +1,4 @@
-//! What is read from the store: only what is on the screen, when it comes there.
+//! Reads from the store what a screen shows, when it is shown.
 //!
 //! The database is open for reading. An undo or redo opens it for writing and closes it again.
 
@@ -155,7 +155,7 @@ fn run(row: &Record) -> Run {
     }
 }
 
-/// Tells how the context of a leaf differs from the originals.
+/// Returns the difference between the context of a leaf and the originals.
 fn differences(store: &dyn Database, session: &SessionId, leaf: &LoopId) -> Result<Pane, CliError> {
     let request = DiffRequest {
         from: Some(DiffSide::Raw),

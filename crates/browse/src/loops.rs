@@ -145,7 +145,7 @@ impl<'a> LoopTree<'a> {
     }
 }
 
-/// Says what kind of way on a loop is, unless it is the usual one.
+/// Returns the kind of a loop's continuation, unless it is the usual one.
 fn origin(row: &LoopRow) -> String {
     let (word, tag) = match serde_json::from_str(&row.kind).unwrap_or_default() {
         ContinuationKind::Initial | ContinuationKind::Default => return String::new(),
@@ -208,7 +208,7 @@ fn loops_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<HashMap<Lo
     Ok(chain(read, leaf, raw)?.into_iter().map(seen).collect())
 }
 
-/// Names a block.
+/// Returns the name of a block.
 pub fn name(block: &BlockCore) -> String {
     let word = match block.kind {
         BlockKind::Rollup => "rollup",

@@ -168,7 +168,7 @@ fn block_for(read: &dyn StoreRead, leaf: LoopKey, of: LoopKey) -> StoreResult<Op
         .and_then(|link| link.block))
 }
 
-/// Says which block speaks for a turn, and for which turns its summary stands.
+/// Returns the block that covers a turn, and the turns that its summary replaces.
 fn about(read: &dyn StoreRead, block: &BlockCore, state: Option<TurnState>) -> StoreResult<String> {
     let is_summary = matches!(
         state,
@@ -233,7 +233,7 @@ fn cut(read: &dyn StoreRead, block: &BlockCore, messages: &[MessageRow]) -> Stor
     Ok(pane(shown.iter()))
 }
 
-/// Puts messages under each other, each under its role.
+/// Returns messages as lines, each under its role.
 fn pane<'a>(messages: impl Iterator<Item = &'a AgentMessage>) -> Pane {
     let mut parts = Vec::new();
     for message in messages {

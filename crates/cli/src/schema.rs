@@ -75,12 +75,12 @@ fn check(app: &mut App, engine: SchemaEngine) -> Result<Done, CliError> {
         return Err(CliError::Usage(why.into()));
     };
     let report = check_cluster(address)?;
-    app.print(&report, || told(&report))?;
+    app.print(&report, || summary(&report))?;
     Ok(if report.ok { Done::Well } else { Done::Badly })
 }
 
 /// Returns a report as people read it.
-fn told(report: &ClusterReport) -> String {
+fn summary(report: &ClusterReport) -> String {
     let mut lines = vec![match report.ok {
         true => format!("{} is set up as it should be", report.database),
         false => format!("{} is not set up as it should be", report.database),

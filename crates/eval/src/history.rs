@@ -62,7 +62,7 @@ impl History {
         })
     }
 
-    /// Reads a chain as it stood at the moment of a view, without overlays.
+    /// Reads a chain as it was at the point of a view, without overlays.
     pub(super) fn of_chain(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Self> {
         let raw = View { raw: true, ..view };
         let (mut history, mut turns) = (Self::default(), 0);

@@ -6,7 +6,7 @@
 //! values that its text still holds word for word: [`retention()`]. [`state()`], [`prose()`], [`exam`] and
 //! [`compactions()`] measure other things that a text may lose.
 //!
-//! [`command`] is `loopstore eval` over them. The crate stores nothing: it imports transcripts into memory, and
+//! The module `command` is `loopstore eval` over them. The crate stores nothing: it imports transcripts into memory, and
 //! no strategy is in it but those to compare with. The page of compactions is drawn by `loopstore-report`.
 
 #![warn(missing_docs)]
@@ -16,6 +16,7 @@
 )]
 
 mod baselines;
+#[doc(hidden)]
 pub mod command;
 mod compactions;
 pub mod exam;

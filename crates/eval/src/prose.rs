@@ -50,10 +50,10 @@ pub struct ProseQuestion {
 /// The reason why a conversation cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationError {
-    /// It is not as it should be.
+    /// The conversation is not valid.
     #[error("{0}")]
     Invalid(String),
-    /// It could not be stored.
+    /// The conversation could not be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A strategy failed.

@@ -45,10 +45,10 @@ use super::History;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait EvalStrategy {
-    /// Names the strategy.
+    /// Returns the name of the strategy.
     fn name(&self) -> &str;
 
-    /// Returns what stands for `history`, in at most `budget` tokens.
+    /// Returns the messages that replace `history`, in at most `budget` tokens.
     ///
     /// # Errors
     /// An error that ends the strategy.

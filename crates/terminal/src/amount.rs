@@ -74,7 +74,7 @@ pub fn time(text: &str, edge: Edge) -> Option<Time> {
     time.parse().is_some().then_some(time)
 }
 
-/// As [`time`], with what to tell who typed something else.
+/// As [`time`], with a message for any other text.
 pub fn parse_time(text: &str, edge: Edge) -> Result<Time, String> {
     time(text, edge).ok_or_else(|| {
         let given = super::text::line(text);

@@ -1,4 +1,4 @@
-//! Asking before something is removed for good, or a file of the user's is changed.
+//! Confirmation before content is removed for good, or a file of the user is changed.
 
 use std::io::{self, BufRead, IsTerminal};
 

@@ -13,7 +13,7 @@ pub fn print(out: &mut Out, context: &Context) -> Result<(), CliError> {
     lines(context, &mut |line| out.text(line))
 }
 
-/// Hands on the context, one or more lines at a time.
+/// Passes the context to `put`, one or more lines at a time.
 pub fn lines(
     context: &Context,
     put: &mut dyn FnMut(&str) -> Result<(), CliError>,
@@ -61,7 +61,7 @@ pub fn message(message: &AgentMessage) -> String {
     drawn(message, |block| quote_lines(&render(block)))
 }
 
-/// Returns a message under its role, for a place in which nothing else stands.
+/// Returns a message under its role, without quoting.
 pub fn alone(message: &AgentMessage) -> String {
     drawn(message, render)
 }
@@ -74,7 +74,7 @@ fn drawn(message: &AgentMessage, draw: impl Fn(&Content) -> String) -> String {
     lines.join("\n")
 }
 
-/// Says where a part comes from.
+/// Returns the heading of a part: its loop, its turns and its section.
 pub fn heading(part: &Part) -> String {
     let section = match part.section {
         PartSection::Rollup => "summary of everything up to here",

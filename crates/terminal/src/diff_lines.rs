@@ -53,7 +53,7 @@ fn add_changes(lines: &mut Vec<(String, Option<TurnState>)>, diff: &ContextDiff)
     }
 }
 
-/// Says how many turns a context shows in which way.
+/// Returns the numbers of turns by the way in which a context shows them.
 fn counts(diff: &ContextDiff, side: usize) -> String {
     let shown = diff.counts.iter().filter(|(_, turns)| turns[side] > 0);
     let counts: Vec<String> = shown

@@ -8,7 +8,7 @@ use super::{Hints, output};
 /// The reason why a command ended before it was done.
 #[derive(Debug)]
 pub enum CliError {
-    /// It failed.
+    /// The command failed.
     Failed(Box<dyn Error>),
     /// The arguments were wrong.
     Usage(String),

@@ -23,7 +23,7 @@ pub fn hit_heading(hit: &SearchHit) -> String {
     )
 }
 
-/// Names who said it, as `--role` does.
+/// Returns the name of a role, as `--role` takes it.
 fn role(role: Role) -> &'static str {
     match role {
         Role::ToolResult => "tool-result",
@@ -31,7 +31,7 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-/// Says what became of the message, if the context does not hold it as it is.
+/// Returns the block that covers the message, if the context does not contain it verbatim.
 fn fate(hit: &SearchHit) -> String {
     if hit.disposition == Some(Disposition::Kept) && !hit.hidden {
         return String::new();

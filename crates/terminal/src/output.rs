@@ -90,12 +90,12 @@ impl Out {
         &mut self.0
     }
 
-    /// Hands everything on.
+    /// Writes everything that is buffered.
     pub fn flush(&mut self) -> Result<(), CliError> {
         Ok(self.0.flush()?)
     }
 
-    /// Hands everything on, and waits for the pager.
+    /// Writes everything that is buffered, and waits for the pager.
     pub fn finish(&mut self) -> Result<(), CliError> {
         let flushed = self.0.flush();
         self.0.get_mut().finish()?;
@@ -236,7 +236,7 @@ pub fn remove_unfinished_beside(path: &Path) {
     }
 }
 
-/// Names the unfinished copies of a database that a removal found.
+/// Prints a note about each unfinished copy of a database that a removal found.
 pub fn note_copies(copies: &[UnfinishedCopy]) {
     for copy in copies {
         note_unfinished(&copy.path, copy.bytes, copy.removed);

@@ -7,10 +7,10 @@ use std::env;
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// Names the pager; `PAGER` does for many programs.
+/// The variable that names the pager; `PAGER` does for many programs.
 const OWN: &str = "LOOPSTORE_PAGER";
 
-/// Standard output, or what stands before it.
+/// Standard output, held back or behind a pager.
 pub enum PagedOutput {
     /// As it comes.
     Plain(Stdout),

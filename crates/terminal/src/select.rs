@@ -1,4 +1,4 @@
-//! Ids as they are given: whole, or a unique prefix.
+//! Lookup of ids: whole, or a unique prefix.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl fmt::Display for Unknown {
 
 impl std::error::Error for Unknown {}
 
-/// Adds to an error that an id is unknown those which are near.
+/// Adds the nearest ids to an error about an unknown id.
 fn with_near(store: &dyn Database, session: Option<&SessionRow>, error: StoreError) -> Unknown {
     let near = match (&error, session) {
         (StoreError::NoSession(given), _) => nearest::sessions(store, given),
@@ -104,7 +104,7 @@ pub fn run_id(
     found.map_err(|error| with_near(store, Some(session), error))
 }
 
-/// A moment as it is given: `RUN`, `LOOP:TURN` or a time.
+/// The argument of `--as-of`: `RUN`, `LOOP:TURN` or a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GivenAsOf {
     /// Just after a run.
@@ -136,7 +136,7 @@ impl std::str::FromStr for GivenAsOf {
     }
 }
 
-/// Returns the moment, and the loop that it is read from; `of_loop`: the one that was given.
+/// Returns the point of a context, and the loop that it is read from; `of_loop` is the loop that was named.
 pub fn as_of(
     store: &dyn Database,
     session: &SessionRow,

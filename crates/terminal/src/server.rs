@@ -8,11 +8,11 @@ use loopstore::{Database, OpenError, TokenCounter};
 /// The access of a command to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access<'a> {
-    /// It only reads.
+    /// The command only reads.
     Read,
-    /// It writes to an existing database.
+    /// The command writes to an existing database.
     Write,
-    /// It makes the tables if they are not there, to be written with this token counter.
+    /// The command makes the tables if they are not there, to be written with this token counter.
     Create(&'a str),
 }
 
@@ -21,7 +21,7 @@ pub fn is_address(text: &str) -> bool {
     text.starts_with("postgres://") || text.starts_with("postgresql://")
 }
 
-/// Returns an address without what stands before the host and after the name.
+/// Returns an address without user, password and options.
 pub fn place(address: &str) -> String {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let (front, options) = match rest.find(['?', '#']) {
@@ -53,7 +53,7 @@ pub fn open(address: &str, access: Access<'_>) -> Result<Box<dyn Database>, Open
     Ok(Box::new(PostgresStore::open_with(address, options)?))
 }
 
-/// Refuses: this program was built without PostgreSQL.
+/// Fails: this program was built without PostgreSQL.
 #[cfg(not(feature = "postgres"))]
 pub fn open(_address: &str, _access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
     Err(files_only())
@@ -70,7 +70,7 @@ pub fn recount(
     loopstore_postgres::recount(address, options, show)
 }
 
-/// Refuses: this program was built without PostgreSQL.
+/// Fails: this program was built without PostgreSQL.
 #[cfg(not(feature = "postgres"))]
 pub fn recount(
     _address: &str,

@@ -20,7 +20,7 @@ pub fn line(text: &str) -> String {
     clean(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// Returns the name of a folder without what it lies in.
+/// Returns the last part of a folder's path.
 pub fn folder(path: &str) -> &str {
     let path = path.trim_end_matches(['/', '\\']);
     path.rsplit(['/', '\\']).next().unwrap_or(path)
@@ -34,7 +34,7 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// True if a word can stand in a command line as it is.
+/// True if a word needs no quotes in a command line.
 pub fn is_plain(word: &str) -> bool {
     let fits = |c: char| c.is_alphanumeric() || "-_./:@+,=%".contains(c);
     !word.is_empty() && word.chars().all(fits) && !word.starts_with('-')

@@ -16,7 +16,7 @@ use super::{HookCall, codex, handback, record};
 
 /// The most tokens that are handed back after a compaction.
 const HANDED_BACK: u64 = 1_000;
-/// The most tokens of a working state that stands in for an agent's own summary.
+/// The most tokens of a working state that replaces an agent's own summary.
 const IN_PLACE: u64 = 4_000;
 
 /// The answer that an event needs, beside the recording.
@@ -53,7 +53,7 @@ impl Wanted {
     }
 }
 
-/// Records what the event tells of, and returns what the agent gets.
+/// Records the transcripts of the event, and returns the answer for the agent.
 pub fn to(
     app: &mut App,
     call: &HookCall,

@@ -7,7 +7,7 @@ use loopstore::handback::{Handback, Stands, handback, working_state};
 use loopstore::{Database, SessionId};
 use loopstore_terminal::{CliError, text};
 
-/// Returns what stands before what is handed back: with the id by which the tools know the session.
+/// Returns the introduction of what is handed back: with the id by which the tools know the session.
 fn introduction(session: &SessionId) -> String {
     let id = text::line(session.as_str());
     format!(
@@ -52,7 +52,7 @@ fn worth_telling(state: Option<Handback>) -> Option<String> {
     Some(state.text)
 }
 
-/// True if the agent's compaction stands in the record: nothing was said since the newest.
+/// True if the agent's compaction is recorded: no message follows the newest run.
 fn is_recorded(store: &dyn Database, session: &SessionId) -> StoreResult<bool> {
     store::read(store, |read| {
         let owner = session_of(read, session)?;

@@ -28,13 +28,13 @@ pub struct HookEvent {
 /// The reason why an event cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// It cannot be read.
+    /// The event cannot be read.
     #[error("stdin cannot be read")]
     Read(#[source] std::io::Error),
-    /// It is longer than any.
+    /// The event is longer than any that an agent writes.
     #[error("the event has more than {0} bytes")]
     Long(u64),
-    /// It is not JSON, or not of this shape.
+    /// The event is not JSON, or not of this shape.
     #[error("the event is not the JSON object that was expected")]
     Shape(#[source] serde_json::Error),
     /// A path that no agent gives.

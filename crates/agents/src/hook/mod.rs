@@ -1,6 +1,6 @@
 //! `loopstore hook`: what an agent calls while it works.
 //!
-//! Whatever happens here, the agent goes on: the exit code is 0, the output is whole or empty, and after
+//! Whatever fails here, the agent continues: the exit code is 0, the output is whole or empty, and after
 //! [`LIMIT`] the process ends by itself. What failed is noted in [`log`], for `loopstore doctor`.
 
 mod answer;
@@ -72,7 +72,7 @@ pub fn guarded(
     };
     watchdog.disarm(answer.as_deref());
     entry.milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    // Nobody is left who could be told that the log cannot be written; `doctor` tries it, and tells.
+    // There is no place to report that the log cannot be written; `doctor` tries it, and reports.
     let _ = log::append(&entry);
     0
 }

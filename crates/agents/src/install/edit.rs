@@ -13,7 +13,7 @@ use crate::homes;
 /// The reason why a file cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// It cannot be read as what it should be.
+    /// The file does not parse.
     #[error("it cannot be read: {0}")]
     Syntax(String),
     /// Something in it is not of the shape that the agent reads.
@@ -66,7 +66,7 @@ impl Edit {
         }
     }
 
-    /// Returns the file without our entries; one of which nothing is ours comes back as it is.
+    /// Returns the file without the entries of loopstore; a file without any is returned as it is.
     pub fn remove(self, text: &str) -> Result<String, EditError> {
         match self {
             Self::ClaudeHooks => json::remove_hooks(text),

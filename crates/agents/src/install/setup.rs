@@ -15,7 +15,7 @@ pub struct Setup {
     pub agent: NativeAgent,
     /// The program.
     pub program: String,
-    /// What stands before the command: the database, and where its key comes from.
+    /// The options before the command: the database, and the source of its key.
     pub options: Vec<String>,
     /// The database.
     pub database: String,

@@ -1,4 +1,4 @@
-//! `loopstore install --uninstall`: what was there before comes back, and what others wrote since stays.
+//! `loopstore install --uninstall`: restores the earlier content, and keeps what others wrote since.
 
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use super::super::lists::{Hit, Hits, Run, Runs, Sessions};
 use super::super::state::ScreenSize;
 use super::Pen;
 
-/// Puts a text at the left of a column, cut or filled to its width.
+/// Returns a text at the left of a column, cut or filled to its width.
 fn left(text: &str, width: usize) -> String {
     let text = text::fit(&text::line(text), width).into_owned();
     let free = width.saturating_sub(text::columns(&text));

@@ -91,7 +91,7 @@ impl ByCommand {
     }
 }
 
-/// Says how often the digest stood in for a command.
+/// Prints how often the digest was used because a command gave no answer.
 fn note_fallbacks(by_command: Option<&EvalSummarize>) {
     let fallbacks = by_command.map_or(0, EvalSummarize::fallbacks);
     if fallbacks > 0 {
@@ -122,7 +122,7 @@ fn imported(paths: &[PathBuf]) -> Result<(SqliteStore, Vec<SessionId>), CliError
     Ok((store, imported.sessions))
 }
 
-/// An error about a file.
+/// Returns an error about a file.
 fn bad_file(path: &Path, why: impl std::fmt::Display) -> CliError {
     CliError::Failed(format!("{}: {why}", path.display()).into())
 }

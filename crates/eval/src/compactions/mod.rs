@@ -33,9 +33,9 @@ pub struct CompactionsReport {
 pub struct ComparedCompaction {
     /// The session.
     pub session_id: String,
-    /// The run that stands for the recorded compaction.
+    /// The run of the recorded compaction.
     pub run_id: String,
-    /// Tokens of the originals that its text stands for.
+    /// Tokens of the originals that its text replaces.
     pub originals: u64,
     /// Values that were needed afterwards and that nothing kept beside the text holds.
     pub needed: usize,

@@ -23,7 +23,7 @@ pub(super) struct RecordedCompaction {
     before: History,
     /// Turns that it hides.
     hidden: HashSet<u32>,
-    /// The originals that the text stands for.
+    /// The originals that the text replaces.
     originals: History,
     text: Vec<AgentMessage>,
     /// The messages that the context shows beside the text.
@@ -32,7 +32,7 @@ pub(super) struct RecordedCompaction {
 }
 
 impl RecordedCompaction {
-    /// Reads a compaction; `None` if it has no text or stands for nothing.
+    /// Reads a compaction; `None` if it has no text or replaces nothing.
     pub(super) fn load(
         store: &dyn SessionStore,
         session: &SessionId,

@@ -20,7 +20,7 @@ pub struct ExamCandidate {
 impl ExamCandidate {
     /// The name of the transcript's own compaction.
     pub const RECORDED: &str = "recorded";
-    /// The same with what loopstore hands back beside it.
+    /// The name of the recorded compaction with the text that loopstore hands back beside it.
     pub const HANDED_BACK: &str = "with-handback";
 
     /// Compacts a whole history with each strategy; no context has more than `size` tokens.

@@ -141,7 +141,7 @@ impl GradingSheet {
         Grades(self.numbered(|_| None))
     }
 
-    /// Returns whose answers stand under which number.
+    /// Returns the reader of each number.
     pub fn key(&self) -> GradingKey {
         GradingKey(self.numbered(<[Sitting]>::to_vec))
     }
@@ -157,7 +157,7 @@ impl GradingSheet {
     }
 }
 
-/// Whose answers stand under which number of a [`GradingSheet`], question by question.
+/// The reader of each number of a [`GradingSheet`], question by question.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GradingKey(BTreeMap<u32, BTreeMap<u32, Vec<Sitting>>>);

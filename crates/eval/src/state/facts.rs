@@ -16,7 +16,7 @@ pub struct StateFacts {
     plan: Vec<PlanItem>,
     /// Commands that failed, and whether they passed later.
     failures: Vec<(String, bool)>,
-    /// The same of calls that are no commands. A context need not tell of them, but what it tells must be so.
+    /// Failures of other calls. A context need not state them, but what it states must be true.
     other_failures: Vec<(String, bool)>,
     /// The calls that are still running.
     running: Vec<String>,

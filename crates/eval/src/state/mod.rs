@@ -29,7 +29,7 @@ pub const STATE_KINDS: [&str; 6] = ["files", "changes", "plan", "failures", "run
 pub struct StateCount {
     /// Facts.
     pub facts: usize,
-    /// Those that the context states.
+    /// Facts that the context states.
     pub stated: usize,
 }
 

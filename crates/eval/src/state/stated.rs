@@ -17,7 +17,7 @@ pub(super) struct StatedText {
 /// A line of it, with single spaces.
 pub(super) struct StatedLine {
     text: String,
-    /// The same in lower case.
+    /// The line in lower case.
     lower: String,
 }
 
@@ -38,13 +38,13 @@ impl StatedText {
         self.words.contains(word)
     }
 
-    /// Returns the lines in which a path stands that ends so.
+    /// Returns the lines that contain a path with this end.
     pub(super) fn lines_with_path(&self, end: &str) -> Vec<&StatedLine> {
         let lines = self.lines.iter();
         lines.filter(|line| has_path(&line.text, end)).collect()
     }
 
-    /// True if an item of a plan stands in a line with its state.
+    /// True if a line contains an item of a plan with its state.
     pub(super) fn says_item(&self, item: &PlanItem) -> bool {
         let text = spaced(&item.text).to_lowercase();
         let words = content_words(&text);
@@ -104,7 +104,7 @@ impl StatedLine {
     }
 }
 
-/// Puts single spaces between the words of a text.
+/// Returns a text with single spaces between its words.
 fn spaced(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -113,7 +113,7 @@ fn beginning(command: &str) -> String {
     spaced(command).chars().take(COMMAND_CHARS).collect()
 }
 
-/// True if a path that ends so stands in a line, and not the beginning of a longer one.
+/// True if a line contains a path with this end, and not the beginning of a longer one.
 fn has_path(line: &str, end: &str) -> bool {
     line.match_indices(end).any(|(at, _)| {
         let before = line[..at].chars().next_back();

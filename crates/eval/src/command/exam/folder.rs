@@ -123,7 +123,7 @@ impl ExamFolder {
         ProbeSet::from_json(&read_text(&path)?).map_err(|error| bad_file(&path, error))
     }
 
-    /// Reads whose answers stand on the sheet; `None` if there is no sheet.
+    /// Reads the key of the sheet; `None` if there is no sheet.
     pub fn read_grading_key(&self, exam: &str) -> Result<Option<GradingKey>, CliError> {
         let path = self.grading_key(exam);
         if !path.exists() {
