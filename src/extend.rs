@@ -40,8 +40,8 @@ pub mod sqlite {
 /// belong to no session.
 pub mod compaction {
     pub use loopstore_digest::activity::{
-        Activity, Attempt, CallActs, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem,
-        PlanState, Work,
+        Activity, AgentPlan, AgentWork, CallEffects, CallHistory, FileAct, FileEvent, FileWork,
+        PlanItem, PlanState, RunningCall, SourceTurn,
     };
     pub use loopstore_digest::{DIGEST, Digest, DigestInput, Digester, digest_of, document_work};
     pub use loopstore_model::compaction::Budget;

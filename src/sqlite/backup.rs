@@ -10,7 +10,7 @@ use super::schema::{PAGE_BYTES, connect, open_locked};
 use super::{SqliteStore, from_open, from_sqlite};
 use crate::store::error::{StoreError, StoreResult};
 
-/// How many pages are copied between two reports.
+/// Pages copied between two reports of progress.
 const PAGES_PER_STEP: i32 = 1024;
 
 impl SqliteStore {

@@ -16,12 +16,12 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::place::OpenFiles;
-use super::{Writer, locked};
+use super::writer::{Writer, locked};
 use crate::store::error::{StoreError, StoreResult};
 
-/// How many idle reading connections are kept.
+/// Idle reading connections that are kept.
 const MAX_IDLE_READERS: usize = 8;
-/// How often the connections of a stale store are looked at while they are waited for.
+/// The interval at which a wait for the connections of a stale store looks at them.
 const STEP: Duration = Duration::from_millis(2);
 
 /// Every store that this process has open on a file.

@@ -31,7 +31,7 @@ struct SyncState {
     file: Option<File>,
     /// So many commits of this store are known to outlast a power loss.
     safe: u64,
-    /// What the disk said when it failed, if not all has been moved since.
+    /// The error of the last sync that failed, until a later one succeeds.
     failure: Option<String>,
     /// So many commits were there when that was last tried.
     tried: u64,
@@ -153,7 +153,7 @@ mod tests {
         std::fs::rename(&log, &disk.log).unwrap();
         let refused = disk.wait_for(3, || 4, fails);
         assert!(matches!(refused, Err(StoreError::Unconfirmed(_))));
-        // Who waited for the same meanwhile is answered by that.
+        // Commits that waited for the same sync fail with it.
         let refused = disk.wait_for(4, || 4, never);
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("the disk failed: No such file"), "{error}");

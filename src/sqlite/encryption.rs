@@ -94,13 +94,13 @@ pub(super) fn bear_damage(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&format!("PRAGMA cipher_plaintext_header_size = {content}"))
 }
 
-/// Whether the library that this program is linked with is SQLCipher.
+/// True if this program is linked with SQLCipher.
 fn has_cipher(connection: &Connection) -> bool {
     let version = connection.query_row("PRAGMA cipher_version", [], |row| row.get::<_, String>(0));
     version.is_ok()
 }
 
-/// Whether this program can encrypt.
+/// True if this program can encrypt.
 pub(super) fn can_encrypt() -> bool {
     Connection::open_in_memory().is_ok_and(|connection| has_cipher(&connection))
 }
@@ -121,7 +121,7 @@ pub(super) fn opening_with(
     }
 }
 
-/// Whether the file can be read without a key.
+/// True if the file can be read without a key.
 fn is_plain(path: &Path, options: &SqliteOptions) -> bool {
     let mut options = options.clone().read_only(true);
     options.key = None;

@@ -18,7 +18,7 @@ use super::query::in_time;
 use super::{from_sqlite, index};
 use crate::store::error::{OpenError, StoreError, StoreResult};
 
-/// How long a read takes at most in a database in which something stands in place of a table or view.
+/// The longest time of a read in a database in which another object has the name of a table or view.
 pub(super) const MOST_READING: Duration = Duration::from_secs(10);
 
 /// The scripts that make the schema. SQLite keeps the text of each statement.
@@ -169,7 +169,7 @@ pub(super) fn find(connection: &Connection, formats: &Formats) -> rusqlite::Resu
     }
     drop(rows);
     let mut found = ForeignObjects::default();
-    // What a later migration changed is not in a script as it now is.
+    // A statement that a later migration changed is in no script in its present form.
     let mut wanted = None;
     for sql in candidates {
         let Some(verdict) = judge(connection, &sql)? else {
@@ -188,15 +188,15 @@ pub(super) fn find(connection: &Connection, formats: &Formats) -> rusqlite::Resu
     Ok(found)
 }
 
-/// What an object that is in no script is.
+/// The effect of an object that is in no script.
 enum Verdict {
     Added(String),
     Replaced(String),
 }
 
-/// Returns what a foreign object does to the store, if it does anything.
+/// Returns the effect of a foreign object on the store, if it has one.
 fn judge(connection: &Connection, sql: &str) -> rusqlite::Result<Option<Verdict>> {
-    let Some(made) = Created::read(sql) else {
+    let Some(made) = CreatedObject::read(sql) else {
         let line = sql.lines().next().unwrap_or_default();
         let beginning: String = line.chars().take(60).collect();
         let what = format!("an object that SQLite has as `{beginning}`");
@@ -204,13 +204,13 @@ fn judge(connection: &Connection, sql: &str) -> rusqlite::Result<Option<Verdict>
     };
     let (kind, word, shown) = (made.kind, made.kind.word(), &made.name);
     let name = made.name.to_ascii_lowercase();
-    let is_trigger = kind == Kind::Trigger;
+    let is_trigger = kind == ObjectKind::Trigger;
     if OWN.names(is_trigger).contains(&name) {
         let what = format!("{word} `{shown}`, which is not the one of this format");
         return Ok(Some(Verdict::Replaced(what)));
     }
     // The tables of the search index are SQLite's own, and it is checked apart. So are those of SQLite.
-    let is_table = matches!(kind, Kind::Table | Kind::VirtualTable);
+    let is_table = matches!(kind, ObjectKind::Table | ObjectKind::VirtualTable);
     if is_table && (index::is_index(&name) || name == HISTORY || name.starts_with("sqlite_")) {
         return Ok(None);
     }
@@ -221,7 +221,7 @@ fn judge(connection: &Connection, sql: &str) -> rusqlite::Result<Option<Verdict>
         let what = format!("{word} `{shown}` on `{table}`");
         return Ok(Some(Verdict::Added(what)));
     }
-    if kind != Kind::Table {
+    if kind != ObjectKind::Table {
         return Ok(None);
     }
     let parent = parents(connection, &name)?.into_iter().find(is_own);
@@ -258,8 +258,8 @@ static OWN: LazyLock<Own> = LazyLock::new(|| {
         for rest in breaks.map(|at| &script[at..]) {
             let first = rest.lines().next().unwrap_or_default();
             own.statements.insert(first, rest);
-            match Created::read(rest) {
-                Some(made) if made.kind == Kind::Trigger => {
+            match CreatedObject::read(rest) {
+                Some(made) if made.kind == ObjectKind::Trigger => {
                     own.triggers.insert(made.name.to_ascii_lowercase())
                 }
                 Some(made) => own.others.insert(made.name.to_ascii_lowercase()),
@@ -290,7 +290,7 @@ impl Own {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum ObjectKind {
     Table,
     VirtualTable,
     View,
@@ -298,7 +298,7 @@ enum Kind {
     Trigger,
 }
 
-impl Kind {
+impl ObjectKind {
     fn word(self) -> &'static str {
         match self {
             Self::Table | Self::VirtualTable => "table",
@@ -310,17 +310,17 @@ impl Kind {
 }
 
 /// The object that a `CREATE` statement makes.
-struct Created {
-    kind: Kind,
+struct CreatedObject {
+    kind: ObjectKind,
     name: String,
     /// The table or view of a trigger or index, in lower case, as SQLite compares names.
     on: Option<String>,
 }
 
-impl Created {
+impl CreatedObject {
     /// Reads the beginning of a statement; `None` if it makes nothing that is known.
     fn read(sql: &str) -> Option<Self> {
-        let mut tokens = Tokens(sql);
+        let mut tokens = SqlTokens(sql);
         tokens.next()?.is("create").then_some(())?;
         let mut token = tokens.next()?;
         while ["temp", "temporary", "unique"]
@@ -330,11 +330,11 @@ impl Created {
             token = tokens.next()?;
         }
         let kind = match () {
-            () if token.is("table") => Kind::Table,
-            () if token.is("view") => Kind::View,
-            () if token.is("index") => Kind::Index,
-            () if token.is("trigger") => Kind::Trigger,
-            () if token.is("virtual") && tokens.next()?.is("table") => Kind::VirtualTable,
+            () if token.is("table") => ObjectKind::Table,
+            () if token.is("view") => ObjectKind::View,
+            () if token.is("index") => ObjectKind::Index,
+            () if token.is("trigger") => ObjectKind::Trigger,
+            () if token.is("virtual") && tokens.next()?.is("table") => ObjectKind::VirtualTable,
             () => return None,
         };
         let mut token = tokens.next()?;
@@ -344,7 +344,7 @@ impl Created {
         }
         let name = tokens.qualified(token)?;
         let on = match kind {
-            Kind::Index | Kind::Trigger => {
+            ObjectKind::Index | ObjectKind::Trigger => {
                 tokens.find(|token| token.is("on"))?;
                 let token = tokens.next()?;
                 Some(tokens.qualified(token)?.to_ascii_lowercase())
@@ -356,13 +356,13 @@ impl Created {
 }
 
 /// A word, a quoted name or a sign of a statement.
-enum Token<'a> {
+enum SqlToken<'a> {
     Word(&'a str),
     Quoted(String),
     Sign(char),
 }
 
-impl Token<'_> {
+impl SqlToken<'_> {
     fn is(&self, keyword: &str) -> bool {
         matches!(self, Self::Word(word) if word.eq_ignore_ascii_case(keyword))
     }
@@ -377,20 +377,20 @@ impl Token<'_> {
 }
 
 /// The tokens of a statement, without its comments.
-struct Tokens<'a>(&'a str);
+struct SqlTokens<'a>(&'a str);
 
-impl<'a> Tokens<'a> {
+impl<'a> SqlTokens<'a> {
     /// Returns a name that may stand behind that of its schema.
-    fn qualified(&mut self, first: Token<'a>) -> Option<String> {
+    fn qualified(&mut self, first: SqlToken<'a>) -> Option<String> {
         let rest = self.0;
-        if let Some(Token::Sign('.')) = self.next() {
+        if let Some(SqlToken::Sign('.')) = self.next() {
             return self.next()?.name();
         }
         self.0 = rest;
         first.name()
     }
 
-    fn quoted(&mut self, open: char) -> Token<'a> {
+    fn quoted(&mut self, open: char) -> SqlToken<'a> {
         let close = if open == '[' { ']' } else { open };
         let (mut name, mut rest) = (String::new(), &self.0[1..]);
         while let Some((part, behind)) = rest.split_once(close) {
@@ -406,14 +406,14 @@ impl<'a> Tokens<'a> {
             }
         }
         self.0 = rest;
-        Token::Quoted(name)
+        SqlToken::Quoted(name)
     }
 }
 
-impl<'a> Iterator for Tokens<'a> {
-    type Item = Token<'a>;
+impl<'a> Iterator for SqlTokens<'a> {
+    type Item = SqlToken<'a>;
 
-    fn next(&mut self) -> Option<Token<'a>> {
+    fn next(&mut self) -> Option<SqlToken<'a>> {
         loop {
             // A byte order mark is white space to SQLite.
             let is_space = |c: char| c.is_ascii_whitespace() || c == '\u{b}' || c == '\u{feff}';
@@ -433,8 +433,8 @@ impl<'a> Iterator for Tokens<'a> {
         let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_$".contains(c) || !c.is_ascii();
         let end = self.0.find(|c| !is_of_word(c)).unwrap_or(self.0.len());
         let (token, rest) = match end {
-            0 => (Token::Sign(first), &self.0[first.len_utf8()..]),
-            end => (Token::Word(&self.0[..end]), &self.0[end..]),
+            0 => (SqlToken::Sign(first), &self.0[first.len_utf8()..]),
+            end => (SqlToken::Word(&self.0[..end]), &self.0[end..]),
         };
         self.0 = rest;
         Some(token)

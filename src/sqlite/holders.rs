@@ -1,4 +1,4 @@
-//! Whether the holder of a lease still lives: a lock that the system drops with its process.
+//! A lock that shows that the holder of a lease lives: the system drops it with its process.
 //!
 //! Each holder locks one byte of the file at which writers queue (`FILE-queue`), named by the lease's
 //! loop and token. Whoever wants the lease tests that byte: if nobody has it locked, the holder is gone,
@@ -7,7 +7,7 @@
 //! file. They do not touch the lock of the queue, which is of another kind (`flock`). A process id would
 //! not do: another container counts its own.
 //!
-//! Where there are no such locks (a database in memory, a network file system, a system other than Linux),
+//! Without such locks (a database in memory, a network file system, a system other than Linux),
 //! nothing is known of a holder, and the time of its lease decides.
 
 use std::fs::OpenOptions;
@@ -22,14 +22,14 @@ use crate::store::lease::LeaseGuard;
 use crate::store::{LeaseRow, LoopKey};
 
 /// The locks of the leases of one database.
-pub(super) struct Holders {
+pub(super) struct LeaseLocks {
     /// `None`: there are none.
     path: Option<PathBuf>,
     /// Opened with the first lock; all locks of this store are on it.
     file: Mutex<Option<Arc<OwnFile>>>,
 }
 
-impl Holders {
+impl LeaseLocks {
     /// The locks beside the database at `path`; `None` where there can be none.
     pub(super) fn new(path: Option<&Path>) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Holders {
         Ok(lock_byte(&file, at).then(|| Arc::new(HolderLock { file, at }) as LeaseGuard))
     }
 
-    /// Whether the holder of a lease is known to be gone.
+    /// True if the holder of a lease is known to be gone.
     pub(super) fn is_gone(&self, lease: &LeaseRow) -> bool {
         let Some(path) = &self.path else {
             return false;
@@ -111,7 +111,10 @@ mod tests {
     fn a_holder_lives_as_long_as_its_guard_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("some.db");
-        let (ours, theirs) = (Holders::new(Some(&database)), Holders::new(Some(&database)));
+        let (ours, theirs) = (
+            LeaseLocks::new(Some(&database)),
+            LeaseLocks::new(Some(&database)),
+        );
         assert!(ours.is_gone(&lease(1, 1)), "there is no file yet");
         let one = ours.lock(LoopKey(1), 1).unwrap().unwrap();
         let two = ours.lock(LoopKey(2), 1).unwrap().unwrap();
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn without_a_file_nothing_is_known() {
-        let none = Holders::new(None);
+        let none = LeaseLocks::new(None);
         assert!(none.lock(LoopKey(1), 1).unwrap().is_none());
         assert!(!none.is_gone(&lease(1, 1)));
     }

@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 
 use rusqlite::{Connection, params};
 
-use super::read::{SqliteReader, number};
+use super::reader::{SqliteReader, number};
 use super::row::SqliteRow;
 use super::{from_sqlite, migration};
 use crate::store::codec::role_number;
@@ -24,7 +24,7 @@ pub(super) fn is_index(table: &str) -> bool {
     table == "message_index" || table.starts_with("message_index_")
 }
 
-/// Whether a line of `PRAGMA integrity_check` is about the index alone. A page that cannot be read is
+/// True if a line of `PRAGMA integrity_check` is about the index alone. A page that cannot be read is
 /// damage of the file, whatever stands on it (`Tree 12 page 34: …`).
 pub(super) fn is_of_index(line: &str) -> bool {
     line.contains("message_index")
@@ -101,7 +101,7 @@ pub(super) fn problems(connection: &Connection) -> StoreResult<Vec<String>> {
     Ok(found)
 }
 
-/// What goes wrong in the index is no damage of the record.
+/// Marks an error as one of the search index: the record is not damaged.
 fn in_index<T>(result: StoreResult<T>) -> StoreResult<T> {
     result.map_err(|error| match error {
         StoreError::Damaged(detail) => StoreError::IndexDamaged(detail),

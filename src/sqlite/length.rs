@@ -1,4 +1,4 @@
-//! Whether the file was cut off in place, by another program.
+//! Finds a file that another program truncated in place.
 //!
 //! SQLite goes on writing to such a file: what it holds in memory and in the log is enough for some commits, which
 //! nobody could read afterwards. A file becomes shorter of itself only where it was written anew without its free
@@ -110,7 +110,7 @@ mod tests {
             let path = folder.path().join("some.db");
             let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
             file.set_len(keep).unwrap();
-            // Where the file is closed the locks of the process go, as with another program.
+            // Closing the file drops the locks of the process, as another program would.
             for number in 0..2 {
                 let refused = add(&store, 400 + number);
                 assert!(

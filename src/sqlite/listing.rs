@@ -5,7 +5,7 @@
 
 use super::SqliteStore;
 use super::query::rows;
-use super::read::SqliteReader;
+use super::reader::SqliteReader;
 use crate::model::SessionId;
 use crate::store::Database;
 use crate::store::error::StoreResult;

@@ -1,8 +1,8 @@
 //! Keeping the write-ahead log short.
 //!
-//! What stands in the log has to be moved into the database one day, which costs as much as writing it
-//! did. SQLite lets a committing writer do that; here a thread of its own does, which is begun when the
-//! log has first grown by so much.
+//! The pages of the log have to be moved into the database one day, which costs as much as writing them
+//! did. SQLite lets a committing writer do that; here a thread of its own does, which is started when the
+//! log has first grown by `WORTH_MOVING`.
 //!
 //! The log begins anew only where all of it is moved and nobody reads from it. A writer that never
 //! stops leaves no such moment: when the thread has moved all but a few pages, the writer moves those. To
@@ -26,7 +26,7 @@ use super::place::OpenFiles;
 use super::schema::PAGE_BYTES;
 use crate::store::error::{StoreError, StoreResult};
 
-/// How many new KiB are worth moving.
+/// New KiB that are worth moving.
 const WORTH_MOVING: u32 = 8 << 10;
 /// From how many bytes on the log is long …
 pub(super) const LONG_BYTES: u32 = 32 << 20;
@@ -34,17 +34,17 @@ pub(super) const LONG_BYTES: u32 = 32 << 20;
 const LONG: u32 = LONG_BYTES >> 10;
 /// From how many KiB on a writer leaves all moving to the mover: it would take seconds.
 const MANY: u32 = 4 * LONG;
-/// How many KiB a writer moves itself.
+/// KiB that a writer moves itself.
 const FEW: u32 = 1600;
-/// How often the mover goes after a writer that never stops, until there are no more.
+/// Passes of the mover behind a writer that never stops.
 const PASSES: usize = 8;
-/// How long a writer waits for readers.
+/// The time that a writer waits for readers.
 const WAIT: Duration = Duration::from_millis(40);
-/// How long it lets them be after that was in vain. Mostly a reader was only kept from its processor …
+/// The pause after a wait in vain. Mostly a reader was only kept from its processor …
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// … but where it is in vain again and again somebody reads for longer.
 const PAUSE: Duration = Duration::from_millis(400);
-/// How long it waits for a mover that has fallen behind. Others wait for the writer meanwhile.
+/// The time that a writer waits for a mover that has fallen behind. Others wait for the writer meanwhile.
 const BEHIND: Duration = Duration::from_millis(200);
 
 /// The log of one database.
@@ -57,7 +57,7 @@ pub(super) struct Log {
     length: Arc<AtomicU32>,
     /// KiB that the mover moved since it was last woken.
     moved: Arc<AtomicU32>,
-    /// Whether nobody has moved what the mover was last woken for.
+    /// True until the pages that the mover was last woken for are moved.
     is_due: Arc<AtomicBool>,
     /// KiB that the mover could not move when it last tried, as somebody reads what was there before.
     left: Arc<AtomicU32>,
@@ -71,7 +71,7 @@ struct LogState {
     woken_at: u32,
     mover: Option<Mover>,
     next_try: Instant,
-    /// How long the next pause is.
+    /// The next pause.
     pause: Duration,
 }
 
@@ -193,7 +193,7 @@ impl Log {
                 None => return,
             },
         };
-        // What a long reader left behind takes seconds to move, while which nobody could write.
+        // Pages left behind by a long reader take seconds to move, and nobody could write meanwhile.
         if self.left.load(Ordering::Relaxed) > MANY {
             self.wake(state);
             state.rest();
@@ -221,7 +221,7 @@ impl Log {
             return;
         }
         if let Ok(_moving) = self.moving.try_lock() {
-            // What fails here fails again where the log has become long.
+            // An error here is met again, and returned, once the log has become long.
             let _ = writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             self.moved.store(0, Ordering::Relaxed);
             self.is_due.store(false, Ordering::Relaxed);
@@ -322,7 +322,7 @@ fn move_pages(
             if !is_still_there() {
                 return;
             }
-            // What fails here fails again where the writer moves pages, or at its next commit.
+            // An error here occurs again where the writer moves pages, or at its next commit.
             let pass = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 let kib = |at| {
                     row.get(at)

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, ErrorCode};
 
-use super::locked;
 use super::schema::{APPLICATION_ID, PAGE_BYTES, PreparedFile};
+use super::writer::locked;
 #[cfg(debug_assertions)]
 use crate::failpoints::{self, Failpoint};
 use crate::store::error::OpenError;
@@ -27,7 +27,7 @@ mod embedded {
 /// V1 raises it; files of a lower one were written by programs that were never released.
 pub(super) const FIRST_FORMAT: i64 = 23;
 
-/// How many migrations there are. Reading them takes as long as opening a file, and a file of the newest
+/// The number of migrations. Reading them takes as long as opening a file, and a file of the newest
 /// format needs none.
 const MIGRATIONS: i64 = 1;
 
@@ -98,7 +98,7 @@ impl Formats {
         self.newest
     }
 
-    /// Whether one of the migrations that a file of this format needs rewrites rows.
+    /// True if one of the migrations that a file of this format needs rewrites rows.
     pub(super) fn rewrites_after(&self, found: i64) -> bool {
         let mut rewriting = self.rewriting.iter();
         rewriting.any(|version| Self::made_by(*version) > found)

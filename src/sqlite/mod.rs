@@ -10,6 +10,7 @@ mod connections;
 mod database;
 mod disk;
 mod encryption;
+mod error;
 mod foreign;
 mod holders;
 mod index;
@@ -24,6 +25,7 @@ mod place;
 mod query;
 mod queue;
 mod read;
+mod reader;
 mod recording;
 mod recount;
 mod removal;
@@ -35,12 +37,13 @@ mod source;
 mod statements;
 mod totals;
 mod write;
+mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, MAIN_DB};
+use rusqlite::Connection;
 
 pub use crate::store::listing::SessionView;
 pub use crate::store::query::{QueryLimits, QueryRows, Record};
@@ -52,88 +55,24 @@ pub use options::{Durability, SqliteOptions};
 pub use recount::recount;
 pub(crate) use removal::content;
 
-use crate::failpoints::{self, Failpoint};
 use crate::store::error::{OpenError, StoreError, StoreResult};
 use crate::store::scan::StoreScan;
 use crate::store::{Key, ReadWork, SessionStore, WriteWork};
 use crate::tokens::TokenCounter;
 use connections::Connections;
-use disk::Disk;
+use error::{from_open, from_sqlite};
 use length::FileLength;
 use place::OpenFiles;
-
-/// The connection that writes, and the log that it writes to.
-struct Writer {
-    log: log::Log,
-    /// `None`: nobody waits for it.
-    disk: Option<Disk>,
-    connection: Mutex<Connection>,
-    /// The connection is to be opened anew.
-    is_spoiled: AtomicBool,
-    /// The connection is not to the file any more: the store is stale.
-    is_closed: AtomicBool,
-}
-
-impl Writer {
-    /// Makes a connection the one that writes; `place` are its files, `None` in memory.
-    fn of(
-        connection: Connection,
-        place: Option<&Arc<OpenFiles>>,
-        durability: Durability,
-    ) -> rusqlite::Result<Self> {
-        let waits = place.filter(|_| durability == Durability::Full);
-        let writer = Self {
-            log: log::Log::new(place.cloned()),
-            disk: waits.map(|place| Disk::below(place.log().to_owned())),
-            connection: Mutex::new(connection),
-            is_spoiled: AtomicBool::new(false),
-            is_closed: AtomicBool::new(false),
-        };
-        writer.prepare(&mut locked(&writer.connection))?;
-        Ok(writer)
-    }
-
-    /// Makes a connection the one that writes.
-    fn prepare(&self, connection: &mut Connection) -> rusqlite::Result<()> {
-        if self.disk.is_some() {
-            // A commit does not wait for the disk, but whoever made it does: `disk`.
-            connection.pragma_update(None, "synchronous", "normal")?;
-        }
-        self.log.count(connection)
-    }
-
-    /// Waits until what was committed outlasts a power loss.
-    fn wait_for_disk(&self, commits: u64) -> StoreResult<()> {
-        let Some(disk) = &self.disk else {
-            return Ok(());
-        };
-        disk.wait_for(
-            commits,
-            || self.log.commits(),
-            || {
-                let (connection, _alone) = (locked(&self.connection), self.log.alone());
-                self.log.check()?;
-                log::move_all(&connection)
-            },
-        )
-    }
-
-    /// Returns the connection; nobody moves pages any more.
-    fn into_connection(self) -> Connection {
-        self.log.stop();
-        let connection = self.connection.into_inner();
-        connection.unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use writer::Writer;
 
 /// A store in one SQLite database.
 pub struct SqliteStore {
     path: Option<PathBuf>,
     options: SqliteOptions,
-    /// Whoever writes stands in line before it locks the writer.
+    /// The queue of writers, entered before the writer is locked.
     queue: queue::Queue,
-    /// Which holders of leases live.
-    holders: holders::Holders,
+    /// Locks that show which holders of leases live.
+    holders: holders::LeaseLocks,
     length: FileLength,
     connections: Arc<Connections>,
     /// True once a removal that was cut off before was looked for.
@@ -175,7 +114,7 @@ impl SqliteStore {
             path: Some(path.to_owned()),
             options,
             queue: queue::Queue::new(Some(path)),
-            holders: holders::Holders::new(schema::network_of(path).is_none().then_some(path)),
+            holders: holders::LeaseLocks::new(schema::network_of(path).is_none().then_some(path)),
             length: FileLength::of(path),
             connections: Connections::to_file(place, first),
             has_looked_for_removal: AtomicBool::new(false),
@@ -187,7 +126,7 @@ impl SqliteStore {
     ///
     /// Where it returns `false` (any other system than Linux), no other copy of SQLite in this process may open
     /// the database while a store has it open: when it closes the file, it would take the locks of the store away,
-    /// and with them what others must not do meanwhile. Other processes may, everywhere.
+    /// and with them the protection from other processes. Other processes may, everywhere.
     ///
     /// # Examples
     /// ```
@@ -225,7 +164,7 @@ impl SqliteStore {
             path: None,
             options,
             queue: queue::Queue::new(None),
-            holders: holders::Holders::new(None),
+            holders: holders::LeaseLocks::new(None),
             length: FileLength::default(),
             connections: Connections::of_memory(writer),
             has_looked_for_removal: AtomicBool::new(true),
@@ -271,8 +210,8 @@ impl SqliteStore {
         self.with_reader(|connection| foreign::snapshot(connection, foreign::MOST_READING, work))
     }
 
-    fn reader<'a>(&'a self, connection: &'a Connection) -> read::SqliteReader<'a> {
-        read::SqliteReader::new(connection).with_holders(&self.holders)
+    fn reader<'a>(&'a self, connection: &'a Connection) -> reader::SqliteReader<'a> {
+        reader::SqliteReader::new(connection).with_holders(&self.holders)
     }
 
     /// Runs `work` on one snapshot in which every row can be looked at.
@@ -281,86 +220,6 @@ impl SqliteStore {
         work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,
     ) -> StoreResult<T> {
         self.snapshot(|connection| work(&self.reader(connection)))
-    }
-
-    /// Runs `work` in a write transaction on the bare connection.
-    fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
-        self.transaction_then(work, || self.connections.check())
-    }
-
-    /// Runs `work` in a write transaction, and `confirm` after its commit: without that nothing is acknowledged,
-    /// and the log is left alone.
-    fn transaction_then<T>(
-        &self,
-        work: impl FnOnce(&Connection) -> StoreResult<T>,
-        confirm: impl FnOnce() -> StoreResult<()>,
-    ) -> StoreResult<T> {
-        let ticket = self.queue.enter(self.options.busy_timeout)?;
-        let (writer, mut connection) = self.lock_writer()?;
-        let mut begun = begin_writing(&connection);
-        // Where a file cannot be opened for writing, be it only that the disk failed once, SQLite opens it
-        // for reading, and the connection stays so.
-        if matches!(begun, Err(StoreError::ReadOnly)) && self.connections.place().is_some() {
-            self.open_writer_anew(writer, &mut connection)?;
-            begun = begin_writing(&connection);
-        }
-        let done = begun
-            .and_then(|()| self.transaction_on(&connection, work))
-            .and_then(|done| confirm().map(|()| done));
-        match &done {
-            Ok(_) => self.keep_log_short(writer, &connection),
-            Err(error) if self.spoils(error) => writer.is_spoiled.store(true, Ordering::Relaxed),
-            Err(_) => {}
-        }
-        let commits = writer.log.commits();
-        // Whoever comes next may write while this one waits.
-        drop((connection, ticket));
-        if matches!(done, Err(StoreError::FileReplaced)) {
-            // Closes the writer too, now that nobody has it.
-            self.connections.check()?;
-        }
-        let done = done?;
-        writer.wait_for_disk(commits)?;
-        Ok(done)
-    }
-
-    /// Runs `work` in the transaction that was begun on the connection.
-    fn transaction_on<T>(
-        &self,
-        connection: &Connection,
-        work: impl FnOnce(&Connection) -> StoreResult<T>,
-    ) -> StoreResult<T> {
-        let transaction = SqliteTransaction(connection);
-        // And once more after the commit: the files may be replaced in between.
-        self.connections.check()?;
-        if let Some(place) = self.connections.place() {
-            self.length.check(connection, place.file())?;
-        }
-        foreign::refuse(connection)?;
-        let done = work(connection)?;
-        if failpoints::is_active(Failpoint::LostWrite)
-            && connection.total_changes().is_multiple_of(5)
-        {
-            return Ok(done);
-        }
-        transaction.commit()?;
-        Ok(done)
-    }
-
-    fn keep_log_short(&self, writer: &Writer, connection: &Connection) {
-        if let Some(place) = self.connections.place() {
-            let open = || schema::open_reader(place.file(), &self.options);
-            let timeout = self.options.busy_timeout;
-            writer.log.committed(connection, timeout, open);
-        }
-    }
-
-    /// Whether a connection is of no use after this error: one that could not decrypt a page, be it only
-    /// that the disk failed once, refuses everything from then on.
-    fn spoils(&self, error: &StoreError) -> bool {
-        use StoreError as E;
-        let is_of_reading = matches!(error, E::Damaged(_) | E::Io(_) | E::Other(_));
-        is_of_reading && self.options.key.is_some()
     }
 
     /// Removes the files of a database without sessions and receipts, as one that was just made for
@@ -401,44 +260,6 @@ impl SqliteStore {
         self.transaction_then(work, || Ok(()))
     }
 
-    /// Returns the connection that writes, once nobody else has it.
-    fn lock_writer(&self) -> StoreResult<(&Writer, MutexGuard<'_, Connection>)> {
-        let writer = self.writer()?;
-        let mut connection = locked(&writer.connection);
-        if writer.is_closed.load(Ordering::Acquire) {
-            return Err(StoreError::FileReplaced);
-        }
-        if writer.is_spoiled.load(Ordering::Relaxed) {
-            self.open_writer_anew(writer, &mut connection)?;
-        }
-        Ok((writer, connection))
-    }
-
-    /// Opens the writing connection anew. The old one is closed after that: with the last connection SQLite
-    /// removes the log, and what was opened would be another file.
-    fn open_writer_anew(&self, writer: &Writer, connection: &mut Connection) -> StoreResult<()> {
-        let Some(place) = self.connections.place() else {
-            return Ok(());
-        };
-        let mut new = schema::open_more(place.file(), &self.options).map_err(from_open)?;
-        self.connections.check()?;
-        writer.prepare(&mut new).map_err(from_sqlite)?;
-        *connection = new;
-        writer.is_spoiled.store(false, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn writer(&self) -> StoreResult<&Writer> {
-        let writer = &self.connections.writer;
-        if let Some(writer) = writer.get() {
-            return Ok(writer);
-        }
-        let place = self.connections.place();
-        let opened = Writer::of(self.one_more()?, place, self.options.durability);
-        let opened = opened.map_err(from_sqlite)?;
-        Ok(writer.get_or_init(|| opened))
-    }
-
     /// Returns a connection that nobody has: the first, or a new one.
     fn one_more(&self) -> StoreResult<Connection> {
         match (self.connections.take_first(), self.connections.place()) {
@@ -452,43 +273,6 @@ impl SqliteStore {
             (None, None) => Err(StoreError::Invalid("the database is in memory".into())),
         }
     }
-}
-
-/// A panic of another thread rolled its transaction back; a connection is still good.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Begins a transaction that writes. On a connection that can only read SQLite would begin one that reads.
-fn begin_writing(connection: &Connection) -> StoreResult<()> {
-    match connection.is_readonly(MAIN_DB).map_err(from_sqlite)? {
-        true => Err(StoreError::ReadOnly),
-        false => execute(connection, "BEGIN IMMEDIATE"),
-    }
-}
-
-/// A transaction whose own statements stay prepared; it is rolled back if nobody commits it.
-struct SqliteTransaction<'c>(&'c Connection);
-
-impl<'c> SqliteTransaction<'c> {
-    fn commit(self) -> StoreResult<()> {
-        execute(self.0, "COMMIT")
-    }
-}
-
-impl Drop for SqliteTransaction<'_> {
-    fn drop(&mut self) {
-        if !self.0.is_autocommit() {
-            // Where even this fails SQLite rolls back with the connection.
-            let _ = execute(self.0, "ROLLBACK");
-        }
-    }
-}
-
-fn execute(connection: &Connection, sql: &str) -> StoreResult<()> {
-    let mut statement = connection.prepare_cached(sql).map_err(from_sqlite)?;
-    statement.execute([]).map_err(from_sqlite)?;
-    Ok(())
 }
 
 impl SessionStore for SqliteStore {
@@ -530,48 +314,9 @@ impl SessionStore for SqliteStore {
     }
 }
 
-fn from_open(error: OpenError) -> StoreError {
-    match error {
-        OpenError::Busy => StoreError::Busy,
-        OpenError::Damaged { detail, .. } => StoreError::Damaged(detail),
-        OpenError::ReadOnly { .. } => StoreError::ReadOnly,
-        other => StoreError::Other(Box::new(other)),
-    }
-}
-
-/// Sorts an error of the driver by what the caller can do.
-fn from_sqlite(error: rusqlite::Error) -> StoreError {
-    use rusqlite::ErrorCode as Code;
-    let message = error.to_string();
-    match error.sqlite_error_code() {
-        Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Busy,
-        Some(Code::ReadOnly) => StoreError::ReadOnly,
-        Some(Code::DiskFull) => StoreError::Full,
-        Some(Code::SystemIoFailure | Code::CannotOpen) => StoreError::Io(Box::new(error)),
-        Some(Code::DatabaseCorrupt | Code::NotADatabase) => StoreError::Damaged(message),
-        Some(Code::ConstraintViolation) => StoreError::Invalid(message),
-        _ if is_misfit(&error) => StoreError::Damaged(message),
-        _ => StoreError::Other(Box::new(error)),
-    }
-}
-
-/// Whether a statement of this program does not fit the tables, or a value not its column.
-fn is_misfit(error: &rusqlite::Error) -> bool {
-    use rusqlite::Error as E;
-    let is_plain = |failure: &rusqlite::ffi::Error| failure.extended_code == 1;
-    error.sqlite_error().is_some_and(is_plain)
-        || matches!(
-            error,
-            E::SqlInputError { .. }
-                | E::Utf8Error(..)
-                | E::FromSqlConversionFailure(..)
-                | E::InvalidColumnType(..)
-                | E::IntegralValueOutOfRange(..)
-        )
-}
-
 #[cfg(test)]
 mod tests {
+    use super::writer::execute;
     use super::*;
     use crate::model::{Session, SessionId};
 
@@ -630,7 +375,7 @@ mod tests {
         let (_folder, store) = opened();
         let refused = store.snapshot(|connection| execute(connection, "DELETE FROM store_meta"));
         assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
-        // What failed left no transaction behind.
+        // The failed statement left no transaction behind.
         assert_eq!(count(&store), 0);
     }
 

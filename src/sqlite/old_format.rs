@@ -18,7 +18,7 @@ use super::place::with_end;
 use super::schema::open_locked;
 use crate::store::error::{Cause, OpenError};
 
-/// How many pages are copied at once.
+/// Pages copied at once.
 const PAGES_PER_STEP: i32 = 1024;
 
 /// Copies the file at `path` to `PATH.format-N` if its format `found` is older than one whose migration
@@ -50,7 +50,7 @@ pub(super) fn keep(
 }
 
 fn write(connection: &Connection, part: &PathBuf, options: &SqliteOptions) -> Result<(), Cause> {
-    // What stands there is of one who was cut off.
+    // A file that is there already was left by an interrupted copy.
     let mut file = OpenOptions::new();
     let file = file.write(true).create(true).truncate(true);
     file.mode(0o600).open(part)?;

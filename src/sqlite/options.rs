@@ -1,4 +1,4 @@
-//! How a database is opened.
+//! Options for opening a database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::store::key::Key;
 use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 
-/// What is left of the last commits after a power loss.
+/// The durability of the last commits after a power loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// All of them: each commit waits for the disk before it is acknowledged.
@@ -44,13 +44,13 @@ pub struct SqliteOptions {
     pub(super) follow_links: bool,
     pub(super) key: Option<Key>,
     pub(super) counter: Arc<dyn TokenCounter>,
-    /// What to do with a database that was written with another counter.
+    /// The treatment of a database that was written with another counter.
     pub(super) other_counter: OtherCounter,
     /// Found when opening: the folder cannot be written, and nobody writes the file.
     pub(super) immutable: bool,
 }
 
-/// What opening does with a database that was written with another counter.
+/// The treatment of a database that was written with another token counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum OtherCounter {
     /// It is refused.

@@ -6,7 +6,7 @@ use rusqlite::params;
 use rusqlite::types::Value;
 
 use super::from_sqlite;
-use super::read::{SqliteReader, number, packed};
+use super::reader::{SqliteReader, number, packed};
 use crate::store::LoopKey;
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};

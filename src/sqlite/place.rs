@@ -1,4 +1,4 @@
-//! Whether the files are still those that were opened.
+//! Checks that the files at the path are still those that were opened.
 //!
 //! SQLite goes on writing to a file that was deleted or replaced, and to its log: every commit would
 //! be acknowledged and none found again. So device and inode of both are compared before and after each

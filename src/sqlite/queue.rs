@@ -23,12 +23,12 @@ use super::place::with_end;
 use crate::failpoints::{self, Failpoint};
 use crate::store::error::{StoreError, StoreResult};
 
-/// How long a process may keep the lock while others wait.
+/// The longest time that a process keeps the lock while others wait.
 const TURN: Duration = Duration::from_millis(5);
-/// How long it steps back then. Whoever waits is woken at once and needs some tens of microseconds.
+/// The time it steps back then. A waiter is woken at once and needs some tens of microseconds.
 const STEP_BACK: Duration = Duration::from_micros(300);
-/// How long who waits looks for the lock before it goes to sleep.
-const MOMENT: Duration = Duration::from_micros(300);
+/// The time that a waiter spins for the lock before it sleeps.
+const SPIN: Duration = Duration::from_micros(300);
 
 /// The line before the writer of one store.
 pub(super) struct Queue {
@@ -107,7 +107,7 @@ impl Drop for Ticket<'_> {
     }
 }
 
-/// What is behind these locks is whole at every moment, whoever panicked.
+/// Locks a mutex whose value is consistent even if a thread panicked with it.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -206,7 +206,7 @@ pub(super) fn open(path: &Path) -> std::io::Result<OwnFile> {
 /// Looks for the lock again and again for a moment: most transactions are over before a thread that
 /// waits would have begun.
 fn lock_soon(file: &File) -> Result<(), TryLockError> {
-    let end = Instant::now() + MOMENT;
+    let end = Instant::now() + SPIN;
     loop {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::yield_now(),

@@ -3,7 +3,7 @@
 use rusqlite::{ToSql, params};
 
 use super::from_sqlite;
-use super::read::{SqliteReader, packed};
+use super::reader::{SqliteReader, packed};
 use super::row::SqliteRow;
 use super::statements::HIDDEN_SESSIONS;
 use crate::store::columns::Columns;
@@ -12,7 +12,7 @@ use crate::store::mapping::*;
 use crate::store::*;
 
 fn usage_row(row: &SqliteRow<'_, '_>) -> StoreResult<UsageRow> {
-    // What others reported may be anything; a cast saturates.
+    // Reported usage may be any number; a cast saturates.
     let sum = |column: &'static str| row.get::<f64>(column).map(|sum| sum as u64);
     Ok(UsageRow {
         loop_id: row.get("loop_id")?,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::params;
 
-use super::read::{SqliteReader, packed};
+use super::reader::{SqliteReader, packed};
 use super::{SqliteOptions, SqliteStore};
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;

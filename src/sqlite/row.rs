@@ -7,7 +7,7 @@ use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError, ValueRef};
 
 use super::from_sqlite;
-use super::read::number;
+use super::reader::number;
 use crate::store::columns::{Columns, damaged};
 use crate::store::error::{StoreError, StoreResult};
 
@@ -19,14 +19,14 @@ pub(super) struct SqliteRow<'r, 's> {
     next: Cell<usize>,
 }
 
-/// Where the columns of a query stand.
+/// The places of the columns of a query.
 ///
 /// SQLite hands out names as C strings, and to look through those of a row for each value was a third of
 /// a build. So the first row notes what was asked for in which order, and the others find it by that.
 #[derive(Default)]
 pub(super) struct Places {
     known: RefCell<Vec<(&'static str, usize)>>,
-    /// How many values were asked of this row.
+    /// The number of values that were read of this row.
     asked: Cell<usize>,
 }
 
@@ -164,7 +164,7 @@ impl Columns for SqliteRow<'_, '_> {
     }
 }
 
-// What nearly never happens stands apart, so that reading a value stays short.
+// Errors nearly never happen: out of line, so that reading a value stays short.
 #[cold]
 fn unlike(column: &str, error: &FromSqlError) -> StoreError {
     damaged(format!("{column}: {error}"))

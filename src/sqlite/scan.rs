@@ -1,6 +1,6 @@
 //! Reading everything, row by row, for `verify`.
 
-use super::read::{SqliteReader, packed};
+use super::reader::{SqliteReader, packed};
 use crate::store::audit::{AuditChain, AuditEnd, RECEIPTS};
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;

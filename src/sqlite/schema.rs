@@ -20,7 +20,7 @@ use crate::store::error::{OpenError, StoreError, StoreResult};
 /// `LOOP` in ASCII: tells a loopstore database from any other SQLite file.
 pub(super) const APPLICATION_ID: i64 = 0x4C4F_4F50;
 
-/// Whether a file that begins so is a loopstore database. Of an encrypted one nothing can be told.
+/// True if a file that begins so is a loopstore database; false for an encrypted one too.
 /// <https://sqlite.org/fileformat2.html#application_id>
 pub fn is_store(head: &[u8]) -> bool {
     let id = head.get(68..72).and_then(|id| id.try_into().ok());
@@ -46,7 +46,7 @@ pub(super) fn open_file(path: &Path, options: &mut SqliteOptions) -> Result<Conn
     }
 }
 
-/// Whether SQLite could not make the log and the lock file beside the database, which it wants for
+/// True if SQLite could not make the log and the lock file beside the database, which it needs for
 /// reading too.
 fn lacks_its_log(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
@@ -184,7 +184,7 @@ fn real_of_link(path: &Path, options: &SqliteOptions) -> Result<PathBuf, OpenErr
 
 /// Makes an empty file, if another process does not do it first.
 fn create(path: &Path) -> std::io::Result<()> {
-    // Where it can be made without a descriptor there is none to close.
+    // A file made without a descriptor leaves none to close.
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -237,7 +237,7 @@ pub(super) fn network_of(path: &Path) -> Option<&'static str> {
 
 /// Sets the pragmas of a connection.
 fn set_pragmas(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
-    // How long SQLite itself waits for a lock before the operation fails as busy.
+    // The time that SQLite itself waits for a lock before the operation fails as busy.
     connection.busy_timeout(options.busy_timeout)?;
     // Page cache of this connection; negative means KiB.
     connection.pragma_update(None, "cache_size", -i64::from(options.cache_kib))?;
@@ -439,7 +439,7 @@ pub(super) fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
             path,
             detail: error.to_string(),
         },
-        _ if super::is_misfit(&error) => OpenError::Damaged {
+        _ if super::error::is_misfit(&error) => OpenError::Damaged {
             path,
             detail: error.to_string(),
         },

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::read::{SqliteReader, packed};
+use super::reader::{SqliteReader, packed};
 use crate::model::Time;
 use crate::store::audit::{AuditEntry, AuditKind};
 use crate::store::columns::Columns;

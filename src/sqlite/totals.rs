@@ -1,9 +1,9 @@
-//! What an append writes of its loop.
+//! The row of a loop as an append writes it.
 
 use rusqlite::ToSql;
 
 use super::from_sqlite;
-use super::read::SqliteReader;
+use super::reader::SqliteReader;
 use crate::failpoints::{self, Failpoint};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;

@@ -6,7 +6,7 @@ use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::from_sqlite;
-use super::read::{SqliteReader, packed};
+use super::reader::{SqliteReader, packed};
 use crate::store::audit::{AuditEntry, AuditKind};
 use crate::store::codec::{author_number, role_number};
 use crate::store::error::{StoreError, StoreResult};
@@ -510,7 +510,7 @@ impl SqliteReader<'_> {
     }
 }
 
-/// How many rows of coverage go into one statement.
+/// Rows of coverage in one statement.
 const COVERAGE_AT_ONCE: usize = 16;
 
 /// Inserts one row of coverage, and many.

@@ -221,15 +221,15 @@ fn any_text_is_read_without_a_panic() {
         "CREATE VIEW (",
         "\u{feff}CREATE",
     ] {
-        let _ = Created::read(sql);
+        let _ = CreatedObject::read(sql);
     }
-    let read = |sql| Created::read(sql).map(|made| (made.kind, made.name, made.on));
+    let read = |sql| CreatedObject::read(sql).map(|made| (made.kind, made.name, made.on));
     assert_eq!(
         read("create temp trigger if not exists main.\"A b\" after insert on 'X''y' begin"),
-        Some((Kind::Trigger, "A b".into(), Some("x'y".into())))
+        Some((ObjectKind::Trigger, "A b".into(), Some("x'y".into())))
     );
     assert_eq!(
         read("CREATE VIRTUAL TABLE `f``t` USING x"),
-        Some((Kind::VirtualTable, "f`t".into(), None))
+        Some((ObjectKind::VirtualTable, "f`t".into(), None))
     );
 }

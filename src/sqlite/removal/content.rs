@@ -5,7 +5,7 @@
 
 use crate::store::scan::TextForm;
 
-/// What a column holds.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
     /// Text that people, agents and tools wrote, beside the messages.
@@ -18,7 +18,7 @@ pub(super) enum Holds {
     Digest,
     /// Bytes that have a rule of their own: images, kept files.
     Bytes,
-    /// What a receipt says.
+    /// The report in a receipt.
     Receipt,
 }
 
@@ -26,7 +26,7 @@ use Holds::{Bytes, Content, Digest, Message, Receipt, Word};
 const TEXT: Holds = Content(TextForm::Text);
 const JSON: Holds = Content(TextForm::Json);
 const META: Holds = Content(TextForm::Meta);
-/// What is named by an id would not be found any more, so it stays.
+/// Ids stay: without them the things that they name would not be found any more.
 const ID: Holds = Content(TextForm::Id);
 
 /// A table whose rows belong to sessions.
@@ -139,7 +139,7 @@ pub(super) const TABLES: [ContentTable; 24] = [
 /// The tables whose rows belong to no session: their rule stands beside the statement.
 #[cfg(test)]
 const OTHERS: [&str; 12] = [
-    // What a database is written with.
+    // The settings of the database.
     "store_meta",
     // The receipts themselves.
     "maintenance",

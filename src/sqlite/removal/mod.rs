@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::params;
 
-use super::read::{SqliteReader, packed};
+use super::reader::{SqliteReader, packed};
 use super::scan::{owner_of, shower_of};
 use super::{SqliteStore, schema};
 use crate::model::Time;

@@ -5,12 +5,12 @@
 //! the log is emptied. `secure_delete` alone would not do: it does not reach copies that SQLite left
 //! when it moved rows between pages.
 //!
-//! That this is to be done stands in `store_meta` from the removal on. Whoever is killed between is
-//! followed by the next who scrubs: the same command, or the first write of the next who opens the file.
+//! A mark in `store_meta` asks for this from the removal on. If the process is killed in between, the next
+//! scrub finishes the work: that of the same command, or that of the first write after the file is opened.
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::super::read::SqliteReader;
+use super::super::reader::SqliteReader;
 use super::super::{SqliteStore, from_sqlite};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::removal::Scrubbed;
@@ -18,7 +18,7 @@ use crate::store::removal::Scrubbed;
 /// The name of the mark.
 const MARK: &str = "scrub";
 
-/// What its value begins with once the file is written anew and only the log is left.
+/// The prefix of the mark once the file is written anew and only the log is left.
 const IN_LOG: &str = "log:";
 
 impl SqliteStore {
@@ -61,11 +61,11 @@ impl SqliteStore {
     /// Finishes a removal that was cut off before this store was opened. It is tried once: who reads an older
     /// state, or writes all the time, is not waited for again.
     pub(in crate::sqlite) fn finish_removal(&self) {
-        // What fails here is tried again by the next who opens the file; `verify` reports it meanwhile.
+        // A failed scrub is tried again when the file is next opened; `verify` reports it meanwhile.
         let _ = self.scrub();
     }
 
-    /// Whether bytes of what was removed may still be in the file or its log.
+    /// Returns true if removed bytes may still be in the file or its log.
     ///
     /// # Errors
     /// If the database cannot be read.

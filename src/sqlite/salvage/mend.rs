@@ -1,11 +1,11 @@
-//! What can be removed from the rows that were taken over, so that the rest fits together.
+//! Removes copied rows that refer to lost ones, so that the rest is consistent.
 //!
 //! Nothing here decides what goes; rows that hang on one that is gone are swept after it.
 
 use rusqlite::{Params, params};
 
 use crate::sqlite::from_sqlite;
-use crate::sqlite::read::{SqliteReader, packed};
+use crate::sqlite::reader::{SqliteReader, packed};
 use crate::sqlite::scan::STRAYS;
 use crate::store::audit::{self, AuditEnd, AuditEntry, RECEIPTS};
 use crate::store::codec::author_number;
@@ -308,7 +308,7 @@ impl Mender<'_> {
     }
 }
 
-/// What can be removed as a whole.
+/// The owner of rows that are removed together.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum Removable {

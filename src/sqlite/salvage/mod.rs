@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 pub use mend::{Mender, Removable};
 
 use super::encryption::{bear_damage, unlock};
-use super::read::SqliteReader;
+use super::reader::SqliteReader;
 use super::schema::open_locked;
 use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, migration, schema};
 use crate::store::Key;
@@ -27,7 +27,7 @@ pub struct LostRows {
     pub table: String,
     /// The first and the last key that may be among them; `None`: it is not known which.
     pub keys: Option<(i64, i64)>,
-    /// Why they cannot be read.
+    /// The reason they cannot be read.
     pub reason: String,
 }
 

@@ -21,8 +21,8 @@ struct TableStatements<'a> {
     has_rowid: bool,
 }
 
-/// Why a scan ended.
-enum End {
+/// The reason a scan ended.
+enum ScanEnd {
     /// There are no more rows.
     Done,
     /// The next row cannot be had.
@@ -70,7 +70,7 @@ impl<'a> TableStatements<'a> {
         let mut next = i64::MIN;
         loop {
             let mut last = None;
-            let End::Damaged(reason) = self.scan_from(next, &mut last, lost)? else {
+            let ScanEnd::Damaged(reason) = self.scan_from(next, &mut last, lost)? else {
                 return Ok(());
             };
             let start = match last {
@@ -91,7 +91,7 @@ impl<'a> TableStatements<'a> {
         next: i64,
         last: &mut Option<i64>,
         lost: &mut Vec<LostRows>,
-    ) -> StoreResult<End> {
+    ) -> StoreResult<ScanEnd> {
         let (columns, name) = (self.listed(), self.name);
         let sql = format!(
             "SELECT {columns}, rowid FROM {name} NOT INDEXED WHERE rowid >= ?1 ORDER BY rowid"
@@ -100,18 +100,18 @@ impl<'a> TableStatements<'a> {
         let mut rows = statement.query([next]).map_err(from_sqlite)?;
         loop {
             let row = match damage(rows.next())? {
-                Ok(None) => return Ok(End::Done),
+                Ok(None) => return Ok(ScanEnd::Done),
                 Ok(Some(row)) => row,
-                Err(reason) => return Ok(End::Damaged(reason)),
+                Err(reason) => return Ok(ScanEnd::Damaged(reason)),
             };
             let values = damage(self.values(row))?;
             let key = damage(row.get::<_, i64>(self.columns.len()))?;
             let (Ok(values), Ok(key)) = (values, key) else {
-                return Ok(End::Damaged("its values cannot be read".into()));
+                return Ok(ScanEnd::Damaged("its values cannot be read".into()));
             };
             // A page that stands in another one's place may lead backwards.
             if key < next || last.is_some_and(|last| key <= last) {
-                return Ok(End::Damaged("its rows are out of order".into()));
+                return Ok(ScanEnd::Damaged("its rows are out of order".into()));
             }
             *last = Some(key);
             if let Err(reason) = self.insert("INSERT", &values)? {
