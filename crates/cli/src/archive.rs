@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loopstore::{Database, LoopId, SessionId};
+use loopstore::{Database, LoopId, SessionId, SqliteStore};
 use loopstore_admin::retention::{
     self, ArchiveReport, ArchiveRequest, LoopStays, LoopStaysWhy, UnarchiveRequest,
 };
@@ -84,7 +84,7 @@ pub fn run(app: &mut App, args: &ArchiveArgs) -> Result<Done, CliError> {
         false => "Archived",
     };
     app.print(&report, || summary(&report, done))?;
-    if report.messages > 0 && !args.dry_run && store.as_sqlite().is_some() {
+    if report.messages > 0 && !args.dry_run && SqliteStore::downcast(&*store).is_some() {
         note(
             "note: the file keeps its size and reuses the freed space; `loopstore backup --compact \
              DEST` writes a smaller copy",

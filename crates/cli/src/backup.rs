@@ -31,7 +31,7 @@ pub struct BackupArgs {
 pub fn run(app: &mut App, args: &BackupArgs) -> Result<Done, CliError> {
     let begun = Instant::now();
     let store = app.open_to_read()?;
-    let Some(store) = store.as_sqlite() else {
+    let Some(store) = SqliteStore::downcast(&*store) else {
         return Err(CliError::Usage(
             "backup copies a database file; use `pg_dump` for a database on a server".into(),
         ));

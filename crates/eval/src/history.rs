@@ -136,7 +136,7 @@ impl History {
                 ..placed.clone()
             });
             parts.push(DigestInput::Messages {
-                of: (self.loops.len() > 1).then(|| of_chain.short_name()),
+                loop_name: (self.loops.len() > 1).then(|| of_chain.short_name()),
                 messages: renumbered.collect(),
             });
             rest = after;

@@ -177,7 +177,7 @@ impl EvalStrategy for EvalDigest {
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
         let part = DigestInput::Messages {
-            of: None,
+            loop_name: None,
             messages: history.to_vec(),
         };
         let digest = digest_of(&mut std::iter::once(part), budget, counter);

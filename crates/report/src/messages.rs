@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use super::calls::{CallIndex, CallLog};
-use super::page::SessionPage;
+use super::calls::{CallLog, CallTable};
+use super::page::HtmlPage;
 use crate::ReportError;
 use loopstore::extend::codec::decode;
 use loopstore::extend::{
@@ -18,14 +18,14 @@ use loopstore::extend::{
 };
 use loopstore::model::{AgentMessage, AssistantMessage, Author, Content, Image, Message, Usage};
 
-/// The facts that were collected while the messages were written.
+/// The loops, blocks and calls that were read while the messages were written.
 pub(super) struct WrittenMessages {
     pub(super) loops: Vec<LoopRow>,
-    /// Of each loop, the pieces that hold its messages: the first sequence in each, and its number.
+    /// Of each loop, the pieces with its messages: the first sequence in each, and its number.
     pub(super) pieces: Vec<Vec<(u32, usize)>>,
-    /// All blocks, by loop and generation, with the piece that holds their messages.
+    /// All blocks, by loop and generation, with the piece of their messages.
     pub(super) blocks: Vec<(BlockRow, usize)>,
-    pub(super) calls: CallIndex,
+    pub(super) calls: CallTable,
     loop_places: HashMap<LoopKey, usize>,
     block_places: HashMap<BlockKey, usize>,
 }
@@ -43,7 +43,7 @@ impl WrittenMessages {
 /// A message. The names are short, as there are many.
 #[derive(Default, Serialize)]
 struct MessageEntry<'a> {
-    /// The loop, by place in the index.
+    /// The loop, by its position in the index.
     #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
     loop_key: Option<usize>,
     #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ struct MessageEntry<'a> {
     blocks: Vec<ContentPart<'a>>,
 }
 
-/// A content block: its kind, and what it says.
+/// A content block: its kind, and its text.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ContentPart<'a> {
@@ -84,16 +84,16 @@ enum ContentPart<'a> {
     Json(&'static str, Cow<'a, str>),
 }
 
-/// The messages that a block shows in place of originals.
+/// The messages of a block that replace originals.
 #[derive(Serialize)]
 struct BlockEntry<'a> {
-    /// The block, by place in the index.
+    /// The block, by its position in the index.
     #[serde(rename = "g")]
     block: usize,
     /// The summary.
     #[serde(rename = "m")]
     summary: Vec<MessageEntry<'a>>,
-    /// What replaces single messages, by their sequence; `None`: nothing does.
+    /// The replacements of single messages, by their sequence; `None` if the message is left out.
     #[serde(rename = "p")]
     replaced: Vec<(u32, Option<MessageEntry<'a>>)>,
 }
@@ -106,7 +106,7 @@ fn is_false(value: &bool) -> bool {
 pub(super) fn write_all(
     read: &dyn StoreRead,
     owner: &SessionRow,
-    page: &mut SessionPage<'_>,
+    page: &mut HtmlPage<'_>,
 ) -> Result<WrittenMessages, ReportError> {
     let loops = read.loops(owner.key)?;
     let mut book = CallLog::new(&loops);
@@ -142,7 +142,7 @@ fn write_loop(
     read: &dyn StoreRead,
     place: usize,
     row: &LoopRow,
-    page: &mut SessionPage<'_>,
+    page: &mut HtmlPage<'_>,
     book: &mut CallLog,
 ) -> Result<Vec<(u32, usize)>, ReportError> {
     let mut pieces: Vec<(u32, usize)> = Vec::new();
@@ -181,7 +181,7 @@ fn write_block(
     read: &dyn StoreRead,
     place: usize,
     row: &BlockRow,
-    page: &mut SessionPage<'_>,
+    page: &mut HtmlPage<'_>,
 ) -> Result<usize, ReportError> {
     let mut entries = Vec::new();
     for message in read.block_messages(row.key)? {
@@ -208,7 +208,7 @@ fn write_block(
     page.entry(&found)
 }
 
-/// Decodes a message; of an image it only tells type and size.
+/// Decodes a message; of an image only the type and the size are kept.
 fn without_blobs(stored: StoredMessage) -> StoreResult<AgentMessage> {
     decode(stored, &mut |_| Ok(None))
 }
@@ -287,7 +287,7 @@ fn bytes_of(image: &Image) -> u64 {
     noted.unwrap_or_else(decoded)
 }
 
-/// Places by key, for those who look many of them up.
+/// Returns the positions of loops by key, for many look-ups.
 pub(super) fn places(loops: &[LoopRow]) -> HashMap<LoopKey, usize> {
     let place = |(place, row): (usize, &LoopRow)| (row.key, place);
     loops.iter().enumerate().map(place).collect()

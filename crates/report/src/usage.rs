@@ -1,4 +1,4 @@
-//! The cost of a session, by model, and with the sessions of its sub-agents.
+//! The usage and the cost of a session, by model, and with the sessions of its sub-agents.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct UsageLines {
     models: Vec<ModelLine>,
     /// True if the prices of any model are known.
     pub(super) is_priced: bool,
-    /// The session with those that it started.
+    /// The session with the sessions that it started.
     pub(super) tree: SubAgent,
 }
 
@@ -27,7 +27,7 @@ struct ModelLine {
     spent: Spent,
 }
 
-/// A session in the tree of those that started each other.
+/// A session in the tree of sessions that started each other.
 #[derive(Debug, Serialize)]
 pub(super) struct SubAgent {
     session_id: String,

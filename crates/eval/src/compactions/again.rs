@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use loopstore::compaction::Placed;
-use loopstore::extend::compaction::CallActs;
+use loopstore::extend::compaction::CallEffects;
 use loopstore::model::{Content, Message};
 use loopstore::tokens::TokenCounter;
 
@@ -54,17 +54,17 @@ pub fn repeated_calls(
 ) -> Vec<RepeatedCall> {
     let mut memory = Memory::default();
     for call in calls(before, counter) {
-        memory.note(&call.acts, is_hidden(call.of));
+        memory.note(&call.effects, is_hidden(call.of));
     }
     let mut again = Vec::new();
     for call in calls(after, counter) {
-        let done = memory.again(&call.acts);
+        let done = memory.again(&call.effects);
         again.extend(done.map(|(kind, what)| RepeatedCall {
             kind,
             what,
             tokens: call.tokens,
         }));
-        memory.note(&call.acts, false);
+        memory.note(&call.effects, false);
     }
     again
 }
@@ -72,7 +72,7 @@ pub fn repeated_calls(
 /// A call that succeeded.
 struct DoneCall<'a> {
     of: &'a Placed,
-    acts: CallActs,
+    effects: CallEffects,
     tokens: u64,
 }
 
@@ -105,7 +105,7 @@ fn calls<'a>(
             if !failed {
                 done.push(DoneCall {
                     of: placed,
-                    acts: CallActs::of(call),
+                    effects: CallEffects::of(call),
                     tokens: counter.content_tokens(std::slice::from_ref(block))
                         + counter.message_tokens(&result.message),
                 });
@@ -123,18 +123,18 @@ struct Memory {
 }
 
 impl Memory {
-    fn note(&mut self, acts: &CallActs, is_hidden: bool) {
-        for path in &acts.changes {
+    fn note(&mut self, effects: &CallEffects, is_hidden: bool) {
+        for path in &effects.changes {
             self.read.remove(path);
         }
-        if !acts.changes.is_empty() {
+        if !effects.changes.is_empty() {
             self.run.clear();
             return;
         }
         // Of a command that reads files the command is what is done again.
-        let (of, names) = match &acts.command {
+        let (of, names) = match &effects.command {
             Some(command) => (&mut self.run, std::slice::from_ref(command)),
-            None => (&mut self.read, acts.reads.as_slice()),
+            None => (&mut self.read, effects.reads.as_slice()),
         };
         for name in names {
             match is_hidden {
@@ -144,15 +144,18 @@ impl Memory {
         }
     }
 
-    fn again(&self, acts: &CallActs) -> Option<(RepeatedKind, String)> {
-        if !acts.changes.is_empty() {
+    fn again(&self, effects: &CallEffects) -> Option<(RepeatedKind, String)> {
+        if !effects.changes.is_empty() {
             return None;
         }
-        if let Some(command) = &acts.command {
+        if let Some(command) = &effects.command {
             let is_again = self.run.contains(command);
-            return is_again.then(|| (RepeatedKind::Command, acts.what.clone()));
+            return is_again.then(|| (RepeatedKind::Command, effects.description.clone()));
         }
-        let path = acts.reads.iter().find(|path| self.read.contains(*path))?;
+        let path = effects
+            .reads
+            .iter()
+            .find(|path| self.read.contains(*path))?;
         Some((RepeatedKind::Read, path.clone()))
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use loopstore::compaction::Placed;
-use loopstore::extend::compaction::{Activity, Attempt, FileAct, FileWork, Place, PlanItem, Work};
+use loopstore::extend::compaction::{
+    Activity, AgentWork, CallHistory, FileAct, FileWork, PlanItem, SourceTurn,
+};
 use loopstore::extend::search::content_words;
 
 use super::stated::StatedText;
@@ -43,8 +45,8 @@ impl StateFacts {
             let Some(message) = placed.message.message() else {
                 continue;
             };
-            let (of, turn) = (None, placed.turn);
-            activity.message(message, &Place { of, turn });
+            let (loop_name, turn) = (None, placed.turn);
+            activity.add_message(message, &SourceTurn { loop_name, turn });
             if let Some(prompt) = message.prompt_text() {
                 prompts.push(content_words(&prompt).into_iter().collect());
             }
@@ -55,19 +57,16 @@ impl StateFacts {
         }
     }
 
-    fn of_work(work: Work) -> Self {
-        let failed = work
-            .attempts
-            .into_iter()
-            .filter(|one| one.failure.is_some());
-        let failed = failed.filter(|one| !one.what.trim().is_empty());
+    fn of_work(work: AgentWork) -> Self {
+        let failed = work.calls.into_iter().filter(|one| one.failure.is_some());
+        let failed = failed.filter(|one| !one.description.trim().is_empty());
         let (commands, others): (Vec<_>, Vec<_>) = failed.partition(|one| one.is_command);
-        let ends = |all: Vec<Attempt>| -> Vec<(String, bool)> {
-            let end = |one: Attempt| (one.what, one.passed.is_some());
+        let ends = |all: Vec<CallHistory>| -> Vec<(String, bool)> {
+            let end = |one: CallHistory| (one.description, one.passed.is_some());
             all.into_iter().map(end).collect()
         };
         let items = work.plan.into_iter().flat_map(|plan| plan.items);
-        let running = work.open.into_iter().map(|call| call.what);
+        let running = work.running.into_iter().map(|call| call.description);
         Self {
             files: changed(&work.files),
             plan: items.filter(|item| !item.text.trim().is_empty()).collect(),
@@ -79,7 +78,7 @@ impl StateFacts {
     }
 
     /// Counts what a document claims of files, plan, failures and running calls, and how much of it is so.
-    pub fn claims_in(&self, document: Work) -> StateCount {
+    pub fn claims_in(&self, document: AgentWork) -> StateCount {
         let claimed = Self::of_work(document);
         let files = claimed.files.iter().map(|claim| {
             let mut all = self.files.iter();
