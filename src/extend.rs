@@ -26,14 +26,22 @@
 pub use crate::context::moment::{leaf_of, moment_of, session_of};
 pub use crate::context::over_time::SizesOverTime;
 pub use crate::context::states::{LoopStates, ShownChain, shown_chain, turn_dispositions};
-pub use crate::store::*;
+pub use loopstore_core::store::*;
+
+/// SQLite alone: formats, and counting tokens anew; with what it shares with other backends.
+pub mod sqlite {
+    pub use crate::sqlite::{
+        Durability, QueryLimits, QueryRows, Record, RecountError, RecountProgress, RecountReport,
+        Scrubbed, SessionView, SqliteOptions, SqliteStore, Stats, format_version, recount,
+    };
+}
 
 /// What strategies are made of: the digest, what is cut, and the compaction of messages that
 /// belong to no session.
 pub mod compaction {
     pub use loopstore_digest::activity::{
-        Activity, Attempt, CallActs, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem,
-        PlanState, Work,
+        Activity, AgentPlan, AgentWork, CallEffects, CallHistory, FileAct, FileEvent, FileWork,
+        PlanItem, PlanState, RunningCall, SourceTurn,
     };
     pub use loopstore_digest::{DIGEST, Digest, DigestInput, Digester, digest_of, document_work};
     pub use loopstore_model::compaction::Budget;

@@ -10,7 +10,7 @@ use crate::context::{self, AsOf, BuildError, BuildOptions, TurnState};
 use crate::model::{AgentMessage, Content, LoopId, Role, SessionId};
 use crate::store::active_blocks::{View, chain};
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult};
-use loopstore_digest::{DigestInput, Digester, beside_headers, short};
+use loopstore_digest::{DigestInput, Digester, loop_label, supplement_headers};
 
 /// Tokens that are read at most, the newest: an agent waits for the answer.
 const MOST_READ: u64 = 1_000_000;
@@ -72,11 +72,12 @@ pub fn handback(
         ..BuildOptions::default()
     };
     let seen = context::build_context_from_session(store, session, &options)?;
-    let mut digester = Digester::new().with_headers(beside_headers(session, only_loop(&hidden)));
+    let mut digester =
+        Digester::new().with_headers(supplement_headers(session, only_loop(&hidden)));
     for message in &seen.messages {
-        digester = digester.beside(texts_of(message));
+        digester = digester.supplementing(texts_of(message));
     }
-    written(store, digester, &hidden, short, max_tokens)
+    written(store, digester, &hidden, loop_label, max_tokens)
 }
 
 /// Makes a text of at most `max_tokens` from all that was recorded on the way to a session's newest turn. `None`
@@ -105,7 +106,7 @@ pub fn working_state(
     let all = store::read(store, |read| turns(read, session, None, Taken::All))?;
     let digester = match stands {
         Stands::InPlace => Digester::new(),
-        Stands::Beside => Digester::new().beside([]),
+        Stands::Beside => Digester::new().supplementing([]),
     };
     // Its last line has the ids, to be expanded.
     written(store, digester, &all, LoopId::to_string, max_tokens)
@@ -124,7 +125,7 @@ fn written(
         let messages = store::read(store, |read| part.messages(read))?;
         read += messages.len();
         digester.add(DigestInput::Messages {
-            of: only.is_none().then(|| name(&part.loop_id)),
+            loop_name: only.is_none().then(|| name(&part.loop_id)),
             messages,
         });
     }

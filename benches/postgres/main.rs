@@ -11,8 +11,6 @@ mod bare;
 #[path = "../ceiling/plain.rs"]
 #[allow(dead_code)]
 mod plain;
-#[path = "../../crates/postgres/tests/support/mod.rs"]
-mod support;
 #[path = "../workload/mod.rs"]
 mod workload;
 
@@ -24,8 +22,8 @@ use bare::{Reader, Turn, Writer, turns_of};
 use loopstore::extend::{self as store, LoopKey, append, session};
 use loopstore::*;
 use loopstore_postgres::{PostgresOptions, PostgresStore};
+use loopstore_testing::server::Server;
 use postgres::Client;
-use support::server::Server;
 use workload::growth::{self, Aged};
 use workload::store::Recorded;
 use workload::turns::{IN_A_LOOP, Turns};
@@ -417,7 +415,7 @@ const PARTS: [(&str, Part); 4] = [
 ];
 
 fn run() -> Outcome<bool> {
-    let server = support::server::server().ok_or("PostgreSQL is not installed")?;
+    let server = loopstore_testing::server::server().ok_or("PostgreSQL is not installed")?;
     let mut met = true;
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let asked: Vec<_> = asked.iter().filter(|arg| !arg.starts_with('-')).collect();

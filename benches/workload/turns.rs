@@ -1,4 +1,4 @@
-//! The turns of a tool-using agent, as the figures of the README were measured with: an answer of 600
+//! The turns of a tool-using agent, as the figures of the guide were measured with: an answer of 600
 //! bytes with 1 or 2 calls, as many results, a prompt in front of every eighth.
 
 use loopstore::*;

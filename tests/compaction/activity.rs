@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use loopstore::extend::compaction::{Activity, FileAct, Place, Work};
+use loopstore::extend::compaction::{Activity, AgentWork, FileAct, SourceTurn};
 use loopstore::{AgentMessage, LoopId, LoopRecord, Role};
 use loopstore_transcripts::{FoundCompaction, ImportError, SessionHead, Sink, Source, importers};
 
@@ -36,7 +36,7 @@ impl Sink for Sessions {
 }
 
 /// Returns what was done in each session of a file that some importer knows.
-fn works(path: &Path) -> Vec<Work> {
+fn works(path: &Path) -> Vec<AgentWork> {
     let bytes = std::fs::read(path).unwrap();
     let head = &bytes[..bytes.len().min(64 << 10)];
     let Some(importer) = importers().iter().find(|i| i.detect(path, head)) else {
@@ -54,13 +54,19 @@ fn works(path: &Path) -> Vec<Work> {
     sessions.0.iter().map(|messages| work(messages)).collect()
 }
 
-fn work(messages: &[AgentMessage]) -> Work {
+fn work(messages: &[AgentMessage]) -> AgentWork {
     let mut activity = Activity::default();
     let mut turn = 0;
     for message in messages {
         turn += u32::from(message.role() == Role::Assistant);
         if let Some(message) = message.message() {
-            activity.message(message, &Place { of: None, turn });
+            activity.add_message(
+                message,
+                &SourceTurn {
+                    loop_name: None,
+                    turn,
+                },
+            );
         }
         // Going on from the records is going on.
         if turn % 7 == 3 {
@@ -71,11 +77,11 @@ fn work(messages: &[AgentMessage]) -> Work {
     activity.into_work()
 }
 
-fn only(name: &str) -> Work {
+fn only(name: &str) -> AgentWork {
     works(&fixture(name)).into_iter().next().unwrap()
 }
 
-fn acts(work: &Work) -> Vec<(&str, Vec<FileAct>)> {
+fn acts(work: &AgentWork) -> Vec<(&str, Vec<FileAct>)> {
     let files = work.files.iter();
     files
         .map(|file| {
@@ -110,27 +116,31 @@ fn files_are_told_whatever_the_tool() {
 #[test]
 fn attempts_and_open_calls_are_told() {
     let harbour = only("opencode/harbour.json");
-    let failed = &harbour.attempts[0];
-    assert_eq!(failed.what, "tide --now");
+    let failed = &harbour.calls[0];
+    assert_eq!(failed.description, "tide --now");
     assert_eq!(failed.failure.as_ref().unwrap().1, "tide: not found");
-    assert_eq!(harbour.open.len(), 1);
+    assert_eq!(harbour.running.len(), 1);
     let openhands = only("openhands/events.jsonl");
-    let refused = openhands.attempts.iter().find(|a| a.what == "pwd").unwrap();
+    let refused = openhands
+        .calls
+        .iter()
+        .find(|a| a.description == "pwd")
+        .unwrap();
     assert_eq!(refused.failure.as_ref().unwrap().1, "refused: not now");
     let weir = only("retention/weir.json");
     let tests = weir
-        .attempts
+        .calls
         .iter()
-        .find(|a| a.what.starts_with("cargo test"));
+        .find(|a| a.description.starts_with("cargo test"));
     let tests = tests.unwrap();
     assert_eq!(
         (tests.times, tests.result.as_deref()),
         (2, Some("3 passed"))
     );
     let mini = only("mini-swe-agent/bare.traj.json");
-    assert_eq!(mini.attempts[0].what, "ls");
+    assert_eq!(mini.calls[0].description, "ls");
     let text = only("swe-agent/text.traj.json");
-    assert_eq!(text.attempts[0].what, "ls");
+    assert_eq!(text.calls[0].description, "ls");
 }
 
 fn walk(folder: &Path, each: &mut dyn FnMut(&Path)) {
@@ -151,20 +161,24 @@ fn what_holds_in_any_transcript_holds() {
     }
 }
 
-fn sane(work: &Work) {
+fn sane(work: &AgentWork) {
     for file in &work.files {
         assert!(!file.path.trim().is_empty() && !file.path.contains(['\n', '\0']));
         assert!(!file.events.is_empty());
         assert!(file.events.is_sorted_by_key(|event| &event.place));
-        assert!(file.events.iter().all(|event| event.spots.len() <= 4));
+        assert!(file.events.iter().all(|event| event.symbols.len() <= 4));
         let reads = file
             .events
             .iter()
             .filter(|event| event.act == FileAct::Read);
         assert!(reads.count() <= 1);
     }
-    for attempt in &work.attempts {
-        assert!(!attempt.what.contains('\n') && attempt.what.len() < 500 && attempt.times > 0);
+    for attempt in &work.calls {
+        assert!(
+            !attempt.description.contains('\n')
+                && attempt.description.len() < 500
+                && attempt.times > 0
+        );
         assert!(
             attempt.is_command
                 || attempt.runs
@@ -182,8 +196,8 @@ fn sane(work: &Work) {
                 || failed.is_some_and(|(at, _)| *at <= *attempt.passed.as_ref().unwrap())
         );
     }
-    assert!(work.attempts.is_sorted_by_key(|attempt| &attempt.last));
-    assert!(work.open.is_sorted_by_key(|call| &call.place));
+    assert!(work.calls.is_sorted_by_key(|attempt| &attempt.last));
+    assert!(work.running.is_sorted_by_key(|call| &call.place));
     if let Some(plan) = &work.plan {
         assert!(!plan.items.is_empty() && plan.items.iter().all(|item| !item.text.is_empty()));
     }

@@ -47,13 +47,16 @@ fn placed(messages: Vec<(u32, AgentMessage)>) -> Vec<Placed> {
 }
 
 fn digest(messages: Vec<Placed>, budget: u64) -> Digest {
-    let part = DigestInput::Messages { of: None, messages };
+    let part = DigestInput::Messages {
+        loop_name: None,
+        messages,
+    };
     digest_of(&mut std::iter::once(part), budget, &HeuristicTokenCounter)
 }
 
 fn again(text: &str, budget: u64) -> Digest {
     let part = DigestInput::Summary {
-        of: None,
+        loop_name: None,
         turn: 0,
         text: text.into(),
     };
@@ -267,7 +270,7 @@ fn nothing_fits_in_no_budget() {
 #[test]
 fn a_rollup_names_the_loop_of_each_fact() {
     let part = |of: &str| DigestInput::Messages {
-        of: Some(of.into()),
+        loop_name: Some(of.into()),
         messages: story(),
     };
     let mut parts = [part("L1"), part("L2")].into_iter();
@@ -277,7 +280,7 @@ fn a_rollup_names_the_loop_of_each_fact() {
     let task = "- L1 t0: Rebook ticket 4WQ150 for Ms Ito. Never charge card 9911.";
     assert!(first.text.contains(task), "{}", first.text);
     let before = DigestInput::Summary {
-        of: None,
+        loop_name: None,
         turn: 0,
         text: first.text,
     };
@@ -290,7 +293,7 @@ fn a_rollup_names_the_loop_of_each_fact() {
 #[test]
 fn the_line_that_explains_the_names_of_loops_is_read_as_nothing_else() {
     let part = |of: &str, text: &str| DigestInput::Messages {
-        of: Some(of.into()),
+        loop_name: Some(of.into()),
         messages: placed(vec![(0, user(text))]),
     };
     let texts = ["Mend the roof.", "Mend the wall."];
@@ -319,7 +322,7 @@ fn the_line_that_explains_the_names_of_loops_is_read_as_nothing_else() {
 #[test]
 fn loops_whose_ids_count_are_explained_by_one_pair() {
     let part = |of: &str| DigestInput::Messages {
-        of: Some(of.into()),
+        loop_name: Some(of.into()),
         messages: placed(vec![(0, user(&format!("Mend roof {of}.")))]),
     };
     let text_of = |ids: &[&str]| {
@@ -479,7 +482,7 @@ fn what_a_search_found_and_what_is_being_done_is_told_and_read_again() {
         assert!(again.contains(line), "{again}");
     }
     assert!(!first.text.contains("`ls`"), "{}", first.text);
-    let attempts = document_work(&first.text).unwrap().attempts;
+    let attempts = document_work(&first.text).unwrap().calls;
     assert!(
         attempts
             .iter()
@@ -683,12 +686,12 @@ fn where_only_one_side_talks_it_is_named_once() {
         digest_of(
             &mut [
                 DigestInput::Summary {
-                    of: None,
+                    loop_name: None,
                     turn: 0,
                     text: first,
                 },
                 DigestInput::Messages {
-                    of: None,
+                    loop_name: None,
                     messages: placed(vec![(60, Message::assistant("Boat 4711 it is.").into())]),
                 },
             ]
@@ -766,7 +769,7 @@ impl TokenCounter for Words {
 fn the_budget_holds_for_any_counter() {
     for budget in [8, 20, 50, 100, 200] {
         let part = DigestInput::Messages {
-            of: None,
+            loop_name: None,
             messages: story(),
         };
         let digest = digest_of(&mut std::iter::once(part), budget, &Words);

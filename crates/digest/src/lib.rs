@@ -23,4 +23,7 @@ pub use digest::{
     DIGEST, Digest, DigestCompaction, DigestInput, Digester, digest_of, document_work,
 };
 #[doc(hidden)]
-pub use digest::{SUMMARIZE, beside_headers, digester_of, rollup_digester, short, without_record};
+pub use digest::{
+    SUMMARIZE, loop_label, rollup_digester, supplement_headers, turns_digester,
+    without_recorded_sections,
+};

@@ -3,7 +3,7 @@
 use loopstore_model::tokens::TokenCounter;
 use loopstore_model::{AgentMessage, Int, Message, Turns};
 
-use loopstore_digest::without_record;
+use loopstore_digest::without_recorded_sections;
 use loopstore_model::compaction::{LoopSlice, Placed, ReadError, RollupSlice};
 
 /// Stands for a task that nobody gave.
@@ -121,7 +121,7 @@ fn text_of(message: &AgentMessage) -> String {
 
 /// Returns the text of an earlier summary as a model is to read it.
 fn summary_of(message: &AgentMessage) -> String {
-    without_record(&text_of(message))
+    without_recorded_sections(&text_of(message))
 }
 
 fn join(texts: impl Iterator<Item = impl Into<String>>) -> String {

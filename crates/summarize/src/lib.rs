@@ -41,7 +41,7 @@ pub use command::CommandSummarizer;
 pub use future::FutureSummarizer;
 use input::Input;
 use loopstore_digest::{
-    DigestCompaction, DigestInput, Digester, SUMMARIZE, digester_of, rollup_digester, short,
+    DigestCompaction, DigestInput, Digester, SUMMARIZE, loop_label, rollup_digester, turns_digester,
 };
 use loopstore_model::compaction::{
     BlockCompactionStrategy, CancelFlag, CompactionConfig, LoopSlice, Placed, RollupSlice,
@@ -199,10 +199,13 @@ impl SummarizeCompaction {
         let mut digester = Digester::new();
         let messages = messages.to_vec();
         let last = messages.last().map_or(0, |placed| placed.turn);
-        digester.add(DigestInput::Messages { of: None, messages });
+        digester.add(DigestInput::Messages {
+            loop_name: None,
+            messages,
+        });
         let answer = ModelAnswer {
             text: &answer,
-            of: None,
+            loop_name: None,
             last,
         };
         self.document(digester, &answer, &input, (most, most), counter)
@@ -262,7 +265,7 @@ impl SummarizeCompaction {
         (usual, most): (u64, u64),
         counter: &dyn TokenCounter,
     ) -> Result<AgentMessage, String> {
-        if !digester.answer(answer.of.clone(), answer.last, answer.text) {
+        if !digester.add_model_answer(answer.loop_name.clone(), answer.last, answer.text) {
             return Err("the answer is empty".into());
         }
         let (said, read) = (counter.text_tokens(answer.text), input.tokens);
@@ -306,7 +309,7 @@ impl SummarizeCompaction {
 struct ModelAnswer<'a> {
     text: &'a str,
     /// The name of the last loop that it read, if there is more than one.
-    of: Option<String>,
+    loop_name: Option<String>,
     /// The last turn that it read.
     last: u32,
 }
@@ -336,10 +339,10 @@ impl BlockCompactionStrategy for SummarizeCompaction {
             Ok((text, formatted)) => {
                 let answer = ModelAnswer {
                     text: &text,
-                    of: None,
+                    loop_name: None,
                     last: turns.last,
                 };
-                let digester = digester_of(slice, turns, config)?;
+                let digester = turns_digester(slice, turns, config)?;
                 self.document(digester, &answer, &input, (usual, most), slice.counter())
                     .map(|message| (message, formatted))
             }
@@ -373,7 +376,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
             Ok((text, _)) => {
                 let answer = ModelAnswer {
                     text: &text,
-                    of: slice.loops().last().map(short),
+                    loop_name: slice.loops().last().map(loop_label),
                     last: input.messages.last().map_or(0, |placed| placed.turn),
                 };
                 let (digester, _) = rollup_digester(slice, 0)?;

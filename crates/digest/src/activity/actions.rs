@@ -7,22 +7,23 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::outcome::CallKind;
-use super::patch::{self, FileChange};
+use super::patch::{self, FileEffect};
 use super::plan::{self, PlanChange};
 use super::shell::{self, Runner};
+use super::tables::{arguments, tools};
 use fields::{is_path, of_fields};
 use loopstore_model::ToolCall;
 
 /// Bytes of what a call is about that are kept.
-const LONGEST_WHAT: usize = 400;
+const LONGEST_DESCRIPTION: usize = 400;
 /// Files of one call at most.
 const MOST_FILES: usize = 500;
 
 /// What a call does if it succeeds.
 #[derive(Debug, Default)]
-pub(super) struct Action {
+pub(super) struct CallAction {
     /// The command line, or the tool and what it is about; for a sub-agent its task.
-    pub(super) what: String,
+    pub(super) description: String,
     /// What runs of the same thing have in common.
     pub(super) key: String,
     pub(super) is_command: bool,
@@ -31,7 +32,7 @@ pub(super) struct Action {
     /// Whether the exit code is that of a viewer at the end of a pipe.
     pub(super) hides_exit: bool,
     pub(super) runners: Vec<Runner>,
-    pub(super) files: Vec<FileChange>,
+    pub(super) files: Vec<FileEffect>,
     /// The folder that relative paths are in.
     pub(super) folder: Option<String>,
     pub(super) plan: Option<PlanChange>,
@@ -47,7 +48,7 @@ pub(super) struct Action {
     pub(super) is_hosted: bool,
 }
 
-impl Action {
+impl CallAction {
     pub(super) fn kind(&self) -> CallKind {
         CallKind {
             is_command: self.is_command,
@@ -66,58 +67,8 @@ impl Action {
     }
 }
 
-const PATHS: [&str; 20] = [
-    "path",
-    "file_path",
-    "filePath",
-    "filepath",
-    "filename",
-    "file_name",
-    "fileName",
-    "file",
-    "absolute_path",
-    "absolutePath",
-    "target_file",
-    "targetFile",
-    "notebook_path",
-    "TargetFile",
-    "AbsolutePath",
-    "relative_path",
-    "relative_workspace_path",
-    "abs_path",
-    "uri",
-    "destination_file",
-];
-const NEW: [&str; 15] = [
-    "new",
-    "new_string",
-    "newString",
-    "new_str",
-    "newText",
-    "new_text",
-    "replace",
-    "replacement_text",
-    "newStr",
-    "new_source",
-    "new_content",
-    "replacement",
-    "code_edit",
-    "insert_text",
-    "text_to_insert",
-];
-const COMMANDS: [&str; 8] = [
-    "command",
-    "cmd",
-    "script",
-    "commandLine",
-    "CommandLine",
-    "bash_command",
-    "shell_command",
-    "commands",
-];
-
 /// Reads a call.
-pub(super) fn action(call: &ToolCall) -> Action {
+pub(super) fn read_call(call: &ToolCall) -> CallAction {
     let words = words_of(&call.name);
     let arguments = match call.arguments.read::<Value>() {
         Ok(Value::Object(fields)) => fields,
@@ -147,7 +98,7 @@ fn words_of(name: &str) -> Vec<String> {
 }
 
 /// A tool whose arguments are one text: a patch, a command, or JSON once more.
-fn of_text(name: &str, words: &[String], text: &str) -> Action {
+fn of_text(name: &str, words: &[String], text: &str) -> CallAction {
     if text.trim_start().starts_with('{')
         && let Ok(Value::Object(fields)) = serde_json::from_str(text)
     {
@@ -160,48 +111,37 @@ fn of_text(name: &str, words: &[String], text: &str) -> Action {
     patched(name, files)
 }
 
-fn patched(name: &str, mut files: Vec<FileChange>) -> Action {
+fn patched(name: &str, mut files: Vec<FileEffect>) -> CallAction {
     files.truncate(MOST_FILES);
     let paths: Vec<&str> = files.iter().map(|file| &*file.path).take(4).collect();
-    let what = labelled(name, &paths.join(" "));
-    Action {
-        key: what.clone(),
-        what,
+    let description = labelled(name, &paths.join(" "));
+    CallAction {
+        key: description.clone(),
+        description,
         files,
-        ..Action::default()
+        ..CallAction::default()
     }
 }
 
 fn is_shell(words: &[String]) -> bool {
-    const SHELLS: [&str; 14] = [
-        "bash",
-        "shell",
-        "terminal",
-        "exec",
-        "command",
-        "execute",
-        "cmd",
-        "powershell",
-        "console",
-        "zsh",
-        "sh",
-        "run",
-        "script",
-        "pty",
-    ];
-    words.iter().any(|word| SHELLS.contains(&&**word))
+    has_word(words, tools::SHELLS)
+}
+
+/// True if one of the words of a name is in a table.
+fn has_word(words: &[String], table: &[&str]) -> bool {
+    words.iter().any(|word| table.contains(&&**word))
 }
 
 /// Reads a command line. `editor`: the shell has an editor's commands.
-pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action {
+pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> CallAction {
     let mut read = shell::read(line, editor);
     for runner in &mut read.runners {
         runner.folder = runner.folder.take().or_else(|| folder.map(str::to_owned));
     }
     let line = line.trim();
     let first = line.split_whitespace().next().unwrap_or("");
-    let is_patch = matches!(first, "apply_patch" | "applypatch") && !read.files.is_empty();
-    let what = match is_patch {
+    let is_patch = tools::APPLY_PATCH.contains(&first) && !read.files.is_empty();
+    let description = match is_patch {
         true => labelled(first, &read.files[0].path),
         false => one_line(line),
     };
@@ -212,8 +152,8 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action 
     };
     let mut key = shell::normalised(line);
     key.truncate(key.floor_char_boundary(4_096));
-    Action {
-        what,
+    CallAction {
+        description,
         key,
         is_command: true,
         runs: read.runs,
@@ -223,7 +163,7 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action 
         edits_open_file: editor && first == "edit",
         files: read.files,
         folder: read.folder.or_else(|| folder.map(str::to_owned)),
-        ..Action::default()
+        ..CallAction::default()
     }
 }
 
@@ -231,70 +171,40 @@ fn text_of<'a>(fields: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str>
     keys.iter().find_map(|key| fields.get(*key)?.as_str())
 }
 
-fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Action {
-    let has = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
+fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> CallAction {
+    let has = |table: &[&str]| has_word(words, table);
     let path = path_of(fields).filter(|path| is_path(path));
     if let Some(line) = command_line(fields).filter(|line| {
-        let is_line =
-            line.contains(' ') || !has(&["editor", "edit", "tracker", "browser", "task", "todo"]);
-        (is_shell(words) || is_line) && !(path.is_some() && is_editor_word(line))
+        let is_line = line.contains(' ') || !has(tools::WITH_OPERATIONS);
+        (is_shell(words) || is_line)
+            && !(path.is_some() && arguments::EDITOR_OPERATIONS.contains(&&**line))
     }) {
-        let folder = text_of(
-            fields,
-            &[
-                "workdir",
-                "cwd",
-                "working_directory",
-                "workingDirectory",
-                "directory",
-                "Cwd",
-            ],
-        );
+        let folder = text_of(fields, arguments::COMMAND_FOLDERS);
         return command(
             &line,
             folder.filter(|folder| folder.starts_with('/')),
             false,
         );
     }
-    let folder = text_of(fields, &["workdir", "cwd", "working_directory"]);
-    let patch = text_of(
-        fields,
-        &[
-            "patch",
-            "diff",
-            "input",
-            "patchText",
-            "patch_text",
-            "changes",
-        ],
-    );
+    let folder = text_of(fields, arguments::FOLDERS);
+    let patch = text_of(fields, arguments::PATCHES);
     let mut files = patch.map(patch::changes).unwrap_or_default();
     if files.is_empty() {
         files = of_fields(words, fields, path);
     }
-    let about = [
-        "session_id",
-        "bash_id",
-        "shell_id",
-        "task_id",
-        "agentId",
-        "agent_id",
-        "process_id",
-        "sessionId",
-    ]
-    .iter()
-    .find_map(|key| match fields.get(*key)? {
-        Value::String(id) => Some(id.clone()),
-        Value::Number(id) => Some(id.to_string()),
-        _ => None,
-    });
-    let task = text_of(
-        fields,
-        &["prompt", "task", "instructions", "message", "goal"],
-    )
-    .filter(|_| has(&["task", "agent", "subagent", "delegate", "spawn"]) && path.is_none());
+    let about = arguments::BACKGROUND_IDS
+        .iter()
+        .find_map(|key| match fields.get(*key)? {
+            Value::String(id) => Some(id.clone()),
+            Value::Number(id) => Some(id.to_string()),
+            _ => None,
+        });
+    let task =
+        text_of(fields, arguments::TASKS).filter(|_| has(tools::DELEGATING) && path.is_none());
     let delegates = task.is_some();
-    let replaces = NEW.iter().any(|key| fields.contains_key(*key));
+    let replaces = arguments::NEW_TEXTS
+        .iter()
+        .any(|key| fields.contains_key(*key));
     let plan = plan::change(words, fields);
     let runs = task.is_none()
         && path.is_none()
@@ -302,102 +212,42 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ac
         && plan.is_none()
         && files.is_empty()
         && !replaces
-        && acts(words);
-    let sought = text_of(fields, &["pattern", "query", "regex"]);
+        && has_side_effects(words);
+    let sought = text_of(fields, arguments::SEARCHES);
     let subject = match (path, sought.filter(|_| files.is_empty() && !replaces)) {
         (Some(path), Some(sought)) => Cow::Owned(format!("{sought} {path}")),
         (Some(path), None) => Cow::Borrowed(path),
         (None, _) => Cow::Borrowed(main_argument(fields).unwrap_or("")),
     };
-    let what = match task {
+    let description = match task {
         Some(task) => one_line(task),
         None if runs => with_arguments(name, fields),
         None => labelled(name, &subject),
     };
-    Action {
+    CallAction {
         key: labelled(name, &subject),
-        what,
+        description,
         delegates,
         edits_open_file: files.is_empty()
             && path.is_none()
             && replaces
-            && has(&["edit", "insert", "replace"]),
-        opens: has(&["open", "create", "goto"]) && path.is_some(),
+            && has(tools::EDITING_OPEN_FILE),
+        opens: has(tools::OPENING) && path.is_some(),
         files,
         runs,
         folder: folder.map(str::to_owned),
         plan,
         about,
         // Only a search that the provider runs says of which kind it is.
-        is_hosted: name == "web_search" && fields.get("type").is_some_and(Value::is_string),
-        ..Action::default()
+        is_hosted: name == tools::HOSTED_SEARCH && fields.get("type").is_some_and(Value::is_string),
+        ..CallAction::default()
     }
 }
 
 /// Whether a tool does something that stays done, by its name: no word of it says that it only looks, thinks or
 /// hands something to the harness.
-fn acts(words: &[String]) -> bool {
-    const LOOKS: [&str; 58] = [
-        "answer",
-        "ask",
-        "attempt",
-        "browse",
-        "calc",
-        "calculate",
-        "check",
-        "close",
-        "completion",
-        "compute",
-        "context",
-        "count",
-        "describe",
-        "diff",
-        "enter",
-        "exit",
-        "explore",
-        "fetch",
-        "find",
-        "finish",
-        "get",
-        "glob",
-        "goto",
-        "grep",
-        "has",
-        "info",
-        "inspect",
-        "is",
-        "list",
-        "load",
-        "look",
-        "lookup",
-        "ls",
-        "memory",
-        "mode",
-        "open",
-        "output",
-        "plan",
-        "query",
-        "read",
-        "recall",
-        "resolve",
-        "respond",
-        "retrieve",
-        "screenshot",
-        "scroll",
-        "search",
-        "select",
-        "show",
-        "skill",
-        "snapshot",
-        "status",
-        "think",
-        "todo",
-        "todos",
-        "view",
-        "wait",
-        "web",
-    ];
-    !words.is_empty() && !words.iter().any(|word| LOOKS.contains(&&**word))
+fn has_side_effects(words: &[String]) -> bool {
+    !words.is_empty() && !has_word(words, tools::WITHOUT_EFFECT)
 }
 
 /// Returns a call in one line: the tool, and each of its arguments with its name.
@@ -409,12 +259,12 @@ fn with_arguments(name: &str, fields: &Map<String, Value>) -> String {
             Value::String(text) => Cow::Borrowed(text.as_str()),
             other => Cow::Owned(other.to_string()),
         };
-        let most = LONGEST_WHAT.saturating_sub(line.len());
+        let most = LONGEST_DESCRIPTION.saturating_sub(line.len());
         line.push_str(&format!(
             "{parted}{key} {}",
             &value[..value.floor_char_boundary(most)]
         ));
-        if line.len() >= LONGEST_WHAT {
+        if line.len() >= LONGEST_DESCRIPTION {
             break;
         }
     }
@@ -423,68 +273,50 @@ fn with_arguments(name: &str, fields: &Map<String, Value>) -> String {
 
 /// Returns the path that a call names, whatever it calls it.
 fn path_of(fields: &Map<String, Value>) -> Option<&str> {
-    const OTHERS: [&str; 8] = [
-        "root", "dir", "folder", "project", "work", "cwd", "log", "base",
-    ];
     let named = || {
         fields.iter().find_map(|(key, value)| {
             let key = key.to_ascii_lowercase();
-            let is_one = key.ends_with("path") || key.ends_with("file");
-            let is_other = OTHERS.iter().any(|other| key.contains(other));
+            let is_one = arguments::PATH_ENDS.iter().any(|end| key.ends_with(end));
+            let is_other = arguments::NO_PATHS.iter().any(|other| key.contains(other));
             value.as_str().filter(|_| is_one && !is_other)
         })
     };
-    text_of(fields, &PATHS).or_else(named)
-}
-
-fn is_editor_word(line: &str) -> bool {
-    [
-        "view",
-        "create",
-        "str_replace",
-        "insert",
-        "undo_edit",
-        "read",
-        "write",
-        "edit",
-        "delete",
-        "rename",
-        "append",
-        "overwrite",
-        "replace",
-    ]
-    .contains(&line)
+    text_of(fields, arguments::PATHS).or_else(named)
 }
 
 /// Returns the command line of a shell: a text, or a list of arguments.
 fn command_line(fields: &Map<String, Value>) -> Option<Cow<'_, str>> {
-    COMMANDS.iter().find_map(|key| match fields.get(*key)? {
-        Value::String(line) => Some(Cow::Borrowed(line.as_str())),
-        Value::Array(list) => {
-            let words: Vec<&str> = list.iter().map(Value::as_str).collect::<Option<_>>()?;
-            match words.as_slice() {
-                [] => None,
-                [shell, flag, line, ..]
-                    if shell.ends_with("sh") && flag.starts_with('-') && flag.ends_with('c') =>
-                {
-                    Some(Cow::Borrowed(*line))
+    arguments::COMMAND_LINES
+        .iter()
+        .find_map(|key| match fields.get(*key)? {
+            Value::String(line) => Some(Cow::Borrowed(line.as_str())),
+            Value::Array(list) => {
+                let words: Vec<&str> = list.iter().map(Value::as_str).collect::<Option<_>>()?;
+                match words.as_slice() {
+                    [] => None,
+                    [shell, flag, line, ..]
+                        if shell.ends_with("sh")
+                            && flag.starts_with('-')
+                            && flag.ends_with('c') =>
+                    {
+                        Some(Cow::Borrowed(*line))
+                    }
+                    [one] => Some(Cow::Borrowed(*one)),
+                    [program, patch] if tools::APPLY_PATCH.contains(program) => {
+                        Some(Cow::Owned(format!("{program} '{patch}'")))
+                    }
+                    words if *key == arguments::COMMAND_LIST => Some(Cow::Owned(words.join("\n"))),
+                    words => Some(Cow::Owned(
+                        words
+                            .iter()
+                            .map(|word| quoted(word))
+                            .collect::<Vec<_>>()
+                            .join(" "),
+                    )),
                 }
-                [one] => Some(Cow::Borrowed(*one)),
-                [program @ ("apply_patch" | "applypatch"), patch] => {
-                    Some(Cow::Owned(format!("{program} '{patch}'")))
-                }
-                words if *key == "commands" => Some(Cow::Owned(words.join("\n"))),
-                words => Some(Cow::Owned(
-                    words
-                        .iter()
-                        .map(|word| quoted(word))
-                        .collect::<Vec<_>>()
-                        .join(" "),
-                )),
             }
-        }
-        _ => None,
-    })
+            _ => None,
+        })
 }
 
 fn quoted(word: &str) -> Cow<'_, str> {
@@ -497,20 +329,6 @@ fn quoted(word: &str) -> Cow<'_, str> {
 
 /// Returns the argument that says best what a call is about.
 fn main_argument(fields: &Map<String, Value>) -> Option<&str> {
-    const TELLING: [&str; 12] = [
-        "query",
-        "url",
-        "pattern",
-        "description",
-        "name",
-        "title",
-        "subject",
-        "prompt",
-        "task",
-        "question",
-        "expression",
-        "id",
-    ];
     // What a call is about is what it names by its id, whatever else it says of it.
     let by_id = || {
         let mut ids = fields
@@ -518,7 +336,7 @@ fn main_argument(fields: &Map<String, Value>) -> Option<&str> {
             .filter(|(key, _)| key.to_ascii_lowercase().ends_with("id"));
         ids.find_map(|(_, value)| value.as_str())
     };
-    let named = text_of(fields, &TELLING);
+    let named = text_of(fields, arguments::DESCRIBING);
     named
         .or_else(by_id)
         .or_else(|| fields.values().find_map(Value::as_str))
@@ -527,7 +345,7 @@ fn main_argument(fields: &Map<String, Value>) -> Option<&str> {
 fn labelled(name: &str, about: &str) -> String {
     one_line(&format!(
         "{name} {}",
-        &about[..about.floor_char_boundary(LONGEST_WHAT)]
+        &about[..about.floor_char_boundary(LONGEST_DESCRIPTION)]
     ))
 }
 
@@ -538,9 +356,13 @@ fn one_line(text: &str) -> String {
         if !line.is_empty() {
             line.push(' ');
         }
-        line.extend(word.chars().filter(|c| !c.is_control()).take(LONGEST_WHAT));
-        if line.len() > LONGEST_WHAT {
-            line.truncate(line.floor_char_boundary(LONGEST_WHAT));
+        line.extend(
+            word.chars()
+                .filter(|c| !c.is_control())
+                .take(LONGEST_DESCRIPTION),
+        );
+        if line.len() > LONGEST_DESCRIPTION {
+            line.truncate(line.floor_char_boundary(LONGEST_DESCRIPTION));
             line.push('…');
             break;
         }

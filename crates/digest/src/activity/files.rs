@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::patch::{Change, FileChange};
-use super::work::{FileAct, FileEvent, FileWork, Place};
+use super::patch::{FileEffect, FileOperation};
+use super::work::{FileAct, FileEvent, FileWork, SourceTurn};
 
 /// Files and events of one file that are held at most.
 const MOST_FILES: usize = 4_096;
@@ -63,10 +63,10 @@ impl FileIndex {
     pub(super) fn record(
         &mut self,
         files: &mut Vec<FileWork>,
-        change: FileChange,
+        change: FileEffect,
         folder: Option<&str>,
         created: Option<bool>,
-        place: &Place,
+        place: &SourceTurn,
     ) {
         let given = normal(&change.path);
         let path = resolved(&given, folder);
@@ -74,14 +74,14 @@ impl FileIndex {
             return;
         }
         let known = self.find(&path, &given);
-        if let Change::MoveFrom(from) = &change.change {
+        if let FileOperation::MoveFrom(from) = &change.change {
             let source = normal(from);
             let source = self.find(&resolved(&source, folder), &source);
-            let event = event(FileAct::MovedFrom(from.clone()), place, change.spots);
+            let event = event(FileAct::MovedFrom(from.clone()), place, change.symbols);
             return self.moved(files, source, known, (path, change.path), event);
         }
-        if change.change == Change::Delete {
-            self.emptied(files, &path, known, place);
+        if change.change == FileOperation::Delete {
+            self.delete_contents(files, &path, known, place);
         }
         let is_there = known.is_some_and(|at| {
             files[at]
@@ -97,26 +97,26 @@ impl FileIndex {
                     .any(|event| event.act != FileAct::Read)
             });
         let act = match change.change {
-            Change::Touch if is_there => return,
-            Change::Touch => FileAct::Created,
-            Change::Create if was_written && created != Some(true) => FileAct::Written,
-            Change::Create => FileAct::Created,
-            Change::Write if created.unwrap_or(!is_there) => FileAct::Created,
-            Change::Write => FileAct::Written,
-            Change::Edit => FileAct::Edited,
-            Change::Delete => FileAct::Deleted,
-            Change::Revert => FileAct::Reverted,
-            Change::Read | Change::MoveFrom(_) => FileAct::Read,
+            FileOperation::Touch if is_there => return,
+            FileOperation::Touch => FileAct::Created,
+            FileOperation::Create if was_written && created != Some(true) => FileAct::Written,
+            FileOperation::Create => FileAct::Created,
+            FileOperation::Write if created.unwrap_or(!is_there) => FileAct::Created,
+            FileOperation::Write => FileAct::Written,
+            FileOperation::Edit => FileAct::Edited,
+            FileOperation::Delete => FileAct::Deleted,
+            FileOperation::Revert => FileAct::Reverted,
+            FileOperation::Read | FileOperation::MoveFrom(_) => FileAct::Read,
         };
-        let at = known.unwrap_or_else(|| self.begin(files, path));
+        let at = known.unwrap_or_else(|| self.add_file(files, path));
         if let Some(file) = files.get_mut(at) {
             file.path = change.path;
-            add_event(file, event(act, place, change.spots));
+            add_event(file, event(act, place, change.symbols));
         }
         self.forget_some(files);
     }
 
-    fn begin(&mut self, files: &mut Vec<FileWork>, path: String) -> usize {
+    fn add_file(&mut self, files: &mut Vec<FileWork>, path: String) -> usize {
         files.push(FileWork {
             path: path.clone(),
             events: Vec::new(),
@@ -126,7 +126,13 @@ impl FileIndex {
     }
 
     /// What lay in a folder goes with it.
-    fn emptied(&self, files: &mut [FileWork], path: &str, known: Option<usize>, place: &Place) {
+    fn delete_contents(
+        &self,
+        files: &mut [FileWork],
+        path: &str,
+        known: Option<usize>,
+        place: &SourceTurn,
+    ) {
         if known.is_some() {
             return;
         }
@@ -163,7 +169,7 @@ impl FileIndex {
                 source
             }
             (None, Some(known)) => known,
-            (None, None) => self.begin(files, path),
+            (None, None) => self.add_file(files, path),
         };
         files[at].path = shown;
         add_event(&mut files[at], event);
@@ -190,11 +196,11 @@ impl FileIndex {
     }
 }
 
-fn event(act: FileAct, place: &Place, spots: Vec<String>) -> FileEvent {
+fn event(act: FileAct, place: &SourceTurn, symbols: Vec<String>) -> FileEvent {
     FileEvent {
         act,
         place: place.clone(),
-        spots,
+        symbols,
     }
 }
 
@@ -205,9 +211,9 @@ fn add_event(file: &mut FileWork, event: FileEvent) {
     match file.events.last_mut() {
         Some(last) if last.act == event.act && last.place == event.place => {
             event
-                .spots
+                .symbols
                 .into_iter()
-                .for_each(|spot| super::patch::add(&mut last.spots, spot));
+                .for_each(|symbol| super::patch::add_symbol(&mut last.symbols, symbol));
         }
         _ => file.events.push(event),
     }
@@ -251,16 +257,22 @@ pub(super) fn normal(path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn place(turn: u32) -> Place {
-        Place { of: None, turn }
+    fn place(turn: u32) -> SourceTurn {
+        SourceTurn {
+            loop_name: None,
+            turn,
+        }
     }
 
-    fn after(changes: &[(&str, Change)], folder: Option<&str>) -> Vec<(String, Vec<FileAct>)> {
+    fn after(
+        changes: &[(&str, FileOperation)],
+        folder: Option<&str>,
+    ) -> Vec<(String, Vec<FileAct>)> {
         let (mut index, mut files) = (FileIndex::default(), Vec::new());
         for (turn, (path, change)) in (0..).zip(changes) {
             index.record(
                 &mut files,
-                FileChange::new(*path, change.clone()),
+                FileEffect::new(*path, change.clone()),
                 folder,
                 None,
                 &place(turn),
@@ -277,8 +289,8 @@ mod tests {
 
     #[test]
     fn two_spellings_are_one_file() {
-        use Change::{Edit, Read, Write};
         use FileAct::{Created, Edited};
+        use FileOperation::{Edit, Read, Write};
         let one = [("a.rs".to_owned(), vec![Created, Edited])];
         assert_eq!(
             after(&[("/repo/a.rs", Write), ("a.rs", Edit)], Some("/repo")),
@@ -321,8 +333,8 @@ mod tests {
 
     #[test]
     fn events_follow_each_other() {
-        use Change::{Create, Delete, Edit, MoveFrom, Read, Touch, Write};
-        let acts = |changes: &[(&str, Change)]| after(changes, None).remove(0).1;
+        use FileOperation::{Create, Delete, Edit, MoveFrom, Read, Touch, Write};
+        let acts = |changes: &[(&str, FileOperation)]| after(changes, None).remove(0).1;
         assert_eq!(
             acts(&[("a", Read), ("a", Write), ("a", Read)]),
             [FileAct::Written, FileAct::Read]
@@ -364,12 +376,12 @@ mod tests {
         let (mut index, mut files) = (FileIndex::default(), Vec::new());
         for turn in 0..20_000 {
             let (path, change) = match turn % 10 {
-                0 => ("kept/a".to_owned(), Change::Edit),
-                _ => (format!("read/{turn}"), Change::Read),
+                0 => ("kept/a".to_owned(), FileOperation::Edit),
+                _ => (format!("read/{turn}"), FileOperation::Read),
             };
             index.record(
                 &mut files,
-                FileChange::new(path, change),
+                FileEffect::new(path, change),
                 None,
                 None,
                 &place(turn),

@@ -40,11 +40,11 @@ pub(super) fn files_found(search: &str, output: &str) -> Option<String> {
         return None;
     }
     let words = words_of(search);
-    let is_called_so = |path: &str| {
+    let matches_search = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
         words.iter().any(|word| name.contains(word))
     };
-    order.sort_by_cached_key(|path| (!is_called_so(path), Reverse(times[path])));
+    order.sort_by_cached_key(|path| (!matches_search(path), Reverse(times[path])));
     let folder = folder_of(&order);
     let files = match (lines.next(), order.len()) {
         (Some(_), _) => "or more files",

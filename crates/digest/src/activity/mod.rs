@@ -6,7 +6,7 @@
 //! nothing. Whoever wants to know what a session did reads its messages into an [`Activity`].
 
 mod actions;
-mod acts;
+mod effects;
 mod files;
 mod hits;
 #[doc(hidden)]
@@ -17,10 +17,12 @@ mod patch;
 mod plan;
 mod reader;
 mod shell;
+mod tables;
 mod work;
 
-pub use acts::CallActs;
+pub use effects::CallEffects;
 pub use reader::Activity;
 pub use work::{
-    Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem, PlanState, Work,
+    AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, PlanItem, PlanState,
+    RunningCall, SourceTurn,
 };

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::tables::output;
+
 /// So many lines alike make a structure.
 const ALIKE: usize = 3;
 
@@ -116,7 +118,7 @@ impl<'a> LineRun<'a> {
         self.last = None;
     }
 
-    fn goes_on(&self, kind: LineKind<'a>) -> bool {
+    fn continues(&self, kind: LineKind<'a>) -> bool {
         match (self.last, kind) {
             (Some(LineKind::Numbered(last, by)), LineKind::Numbered(next, with)) => {
                 next == last + 1 && by == with
@@ -136,7 +138,7 @@ fn noise_of(text: &str) -> Vec<Range<usize>> {
         let line = &text[start..end];
         match kind_of(line) {
             Some((kind, range)) => {
-                if !run.goes_on(kind) {
+                if !run.continues(kind) {
                     run.end(&mut noise);
                 }
                 run.last = Some(kind);
@@ -175,10 +177,9 @@ fn numbered(line: &str) -> Option<(LineKind<'_>, Range<usize>)> {
         return None;
     }
     let behind = &line[from + digits..];
-    let marks = [
-        "→", "\t", ":", "-", " | ", " |", "| ", "|", " │ ", " │", "│",
-    ];
-    let mark = marks.into_iter().find(|mark| behind.starts_with(mark))?;
+    let mark = output::NUMBER_MARKS
+        .iter()
+        .find(|mark| behind.starts_with(**mark))?;
     let number = line[from..from + digits].parse().ok()?;
     // `| ` and `|` before an empty line are one mark.
     let name = mark.trim();
@@ -257,12 +258,7 @@ fn progress(line: &str) -> Option<&str> {
         let mut shares = memchr::memchr_iter(b'%', line.as_bytes());
         shares.any(|at| at > 0 && line.as_bytes()[at - 1].is_ascii_digit())
     };
-    let is_bar = |c: char| {
-        matches!(
-            c,
-            '█' | '▉' | '▓' | '▒' | '░' | '━' | '╸' | '#' | '=' | '>' | '.'
-        )
-    };
+    let is_bar = |c: char| output::BARS.contains(&c);
     let bar = || {
         let mut longest = (0, 0);
         for c in line.chars() {
@@ -275,12 +271,8 @@ fn progress(line: &str) -> Option<&str> {
         .split(|c: char| !c.is_alphabetic())
         .next()
         .unwrap_or("");
-    let loads = [
-        "ownload", "etch", "eceiv", "esolv", "xtract", "pload", "rogress", "ompress", "ounting",
-        "nstall", "uilding", "oading",
-    ];
     let is_spinner = ('\u{2801}'..='\u{28ff}').contains(&first);
-    let moves = loads.iter().any(|part| word.contains(part));
+    let moves = output::PROGRESS.iter().any(|part| word.contains(part));
     (is_spinner || has_share() && (moves || bar())).then_some(word)
 }
 

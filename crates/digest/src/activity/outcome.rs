@@ -4,18 +4,19 @@ mod lines;
 pub(crate) mod refusal;
 
 use super::noise::clean;
-use lines::{counts, decisive, says_failed, says_passed, shows_errors};
+use super::tables::results;
+use lines::{counts, counts_failures, counts_passes, decisive_line, shows_errors};
 use refusal::refusal;
 pub use refusal::refusal_words;
 
 /// Bytes of a line that is kept.
 const LONGEST_LINE: usize = 200;
 /// Bytes of an output that are looked through at each end.
-const LOOKED_AT: usize = 64 << 10;
+const SCANNED_BYTES: usize = 64 << 10;
 
 /// How a call went.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Outcome {
+pub(super) struct CallOutcome {
     pub(super) failed: bool,
     /// Whether a person did not want the call.
     pub(super) refused: bool,
@@ -31,17 +32,17 @@ pub(super) struct Outcome {
 
 /// Reads an error that says the call was refused. `words`: what a person said, if the format tells; else what
 /// the error says more is quoted as any other's.
-pub(super) fn refused(text: &str, words: Option<&str>) -> Option<Outcome> {
+pub(super) fn refused(text: &str, words: Option<&str>) -> Option<CallOutcome> {
     let line = match (words, refusal(text)?.words) {
         (Some(words), _) => format!("refused: {}", words.lines().next().unwrap_or(words)),
         (None, Some(_)) => return None,
         (None, None) => "refused".to_owned(),
     };
-    Some(Outcome {
+    Some(CallOutcome {
         failed: true,
         refused: true,
         failure: Some(short(&line)),
-        ..Outcome::default()
+        ..CallOutcome::default()
     })
 }
 
@@ -57,11 +58,11 @@ pub(super) struct CallKind {
 }
 
 /// Reads a result.
-pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> Outcome {
+pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> CallOutcome {
     let CallKind {
         is_command, runs, ..
     } = kind;
-    let unpacked = if is_command { unpack(text) } else { None };
+    let unpacked = if is_command { unwrap_json(text) } else { None };
     let (text, code) = match &unpacked {
         Some((output, code)) => (&**output, Some(*code)),
         None => (text, None),
@@ -75,10 +76,10 @@ pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> Outcome {
     let background = background(ends.head).filter(|_| code.is_none());
     let mut failed = is_error || frame.timed_out || code.is_some_and(|code| code != 0);
     if !failed && !runs {
-        return Outcome {
+        return CallOutcome {
             background,
             ended: code.is_some(),
-            ..Outcome::default()
+            ..CallOutcome::default()
         };
     }
     let ends = ends_of(body(text));
@@ -88,18 +89,18 @@ pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> Outcome {
         false => None,
     };
     // A pipe hides the exit of what it begins with.
-    failed |= result.as_deref().is_some_and(says_failed);
-    let has_passed = result.as_deref().is_some_and(says_passed);
+    failed |= result.as_deref().is_some_and(counts_failures);
+    let has_passed = result.as_deref().is_some_and(counts_passes);
     failed |= runs && kind.hides_exit && !has_passed && shows_errors(&tail);
     let looks = is_command && !runs;
     let line = match failed {
-        true => decisive(&clean(ends.head), &tail, looks),
+        true => decisive_line(&clean(ends.head), &tail, looks),
         false => None,
     };
     // So a search says that it found nothing, and a comparison that there is a difference.
     failed &= line.is_some() || !looks || code != Some(1);
     let failure = failed.then(|| line.unwrap_or_else(|| exit_line(code)));
-    Outcome {
+    CallOutcome {
         failed,
         refused: false,
         failure,
@@ -114,20 +115,21 @@ fn exit_line(code: Option<i64>) -> String {
 }
 
 /// Reads an output that is JSON with its exit code beside it.
-fn unpack(text: &str) -> Option<(String, i64)> {
+fn unwrap_json(text: &str) -> Option<(String, i64)> {
     let text = text.trim();
     if !text.starts_with('{') || !text.ends_with('}') || text.len() > 1 << 20 {
         return None;
     }
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    let inside = ["metadata", "details", "result"]
+    let inside = results::EXIT_OBJECTS
         .iter()
         .filter_map(|key| value.get(key));
     let code = inside.chain([&value]).find_map(|of| {
-        let keys = ["exit_code", "exitCode", "returncode", "exit_status"];
-        keys.iter().find_map(|key| of.get(key)?.as_i64())
+        results::EXIT_FIELDS
+            .iter()
+            .find_map(|key| of.get(key)?.as_i64())
     })?;
-    let output: Vec<&str> = ["output", "stdout", "stderr", "content"]
+    let output: Vec<&str> = results::OUTPUT_FIELDS
         .iter()
         .filter_map(|key| value.get(key)?.as_str())
         .filter(|part| !part.is_empty())
@@ -142,8 +144,8 @@ struct Ends<'a> {
 
 fn ends_of(text: &str) -> Ends<'_> {
     Ends {
-        head: &text[..text.floor_char_boundary(LOOKED_AT)],
-        tail: &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..],
+        head: &text[..text.floor_char_boundary(SCANNED_BYTES)],
+        tail: &text[text.ceil_char_boundary(text.len().saturating_sub(SCANNED_BYTES))..],
     }
 }
 
@@ -170,30 +172,6 @@ fn exit_code(line: &str) -> Option<i64> {
     if line.len() > 120 || !line.bytes().any(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    const WORDS: [&str; 22] = [
-        "process",
-        "command",
-        "the",
-        "shell",
-        "tool",
-        "completed",
-        "exited",
-        "finished",
-        "failed",
-        "with",
-        "exit",
-        "code",
-        "exit_code",
-        "exitcode",
-        "returncode",
-        "return",
-        "status",
-        "error",
-        "non-zero",
-        "signal",
-        "and",
-        "was",
-    ];
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let (mut code, mut named) = (None, false);
     for word in line
@@ -205,13 +183,10 @@ fn exit_code(line: &str) -> Option<i64> {
             if code.replace(number).is_some_and(|other| other != number) && !line.contains("</") {
                 return None;
             }
-        } else if !WORDS.contains(&&*lower) {
+        } else if !results::EXIT_LINE_WORDS.contains(&&*lower) {
             return None;
         } else {
-            named |= matches!(
-                &*lower,
-                "exit" | "exited" | "exit_code" | "exitcode" | "returncode"
-            );
+            named |= results::EXIT_WORDS.contains(&&*lower);
         }
     }
     code.filter(|_| named)
@@ -221,48 +196,24 @@ fn is_timeout(line: &str) -> bool {
     let line = line
         .trim_start_matches(['[', '<', ' '])
         .to_ascii_lowercase();
-    let subject = [
-        "command",
-        "error: command",
-        "process",
-        "the command",
-        "tool",
-        "execution",
-    ];
     line.len() < 200
         && line.contains("timed out")
-        && subject.iter().any(|start| line.starts_with(start))
+        && results::TIMEOUT_SUBJECTS
+            .iter()
+            .any(|start| line.starts_with(start))
 }
 
 /// Returns the name of a run that the harness says goes on.
 fn background(head: &str) -> Option<String> {
-    let marks = [
-        "running with session ID ",
-        "running in background with ID: ",
-        "running in the background with ID: ",
-        "background with ID ",
-        "agentId: ",
-        "shell_id: ",
-        "Background PIDs: ",
-    ];
-    let starts = [
-        "Command",
-        "Process",
-        "Async agent",
-        "agentId",
-        "Agent",
-        "Background",
-        "Task",
-    ];
     head.lines().take(12).find_map(|line| {
-        let is_frame = starts
+        let is_frame = results::BACKGROUND_LINES
             .iter()
             .any(|start| line.trim_start().starts_with(start));
-        let mark = marks
+        let mark = results::BACKGROUND_MARKS
             .iter()
             .find(|mark| is_frame && line.contains(**mark))?;
         // A sub-agent that is done has an id too.
-        if *mark == "agentId: " && !head.starts_with("Async") {
+        if *mark == results::AGENT_ID && !head.starts_with(results::BACKGROUND_AGENT) {
             return None;
         }
         let id = line.split(mark).nth(1)?;
@@ -310,47 +261,21 @@ pub(crate) fn output_of(text: &str) -> &str {
 
 /// Whether a line is the harness's.
 fn is_frame_line(line: &str) -> bool {
-    const FIELDS: [&str; 12] = [
-        "Error: (none)",
-        "Signal:",
-        "Background PIDs:",
-        "Process Group PGID:",
-        "Wall time:",
-        "Chunk ID:",
-        "Original token count:",
-        "Output:",
-        "Total output lines:",
-        "[Current working",
-        "[Python interpreter",
-        "(no output)",
-    ];
     let is_tag = line.starts_with('<') && line.ends_with('>') && !line.contains(' ');
-    is_tag || exit_code(line).is_some() || FIELDS.iter().any(|field| line.starts_with(field))
+    is_tag
+        || exit_code(line).is_some()
+        || results::FRAME_LINES
+            .iter()
+            .any(|start| line.starts_with(start))
 }
 
 /// Whether an editor says that it changed nothing, though its call counts as done.
-pub(super) fn says_unchanged(text: &str) -> bool {
+pub(super) fn reports_no_change(text: &str) -> bool {
     let head = text.trim_start_matches(['<', '[', '\n', ' ']);
     let head = head[..head.floor_char_boundary(120)].to_ascii_lowercase();
-    let starts = [
-        "error",
-        "failed",
-        "your proposed edit has introduced",
-        "your edit was not applied",
-        "no replacement",
-        "no match",
-        "no changes",
-        "could not",
-        "cannot",
-        "invalid",
-        "string not found",
-        "search string not found",
-        "no file open",
-        "file not found",
-        "tool_use_error",
-        "tool error",
-    ];
-    starts.iter().any(|start| head.starts_with(start))
+    results::UNCHANGED
+        .iter()
+        .any(|start| head.starts_with(start))
 }
 
 /// Returns a line as it is kept: short, and without control characters.

@@ -2,7 +2,7 @@
 
 /// What happens to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum FileOperation {
     /// The tool says that it makes a new file.
     Create,
     /// The whole file is written, whether it was there or not.
@@ -19,31 +19,31 @@ pub(super) enum Change {
 
 /// A file with what happens to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FileChange {
+pub(super) struct FileEffect {
     pub(super) path: String,
-    pub(super) change: Change,
-    pub(super) spots: Vec<String>,
+    pub(super) change: FileOperation,
+    pub(super) symbols: Vec<String>,
 }
 
-impl FileChange {
-    pub(super) fn new(path: impl Into<String>, change: Change) -> Self {
+impl FileEffect {
+    pub(super) fn new(path: impl Into<String>, change: FileOperation) -> Self {
         Self {
             path: path.into(),
             change,
-            spots: Vec::new(),
+            symbols: Vec::new(),
         }
     }
 }
 
-/// Spots of one event at most, and bytes of one.
-const MOST_SPOTS: usize = 4;
-const LONGEST_SPOT: usize = 60;
+/// Symbols of one event at most, and bytes of one.
+const MOST_SYMBOLS: usize = 4;
+const LONGEST_SYMBOL: usize = 60;
 /// Files of one patch at most.
 const MOST_FILES: usize = 500;
 
 /// Reads a patch between `*** Begin Patch` and `*** End Patch`, or a unified diff; anything else changes
 /// nothing.
-pub(super) fn changes(text: &str) -> Vec<FileChange> {
+pub(super) fn changes(text: &str) -> Vec<FileEffect> {
     if let Some(at) = text.find("*** Begin Patch") {
         return marked(&text[at..]);
     }
@@ -53,28 +53,28 @@ pub(super) fn changes(text: &str) -> Vec<FileChange> {
     }
 }
 
-fn marked(text: &str) -> Vec<FileChange> {
-    let mut found: Vec<FileChange> = Vec::new();
+fn marked(text: &str) -> Vec<FileEffect> {
+    let mut found: Vec<FileEffect> = Vec::new();
     let mut hunk = Hunk::default();
     for line in text.lines() {
         let header = |name: &str| line.strip_prefix(name).map(str::trim);
         let begun = header("*** Add File:")
-            .map(|path| (path, Change::Create))
-            .or_else(|| header("*** Update File:").map(|path| (path, Change::Edit)))
-            .or_else(|| header("*** Delete File:").map(|path| (path, Change::Delete)));
+            .map(|path| (path, FileOperation::Create))
+            .or_else(|| header("*** Update File:").map(|path| (path, FileOperation::Edit)))
+            .or_else(|| header("*** Delete File:").map(|path| (path, FileOperation::Delete)));
         if let Some((path, change)) = begun {
             if found.len() == MOST_FILES {
                 break;
             }
             hunk = Hunk::default();
-            found.push(FileChange::new(path, change));
+            found.push(FileEffect::new(path, change));
         } else if line.starts_with("*** End Patch") {
             break;
         } else if let Some(file) = found.last_mut() {
             if let Some(to) = header("*** Move to:") {
                 let from = std::mem::replace(&mut file.path, to.to_owned());
-                file.change = Change::MoveFrom(from);
-            } else if file.change != Change::Create {
+                file.change = FileOperation::MoveFrom(from);
+            } else if file.change != FileOperation::Create {
                 hunk.line(line, file);
             }
         }
@@ -82,8 +82,8 @@ fn marked(text: &str) -> Vec<FileChange> {
     found
 }
 
-fn unified(text: &str) -> Vec<FileChange> {
-    let mut found: Vec<FileChange> = Vec::new();
+fn unified(text: &str) -> Vec<FileEffect> {
+    let mut found: Vec<FileEffect> = Vec::new();
     let mut hunk = Hunk::default();
     let (mut old, mut from) = (None, None);
     for line in text.lines() {
@@ -100,25 +100,25 @@ fn unified(text: &str) -> Vec<FileChange> {
             let Some(before) = old.take() else { continue };
             let path = name(rest);
             let is_moved = found.last().is_some_and(|file| {
-                file.path == path && matches!(file.change, Change::MoveFrom(_))
+                file.path == path && matches!(file.change, FileOperation::MoveFrom(_))
             });
             hunk = Hunk::default();
             if is_moved {
                 continue;
             }
             found.push(match (&*before, &*path) {
-                (_, "/dev/null") => FileChange::new(before, Change::Delete),
-                ("/dev/null", _) => FileChange::new(path, Change::Create),
-                _ => FileChange::new(path, Change::Edit),
+                (_, "/dev/null") => FileEffect::new(before, FileOperation::Delete),
+                ("/dev/null", _) => FileEffect::new(path, FileOperation::Create),
+                _ => FileEffect::new(path, FileOperation::Edit),
             });
         } else if let Some(rest) = line.strip_prefix("rename from ") {
             from = Some(rest.trim().to_owned());
         } else if let Some(rest) = line.strip_prefix("rename to ") {
             if let Some(from) = from.take() {
-                found.push(FileChange::new(rest.trim(), Change::MoveFrom(from)));
+                found.push(FileEffect::new(rest.trim(), FileOperation::MoveFrom(from)));
             }
         } else if let Some(file) = found.last_mut()
-            && file.change != Change::Create
+            && file.change != FileOperation::Create
             && !line.starts_with("diff --git")
         {
             hunk.line(line, file);
@@ -135,7 +135,7 @@ struct Hunk {
 }
 
 impl Hunk {
-    fn line(&mut self, line: &str, file: &mut FileChange) {
+    fn line(&mut self, line: &str, file: &mut FileEffect) {
         if let Some(rest) = line.strip_prefix("@@") {
             let named = rest.rsplit("@@").next().unwrap_or("").trim();
             self.enclosing = declaration(named, &file.path);
@@ -147,18 +147,18 @@ impl Hunk {
         let text = &line[kind.len_utf8()..];
         match kind {
             '+' | '-' => {
-                if let Some(spot) = declaration(text, &file.path) {
-                    add(&mut file.spots, spot.clone());
-                    self.enclosing = Some(spot);
+                if let Some(symbol) = declaration(text, &file.path) {
+                    add_symbol(&mut file.symbols, symbol.clone());
+                    self.enclosing = Some(symbol);
                 } else if !text.trim().is_empty()
-                    && let Some(spot) = &self.enclosing
+                    && let Some(symbol) = &self.enclosing
                 {
-                    add(&mut file.spots, spot.clone());
+                    add_symbol(&mut file.symbols, symbol.clone());
                 }
             }
             ' ' => {
-                if let Some(spot) = declaration(text, &file.path) {
-                    self.enclosing = Some(spot);
+                if let Some(symbol) = declaration(text, &file.path) {
+                    self.enclosing = Some(symbol);
                 }
             }
             _ => {}
@@ -167,34 +167,34 @@ impl Hunk {
 }
 
 /// Adds where `new` differs from `old`: the declarations that changed, else the nearest above.
-pub(super) fn add_spots(spots: &mut Vec<String>, old: &str, new: &str, path: &str) {
+pub(super) fn add_symbols(symbols: &mut Vec<String>, old: &str, new: &str, path: &str) {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let shorter = old.len().min(new.len());
     let same = |(a, b): &(&&str, &&str)| a == b;
     let before = old.iter().zip(&new).take_while(same).count();
     let behind = old.iter().rev().zip(new.iter().rev());
     let behind = behind.take(shorter - before).take_while(same).count();
-    let had = spots.len();
+    let had = symbols.len();
     // Between fences stands an example, whose comments look like headings.
     let is_fence = |line: &&&str| line.trim_start().starts_with("```");
     let mut fenced = new[..before].iter().filter(is_fence).count() % 2 == 1;
     for line in &new[before..new.len() - behind] {
         fenced ^= is_fence(&line);
-        if !fenced && let Some(spot) = declaration(line, path) {
-            add(spots, spot);
+        if !fenced && let Some(symbol) = declaration(line, path) {
+            add_symbol(symbols, symbol);
         }
     }
     let above = |lines: &[&str]| lines.iter().rev().find_map(|line| declaration(line, path));
-    if spots.len() == had
-        && let Some(spot) =
+    if symbols.len() == had
+        && let Some(symbol) =
             above(&new[..before]).or_else(|| above(&old[before..old.len() - behind]))
     {
-        add(spots, spot);
+        add_symbol(symbols, symbol);
     }
 }
 
-/// Adds the spots of search and replace blocks; returns whether there are any.
-pub(super) fn add_block_spots(spots: &mut Vec<String>, text: &str, path: &str) -> bool {
+/// Adds the symbols of search and replace blocks; returns whether there are any.
+pub(super) fn add_block_symbols(symbols: &mut Vec<String>, text: &str, path: &str) -> bool {
     let mut any = false;
     for block in text.split("<<<<<<< SEARCH").skip(1) {
         let Some((old, rest)) = block.split_once("\n=======") else {
@@ -204,14 +204,14 @@ pub(super) fn add_block_spots(spots: &mut Vec<String>, text: &str, path: &str) -
             continue;
         };
         any = true;
-        add_spots(spots, old, new, path);
+        add_symbols(symbols, old, new, path);
     }
     any
 }
 
-pub(super) fn add(spots: &mut Vec<String>, spot: String) {
-    if spots.len() < MOST_SPOTS && !spots.contains(&spot) {
-        spots.push(spot);
+pub(super) fn add_symbol(symbols: &mut Vec<String>, symbol: String) {
+    if symbols.len() < MOST_SYMBOLS && !symbols.contains(&symbol) {
+        symbols.push(symbol);
     }
 }
 
@@ -343,7 +343,7 @@ fn key(line: &str, ending: &str) -> Option<String> {
 
 fn short(text: &str) -> String {
     let text = text.trim();
-    text[..text.floor_char_boundary(LONGEST_SPOT)]
+    text[..text.floor_char_boundary(LONGEST_SYMBOL)]
         .trim_end()
         .to_owned()
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::tables::{arguments, tools};
 use super::work::{PlanItem, PlanState};
 
 /// Items of a plan at most, and bytes of one.
@@ -21,21 +22,9 @@ pub(super) enum PlanChange {
     },
 }
 
-const PLANNING: [&str; 9] = [
-    "todo",
-    "todos",
-    "plan",
-    "plans",
-    "task",
-    "tasks",
-    "checklist",
-    "steps",
-    "progress",
-];
-
 /// Reads what a call with these arguments does to the plan. `words`: those of the tool's name.
 pub(super) fn change(words: &[String], arguments: &Map<String, Value>) -> Option<PlanChange> {
-    let plans = |word: &str| PLANNING.iter().any(|known| word.contains(known));
+    let plans = |word: &str| tools::PLANNING.iter().any(|known| word.contains(known));
     let is_planner = words.iter().any(|word| plans(word));
     if is_planner && let Some(change) = single(words, arguments) {
         return Some(change);
@@ -72,7 +61,7 @@ fn single(words: &[String], arguments: &Map<String, Value>) -> Option<PlanChange
     }
     if has("update") && has("task") {
         let number =
-            ["taskId", "task_id", "id"]
+            arguments::ITEM_NUMBERS
                 .iter()
                 .find_map(|key| match arguments.get(*key)? {
                     Value::Number(number) => number.as_u64(),
@@ -100,33 +89,17 @@ fn items_of(items: &[Value], may_be_empty: bool) -> Option<PlanChange> {
 
 fn item(value: &Value) -> Option<PlanItem> {
     let fields = value.as_object()?;
-    let texts = [
-        "content",
-        "step",
-        "text",
-        "title",
-        "description",
-        "task",
-        "subject",
-        "name",
-        "activeForm",
-    ];
-    let text = texts.iter().find_map(|key| fields.get(*key)?.as_str())?;
-    let states = [
-        "status",
-        "state",
-        "done",
-        "completed",
-        "checked",
-        "complete",
-        "is_done",
-    ];
-    let state = states.iter().find_map(|key| match fields.get(*key)? {
-        Value::String(word) => state(word),
-        Value::Bool(true) => Some(PlanState::Done),
-        Value::Bool(false) => Some(PlanState::Pending),
-        _ => None,
-    })?;
+    let text = arguments::ITEM_TEXTS
+        .iter()
+        .find_map(|key| fields.get(*key)?.as_str())?;
+    let state = arguments::ITEM_STATES
+        .iter()
+        .find_map(|key| match fields.get(*key)? {
+            Value::String(word) => state(word),
+            Value::Bool(true) => Some(PlanState::Done),
+            Value::Bool(false) => Some(PlanState::Pending),
+            _ => None,
+        })?;
     let text = short(text);
     (!text.is_empty()).then_some(PlanItem { text, state })
 }
@@ -134,19 +107,15 @@ fn item(value: &Value) -> Option<PlanItem> {
 fn state(word: &str) -> Option<PlanState> {
     let letters = |c: &char| c.is_ascii_alphabetic();
     let word: String = word.chars().filter(letters).take(24).collect();
-    Some(match word.to_ascii_lowercase().as_str() {
-        "pending" | "todo" | "open" | "notstarted" | "queued" | "planned" | "blocked" | "new" => {
-            PlanState::Pending
-        }
-        "inprogress" | "active" | "doing" | "started" | "running" | "current" | "wip" => {
-            PlanState::InProgress
-        }
-        "completed" | "complete" | "done" | "finished" | "resolved" | "closed" => PlanState::Done,
-        "cancelled" | "canceled" | "skipped" | "abandoned" | "dropped" | "deleted" | "failed" => {
-            PlanState::Cancelled
-        }
-        _ => return None,
-    })
+    let word = word.to_ascii_lowercase();
+    let states = [
+        (arguments::PENDING, PlanState::Pending),
+        (arguments::IN_PROGRESS, PlanState::InProgress),
+        (arguments::DONE, PlanState::Done),
+        (arguments::CANCELLED, PlanState::Cancelled),
+    ];
+    let found = states.iter().find(|(words, _)| words.contains(&&*word));
+    found.map(|(_, state)| *state)
 }
 
 /// Reads a markdown list with boxes.

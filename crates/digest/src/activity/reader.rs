@@ -1,85 +1,86 @@
 //! Reads messages in order, and keeps what their calls did.
 
-mod attempts;
+mod calls;
 
 use std::collections::{HashMap, VecDeque};
 
-use super::actions::{self, Action};
+use super::actions::{self, CallAction};
 use super::files::FileIndex;
 use super::hits::files_found;
-use super::outcome::{self, Outcome, outcome, refusal_words, refused};
+use super::outcome::{self, CallOutcome, outcome, refusal_words, refused};
 use super::plan::PlanChange;
 use super::shell;
-use super::work::{OpenCall, Place, Plan, PlanItem, PlanState, Work};
-use attempts::AttemptKey;
+use super::tables::{results, tools};
+use super::work::{AgentPlan, AgentWork, PlanItem, PlanState, RunningCall, SourceTurn};
+use calls::CallKey;
 use loopstore_model::{Author, Content, Message, ToolCall, ToolResultMessage};
 
 /// Open calls and items of a plan that are held at most.
 const MOST_OPEN: usize = 2_000;
 const MOST_ITEMS: usize = 500;
 /// Bytes of a text that are looked through for a folder at each end.
-const LOOKED_AT: usize = 2_048;
+const SCANNED_BYTES: usize = 2_048;
 /// Bytes of an answer that is told with its call.
 const LONGEST_ANSWER: usize = 120;
 
 /// What the calls of a session did, so far.
 ///
 /// ```
-/// use loopstore_digest::activity::{Activity, FileAct, Place};
+/// use loopstore_digest::activity::{Activity, FileAct, SourceTurn};
 /// use loopstore_model::Message;
 /// use serde_json::json;
 ///
 /// let mut activity = Activity::default();
-/// let place = Place { of: None, turn: 0 };
+/// let place = SourceTurn { loop_name: None, turn: 0 };
 /// let edit = json!({"file_path": "src/a.rs", "old_string": "1", "new_string": "2"});
-/// activity.message(&Message::assistant("").with_tool_call("c1", "Edit", edit), &place);
-/// activity.message(&Message::tool_result("c1", "done"), &place);
+/// activity.add_message(&Message::assistant("").with_tool_call("c1", "Edit", edit), &place);
+/// activity.add_message(&Message::tool_result("c1", "done"), &place);
 /// assert_eq!(activity.work().files[0].events[0].act, FileAct::Edited);
 /// ```
 #[derive(Default)]
 pub struct Activity {
-    work: Work,
+    work: AgentWork,
     /// Of each attempt, what it is known by.
-    known: Vec<AttemptKey>,
+    known: Vec<CallKey>,
     files: FileIndex,
     /// Calls without a result; an id may be given twice.
-    pending: HashMap<String, VecDeque<Action>>,
+    pending: HashMap<String, VecDeque<CallAction>>,
     /// What runs in the background: the id of its call, and what it does.
-    background: HashMap<String, (String, Action)>,
+    background: HashMap<String, (String, CallAction)>,
     folder: Option<String>,
     /// The file that an editor has open.
     open_file: Option<String>,
     /// A command that stands in the text of an answer, until what comes next shows that it was run.
-    written: Option<(Action, Place)>,
+    written: Option<(CallAction, SourceTurn)>,
 }
 
 impl Activity {
     /// Goes on from what an earlier document says.
-    pub fn restore(work: Work) -> Self {
-        let known = work.attempts.iter().map(|attempt| {
-            let key = match attempt.is_command {
-                true => shell::normalised(&attempt.what),
-                false => attempt.what.clone(),
+    pub fn restore(work: AgentWork) -> Self {
+        let known = work.calls.iter().map(|history| {
+            let key = match history.is_command {
+                true => shell::normalised(&history.description),
+                false => history.description.clone(),
             };
-            let is_open = attempt.failure.is_some() && attempt.passed.is_none();
-            let read = match attempt.is_command {
-                true => shell::read(&attempt.what, false),
+            let is_open = history.failure.is_some() && history.passed.is_none();
+            let read = match history.is_command {
+                true => shell::read(&history.description, false),
                 false => shell::CommandLine::default(),
             };
-            AttemptKey {
+            CallKey {
                 key,
                 folder: read.folder,
-                is_told: true,
-                left: if is_open { read.runners } else { Vec::new() },
+                from_document: true,
+                unresolved: if is_open { read.runners } else { Vec::new() },
             }
         });
         let known = known.collect();
         // A result that is still to come says how the call went, and what it was is told by its label.
-        let pending = work.open.iter().map(|call| {
-            let action = Action {
-                what: call.what.clone(),
-                key: call.what.clone(),
-                ..Action::default()
+        let pending = work.running.iter().map(|call| {
+            let action = CallAction {
+                description: call.description.clone(),
+                key: call.description.clone(),
+                ..CallAction::default()
             };
             (call.id.clone(), VecDeque::from([action]))
         });
@@ -93,7 +94,7 @@ impl Activity {
     }
 
     /// Returns what was done so far.
-    pub fn work(&self) -> &Work {
+    pub fn work(&self) -> &AgentWork {
         &self.work
     }
 
@@ -104,17 +105,17 @@ impl Activity {
     }
 
     /// Calls `each` with every place in what was done.
-    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         self.work.each_place(each);
     }
 
     /// Returns what was done.
-    pub fn into_work(self) -> Work {
+    pub fn into_work(self) -> AgentWork {
         self.work
     }
 
     /// Reads the next message, which stands at `place`.
-    pub fn message(&mut self, message: &Message, place: &Place) {
+    pub fn add_message(&mut self, message: &Message, place: &SourceTurn) {
         match message {
             Message::Assistant(answer) => {
                 self.written = None;
@@ -144,20 +145,20 @@ impl Activity {
             Message::User(user) => {
                 let by_harness = user.author == Some(Author::Harness);
                 for text in message.texts() {
-                    self.told(text, by_harness, place);
+                    self.read_harness_text(text, by_harness, place);
                 }
             }
         }
     }
 
     /// Reads what the harness says in the user's name.
-    fn told(&mut self, text: &str, by_harness: bool, place: &Place) {
+    fn read_harness_text(&mut self, text: &str, by_harness: bool, place: &SourceTurn) {
         self.note_folder(text);
         if let Some((action, of)) = self.written.take()
             && (by_harness || is_observation(text))
         {
             let outcome = outcome(text, false, action.kind_as_command());
-            self.done(action, &outcome, text, &of);
+            self.record_effects(action, &outcome, text, &of);
         }
         if let Some((_, note)) = text.split_once("<task-notification>") {
             let field = |name: &str| {
@@ -166,34 +167,29 @@ impl Activity {
             };
             let state = field("status").unwrap_or("");
             if let Some((id, action)) = field("task-id").and_then(|id| self.background.remove(id)) {
-                let failed = matches!(state, "failed" | "killed" | "error");
+                let failed = results::FAILED_TASKS.contains(&state);
                 let failure = failed.then(|| outcome::short(field("summary").unwrap_or(state)));
-                let outcome = Outcome {
+                let outcome = CallOutcome {
                     failed,
                     failure,
-                    ..Outcome::default()
+                    ..CallOutcome::default()
                 };
                 self.close(&id);
-                self.done(action, &outcome, "", place);
+                self.record_effects(action, &outcome, "", place);
             }
         }
     }
 
     fn note_folder<'a>(&mut self, text: &'a str) {
-        let head = &text[..text.floor_char_boundary(LOOKED_AT)];
-        let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..];
-        let marks = [
-            ("<cwd>", '<'),
-            ("(Current directory: ", ')'),
-            ("[Current working directory: ", ']'),
-        ];
-        for (mark, end) in marks {
+        let head = &text[..text.floor_char_boundary(SCANNED_BYTES)];
+        let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(SCANNED_BYTES))..];
+        for (mark, end) in results::FOLDER_MARKS {
             let behind = |text: &'a str| {
                 let at = memchr::memmem::rfind(text.as_bytes(), mark.as_bytes())?;
                 Some(&text[at + mark.len()..])
             };
             let found = behind(tail).or_else(|| behind(head));
-            let folder = found.and_then(|behind| Some(behind.split_once(end)?.0.trim()));
+            let folder = found.and_then(|behind| Some(behind.split_once(*end)?.0.trim()));
             if let Some(folder) =
                 folder.filter(|folder| folder.starts_with('/') && !folder.contains('\n'))
             {
@@ -203,8 +199,8 @@ impl Activity {
         }
     }
 
-    fn call(&mut self, call: &ToolCall, place: &Place) {
-        let action = actions::action(call);
+    fn call(&mut self, call: &ToolCall, place: &SourceTurn) {
+        let action = actions::read_call(call);
         if action.is_hosted {
             return;
         }
@@ -212,18 +208,18 @@ impl Activity {
         // A call that is recorded again is the same call.
         if queue
             .back()
-            .is_some_and(|last| last.what == action.what && last.key == action.key)
+            .is_some_and(|last| last.description == action.description && last.key == action.key)
         {
             return;
         }
-        self.work.open.push(OpenCall {
+        self.work.running.push(RunningCall {
             id: call.id.clone(),
-            what: action.what.clone(),
+            description: action.description.clone(),
             place: place.clone(),
         });
         queue.push_back(action);
-        if self.work.open.len() > MOST_OPEN {
-            let oldest: Vec<OpenCall> = self.work.open.drain(..MOST_OPEN / 4).collect();
+        if self.work.running.len() > MOST_OPEN {
+            let oldest: Vec<RunningCall> = self.work.running.drain(..MOST_OPEN / 4).collect();
             for call in oldest {
                 self.pending.remove(&call.id);
                 self.background.retain(|_, (id, _)| *id != call.id);
@@ -233,8 +229,8 @@ impl Activity {
 
     /// Returns the id by which the call of a result is known. A document does not tell the ids of what still ran:
     /// the result of a call that nobody knows is that of the only one.
-    fn asked<'a>(&self, id: &'a str) -> &'a str {
-        let mut nameless = self.work.open.iter().filter(|call| call.id.is_empty());
+    fn known_call_id<'a>(&self, id: &'a str) -> &'a str {
+        let mut nameless = self.work.running.iter().filter(|call| call.id.is_empty());
         let is_the_only = nameless.next().is_some() && nameless.next().is_none();
         match is_the_only && !self.pending.contains_key(id) {
             true => "",
@@ -242,8 +238,8 @@ impl Activity {
         }
     }
 
-    fn result(&mut self, of: &ToolResultMessage, text: &str, place: &Place) {
-        let (id, is_error) = (self.asked(&of.tool_call_id).to_owned(), of.is_error);
+    fn result(&mut self, of: &ToolResultMessage, text: &str, place: &SourceTurn) {
+        let (id, is_error) = (self.known_call_id(&of.tool_call_id).to_owned(), of.is_error);
         let id = &*id;
         let Some(queue) = self.pending.get_mut(id) else {
             return;
@@ -263,42 +259,59 @@ impl Activity {
         self.close(id);
         self.note_folder(text);
         if let Some(about) = action.about.as_deref() {
-            self.ended(about, &action, text, is_error, place);
+            self.record_background_end(about, &action, text, is_error, place);
         }
-        self.done(action, &outcome, text, place);
+        self.record_effects(action, &outcome, text, place);
     }
 
     /// Notes the end of what ran in the background, if `text` tells it.
-    fn ended(&mut self, about: &str, asked: &Action, text: &str, is_error: bool, place: &Place) {
+    fn record_background_end(
+        &mut self,
+        about: &str,
+        asked: &CallAction,
+        text: &str,
+        is_error: bool,
+        place: &SourceTurn,
+    ) {
         let Some((_, action)) = self.background.get(about) else {
             return;
         };
-        let head = &text[..text.floor_char_boundary(LOOKED_AT)];
+        let head = &text[..text.floor_char_boundary(SCANNED_BYTES)];
         let field = head
             .split_once("<status>")
             .and_then(|(_, behind)| Some(behind.split_once('<')?.0.trim()));
-        let name = asked.what.to_ascii_lowercase();
-        let was_ended = !is_error && (name.starts_with("kill") || name.starts_with("taskstop"));
+        let name = asked.description.to_ascii_lowercase();
+        let was_ended = !is_error
+            && (tools::ENDING_BACKGROUND
+                .iter()
+                .any(|end| name.starts_with(end)));
         let outcome = outcome(text, false, action.kind_as_command());
-        let is_over = outcome.ended || matches!(field, Some("completed" | "failed" | "killed"));
+        let is_over =
+            outcome.ended || field.is_some_and(|state| results::ENDED_TASKS.contains(&state));
         if (is_over || was_ended)
             && let Some((id, action)) = self.background.remove(about)
         {
             self.close(&id);
-            self.done(action, &outcome, text, place);
+            self.record_effects(action, &outcome, text, place);
         }
     }
 
     fn close(&mut self, id: &str) {
-        if let Some(at) = self.work.open.iter().rposition(|call| call.id == id) {
-            self.work.open.remove(at);
+        if let Some(at) = self.work.running.iter().rposition(|call| call.id == id) {
+            self.work.running.remove(at);
         }
     }
 
     /// Takes what a call did into the records.
-    fn done(&mut self, mut action: Action, outcome: &Outcome, text: &str, place: &Place) {
+    fn record_effects(
+        &mut self,
+        mut action: CallAction,
+        outcome: &CallOutcome,
+        text: &str,
+        place: &SourceTurn,
+    ) {
         let changes = !action.files.is_empty() || action.edits_open_file;
-        let unchanged = !action.is_command && changes && outcome::says_unchanged(text);
+        let unchanged = !action.is_command && changes && outcome::reports_no_change(text);
         let failed = outcome.failed && !commits_nothing(&action, text) || unchanged;
         // A search: it changes no file, nor does it show one.
         let looks = !failed && !action.runs && !action.delegates && action.files.is_empty();
@@ -306,10 +319,10 @@ impl Activity {
             if action.edits_open_file
                 && let Some(open) = &self.open_file
             {
-                use super::patch::{Change, FileChange};
+                use super::patch::{FileEffect, FileOperation};
                 action
                     .files
-                    .push(FileChange::new(open.clone(), Change::Edit));
+                    .push(FileEffect::new(open.clone(), FileOperation::Edit));
             }
             if action.opens
                 && let Some(file) = action.files.last()
@@ -320,7 +333,9 @@ impl Activity {
                 self.folder.clone_from(&action.folder);
             }
             let folder = action.folder.as_deref().or(self.folder.as_deref());
-            let created = (!action.is_command).then(|| says_created(text)).flatten();
+            let created = (!action.is_command)
+                .then(|| reports_created(text))
+                .flatten();
             for change in std::mem::take(&mut action.files) {
                 self.files
                     .record(&mut self.work.files, change, folder, created, place);
@@ -339,14 +354,14 @@ impl Activity {
         let answered = || answer(text).filter(|_| action.runs && !action.is_command && !failed);
         let found = || {
             looks
-                .then(|| files_found(&action.what, outcome::output_of(text)))
+                .then(|| files_found(&action.description, outcome::output_of(text)))
                 .flatten()
         };
         let result = outcome.result.clone().or_else(answered).or_else(found);
-        self.attempt(action, line, outcome.refused, result, place);
+        self.record_call(action, line, outcome.refused, result, place);
     }
 
-    fn plan(&mut self, change: PlanChange, place: &Place) {
+    fn plan(&mut self, change: PlanChange, place: &SourceTurn) {
         let old = self
             .work
             .plan
@@ -377,8 +392,8 @@ impl Activity {
                 items
             }
         };
-        // A list that was emptied is no plan.
-        self.work.plan = (!items.is_empty()).then(|| Plan {
+        // A list that was delete_contents is no plan.
+        self.work.plan = (!items.is_empty()).then(|| AgentPlan {
             items,
             place: place.clone(),
         });
@@ -386,7 +401,7 @@ impl Activity {
 }
 
 /// Whether a commit only found that there is nothing to commit, which git tells as an error.
-fn commits_nothing(action: &Action, text: &str) -> bool {
+fn commits_nothing(action: &CallAction, text: &str) -> bool {
     let mut runners = action.runners.iter();
     runners.any(|runner| runner.name == "git commit") && text.contains("nothing to commit")
 }
@@ -408,29 +423,30 @@ fn fenced(text: &str) -> Option<&str> {
     }
     let (language, line) = block.split_once('\n')?;
     let language = language.trim();
-    let is_shell =
-        language.is_empty() || ["bash", "sh", "shell", "mswea_bash_command"].contains(&language);
+    let is_shell = language.is_empty() || results::SHELL_FENCES.contains(&language);
     (is_shell && !line.trim().is_empty()).then_some(line)
 }
 
 /// Whether a text in the user's name is what a command gave back.
 fn is_observation(text: &str) -> bool {
     let text = text.trim();
-    text.starts_with("<returncode>")
-        || text.ends_with("bash-$")
-        || text.starts_with("Observation:")
-        || text.starts_with("OBSERVATION:")
+    results::OBSERVATION_STARTS
+        .iter()
+        .any(|start| text.starts_with(start))
+        || results::OBSERVATION_ENDS
+            .iter()
+            .any(|end| text.ends_with(end))
 }
 
 /// Returns whether the result of a write says that the file is new; `None`: it does not say.
-fn says_created(text: &str) -> Option<bool> {
+fn reports_created(text: &str) -> Option<bool> {
     let head = text[..text.floor_char_boundary(200)].to_ascii_lowercase();
     let first = head.lines().next()?;
     let has = |words: &[&str]| words.iter().any(|word| first.contains(word));
-    if has(&["creat", "new file"]) && !has(&["error", "overw"]) {
+    if has(results::CREATED) && !has(results::NOT_CREATED) {
         return Some(true);
     }
-    has(&["has been updated", "overw", "successfully updated"]).then_some(false)
+    has(results::OVERWRITTEN).then_some(false)
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ mod words;
 
 use std::borrow::Cow;
 
-use super::patch::{Change, FileChange};
+use super::patch::{FileEffect, FileOperation};
+use super::tables::programs;
 use effects::{effects, redirected};
 use words::{Word, commands};
 
@@ -17,7 +18,7 @@ const LONGEST_LINE: usize = 256 << 10;
 /// What a command line does.
 #[derive(Debug, Default)]
 pub(super) struct CommandLine {
-    pub(super) files: Vec<FileChange>,
+    pub(super) files: Vec<FileEffect>,
     /// Whether it builds, tests or runs something, instead of looking at it or moving files about.
     pub(super) runs: bool,
     /// What it runs, each with its targets; only what its exit code speaks for.
@@ -63,7 +64,7 @@ impl Runner {
             }
         };
         self.name == other.name
-            && !are_apart(self.folder.as_deref(), other.folder.as_deref())
+            && !are_different_folders(self.folder.as_deref(), other.folder.as_deref())
             && self.targets.iter().filter(is_flag).all(same)
             && other.targets.iter().filter(is_flag).all(chooses)
             && has_all
@@ -71,7 +72,7 @@ impl Runner {
 }
 
 /// Whether two folders are known to be different ones; one may be told from within the other's parent.
-pub(super) fn are_apart(one: Option<&str>, other: Option<&str>) -> bool {
+pub(super) fn are_different_folders(one: Option<&str>, other: Option<&str>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return false;
     };
@@ -98,28 +99,7 @@ pub(super) fn are_apart(one: Option<&str>, other: Option<&str>) -> bool {
 /// Whether a flag only chooses which tests run, or of which part.
 fn is_choice(flag: &str) -> bool {
     let name = flag.split('=').next().unwrap_or(flag);
-    matches!(
-        name,
-        "-k" | "-m"
-            | "-t"
-            | "-g"
-            | "-p"
-            | "-run"
-            | "--grep"
-            | "--filter"
-            | "--testNamePattern"
-            | "--testPathPattern"
-            | "--test-name-pattern"
-            | "--lib"
-            | "--bin"
-            | "--bins"
-            | "--test"
-            | "--tests"
-            | "--doc"
-            | "--package"
-            | "--project"
-            | "--only"
-    )
+    programs::SELECTING_FLAGS.contains(&name)
 }
 
 /// Reads a command line. `editor`: the shell has the commands of an editor (`open`, `create`).
@@ -134,13 +114,13 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
             told = found.runners.len();
             found.hides_exit = false;
         }
-        let words = bare(&command.words);
+        let words = without_wrappers(&command.words);
         let program = words.first().map_or("", |word| program_of(word));
         let arguments = words.get(1..).unwrap_or_default();
         let mut files = Vec::new();
         if program == "cd" || program == "pushd" {
             if let Some(to) = arguments.first().filter(|word| word.is_plain()) {
-                let to = joined(folder.as_deref(), &to.text).into_owned();
+                let to = join_path(folder.as_deref(), &to.text).into_owned();
                 if found.folder.is_none() && found.files.is_empty() {
                     found.folder = Some(to.clone());
                 }
@@ -151,15 +131,15 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
         effects(program, arguments, &command, editor, &mut files);
         redirected(&command, program, &mut files);
         for mut file in files {
-            file.path = joined(folder.as_deref(), &file.path).into_owned();
-            if let Change::MoveFrom(from) = &mut file.change {
-                *from = joined(folder.as_deref(), from).into_owned();
+            file.path = join_path(folder.as_deref(), &file.path).into_owned();
+            if let FileOperation::MoveFrom(from) = &mut file.change {
+                *from = join_path(folder.as_deref(), from).into_owned();
             }
             found.files.push(file);
         }
-        let asks = |word: &Word| matches!(word.text.as_str(), "--help" | "--version");
+        let asks = |word: &Word| programs::ASKING_FLAGS.contains(&word.text.as_str());
         found.hides_exit |= command.is_piped_into && is_viewer(program);
-        let runs = !only_looks(program) || changes_a_repository(program, arguments);
+        let runs = !is_utility(program) || changes_a_repository(program, arguments);
         if !program.is_empty() && runs && !arguments.iter().any(asks) {
             found.runs = true;
             if !command.is_piped_into {
@@ -183,7 +163,7 @@ pub(super) fn normalised(line: &str) -> String {
     }
     while let Some((before, last)) = rest.rsplit_once('|') {
         let program = last.split_whitespace().next().unwrap_or("");
-        let is_view = matches!(program, "tail" | "head" | "cat" | "less");
+        let is_view = programs::TRIMMING_VIEWERS.contains(&program);
         if !is_view || before.ends_with('|') || last.contains(['\n', ';', '&']) {
             break;
         }
@@ -200,7 +180,7 @@ pub(super) fn normalised(line: &str) -> String {
     words
 }
 
-fn joined<'a>(folder: Option<&str>, path: &'a str) -> Cow<'a, str> {
+fn join_path<'a>(folder: Option<&str>, path: &'a str) -> Cow<'a, str> {
     match folder {
         Some(folder) if !path.starts_with(['/', '~']) => {
             Cow::Owned(format!("{}/{path}", folder.trim_end_matches('/')))
@@ -215,7 +195,7 @@ fn program_of(word: &Word) -> &str {
 }
 
 /// Returns a command without what only says how it is run: `sudo`, `time`, `uv run`, `A=b`.
-fn bare(words: &[Word]) -> &[Word] {
+fn without_wrappers(words: &[Word]) -> &[Word] {
     let mut words = words;
     loop {
         let text = |at: usize| words.get(at).map_or("", |word| word.text.as_str());
@@ -225,17 +205,16 @@ fn bare(words: &[Word]) -> &[Word] {
             && name.chars().all(|c| c.is_alphanumeric() || c == '_');
         let skip = match (text(0), text(1)) {
             _ if is_variable => 1,
-            (
-                "sudo" | "time" | "nice" | "nohup" | "env" | "exec" | "command" | "do" | "then"
-                | "else" | "if" | "while" | "until" | "!" | "{" | "(",
-                _,
-            ) => 1,
-            ("timeout" | "gtimeout", _) => {
-                1 + usize::from(words.len() > 1) + usize::from(text(1).starts_with('-'))
+            (wrapper, _) if programs::WRAPPERS.contains(&wrapper) => 1,
+            (wrapper, flag) if programs::TIMEOUTS.contains(&wrapper) => {
+                1 + usize::from(words.len() > 1) + usize::from(flag.starts_with('-'))
             }
-            ("uv" | "poetry" | "pipenv" | "rye" | "pdm", "run") | ("bundle" | "mise", "exec") => 2,
-            ("npx" | "bunx", next) if !next.starts_with('-') => 1,
-            ("python" | "python3", "-m") => 2,
+            both if programs::TWO_WORD_WRAPPERS.contains(&both) => 2,
+            (runner, next)
+                if programs::PACKAGE_RUNNERS.contains(&runner) && !next.starts_with('-') =>
+            {
+                1
+            }
             _ => return words,
         };
         words = words.get(skip..).unwrap_or_default();
@@ -244,134 +223,29 @@ fn bare(words: &[Word]) -> &[Word] {
 
 /// Whether a program shows what it reads, or a part of it: what a search shows was looked for.
 fn is_viewer(program: &str) -> bool {
-    matches!(
-        program,
-        "tail" | "head" | "cat" | "less" | "more" | "tee" | "nl" | "sed"
-    )
+    programs::VIEWERS.contains(&program)
 }
 
-fn only_looks(program: &str) -> bool {
-    const LOOKS: [&str; 82] = [
-        "ls",
-        "cat",
-        "rg",
-        "grep",
-        "egrep",
-        "fgrep",
-        "ag",
-        "find",
-        "fd",
-        "head",
-        "tail",
-        "sed",
-        "nl",
-        "less",
-        "more",
-        "bat",
-        "wc",
-        "pwd",
-        "which",
-        "whereis",
-        "echo",
-        "printf",
-        "tree",
-        "stat",
-        "file",
-        "env",
-        "printenv",
-        "jq",
-        "yq",
-        "sort",
-        "uniq",
-        "cut",
-        "awk",
-        "xargs",
-        "test",
-        "[",
-        "[[",
-        "true",
-        "false",
-        ":",
-        "sleep",
-        "date",
-        "ps",
-        "du",
-        "df",
-        "diff",
-        "cmp",
-        "readlink",
-        "realpath",
-        "basename",
-        "dirname",
-        "type",
-        "tr",
-        "column",
-        "git",
-        "gh",
-        "rm",
-        "mv",
-        "cp",
-        "mkdir",
-        "rmdir",
-        "touch",
-        "chmod",
-        "chown",
-        "ln",
-        "tee",
-        "export",
-        "source",
-        ".",
-        "set",
-        "unset",
-        "kill",
-        "pkill",
-        "curl",
-        "wget",
-        "apply_patch",
-        "patch",
-        "for",
-        "done",
-        "fi",
-        "strings",
-        "xxd",
-    ];
-    const EDITORS: [&str; 16] = [
-        "open",
-        "create",
-        "edit",
-        "str_replace_editor",
-        "goto",
-        "scroll_down",
-        "scroll_up",
-        "search_file",
-        "search_dir",
-        "find_file",
-        "submit",
-        "wait",
-        "exit",
-        "popd",
-        "id",
-        "}",
-    ];
-    LOOKS.contains(&program)
-        || EDITORS.contains(&program)
+fn is_utility(program: &str) -> bool {
+    programs::UTILITIES.contains(&program)
+        || programs::EDITOR_COMMANDS.contains(&program)
         || !program.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
 }
 
 /// Returns what a command asks of git or of its hosts, and what it asks it for.
-fn asked_of_git<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, Vec<&'a str>)> {
+fn git_subcommand<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, Vec<&'a str>)> {
     let mut words = Vec::new();
     let mut all = arguments.iter().map(|word| word.text.as_str());
     while let Some(word) = all.next() {
         match word {
             // `-c name=value` and `-C folder` stand before what is asked.
-            "-c" | "-C" | "-R" => drop(all.next()),
+            flag if programs::GIT_FLAGS.contains(&flag) => drop(all.next()),
             flag if flag.starts_with('-') => {}
             word => words.push(word),
         }
     }
     let named = if program == "git" { 1 } else { 2 };
-    if !["git", "gh", "glab"].contains(&program) || words.len() < named {
+    if !programs::GIT_PROGRAMS.contains(&program) || words.len() < named {
         return None;
     }
     let rest = words.split_off(named);
@@ -380,24 +254,18 @@ fn asked_of_git<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, Vec
 
 /// Whether a command of git or of its hosts does something that others see: most only look.
 fn changes_a_repository(program: &str, arguments: &[Word]) -> bool {
-    let Some((asked, _)) = asked_of_git(program, arguments) else {
+    let Some((asked, _)) = git_subcommand(program, arguments) else {
         return false;
     };
     let word = asked.rsplit(' ').next().unwrap_or_default();
     match program {
-        "git" => matches!(
-            word,
-            "commit" | "push" | "merge" | "rebase" | "cherry-pick" | "revert" | "am"
-        ),
-        _ => matches!(
-            word,
-            "create" | "merge" | "edit" | "close" | "reopen" | "comment" | "review" | "ready"
-        ),
+        "git" => programs::CHANGING_GIT.contains(&word),
+        _ => programs::CHANGING_HOSTS.contains(&word),
     }
 }
 
 fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
-    if let Some((name, rest)) = asked_of_git(program, arguments) {
+    if let Some((name, rest)) = git_subcommand(program, arguments) {
         // Where to matters; a message or a title does not.
         let is_push = name == "git push";
         let targets = rest.into_iter().filter(|_| is_push);
@@ -409,22 +277,10 @@ fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
     }
     // Flags that say only how much is told, or how fast it goes.
     let is_loud = |text: &str| {
-        matches!(
-            text,
-            "-v" | "-vv"
-                | "-q"
-                | "-s"
-                | "-x"
-                | "--verbose"
-                | "--quiet"
-                | "--nocapture"
-                | "--"
-                | "-l"
-                | "--no-fail-fast"
-                | "--run"
-        ) || text.starts_with("--color")
-            || text.starts_with("--tb")
-            || text.starts_with("-j")
+        programs::PRINTING_FLAGS.contains(&text)
+            || programs::PRINTING_FLAG_STARTS
+                .iter()
+                .any(|start| text.starts_with(start))
     };
     let mut given = arguments
         .iter()
@@ -432,15 +288,8 @@ fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
         .filter(|text| !is_loud(text))
         .peekable();
     let mut name = program.to_owned();
-    let takes_script =
-        ["npm", "pnpm", "yarn", "bun", "deno", "mise", "task", "just"].contains(&program);
-    let has_commands = takes_script
-        || [
-            "cargo", "go", "dotnet", "mix", "swift", "zig", "docker", "make", "gradle", "gradlew",
-            "mvn", "uv", "pip", "rake", "python", "python3", "node", "ruby", "bash", "sh", "tsx",
-            "ts-node",
-        ]
-        .contains(&program);
+    let takes_script = programs::SCRIPT_RUNNERS.contains(&program);
+    let has_commands = takes_script || programs::WITH_COMMANDS.contains(&program);
     if has_commands && let Some(told) = given.next_if(|text| !text.starts_with('-')) {
         name.push(' ');
         name.push_str(told);

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 /// Where something stood: a turn, and the loop's short name if there is more than one loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct SourceTurn {
     /// The loop's name; `None` if there is only one.
-    pub of: Option<Arc<str>>,
+    pub loop_name: Option<Arc<str>>,
     /// The turn.
     pub turn: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.of {
+        match &self.loop_name {
             Some(name) => write!(f, "{name} t{}", self.turn),
             None => write!(f, "t{}", self.turn),
         }
@@ -23,16 +23,16 @@ impl fmt::Display for Place {
 
 /// Everything that calls did.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Work {
+pub struct AgentWork {
     /// Each file that was touched, in the order of its first touch.
     pub files: Vec<FileWork>,
     /// The last plan.
-    pub plan: Option<Plan>,
+    pub plan: Option<AgentPlan>,
     /// Commands and other calls, each once, in the order of their last run. Calls other than commands stand
     /// here only if they did something, found files or failed once.
-    pub attempts: Vec<Attempt>,
+    pub calls: Vec<CallHistory>,
     /// Calls without a result, and sub-agents and commands still running in the background.
-    pub open: Vec<OpenCall>,
+    pub running: Vec<RunningCall>,
 }
 
 /// A file, and what happened to it.
@@ -51,9 +51,9 @@ pub struct FileEvent {
     /// What.
     pub act: FileAct,
     /// When.
-    pub place: Place,
+    pub place: SourceTurn,
     /// Where in the file, as its text names it: `fn parse`, `class Row`, `## Usage`; none if nothing tells.
-    pub spots: Vec<String>,
+    pub symbols: Vec<String>,
 }
 
 /// What can happen to a file.
@@ -77,11 +77,11 @@ pub enum FileAct {
 
 /// A plan or to-do list as the agent's tool recorded it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct AgentPlan {
     /// The items in order.
     pub items: Vec<PlanItem>,
     /// When it was last recorded.
-    pub place: Place,
+    pub place: SourceTurn,
 }
 
 /// An item of a plan.
@@ -108,10 +108,10 @@ pub enum PlanState {
 
 /// A command or another call, which may have been run more than once.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Attempt {
+pub struct CallHistory {
     /// The command line; for another tool its name and the argument that says what it is about, or all of them
     /// if it did something.
-    pub what: String,
+    pub description: String,
     /// Whether it is a command of a shell.
     pub is_command: bool,
     /// Whether it builds, tests, runs or does something (`cargo test`, `git push`, `book_flight`), instead of
@@ -120,13 +120,13 @@ pub struct Attempt {
     /// How often it was run.
     pub times: u32,
     /// When it was run last.
-    pub last: Place,
-    /// The last failure that was seen, with its decisive line; kept when a later run passed.
-    pub failure: Option<(Place, String)>,
+    pub last: SourceTurn,
+    /// The last failure that was seen, with its decisive_line line; kept when a later run passed.
+    pub failure: Option<(SourceTurn, String)>,
     /// Whether that failure is that a person did not want it.
     pub refused: bool,
     /// When it passed after that failure, or something that stands for it did; `None` with a failure: open.
-    pub passed: Option<Place>,
+    pub passed: Option<SourceTurn>,
     /// The last line of its last result that says how it went (`12 passed`), or the short answer of a tool; of
     /// a search the files that it found.
     pub result: Option<String>,
@@ -134,49 +134,51 @@ pub struct Attempt {
 
 /// A call that still runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OpenCall {
+pub struct RunningCall {
     /// Its id.
     pub id: String,
     /// The command line, or the tool and what it is about; for a sub-agent the task it was given.
-    pub what: String,
+    pub description: String,
     /// When it was begun.
-    pub place: Place,
+    pub place: SourceTurn,
 }
 
-impl Work {
+impl AgentWork {
     /// Whether nothing was done.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
             && self.plan.is_none()
-            && self.attempts.is_empty()
-            && self.open.is_empty()
+            && self.calls.is_empty()
+            && self.running.is_empty()
     }
 
     /// Returns what both did, one after the other: records of another loop, say.
     #[must_use]
     pub fn joined(mut self, later: Self) -> Self {
         self.files.extend(later.files);
-        self.attempts.extend(later.attempts);
-        self.open.extend(later.open);
+        self.calls.extend(later.calls);
+        self.running.extend(later.running);
         self.plan = later.plan.or(self.plan);
         self
     }
 
     /// Calls `each` with every place.
-    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         let events = self.files.iter_mut().flat_map(|file| &mut file.events);
         events.for_each(|event| each(&mut event.place));
         if let Some(plan) = &mut self.plan {
             each(&mut plan.place);
         }
-        for attempt in &mut self.attempts {
-            each(&mut attempt.last);
-            attempt
+        for history in &mut self.calls {
+            each(&mut history.last);
+            history
                 .failure
                 .iter_mut()
                 .for_each(|failure| each(&mut failure.0));
-            attempt.passed.iter_mut().for_each(&mut *each);
+            history.passed.iter_mut().for_each(&mut *each);
         }
-        self.open.iter_mut().for_each(|open| each(&mut open.place));
+        self.running
+            .iter_mut()
+            .for_each(|open| each(&mut open.place));
     }
 }

@@ -1,17 +1,17 @@
-//! Reads messages and earlier documents into a [`Record`].
+//! Reads messages and earlier documents into a [`DocumentRecord`].
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::given::{Given, sections_of};
-use super::read::{self, Section};
-use super::record::{Carried, Record, Speaker, Statement};
+use super::model_sections::{ModelSection, sections_of};
+use super::read::{self, DocumentPart};
+use super::record::{DocumentRecord, ForeignSummary, SpeakerRole, Statement};
 use super::values::scan::{ScannedValue, scan};
 use super::values::{FactSource, Ledger, Shape, is_value};
 use crate::activity::noise::clean;
 use crate::activity::outcome::{output_of, refusal_words};
-use crate::activity::{Activity, Place};
+use crate::activity::{Activity, SourceTurn};
 use loopstore_model::compaction::{Placed, image_facts};
 use loopstore_model::{
     AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
@@ -30,7 +30,7 @@ const LONG_NOTICE: usize = 2_000;
 /// Collects what messages hold.
 #[derive(Default)]
 pub(super) struct Gatherer {
-    record: Record,
+    record: DocumentRecord,
     /// Bytes of the statements held.
     stated: usize,
     /// What a harness said before anybody else.
@@ -39,10 +39,10 @@ pub(super) struct Gatherer {
 
 impl Gatherer {
     /// Reads messages of a loop.
-    pub(super) fn messages(&mut self, of: Option<&Arc<str>>, messages: &[Placed]) {
+    pub(super) fn messages(&mut self, loop_name: Option<&Arc<str>>, messages: &[Placed]) {
         for placed in messages {
-            let place = Place {
-                of: of.cloned(),
+            let place = SourceTurn {
+                loop_name: loop_name.cloned(),
                 turn: placed.turn,
             };
             let Some(message) = placed.message.message() else {
@@ -54,7 +54,7 @@ impl Gatherer {
                 }
                 _ => false,
             };
-            self.record.activity.message(message, &place);
+            self.record.activity.add_message(message, &place);
             match message {
                 Message::User(user) => self.user(message, user, &place),
                 Message::Assistant(answer) => self.answer(answer, &place),
@@ -89,7 +89,7 @@ impl Gatherer {
     }
 
     /// Notes images by what they are: the originals stay in the store.
-    fn images(&mut self, content: &[Content], place: &Place) {
+    fn images(&mut self, content: &[Content], place: &SourceTurn) {
         let values = &mut self.record.values;
         for block in content {
             if let Content::Image(image) = block {
@@ -99,7 +99,7 @@ impl Gatherer {
         }
     }
 
-    fn state(&mut self, statement: Statement) {
+    fn add_statement(&mut self, statement: Statement) {
         if !statement.text.trim().is_empty() {
             self.record.values.position(&statement.place);
             self.stated += statement.text.len();
@@ -109,17 +109,17 @@ impl Gatherer {
 
     /// Reads a message in the user's name: a prompt, with what the harness put around it, or all the
     /// harness's.
-    fn user(&mut self, message: &Message, user: &UserMessage, place: &Place) {
+    fn user(&mut self, message: &Message, user: &UserMessage, place: &SourceTurn) {
         self.note_time(user.timestamp.as_ref());
         let speaker = match message.author() {
-            Author::Agent => Speaker::Parent,
-            Author::Human | Author::Harness => Speaker::Human,
+            Author::Agent => SpeakerRole::Parent,
+            Author::Human | Author::Harness => SpeakerRole::Human,
         };
         let day = day_of(user.timestamp.as_ref());
         let own: Vec<&str> = message.prompt_texts().collect();
         for text in &own {
             self.prompt_values(text, place);
-            self.state(Statement::new(speaker, place.clone(), day.clone(), text));
+            self.add_statement(Statement::new(speaker, place.clone(), day.clone(), text));
         }
         let label = self.record.values.label("harness");
         for text in texts(&user.content) {
@@ -128,7 +128,7 @@ impl Gatherer {
             if own.is_empty() && self.is_first(place) {
                 self.record.values.position(place);
                 let (place, day) = (place.clone(), day.clone());
-                let mut notice = Statement::new(Speaker::Harness, place, day, text);
+                let mut notice = Statement::new(SpeakerRole::Harness, place, day, text);
                 notice.is_task = true;
                 self.notice = Some(notice).filter(|notice| !notice.text.is_empty());
             }
@@ -136,14 +136,19 @@ impl Gatherer {
                 self.mentions(text, label, place);
                 if text.len() > LONG_NOTICE {
                     let day = day.clone();
-                    self.state(Statement::new(Speaker::Harness, place.clone(), day, text));
+                    self.add_statement(Statement::new(
+                        SpeakerRole::Harness,
+                        place.clone(),
+                        day,
+                        text,
+                    ));
                 }
             }
         }
     }
 
     /// Whether nothing was said and nothing done before: what a harness puts in later may be what a tool gave back.
-    fn is_first(&self, place: &Place) -> bool {
+    fn is_first(&self, place: &SourceTurn) -> bool {
         let record = &self.record;
         place.turn == 0
             && self.notice.is_none()
@@ -151,7 +156,7 @@ impl Gatherer {
             && record.activity.work().is_empty()
     }
 
-    fn prompt_values(&mut self, text: &str, place: &Place) {
+    fn prompt_values(&mut self, text: &str, place: &SourceTurn) {
         let values = &mut self.record.values;
         let label = values.label("user");
         let mut all = Vec::new();
@@ -159,8 +164,8 @@ impl Gatherer {
         let is_document = all.len() > MOST_TOLD;
         for found in all {
             let source = match (is_document, found.quoted) {
-                (false, true) => FactSource::ToldQuoted,
-                (false, false) => FactSource::Told,
+                (false, true) => FactSource::QuotedByUser,
+                (false, false) => FactSource::FromUser,
                 (true, true) => FactSource::Quoted,
                 (true, false) => FactSource::Mentioned,
             };
@@ -168,7 +173,7 @@ impl Gatherer {
         }
     }
 
-    fn answer(&mut self, message: &AssistantMessage, place: &Place) {
+    fn answer(&mut self, message: &AssistantMessage, place: &SourceTurn) {
         self.note_time(message.timestamp.as_ref());
         let label = self.record.values.label("answer");
         let calls = message
@@ -179,9 +184,10 @@ impl Gatherer {
         let day = day_of(message.timestamp.as_ref());
         for text in texts(&message.content) {
             self.mentions(text, label, place);
-            let mut statement = Statement::new(Speaker::Agent, place.clone(), day.clone(), text);
+            let mut statement =
+                Statement::new(SpeakerRole::Agent, place.clone(), day.clone(), text);
             statement.has_calls = has_calls;
-            self.state(statement);
+            self.add_statement(statement);
         }
         for block in &message.content {
             if let Content::ToolCall(call) = block {
@@ -190,7 +196,7 @@ impl Gatherer {
         }
     }
 
-    fn call(&mut self, call: &ToolCall, place: &Place) {
+    fn call(&mut self, call: &ToolCall, place: &SourceTurn) {
         let values = &mut self.record.values;
         let tool = values.label(&call.name);
         if let Ok(arguments) = call.arguments.read::<Value>() {
@@ -228,13 +234,13 @@ impl Gatherer {
     }
 
     /// Reads a result; `is_report`: a sub-agent wrote it.
-    fn result(&mut self, message: &ToolResultMessage, is_report: bool, place: &Place) {
+    fn result(&mut self, message: &ToolResultMessage, is_report: bool, place: &SourceTurn) {
         self.note_time(message.timestamp.as_ref());
         if is_report {
             let day = day_of(message.timestamp.as_ref());
             for text in texts(&message.content) {
                 let (place, day) = (place.clone(), day.clone());
-                self.state(Statement::new(Speaker::SubAgent, place, day, text));
+                self.add_statement(Statement::new(SpeakerRole::SubAgent, place, day, text));
             }
         }
         let tool = match &*message.tool_name {
@@ -253,11 +259,11 @@ impl Gatherer {
         // itself has to say, as a tool may answer anything.
         for words in message.texts_of_person().filter_map(refusal_words) {
             let (place, day) = (place.clone(), day_of(message.timestamp.as_ref()));
-            self.state(Statement::new(Speaker::Human, place, day, words));
+            self.add_statement(Statement::new(SpeakerRole::Human, place, day, words));
         }
     }
 
-    fn fields(&mut self, value: &Value, tool: &str, place: &Place) {
+    fn fields(&mut self, value: &Value, tool: &str, place: &SourceTurn) {
         let values = &mut self.record.values;
         leaves(value, tool, &mut |key, text, is_key| {
             let label = values.label(key);
@@ -270,7 +276,7 @@ impl Gatherer {
         });
     }
 
-    fn mentions(&mut self, text: &str, label: usize, place: &Place) {
+    fn mentions(&mut self, text: &str, label: usize, place: &SourceTurn) {
         let values = &mut self.record.values;
         scan(text, &mut |found| {
             let source = if found.quoted {
@@ -283,7 +289,7 @@ impl Gatherer {
     }
 
     /// Reads a sub-agent's report. It is written for its reader, who goes on with what it names.
-    fn reported(&mut self, text: &str, label: usize, place: &Place) {
+    fn reported(&mut self, text: &str, label: usize, place: &SourceTurn) {
         let values = &mut self.record.values;
         scan(text, &mut |found| {
             let source = match (found.quoted, Shape::of(found.value).names_one_thing()) {
@@ -302,29 +308,29 @@ impl Gatherer {
     }
 
     /// Reads an earlier summary; one that is no document of ours is kept as it is, as written at `turn`.
-    pub(super) fn summary(&mut self, of: Option<&Arc<str>>, turn: u32, text: &str) {
+    pub(super) fn summary(&mut self, loop_name: Option<&Arc<str>>, turn: u32, text: &str) {
         match read::document(text, turn) {
             Some(sections) => {
-                self.document(of, sections);
+                self.document(loop_name, sections);
                 self.forget_some();
             }
-            None => self.foreign_summary(of, turn, text),
+            None => self.foreign_summary(loop_name, turn, text),
         }
     }
 
     /// Keeps a summary that another wrote, at `turn`, as it is.
-    pub(super) fn foreign_summary(&mut self, of: Option<&Arc<str>>, turn: u32, text: &str) {
-        let place = Place {
-            of: of.cloned(),
+    pub(super) fn foreign_summary(&mut self, loop_name: Option<&Arc<str>>, turn: u32, text: &str) {
+        let place = SourceTurn {
+            loop_name: loop_name.cloned(),
             turn,
         };
         let label = self.record.values.label("summary");
         self.mentions(text, label, &place);
         // A later one stands for those before.
         self.record
-            .carried
-            .retain(|carried| carried.place.of != place.of);
-        self.record.carried.push(Carried {
+            .foreign_summaries
+            .retain(|carried| carried.place.loop_name != place.loop_name);
+        self.record.foreign_summaries.push(ForeignSummary {
             place,
             text: text.trim().to_owned(),
         });
@@ -332,43 +338,47 @@ impl Gatherer {
     }
 
     /// Takes what a document says; `of` is the loop of what names none.
-    fn document(&mut self, of: Option<&Arc<str>>, sections: Vec<Section>) {
-        let mut sections: Vec<Section> = sections;
-        let mut places: Vec<Place> = Vec::new();
+    fn document(&mut self, loop_name: Option<&Arc<str>>, sections: Vec<DocumentPart>) {
+        let mut sections: Vec<DocumentPart> = sections;
+        let mut places: Vec<SourceTurn> = Vec::new();
         for section in &mut sections {
             section.each_place(&mut |place| {
-                place.of = place.of.take().or_else(|| of.cloned());
+                place.loop_name = place.loop_name.take().or_else(|| loop_name.cloned());
                 places.push(place.clone());
             });
         }
         // `L2` is before `L10`.
         places.sort_by_key(|place| {
-            let name = place.of.clone();
+            let name = place.loop_name.clone();
             (name.as_ref().map_or(0, |name| name.len()), name, place.turn)
         });
         for place in &places {
             self.record.values.position(place);
         }
-        let is_talk = sections
+        let is_conversation = sections
             .iter()
-            .any(|section| matches!(section, Section::Talk));
+            .any(|section| matches!(section, DocumentPart::Conversation));
         for section in sections {
             match section {
-                Section::Talk => {}
-                Section::Said(statement) => {
+                DocumentPart::Conversation => {}
+                DocumentPart::Statement(statement) => {
                     match statement.speaker {
-                        Speaker::Human => self.prompt_values(&statement.text, &statement.place),
+                        SpeakerRole::Human => self.prompt_values(&statement.text, &statement.place),
                         speaker => {
                             let label = self.record.values.label(speaker.name());
                             self.mentions(&statement.text, label, &statement.place);
                         }
                     }
-                    self.state(statement);
+                    self.add_statement(statement);
                 }
-                Section::Instruction(instruction) => self.record.instructions.push(instruction),
-                Section::Carried(carried) => self.record.carried.push(carried),
-                Section::Given(given) => self.given(given),
-                Section::Work(work) => {
+                DocumentPart::Instruction(instruction) => {
+                    self.record.instructions.push(instruction)
+                }
+                DocumentPart::ForeignSummary(carried) => {
+                    self.record.foreign_summaries.push(carried)
+                }
+                DocumentPart::Model(section) => self.add_model_section(section),
+                DocumentPart::Work(work) => {
                     let values = &mut self.record.values;
                     let label = values.label("path");
                     for file in &work.files {
@@ -379,7 +389,7 @@ impl Gatherer {
                     let before = std::mem::take(&mut self.record.activity);
                     self.record.activity = Activity::restore(before.into_work().joined(*work));
                 }
-                Section::Values(line) => self.kept(line, is_talk),
+                DocumentPart::Values(line) => self.add_value_line(line, is_conversation),
             }
         }
         // A prompt stands in the task, what was said later in another section.
@@ -389,20 +399,26 @@ impl Gatherer {
     }
 
     /// Takes what a model wrote; it stands for what was written before for the same section of the loop.
-    fn given(&mut self, given: Given) {
+    fn add_model_section(&mut self, section: ModelSection) {
         let label = self.record.values.label("summary");
-        self.mentions(&given.lines.join("\n"), label, &given.place);
-        let is_older =
-            |other: &Given| other.heading == given.heading && other.place.of == given.place.of;
-        self.record.given.retain(|other| !is_older(other));
-        self.record.given.push(given);
+        self.mentions(&section.lines.join("\n"), label, &section.place);
+        let is_older = |other: &ModelSection| {
+            other.heading == section.heading && other.place.loop_name == section.place.loop_name
+        };
+        self.record.model_sections.retain(|other| !is_older(other));
+        self.record.model_sections.push(section);
     }
 
     /// Takes a model's answer to all that was read so far, of which `turn` is the last turn; whether it says
     /// anything.
-    pub(super) fn model_answer(&mut self, of: Option<&Arc<str>>, turn: u32, answer: &str) -> bool {
-        let place = Place {
-            of: of.cloned(),
+    pub(super) fn add_model_answer(
+        &mut self,
+        loop_name: Option<&Arc<str>>,
+        turn: u32,
+        answer: &str,
+    ) -> bool {
+        let place = SourceTurn {
+            loop_name: loop_name.cloned(),
             turn,
         };
         let sections = sections_of(answer);
@@ -410,13 +426,15 @@ impl Gatherer {
         if says_something {
             self.record.values.position(&place);
             // The model has read them, and was told to carry them on.
-            self.record.carried.clear();
+            self.record.foreign_summaries.clear();
         }
         for (heading, lines) in sections {
             // Those of other loops too.
-            self.record.given.retain(|given| given.heading != heading);
+            self.record
+                .model_sections
+                .retain(|given| given.heading != heading);
             let place = place.clone();
-            self.given(Given {
+            self.add_model_section(ModelSection {
                 heading,
                 place,
                 is_new: true,
@@ -427,24 +445,24 @@ impl Gatherer {
     }
 
     /// Reads only what a model wrote of an earlier document.
-    pub(super) fn words_of_model(&mut self, turn: u32, text: &str) {
+    pub(super) fn add_model_sections_of(&mut self, turn: u32, text: &str) {
         let sections = read::document(text, turn).unwrap_or_default();
         for section in sections {
-            if let Section::Given(given) = section {
+            if let DocumentPart::Model(given) = section {
                 self.record.values.position(&given.place);
-                self.given(given);
+                self.add_model_section(given);
             }
         }
     }
 
     /// Takes a line of values; in a talk people told what stands there as used.
-    fn kept(&mut self, line: super::values::line::ValueLine, is_talk: bool) {
+    fn add_value_line(&mut self, line: super::values::line::ValueLine, is_conversation: bool) {
         let values = &mut self.record.values;
         let tool = line.tool.map(|tool| values.label(&tool));
         let label = values.label(&line.label);
         for entry in line.entries {
-            let source = match (entry.used, is_talk) {
-                (true, true) => FactSource::Told,
+            let source = match (entry.used, is_conversation) {
+                (true, true) => FactSource::FromUser,
                 (true, false) => FactSource::KeptUsed,
                 (false, _) => FactSource::KeptSeen,
             };
@@ -456,19 +474,19 @@ impl Gatherer {
     }
 
     /// Returns everything.
-    pub(super) fn finish(mut self) -> Record {
+    pub(super) fn finish(mut self) -> DocumentRecord {
         // Where a harness alone says what is to be done, its words count as much as a report.
         let statements = &mut self.record.statements;
         if !statements.iter().any(Statement::is_prompt) {
             if let Some(notice) = self.notice.take() {
                 statements.retain(|stated| {
-                    stated.speaker != Speaker::Harness || stated.text != notice.text
+                    stated.speaker != SpeakerRole::Harness || stated.text != notice.text
                 });
                 statements.insert(0, notice);
             }
             // Also what a document says that it told first.
             if let Some(first) = statements.first_mut() {
-                first.is_task = first.speaker == Speaker::Harness && first.place.turn == 0;
+                first.is_task = first.speaker == SpeakerRole::Harness && first.place.turn == 0;
             }
         }
         self.record
@@ -494,7 +512,7 @@ fn add_found(
     found: ScannedValue<'_>,
     label: usize,
     source: FactSource,
-    place: &Place,
+    place: &SourceTurn,
 ) {
     let label = match found.label {
         Some(name) => ledger.label(name),

@@ -6,9 +6,9 @@
 
 use std::fmt::Write;
 
-use super::record::{Instruction, Speaker, Statement};
+use super::record::{Instruction, SpeakerRole, Statement};
 use crate::activity::{
-    Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, PlanItem, PlanState,
+    CallHistory, FileAct, FileEvent, FileWork, PlanItem, PlanState, RunningCall, SourceTurn,
 };
 
 /// Begins the first line of every document.
@@ -18,42 +18,42 @@ pub(super) const OPENING: &str = "[Working state";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Heading {
     Task,
-    Carried,
+    EarlierSummary,
     Instructions,
     Plan,
-    Said,
+    Findings,
     Files,
-    Attempts,
+    Commands,
     Values,
 }
 
 impl Heading {
     pub(super) const ALL: [Self; 8] = [
         Self::Task,
-        Self::Carried,
+        Self::EarlierSummary,
         Self::Instructions,
         Self::Plan,
-        Self::Said,
+        Self::Findings,
         Self::Files,
-        Self::Attempts,
+        Self::Commands,
         Self::Values,
     ];
 
     /// Whether a model may write the section: files and values come from the record alone.
-    pub(super) fn is_told(self) -> bool {
-        !matches!(self, Self::Carried | Self::Files | Self::Values)
+    pub(super) fn may_come_from_model(self) -> bool {
+        !matches!(self, Self::EarlierSummary | Self::Files | Self::Values)
     }
 
     /// Returns the line.
     pub(super) fn line(self) -> &'static str {
         match self {
             Self::Task => "## Task",
-            Self::Carried => "## Earlier summary",
+            Self::EarlierSummary => "## Earlier summary",
             Self::Instructions => "## Standing instructions",
             Self::Plan => "## Plan",
-            Self::Said => "## Done, decided and found",
+            Self::Findings => "## Done, decided and found",
             Self::Files => "## Files",
-            Self::Attempts => "## Commands and errors",
+            Self::Commands => "## Commands and errors",
             Self::Values => "## Exact values",
         }
     }
@@ -64,7 +64,7 @@ pub(super) const GAP: &str = " … ";
 
 /// Writes what comes before the words of a prompt or a statement: `- t3 2031-04-01 user: `. The agent is not
 /// named where only it speaks.
-pub(super) fn said_head(statement: &Statement, day: bool, speaker: bool) -> String {
+pub(super) fn statement_head(statement: &Statement, day: bool, speaker: bool) -> String {
     let mut head = format!("- {}", statement.place);
     if day {
         head.push(' ');
@@ -80,10 +80,10 @@ pub(super) fn said_head(statement: &Statement, day: bool, speaker: bool) -> Stri
 
 /// Whether a speaker is named in a section: in the task all but people, elsewhere all but the agent unless
 /// it is a talk.
-pub(super) fn names_speaker(speaker: Speaker, heading: Heading, is_talk: bool) -> bool {
+pub(super) fn names_speaker(speaker: SpeakerRole, heading: Heading, is_conversation: bool) -> bool {
     match heading {
-        Heading::Task => speaker != Speaker::Human,
-        _ => is_talk || speaker != Speaker::Agent,
+        Heading::Task => speaker != SpeakerRole::Human,
+        _ => is_conversation || speaker != SpeakerRole::Agent,
     }
 }
 
@@ -98,7 +98,7 @@ const STATES: [(PlanState, &str); 4] = [
     (PlanState::Cancelled, "[-]"),
 ];
 
-pub(super) fn plan_head(place: &Place) -> String {
+pub(super) fn plan_head(place: &SourceTurn) -> String {
     format!("As of {place} ([x] done, [>] in progress, [ ] open):\n")
 }
 
@@ -126,8 +126,8 @@ pub(super) fn read_plan_line(line: &str) -> Option<PlanItem> {
 
 pub(super) const OPEN: &str = "- running, no result yet: ";
 
-pub(super) fn open_line(open: &OpenCall) -> String {
-    format!("{OPEN}{} ({})\n", one_line(&open.what), open.place)
+pub(super) fn open_line(open: &RunningCall) -> String {
+    format!("{OPEN}{} ({})\n", one_line(&open.description), open.place)
 }
 
 /// Quotes what a document names by its words: a path, a command.
@@ -151,9 +151,9 @@ pub(super) fn read_named(text: &str) -> Option<(&str, &str)> {
     text[open.len_utf8()..].split_once(close)
 }
 
-/// Returns what was done to a file, in words: `created t9; edited t12, t31 (fn parse)`. At most `spots`
+/// Returns what was done to a file, in words: `created t9; edited t12, t31 (fn parse)`. At most `symbols`
 /// names of places within it are told.
-pub(super) fn file_line(file: &FileWork, spots: usize) -> (String, Vec<Place>) {
+pub(super) fn file_line(file: &FileWork, symbols: usize) -> (String, Vec<SourceTurn>) {
     let mut named_places = Vec::new();
     let mut line = format!("- {}: ", named(&file.path));
     let mut groups: Vec<(String, Vec<&FileEvent>)> = Vec::new();
@@ -170,7 +170,7 @@ pub(super) fn file_line(file: &FileWork, spots: usize) -> (String, Vec<Place>) {
         }
     }
     for (at, (verb, events)) in groups.iter().enumerate() {
-        let mut places: Vec<&Place> = events.iter().map(|event| &event.place).collect();
+        let mut places: Vec<&SourceTurn> = events.iter().map(|event| &event.place).collect();
         places.dedup();
         // The first and the last tell when; a hundred between them would say no more.
         let is_long = places.len() > 4;
@@ -186,9 +186,9 @@ pub(super) fn file_line(file: &FileWork, spots: usize) -> (String, Vec<Place>) {
         // Writing to a string cannot fail.
         let _ = write!(line, "{parted}{verb} {}", places.join(", "));
         let mut names: Vec<&str> = Vec::new();
-        for spot in events.iter().rev().flat_map(|event| &event.spots) {
-            if !names.contains(&&**spot) && names.len() < spots {
-                names.push(spot);
+        for symbol in events.iter().rev().flat_map(|event| &event.symbols) {
+            if !names.contains(&&**symbol) && names.len() < symbols {
+                names.push(symbol);
             }
         }
         if !names.is_empty() {
@@ -228,14 +228,14 @@ pub(super) const FOUND: &str = "found ";
 pub(super) const REFUSED: &str = "refused ";
 
 /// Returns how a command or call went.
-pub(super) fn attempt_line(attempt: &Attempt) -> String {
-    let times = match attempt.times {
+pub(super) fn call_line(history: &CallHistory) -> String {
+    let times = match history.times {
         0 | 1 => String::new(),
         times => format!(", {times} times"),
     };
-    let what = named(&attempt.what);
-    let line = match (&attempt.failure, &attempt.passed) {
-        (Some((at, error)), None) if attempt.refused => {
+    let what = named(&history.description);
+    let line = match (&history.failure, &history.passed) {
+        (Some((at, error)), None) if history.refused => {
             let words = error.strip_prefix(REFUSED.trim_end()).unwrap_or(error);
             format!("- {REFUSED}{at}{times}: {what}{words}")
         }
@@ -244,18 +244,18 @@ pub(super) fn attempt_line(attempt: &Attempt) -> String {
         }
         (Some((at, error)), None) => format!("- failed {at}, still open{times}: {what}: {error}"),
         (None, _) => {
-            let result = attempt
+            let result = history
                 .result
                 .as_deref()
                 .map(|result| format!(": {result}"));
-            let verb = match (attempt.runs, attempt.is_command) {
+            let verb = match (history.runs, history.is_command) {
                 (false, _) => FOUND,
                 (true, true) => RAN,
                 (true, false) => CALLED,
             };
             format!(
                 "- {verb}{}{times}: {what}{}",
-                attempt.last,
+                history.last,
                 result.unwrap_or_default()
             )
         }

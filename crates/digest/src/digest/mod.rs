@@ -6,15 +6,15 @@
 //! chosen by an extractive method ([`select`]), and nothing here knows a domain. A document can be read back
 //! ([`read`]): a later one of the same loop reads the one before and only the new turns.
 //!
-//! `gather` reads messages and earlier documents into a `Record`; `page` fills a budget from it.
+//! `gather` reads messages and earlier documents into a `DocumentRecord`; `page` fills a budget from it.
 
-mod filling;
 mod gather;
-mod given;
 mod instructions;
 mod lines;
+mod model_sections;
 mod names;
 mod page;
+mod page_draft;
 mod read;
 mod record;
 mod select;
@@ -25,16 +25,16 @@ mod values;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use self::filling::Told;
 use self::gather::Gatherer;
 use self::lines::{Heading, OPENING};
 use self::names::LoopNames;
 use self::page::{DocumentPage, PageWriter};
+use self::page_draft::KnownText;
 pub use self::strategy::DigestCompaction;
 #[doc(hidden)]
-pub use self::strategy::{beside_headers, digester_of, rollup_digester, short};
-pub use crate::activity::Place;
-use crate::activity::Work;
+pub use self::strategy::{loop_label, rollup_digester, supplement_headers, turns_digester};
+use crate::activity::AgentWork;
+pub use crate::activity::SourceTurn;
 use loopstore_model::compaction::Placed;
 use loopstore_model::tokens::TokenCounter;
 use loopstore_model::{AgentMessage, AssistantMessage, Content, Int, Message, Role, UserMessage};
@@ -51,14 +51,14 @@ pub enum DigestInput {
     /// Messages of a loop.
     Messages {
         /// The loop's short name, without spaces; none if there is only one loop.
-        of: Option<String>,
+        loop_name: Option<String>,
         /// The messages with their turns.
         messages: Vec<Placed>,
     },
     /// The text of an earlier summary.
     Summary {
         /// The short name of the loop that facts without a name of their own come from.
-        of: Option<String>,
+        loop_name: Option<String>,
         /// The turn that the text is taken to come from if it is no digest.
         turn: u32,
         /// The text.
@@ -72,7 +72,7 @@ pub struct Digest {
     /// The text; empty if nothing fits.
     pub text: String,
     /// Where what it says comes from.
-    pub places: BTreeSet<Place>,
+    pub places: BTreeSet<SourceTurn>,
     /// The time of the newest message read.
     pub timestamp: Option<Int>,
 }
@@ -111,7 +111,7 @@ fn message(text: &str, role: Role, timestamp: Option<Int>) -> AgentMessage {
 /// use loopstore_model::tokens::HeuristicTokenCounter;
 ///
 /// let mut digester = Digester::new();
-/// digester.add(DigestInput::Summary { of: None, turn: 3, text: "Ticket A17B is open.".into() });
+/// digester.add(DigestInput::Summary { loop_name: None, turn: 3, text: "Ticket A17B is open.".into() });
 /// let digest = digester.finish(200, &HeuristicTokenCounter);
 /// assert!(digest.text.contains("A17B"));
 /// ```
@@ -120,7 +120,7 @@ pub struct Digester {
     gatherer: Gatherer,
     headers: Vec<String>,
     /// What a reader has before them.
-    beside: Option<Told>,
+    supplemented: Option<KnownText>,
 }
 
 impl Digester {
@@ -141,20 +141,29 @@ impl Digester {
     /// repeats nothing. It tells of the plan, of errors that are still open, of changed files, of what is to
     /// hold, and gives most of its room to exact values.
     #[must_use]
-    pub fn beside<'a>(mut self, texts: impl IntoIterator<Item = &'a str>) -> Self {
-        let told = self.beside.get_or_insert_default();
-        texts.into_iter().for_each(|text| told.tell(text));
+    pub fn supplementing<'a>(mut self, texts: impl IntoIterator<Item = &'a str>) -> Self {
+        let known = self.supplemented.get_or_insert_default();
+        texts.into_iter().for_each(|text| known.add(text));
         self
     }
 
     /// Reads something; what is added later is newer.
     pub fn add(&mut self, input: DigestInput) {
         match input {
-            DigestInput::Messages { of, messages } => {
-                self.gatherer.messages(name(of).as_ref(), &messages);
+            DigestInput::Messages {
+                loop_name,
+                messages,
+            } => {
+                self.gatherer
+                    .messages(clean_loop_name(loop_name).as_ref(), &messages);
             }
-            DigestInput::Summary { of, turn, text } => {
-                self.gatherer.summary(name(of).as_ref(), turn, &text);
+            DigestInput::Summary {
+                loop_name,
+                turn,
+                text,
+            } => {
+                self.gatherer
+                    .summary(clean_loop_name(loop_name).as_ref(), turn, &text);
             }
         }
     }
@@ -162,8 +171,9 @@ impl Digester {
     /// Takes a model's answer to all that was added, which ends with `turn` of the loop `of`: its words stand
     /// in the place of the record's. Whether it says anything.
     #[doc(hidden)]
-    pub fn answer(&mut self, of: Option<String>, turn: u32, answer: &str) -> bool {
-        self.gatherer.model_answer(name(of).as_ref(), turn, answer)
+    pub fn add_model_answer(&mut self, loop_name: Option<String>, turn: u32, answer: &str) -> bool {
+        self.gatherer
+            .add_model_answer(clean_loop_name(loop_name).as_ref(), turn, answer)
     }
 
     /// Writes the digest, whose message has at most `budget` tokens.
@@ -176,12 +186,12 @@ impl Digester {
             self.headers
         };
         let mut writer = PageWriter::new(&record, bytes_of(budget).saturating_mul(2));
-        if let Some(known) = &self.beside {
+        if let Some(known) = &self.supplemented {
             writer.leave_out(known);
         }
         let page = |most| {
-            let mut page = match self.beside {
-                Some(_) => writer.beside(&headers, most),
+            let mut page = match self.supplemented {
+                Some(_) => writer.supplement(&headers, most),
                 None => writer.page(&headers, most),
             };
             let line = names.line(&page.places);
@@ -189,7 +199,7 @@ impl Digester {
             page
         };
         let page = fit(&page, budget, counter);
-        let own = |mut place: Place| {
+        let own = |mut place: SourceTurn| {
             names.restore(&mut place);
             place
         };
@@ -201,8 +211,8 @@ impl Digester {
     }
 }
 
-fn name(of: Option<String>) -> Option<Arc<str>> {
-    of.map(|name| Arc::from(values::clean_label(&name)))
+fn clean_loop_name(loop_name: Option<String>) -> Option<Arc<str>> {
+    loop_name.map(|name| Arc::from(values::clean_label(&name)))
 }
 
 fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
@@ -233,10 +243,10 @@ fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
 /// assert_eq!((work.files[0].path.as_str(), work.files[0].events.len()), ("src/a.rs", 3));
 /// assert!(document_work("All is well.").is_none());
 /// ```
-pub fn document_work(text: &str) -> Option<Work> {
+pub fn document_work(text: &str) -> Option<AgentWork> {
     let sections = read::document(text, 0)?;
     let work = sections.into_iter().find_map(|section| match section {
-        read::Section::Work(work) => Some(*work),
+        read::DocumentPart::Work(work) => Some(*work),
         _ => None,
     });
     Some(work.unwrap_or_default())
@@ -258,7 +268,7 @@ fn bytes_of(budget: u64) -> usize {
 /// let placed = |turn, text: &str| Placed { turn, seq: turn, message: Message::user(text).into() };
 /// let texts = ["Repair the roof.", "The ladder is in /barn/ladder-7."];
 /// let messages = vec![placed(0, texts[0]), placed(1, texts[1])];
-/// let part = DigestInput::Messages { of: None, messages };
+/// let part = DigestInput::Messages { loop_name: None, messages };
 /// let digest = digest_of(&mut [part].into_iter(), 200, &HeuristicTokenCounter);
 /// assert!(digest.text.contains("/barn/ladder-7"));
 /// ```
@@ -314,7 +324,7 @@ fn fit(
 /// Returns what a model is to read of an earlier text: of a document neither the header nor what the record
 /// adds again.
 #[doc(hidden)]
-pub fn without_record(text: &str) -> String {
+pub fn without_recorded_sections(text: &str) -> String {
     if !text.starts_with(OPENING) {
         return text.to_owned();
     }

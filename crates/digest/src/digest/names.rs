@@ -6,8 +6,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::record::Record;
-use crate::activity::Place;
+use super::record::DocumentRecord;
+use crate::activity::SourceTurn;
 
 /// Names longer than this are worth a line that explains shorter ones.
 const LONG: usize = 6;
@@ -28,7 +28,7 @@ pub(super) struct LoopNames(HashMap<Arc<str>, Arc<str>>);
 
 impl LoopNames {
     /// Gives the loops of a record short names where theirs are long.
-    pub(super) fn shorten(record: &mut Record) -> Self {
+    pub(super) fn shorten(record: &mut DocumentRecord) -> Self {
         let loops = record.values.loops();
         if loops.iter().all(|name| name.len() <= LONG) {
             return Self::default();
@@ -50,10 +50,10 @@ impl LoopNames {
     }
 
     /// Returns the line that explains the names of `places`; empty if there is nothing to explain.
-    pub(super) fn line(&self, places: &BTreeSet<Place>) -> String {
+    pub(super) fn line(&self, places: &BTreeSet<SourceTurn>) -> String {
         let mut named: Vec<&Arc<str>> = places
             .iter()
-            .filter_map(|place| place.of.as_ref())
+            .filter_map(|place| place.loop_name.as_ref())
             .collect();
         // `L2` is before `L10`.
         named.sort_by_key(|name| (name.len(), Arc::clone(name)));
@@ -117,7 +117,7 @@ impl LoopNames {
     }
 
     /// Gives a place its loop's own name back.
-    pub(super) fn restore(&self, place: &mut Place) {
+    pub(super) fn restore(&self, place: &mut SourceTurn) {
         rename(place, &self.0);
     }
 }
@@ -155,8 +155,8 @@ fn counted_pairs(short: &str, name: &str) -> Option<Vec<(Arc<str>, Arc<str>)>> {
     Some((0..=count).map(pair).collect())
 }
 
-fn rename(place: &mut Place, names: &HashMap<Arc<str>, Arc<str>>) {
-    if let Some(name) = place.of.as_ref().and_then(|of| names.get(of)) {
-        place.of = Some(Arc::clone(name));
+fn rename(place: &mut SourceTurn, names: &HashMap<Arc<str>, Arc<str>>) {
+    if let Some(name) = place.loop_name.as_ref().and_then(|of| names.get(of)) {
+        place.loop_name = Some(Arc::clone(name));
     }
 }

@@ -1,38 +1,40 @@
 //! Reads a document back: what a later compaction of the same loop goes on from.
 
-use super::given::{Given, is_own_line};
 use super::lines::{
     CALLED, FOUND, Heading, OPEN, OPENING, PLAN_HEAD, RAN, READ, REFUSED, read_named,
     read_plan_line,
 };
+use super::model_sections::{ModelSection, is_own_line};
 use super::names::LoopNames;
-use super::record::{Carried, Instruction, Speaker, Statement};
+use super::record::{ForeignSummary, Instruction, SpeakerRole, Statement};
 use super::values::line::{SEEN, ValueLine, read_place, read_values};
-use crate::activity::{Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, Work};
+use crate::activity::{
+    AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, RunningCall, SourceTurn,
+};
 
 /// A part of a document.
-pub(super) enum Section {
+pub(super) enum DocumentPart {
     /// Where people only talk their words stand beside the agent's, and nothing was used by a call.
-    Talk,
-    Said(Statement),
+    Conversation,
+    Statement(Statement),
     Instruction(Instruction),
-    Carried(Carried),
+    ForeignSummary(ForeignSummary),
     /// Words of a model.
-    Given(Given),
+    Model(ModelSection),
     /// Plan, files, commands and what runs.
-    Work(Box<Work>),
+    Work(Box<AgentWork>),
     Values(ValueLine),
 }
 
-impl Section {
+impl DocumentPart {
     /// Calls `each` with every place in it.
-    pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+    pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         match self {
-            Self::Talk => {}
-            Self::Said(statement) => each(&mut statement.place),
+            Self::Conversation => {}
+            Self::Statement(statement) => each(&mut statement.place),
             Self::Instruction(instruction) => each(&mut instruction.place),
-            Self::Carried(carried) => each(&mut carried.place),
-            Self::Given(given) => each(&mut given.place),
+            Self::ForeignSummary(carried) => each(&mut carried.place),
+            Self::Model(given) => each(&mut given.place),
             Self::Values(line) => line
                 .entries
                 .iter_mut()
@@ -44,19 +46,19 @@ impl Section {
 
 /// Reads a document; `None` if the text is none. Words of a model were said at its last turn, or at `turn` if
 /// it does not say which that is.
-pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
+pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
     if !text.starts_with(OPENING) {
         return None;
     }
     let (names, text) = LoopNames::read(text);
     let turn = text.lines().next().and_then(last_turn).unwrap_or(turn);
     let mut sections = Vec::new();
-    let mut given: Vec<Given> = Vec::new();
-    let mut work = Work::default();
-    let mut carried: Option<Carried> = None;
+    let mut given: Vec<ModelSection> = Vec::new();
+    let mut work = AgentWork::default();
+    let mut carried: Option<ForeignSummary> = None;
     let (mut heading, mut used, mut day) = (None, true, String::new());
     // Of a conversation with one voice only the first line names it.
-    let (mut voice, mut is_talk) = (Speaker::Agent, false);
+    let (mut voice, mut is_conversation) = (SpeakerRole::Agent, false);
     for line in text.lines().skip(1) {
         if let Some(found) = Heading::ALL
             .into_iter()
@@ -66,14 +68,17 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
             day.clear();
             continue;
         }
-        if let Some(heading) = heading.filter(|heading| heading.is_told())
+        if let Some(heading) = heading.filter(|heading| heading.may_come_from_model())
             && is_own_line(line)
         {
             match given.iter_mut().find(|given| given.heading == heading) {
                 Some(given) => given.lines.push(line.to_owned()),
-                None => given.push(Given {
+                None => given.push(ModelSection {
                     heading,
-                    place: Place { of: None, turn },
+                    place: SourceTurn {
+                        loop_name: None,
+                        turn,
+                    },
                     is_new: false,
                     lines: vec![line.to_owned()],
                 }),
@@ -82,20 +87,22 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
         }
         match heading {
             Some(Heading::Task) => {
-                sections.extend(said(line, Speaker::Human, &mut day).map(Section::Said));
+                sections.extend(
+                    read_statement(line, SpeakerRole::Human, &mut day).map(DocumentPart::Statement),
+                );
             }
-            Some(Heading::Said) => {
-                let statement = said(line, voice, &mut day);
-                if let Some(statement) = statement.as_ref().filter(|s| s.speaker.is_voice()) {
+            Some(Heading::Findings) => {
+                let statement = read_statement(line, voice, &mut day);
+                if let Some(statement) = statement.as_ref().filter(|s| s.speaker.is_participant()) {
                     voice = statement.speaker;
-                    is_talk |= names_voice(line);
+                    is_conversation |= names_participant(line);
                 }
-                sections.extend(statement.map(Section::Said));
+                sections.extend(statement.map(DocumentPart::Statement));
             }
             Some(Heading::Instructions) => {
-                sections.extend(instruction(line).map(Section::Instruction));
+                sections.extend(read_instruction(line).map(DocumentPart::Instruction));
             }
-            Some(Heading::Carried) => match line.strip_prefix(">") {
+            Some(Heading::EarlierSummary) => match line.strip_prefix(">") {
                 Some(quoted) => {
                     if let Some(carried) = &mut carried {
                         carried
@@ -105,22 +112,24 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<Section>> {
                     }
                 }
                 None => {
-                    sections.extend(carried.take().map(Section::Carried));
-                    carried = carried_head(line);
+                    sections.extend(carried.take().map(DocumentPart::ForeignSummary));
+                    carried = read_foreign_summary_head(line);
                 }
             },
-            Some(Heading::Plan) => plan(line, &mut work),
-            Some(Heading::Files) => files(line, &mut work),
-            Some(Heading::Attempts) => work.attempts.extend(attempt(line)),
+            Some(Heading::Plan) => read_plan(line, &mut work),
+            Some(Heading::Files) => read_files(line, &mut work),
+            Some(Heading::Commands) => work.calls.extend(read_call(line)),
             Some(Heading::Values) if line == SEEN => used = false,
-            Some(Heading::Values) => sections.extend(read_values(line, used).map(Section::Values)),
+            Some(Heading::Values) => {
+                sections.extend(read_values(line, used).map(DocumentPart::Values))
+            }
             None => {}
         }
     }
-    sections.extend(is_talk.then_some(Section::Talk));
-    sections.extend(carried.map(Section::Carried));
-    sections.extend(given.into_iter().map(Section::Given));
-    sections.push(Section::Work(Box::new(work)));
+    sections.extend(is_conversation.then_some(DocumentPart::Conversation));
+    sections.extend(carried.map(DocumentPart::ForeignSummary));
+    sections.extend(given.into_iter().map(DocumentPart::Model));
+    sections.push(DocumentPart::Work(Box::new(work)));
     for section in &mut sections {
         section.each_place(&mut |place| names.restore(place));
     }
@@ -136,20 +145,20 @@ fn last_turn(header: &str) -> Option<u32> {
 }
 
 /// Returns the line that says where a carried summary comes from.
-pub(super) fn carried_line(place: &Place) -> String {
+pub(super) fn foreign_summary_head(place: &SourceTurn) -> String {
     format!("Written at {place}, kept as it is:\n")
 }
 
-fn carried_head(line: &str) -> Option<Carried> {
+fn read_foreign_summary_head(line: &str) -> Option<ForeignSummary> {
     let place = line.strip_prefix("Written at ")?.split_once(',')?.0;
-    Some(Carried {
+    Some(ForeignSummary {
         place: read_place(place)?,
         text: String::new(),
     })
 }
 
 /// Reads `- t3 2031-04-01 user: words`; a line without a day is of the day of the one before.
-fn said(line: &str, usual: Speaker, day: &mut String) -> Option<Statement> {
+fn read_statement(line: &str, usual: SpeakerRole, day: &mut String) -> Option<Statement> {
     let (head, text) = line.strip_prefix("- ")?.split_once(": ")?;
     let (place, mut rest) = leading_place(head)?;
     if let Some((first, more)) = rest.split_once(' ').or(Some((rest, "")))
@@ -161,29 +170,29 @@ fn said(line: &str, usual: Speaker, day: &mut String) -> Option<Statement> {
     }
     let speaker = match rest {
         "" => usual,
-        name => Speaker::from_name(name)?,
+        name => SpeakerRole::from_name(name)?,
     };
     Some(Statement::kept(speaker, place, day.clone(), text))
 }
 
 /// Whether a line names a person or the agent: where work was done it names neither.
-fn names_voice(line: &str) -> bool {
+fn names_participant(line: &str) -> bool {
     let head = line.split_once(": ").map_or("", |(head, _)| head);
     let mut words = head.rsplit(' ');
     let (name, before) = (words.next().unwrap_or(""), words.next());
-    let of = Speaker::from_name(name).filter(|speaker| speaker.is_voice());
+    let of = SpeakerRole::from_name(name).filter(|speaker| speaker.is_participant());
     of.is_some() && before != Some("parent")
 }
 
 /// Reads the place that a text begins with; returns also what follows it.
-fn leading_place(text: &str) -> Option<(Place, &str)> {
+fn leading_place(text: &str) -> Option<(SourceTurn, &str)> {
     let end = |from: usize| text[from..].find(' ').map_or(text.len(), |at| from + at);
     let first = end(0);
     let place = |to: usize| read_place(&text[..to]).map(|place| (place, text[to..].trim_start()));
     place(first).or_else(|| place(end((first + 1).min(text.len()))))
 }
 
-fn instruction(line: &str) -> Option<Instruction> {
+fn read_instruction(line: &str) -> Option<Instruction> {
     let (place, text) = line.strip_prefix("- ")?.split_once(": ")?;
     Some(Instruction {
         place: read_place(place)?,
@@ -191,29 +200,29 @@ fn instruction(line: &str) -> Option<Instruction> {
     })
 }
 
-fn plan(line: &str, work: &mut Work) {
+fn read_plan(line: &str, work: &mut AgentWork) {
     if let Some(place) = line.strip_prefix(PLAN_HEAD) {
         let place = place.split(" (").next().and_then(read_place);
-        work.plan = place.map(|place| Plan {
+        work.plan = place.map(|place| AgentPlan {
             items: Vec::new(),
             place,
         });
     } else if let Some(open) = line.strip_prefix(OPEN) {
         let read = || {
             let (what, place) = open.strip_suffix(')')?.rsplit_once(" (")?;
-            Some(OpenCall {
+            Some(RunningCall {
                 id: String::new(),
-                what: what.to_owned(),
+                description: what.to_owned(),
                 place: read_place(place)?,
             })
         };
-        work.open.extend(read());
+        work.running.extend(read());
     } else if let (Some(plan), Some(item)) = (&mut work.plan, read_plan_line(line)) {
         plan.items.push(item);
     }
 }
 
-fn files(line: &str, work: &mut Work) {
+fn read_files(line: &str, work: &mut AgentWork) {
     if let Some(mut rest) = line.strip_prefix(READ) {
         while let Some((path, after)) = read_named(rest) {
             let (place, more) = after
@@ -236,19 +245,19 @@ fn files(line: &str, work: &mut Work) {
     };
     let mut events = Vec::new();
     let mut rest = rest.strip_prefix(": ").unwrap_or_default();
-    while let Some((act, after)) = act(rest) {
+    while let Some((act, after)) = read_act(rest) {
         let (group, more) = group_end(after);
-        let (places, spots) = match group.split_once(" (") {
-            Some((places, spots)) => (places, spots.trim_end_matches(')')),
+        let (places, symbols) = match group.split_once(" (") {
+            Some((places, symbols)) => (places, symbols.trim_end_matches(')')),
             None => (group, ""),
         };
         let from = events.len();
         let places = places.split(", ").filter_map(read_place);
         events.extend(places.map(|place| event(act.clone(), place)));
         if let Some(last) = events[from..].last_mut() {
-            let spots = spots.split(", ").filter(|spot| !spot.is_empty());
-            last.spots = spots.map(str::to_owned).collect();
-            last.spots.reverse();
+            let symbols = symbols.split(", ").filter(|symbol| !symbol.is_empty());
+            last.symbols = symbols.map(str::to_owned).collect();
+            last.symbols.reverse();
         }
         rest = more;
     }
@@ -262,7 +271,7 @@ fn files(line: &str, work: &mut Work) {
 fn group_end(text: &str) -> (&str, &str) {
     let mut from = 0;
     while let Some(at) = text[from..].find("; ").map(|at| from + at) {
-        if act(&text[at + 2..]).is_some() {
+        if read_act(&text[at + 2..]).is_some() {
             return (&text[..at], &text[at + 2..]);
         }
         from = at + 2;
@@ -270,7 +279,7 @@ fn group_end(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-fn act(text: &str) -> Option<(FileAct, &str)> {
+fn read_act(text: &str) -> Option<(FileAct, &str)> {
     let plain = [
         ("created ", FileAct::Created),
         ("rewritten ", FileAct::Written),
@@ -288,53 +297,56 @@ fn act(text: &str) -> Option<(FileAct, &str)> {
     Some((FileAct::MovedFrom(from.to_owned()), rest.trim_start()))
 }
 
-fn event(act: FileAct, place: Place) -> FileEvent {
+fn event(act: FileAct, place: SourceTurn) -> FileEvent {
     FileEvent {
         act,
         place,
-        spots: Vec::new(),
+        symbols: Vec::new(),
     }
 }
 
-fn attempt(line: &str) -> Option<Attempt> {
+fn read_call(line: &str) -> Option<CallHistory> {
     let (head, rest) = line.strip_prefix("- ")?.split_once(": ")?;
     let (what, rest) = read_named(rest)?;
     let said = rest.strip_prefix(": ").unwrap_or_default();
-    let mut attempt = Attempt {
-        what: what.to_owned(),
+    let mut history = CallHistory {
+        description: what.to_owned(),
         is_command: true,
         runs: true,
         refused: false,
         times: 1,
-        last: Place { of: None, turn: 0 },
+        last: SourceTurn {
+            loop_name: None,
+            turn: 0,
+        },
         failure: None,
         passed: None,
         result: None,
     };
     for part in head.split(", ") {
         if let Some(place) = part.strip_prefix("failed ") {
-            attempt.last = read_place(place)?;
-            attempt.failure = Some((attempt.last.clone(), said.to_owned()));
+            history.last = read_place(place)?;
+            history.failure = Some((history.last.clone(), said.to_owned()));
         } else if let Some(place) = part.strip_prefix(REFUSED) {
-            attempt.last = read_place(place)?;
+            history.last = read_place(place)?;
             let by_word = if said.is_empty() { "" } else { ": " };
             let error = format!("{}{by_word}{said}", REFUSED.trim_end());
-            attempt.failure = Some((attempt.last.clone(), error));
-            attempt.refused = true;
+            history.failure = Some((history.last.clone(), error));
+            history.refused = true;
         } else if let Some(place) = part.strip_prefix("passed ") {
-            attempt.last = read_place(place)?;
-            attempt.passed = Some(attempt.last.clone());
+            history.last = read_place(place)?;
+            history.passed = Some(history.last.clone());
         } else if let Some((verb, place)) = [RAN, CALLED, FOUND]
             .into_iter()
             .find_map(|verb| Some((verb, part.strip_prefix(verb)?)))
         {
-            attempt.is_command = verb != CALLED;
-            attempt.runs = verb != FOUND;
-            attempt.last = read_place(place)?;
-            attempt.result = Some(said.to_owned()).filter(|said| !said.is_empty());
+            history.is_command = verb != CALLED;
+            history.runs = verb != FOUND;
+            history.last = read_place(place)?;
+            history.result = Some(said.to_owned()).filter(|said| !said.is_empty());
         } else if let Some(times) = part.strip_suffix(" times") {
-            attempt.times = times.parse().ok()?;
+            history.times = times.parse().ok()?;
         }
     }
-    Some(attempt)
+    Some(history)
 }

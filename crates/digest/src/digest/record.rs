@@ -1,10 +1,10 @@
 //! Everything that a document may say, as it was read from messages or from the document before.
 
-use super::given::Given;
 use super::lines::Heading;
+use super::model_sections::ModelSection;
 use super::text::{UnitText, units_of};
 use super::values::{Ledger, flat};
-use crate::activity::{Activity, Place};
+use crate::activity::{Activity, SourceTurn};
 use loopstore_model::Int;
 
 /// Bytes of one text that are kept at most, half at each end.
@@ -12,7 +12,7 @@ const LONGEST_TEXT: usize = 65_536;
 
 /// Who said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Speaker {
+pub(super) enum SpeakerRole {
     /// A person.
     Human,
     /// A parent agent that gives its sub-agent a task.
@@ -25,7 +25,7 @@ pub(super) enum Speaker {
     SubAgent,
 }
 
-impl Speaker {
+impl SpeakerRole {
     const NAMED: [(Self, &'static str); 5] = [
         (Self::Human, "user"),
         (Self::Parent, "parent agent"),
@@ -40,7 +40,7 @@ impl Speaker {
     }
 
     /// Whether it is one of the two that a conversation is of.
-    pub(super) fn is_voice(self) -> bool {
+    pub(super) fn is_participant(self) -> bool {
         matches!(self, Self::Human | Self::Agent)
     }
 
@@ -56,8 +56,8 @@ impl Speaker {
 /// What somebody said in one message.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
-    pub(super) speaker: Speaker,
-    pub(super) place: Place,
+    pub(super) speaker: SpeakerRole,
+    pub(super) place: SourceTurn,
     /// The day it was said, `2031-04-01`; empty if nobody knows.
     pub(super) day: String,
     /// All of it on one line.
@@ -71,7 +71,7 @@ pub(super) struct Statement {
 
 impl Statement {
     /// Reads a text.
-    pub(super) fn new(speaker: Speaker, place: Place, day: String, text: &str) -> Self {
+    pub(super) fn new(speaker: SpeakerRole, place: SourceTurn, day: String, text: &str) -> Self {
         let text = ends_of(text.trim(), LONGEST_TEXT);
         Self {
             speaker,
@@ -85,81 +85,89 @@ impl Statement {
     }
 
     /// Takes words of a document, which stand on one line already.
-    pub(super) fn kept(speaker: Speaker, place: Place, day: String, text: &str) -> Self {
+    pub(super) fn kept(speaker: SpeakerRole, place: SourceTurn, day: String, text: &str) -> Self {
         Self::new(speaker, place, day, text)
     }
 
     /// Whether it is a prompt: what a person or a parent agent asks for.
     pub(super) fn is_prompt(&self) -> bool {
-        matches!(self.speaker, Speaker::Human | Speaker::Parent)
+        matches!(self.speaker, SpeakerRole::Human | SpeakerRole::Parent)
     }
 }
 
 /// A sentence of a person that is to hold until it is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
-    pub(super) place: Place,
+    pub(super) place: SourceTurn,
     pub(super) text: String,
 }
 
 /// A summary that a model or another tool wrote, kept as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Carried {
-    pub(super) place: Place,
+pub(super) struct ForeignSummary {
+    pub(super) place: SourceTurn,
     pub(super) text: String,
 }
 
 /// Everything that a document may say.
 #[derive(Default)]
-pub(super) struct Record {
+pub(super) struct DocumentRecord {
     /// Prompts and statements, in the order in which they were said.
     pub(super) statements: Vec<Statement>,
     /// Instructions of a document before, whose prompts it may have shortened.
     pub(super) instructions: Vec<Instruction>,
-    pub(super) carried: Vec<Carried>,
+    pub(super) foreign_summaries: Vec<ForeignSummary>,
     /// What a model wrote.
-    pub(super) given: Vec<Given>,
+    pub(super) model_sections: Vec<ModelSection>,
     pub(super) activity: Activity,
     pub(super) values: Ledger,
     /// The time of the newest message.
     pub(super) timestamp: Option<Int>,
 }
 
-impl Record {
+impl DocumentRecord {
     /// Calls `each` with every place.
-    pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+    pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         self.statements.iter_mut().for_each(|s| each(&mut s.place));
         self.instructions
             .iter_mut()
             .for_each(|i| each(&mut i.place));
-        self.carried.iter_mut().for_each(|c| each(&mut c.place));
+        self.foreign_summaries
+            .iter_mut()
+            .for_each(|c| each(&mut c.place));
         self.activity.each_place(each);
         self.values.each_place(each);
-        self.given.iter_mut().for_each(|g| each(&mut g.place));
+        self.model_sections
+            .iter_mut()
+            .for_each(|g| each(&mut g.place));
     }
 
     /// Whether a model that wrote a section had read what happened there.
-    pub(super) fn is_given(&self, heading: Heading, place: &Place) -> bool {
-        let has_read = |given: &Given| {
-            given.is_new || (given.place.of == place.of && place.turn <= given.place.turn)
+    pub(super) fn is_covered_by_model(&self, heading: Heading, place: &SourceTurn) -> bool {
+        let has_read = |given: &ModelSection| {
+            given.is_new
+                || (given.place.loop_name == place.loop_name && place.turn <= given.place.turn)
         };
-        let mut given = self.given.iter().filter(|given| given.heading == heading);
+        let mut given = self
+            .model_sections
+            .iter()
+            .filter(|given| given.heading == heading);
         given.any(has_read)
     }
 
     /// Returns who says everything that a person or the agent says, if it is only one of them.
-    pub(super) fn only_voice(&self) -> Option<Speaker> {
+    pub(super) fn only_speaker(&self) -> Option<SpeakerRole> {
         let voices = self.statements.iter().map(|statement| statement.speaker);
-        let mut voices = voices.filter(|speaker| speaker.is_voice());
+        let mut voices = voices.filter(|speaker| speaker.is_participant());
         let first = voices.next()?;
         voices.all(|speaker| speaker == first).then_some(first)
     }
 
     /// Whether nobody used a tool: two people, or a person and a model, who talk.
-    pub(super) fn is_talk(&self) -> bool {
+    pub(super) fn is_conversation(&self) -> bool {
         let work = self.activity.work();
         let nothing_done =
-            work.files.is_empty() && work.attempts.is_empty() && work.open.is_empty();
+            work.files.is_empty() && work.calls.is_empty() && work.running.is_empty();
         nothing_done && !self.values.has_used()
     }
 }

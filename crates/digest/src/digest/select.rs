@@ -24,7 +24,7 @@ const OVERHEAD: f64 = 4.0;
 
 /// What units cost.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Costs {
+pub(super) struct UnitCosts {
     /// What the beginning of a line takes, in bytes.
     pub(super) line_bytes: usize,
     /// The power of the bytes that the gain is divided by: below 1, longer units are not shunned.
@@ -35,7 +35,7 @@ pub(super) struct Costs {
 }
 
 /// A unit that may be chosen.
-struct Candidate {
+struct CandidateUnit {
     line: usize,
     bytes: f64,
     weight: f64,
@@ -56,7 +56,7 @@ pub(super) struct Selector {
     /// How much more each term counts than by itself.
     boost: Vec<f64>,
     terms: Vec<u32>,
-    candidates: Vec<Candidate>,
+    candidates: Vec<CandidateUnit>,
     line_count: usize,
 }
 
@@ -74,7 +74,7 @@ impl Selector {
                 all.terms.push(term);
             }
         });
-        self.candidates.push(Candidate {
+        self.candidates.push(CandidateUnit {
             line,
             bytes: text.len() as f64 + OVERHEAD,
             weight,
@@ -147,8 +147,8 @@ impl Selector {
     }
 
     /// Returns the units in the order in which they are worth their bytes, until those are `most` bytes.
-    pub(super) fn order(self, costs: Costs, most: usize) -> Vec<usize> {
-        let Costs {
+    pub(super) fn order(self, costs: UnitCosts, most: usize) -> Vec<usize> {
+        let UnitCosts {
             line_bytes,
             per_byte,
             spread,
@@ -184,8 +184,8 @@ impl Selector {
             let few = (unit.terms.len() as f64 / ENOUGH_TERMS).min(1.0);
             unit.weight * few * spreads[taken] * gain / costs[at][usize::from(taken > 0)]
         };
-        let mut offers: BinaryHeap<Offer> = (0..self.candidates.len())
-            .map(|at| Offer {
+        let mut offers: BinaryHeap<PricedUnit> = (0..self.candidates.len())
+            .map(|at| PricedUnit {
                 worth: worth(at, &covered, &taken_of),
                 at,
             })
@@ -199,7 +199,7 @@ impl Selector {
             }
             let now = worth(offer.at, &covered, &taken_of);
             if now < offer.worth * 0.999_999 && offers.peek().is_some_and(|next| now < next.worth) {
-                offers.push(Offer {
+                offers.push(PricedUnit {
                     worth: now,
                     at: offer.at,
                 });
@@ -218,8 +218,8 @@ impl Selector {
             if taken_of[unit.line] == 1 {
                 spent += line_bytes as f64;
                 let rest = by_line[unit.line].iter().filter(|at| !is_taken[**at]);
-                let cheaper: Vec<Offer> = rest
-                    .map(|at| Offer {
+                let cheaper: Vec<PricedUnit> = rest
+                    .map(|at| PricedUnit {
                         worth: worth(*at, &covered, &taken_of),
                         at: *at,
                     })
@@ -239,20 +239,20 @@ impl Selector {
     }
 }
 
-struct Offer {
+struct PricedUnit {
     worth: f64,
     at: usize,
 }
 
-impl PartialEq for Offer {
+impl PartialEq for PricedUnit {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Offer {}
+impl Eq for PricedUnit {}
 
-impl Ord for Offer {
+impl Ord for PricedUnit {
     fn cmp(&self, other: &Self) -> Ordering {
         // Of two that are worth the same, the one said first.
         self.worth
@@ -261,7 +261,7 @@ impl Ord for Offer {
     }
 }
 
-impl PartialOrd for Offer {
+impl PartialOrd for PricedUnit {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }

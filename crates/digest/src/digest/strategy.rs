@@ -1,7 +1,7 @@
 //! The strategy: documents of turns and of loops, each made from the one before where that says all of it.
 
 use super::lines::OPENING;
-use super::{DIGEST, DigestInput, Digester, SUMMARIZE, name, values};
+use super::{DIGEST, DigestInput, Digester, SUMMARIZE, clean_loop_name, values};
 use loopstore_model::compaction::CompactionConfig;
 use loopstore_model::compaction::{BlockCompactionStrategy, StrategyError, Summary};
 use loopstore_model::compaction::{LoopSlice, Placed, RollupSlice};
@@ -64,7 +64,7 @@ impl BlockCompactionStrategy for DigestCompaction {
         turns: Turns,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
-        let digester = digester_of(slice, turns, config)?;
+        let digester = turns_digester(slice, turns, config)?;
         let budget = config.max_summary_tokens.min(slice.tokens(turns)? / 2);
         let digest = digester.finish(budget, slice.counter());
         Ok(Summary {
@@ -89,7 +89,7 @@ impl BlockCompactionStrategy for DigestCompaction {
 }
 
 /// Reads what a digest of `turns` is made from: the document before and the turns after it.
-pub fn digester_of(
+pub fn turns_digester(
     slice: &LoopSlice<'_>,
     turns: Turns,
     config: &CompactionConfig,
@@ -101,19 +101,22 @@ pub fn digester_of(
     if let Some(earlier) = earlier.as_ref().filter(|earlier| earlier.is_whole) {
         rest = Turns::of(earlier.covered.end()..turns.end());
         digester.add(DigestInput::Summary {
-            of: None,
+            loop_name: None,
             turn: earlier.covered.last,
             text: earlier.text.clone(),
         });
     }
     if let Some(rest) = rest {
         let messages = slice.messages(rest)?;
-        digester.add(DigestInput::Messages { of: None, messages });
+        digester.add(DigestInput::Messages {
+            loop_name: None,
+            messages,
+        });
     }
     if let Some(words) = words {
         digester
             .gatherer
-            .words_of_model(words.covered.last, &words.text);
+            .add_model_sections_of(words.covered.last, &words.text);
     }
     Ok(digester)
 }
@@ -128,7 +131,7 @@ pub fn rollup_digester(
     let mut replaced = 0;
     for (at, id) in slice.loops().iter().enumerate() {
         // What a rollup before says names its loops itself.
-        let of = (at > 0 || !slice.extends()).then(|| short(id));
+        let loop_name = (at > 0 || !slice.extends()).then(|| loop_label(id));
         let mut messages = Vec::new();
         // A summary that another made may have several messages.
         let mut foreign = Vec::new();
@@ -146,25 +149,32 @@ pub fn rollup_digester(
             let is_ours = text.starts_with(OPENING)
                 && (slice.strategy)(at)?.is_some_and(|strategy| is_known(&strategy));
             match is_ours {
-                true => digester
-                    .gatherer
-                    .summary(name(of.clone()).as_ref(), 0, &text),
+                true => {
+                    digester
+                        .gatherer
+                        .summary(clean_loop_name(loop_name.clone()).as_ref(), 0, &text)
+                }
                 false => foreign.push(text),
             }
         }
         let foreign = foreign.join("\n\n");
         if !foreign.trim().is_empty() {
-            digester
-                .gatherer
-                .foreign_summary(name(of.clone()).as_ref(), 0, &foreign);
+            digester.gatherer.foreign_summary(
+                clean_loop_name(loop_name.clone()).as_ref(),
+                0,
+                &foreign,
+            );
         }
-        digester.add(DigestInput::Messages { of, messages });
+        digester.add(DigestInput::Messages {
+            loop_name,
+            messages,
+        });
     }
     Ok((digester, replaced.min(most)))
 }
 
 /// Returns a loop's name in a rollup: its id. Of a UUID the beginning tells it from others.
-pub fn short(id: &LoopId) -> String {
+pub fn loop_label(id: &LoopId) -> String {
     let is_part = |c: char| c.is_ascii_hexdigit() || c == '-';
     let is_uuid = id.as_str().len() == UUID && id.as_str().chars().all(is_part);
     // What parts names from each other is in none.
@@ -206,7 +216,7 @@ fn headers(slice: &LoopSlice<'_>, turns: Turns) -> Result<Vec<String>, StrategyE
 }
 
 /// Returns what the first line says of a text that stands beside a summary of another's.
-pub fn beside_headers(session: &SessionId, only: Option<&LoopId>) -> Vec<String> {
+pub fn supplement_headers(session: &SessionId, only: Option<&LoopId>) -> Vec<String> {
     let session = values::flat(session.as_str());
     let of_loop = match only {
         Some(id) => format!("loop {}, ", values::flat(id.as_str())),

@@ -29,7 +29,7 @@ pub(super) struct Unit {
 
 /// Splits a text.
 pub(super) fn units_of(text: &str) -> UnitText {
-    let mut reader = Reader::default();
+    let mut reader = UnitReader::default();
     let mut fence: Option<Vec<&str>> = None;
     for line in text.lines() {
         let trimmed = line.trim();
@@ -52,7 +52,7 @@ pub(super) fn units_of(text: &str) -> UnitText {
 }
 
 #[derive(Default)]
-struct Reader {
+struct UnitReader {
     made: UnitText,
     lead: Option<usize>,
     /// What introduces what follows, too long to stand before each item of it.
@@ -62,7 +62,7 @@ struct Reader {
     in_item: bool,
 }
 
-impl Reader {
+impl UnitReader {
     fn line(&mut self, line: &str, trimmed: &str) {
         if trimmed.is_empty() || is_rule(trimmed) || is_tag(trimmed) {
             self.flush();

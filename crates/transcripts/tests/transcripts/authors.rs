@@ -338,7 +338,7 @@ fn the_task_in_the_digest_of_a_recorded_session_is_a_persons_words() {
                 .filter_map(|p| p.message.message()?.prompt_text());
             prompts += usize::from(said.count() > 0);
             let part = DigestInput::Messages {
-                of: None,
+                loop_name: None,
                 messages: placed,
             };
             let digest = digest_of(&mut [part].into_iter(), 8_000, &HeuristicTokenCounter);

@@ -2,154 +2,96 @@
 
 use serde_json::{Map, Value};
 
-use super::super::patch::{self, Change, FileChange};
-use super::{MOST_FILES, NEW, PATHS, is_shell, text_of};
-
-const OLD: [&str; 10] = [
-    "old_string",
-    "oldString",
-    "old_str",
-    "oldText",
-    "old_text",
-    "search",
-    "oldStr",
-    "old_content",
-    "find",
-    "old",
-];
-const WHOLE: [&str; 9] = [
-    "content",
-    "contents",
-    "file_text",
-    "text",
-    "file_content",
-    "CodeContent",
-    "body",
-    "fileText",
-    "data",
-];
-const LINES: [&str; 14] = [
-    "offset",
-    "limit",
-    "start_line",
-    "end_line",
-    "startLine",
-    "endLine",
-    "view_range",
-    "line_number",
-    "line_start",
-    "line_end",
-    "start_line_one_indexed",
-    "should_read_entire_file",
-    "StartLine",
-    "lines",
-];
+use super::super::patch::{self, FileEffect, FileOperation};
+use super::super::tables::{arguments, tools};
+use super::{MOST_FILES, has_word, is_shell, text_of};
 
 /// Reads what a call with a path does to it.
 pub(super) fn of_fields(
     words: &[String],
     fields: &Map<String, Value>,
     path: Option<&str>,
-) -> Vec<FileChange> {
-    let is = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
-    let told = fields.get("command").and_then(Value::as_str).unwrap_or("");
-    let seeks = is(&[
-        "grep",
-        "glob",
-        "search",
-        "list",
-        "ls",
-        "find",
-        "dir",
-        "directory",
-        "folder",
-        "mkdir",
-    ]) || fields.contains_key("pattern")
-        || fields.contains_key("query");
-    let moves = [
-        ("source", "destination"),
-        ("source_path", "destination_path"),
-        ("old_path", "new_path"),
-        ("oldPath", "newPath"),
-        ("from", "to"),
-        ("path", "new_path"),
-    ];
-    if is(&["move", "rename", "mv"])
-        && let Some((from, to)) = moves
+) -> Vec<FileEffect> {
+    let is = |table: &[&str]| has_word(words, table);
+    let operation = fields.get("command").and_then(Value::as_str).unwrap_or("");
+    let seeks = is(tools::SEARCHING)
+        || arguments::SEARCHES_IN_A_PATH
+            .iter()
+            .any(|key| fields.contains_key(*key));
+    if is(tools::MOVING)
+        && let Some((from, to)) = arguments::MOVES
             .iter()
             .find_map(|(from, to)| Some((fields.get(*from)?.as_str()?, fields.get(*to)?.as_str()?)))
     {
         let both = is_path(from) && is_path(to);
         return Vec::from_iter(
-            both.then(|| FileChange::new(to, Change::MoveFrom(from.to_owned()))),
+            both.then(|| FileEffect::new(to, FileOperation::MoveFrom(from.to_owned()))),
         );
     }
-    let reads = is(&["read", "view", "open", "cat", "show"]) || told == "view" || told == "read";
+    let reads = is(tools::READING) || arguments::READING_OPERATIONS.contains(&operation);
     let Some(path) = path else {
         return many(fields, reads && !seeks);
     };
-    let deletes = is(&["delete", "remove", "rm", "unlink"]) || told == "delete";
-    let mut found = FileChange::new(path, Change::Edit);
-    let edits = fields
-        .get("edits")
-        .or_else(|| fields.get("replacements"))
+    let deletes = is(tools::DELETING) || operation == "delete";
+    let mut found = FileEffect::new(path, FileOperation::Edit);
+    let edits = arguments::EDIT_LISTS
+        .iter()
+        .find_map(|key| fields.get(*key))
         .and_then(Value::as_array);
-    let old = text_of(fields, &OLD);
-    let new = text_of(fields, &NEW);
-    let blocks = text_of(fields, &["diff", "content", "edits"])
-        .filter(|text| text.contains("<<<<<<< SEARCH"));
-    let whole = WHOLE
+    let old = text_of(fields, arguments::OLD_TEXTS);
+    let new = text_of(fields, arguments::NEW_TEXTS);
+    let blocks =
+        text_of(fields, arguments::EDIT_BLOCKS).filter(|text| text.contains("<<<<<<< SEARCH"));
+    let whole = arguments::WHOLE_TEXTS
         .iter()
         .any(|key| fields.get(*key).is_some_and(Value::is_string));
     if deletes {
-        found.change = Change::Delete;
+        found.change = FileOperation::Delete;
     } else if seeks {
         return Vec::new();
     } else if let Some(edits) = edits {
         for edit in edits.iter().filter_map(Value::as_object).take(50) {
-            let new = text_of(edit, &NEW).unwrap_or("");
-            patch::add_spots(
-                &mut found.spots,
-                text_of(edit, &OLD).unwrap_or(""),
+            let new = text_of(edit, arguments::NEW_TEXTS).unwrap_or("");
+            patch::add_symbols(
+                &mut found.symbols,
+                text_of(edit, arguments::OLD_TEXTS).unwrap_or(""),
                 new,
                 path,
             );
         }
         let first = edits.first().and_then(Value::as_object);
-        if first.is_some_and(|edit| text_of(edit, &OLD) == Some("")) {
-            found = FileChange::new(path, Change::Create);
+        if first.is_some_and(|edit| text_of(edit, arguments::OLD_TEXTS) == Some("")) {
+            found = FileEffect::new(path, FileOperation::Create);
         }
-    } else if told == "create" {
-        found.change = Change::Create;
+    } else if operation == "create" {
+        found.change = FileOperation::Create;
     } else if let Some(blocks) = blocks {
-        patch::add_block_spots(&mut found.spots, blocks, path);
-    } else if old == Some("") && new.is_some() && told != "insert" {
-        found.change = Change::Create;
-    } else if new.is_some() || old.is_some() && is(&["edit", "replace"]) {
-        patch::add_spots(&mut found.spots, old.unwrap_or(""), new.unwrap_or(""), path);
+        patch::add_block_symbols(&mut found.symbols, blocks, path);
+    } else if old == Some("") && new.is_some() && operation != "insert" {
+        found.change = FileOperation::Create;
+    } else if new.is_some() || old.is_some() && is(tools::REPLACING) {
+        patch::add_symbols(
+            &mut found.symbols,
+            old.unwrap_or(""),
+            new.unwrap_or(""),
+            path,
+        );
     } else if reads {
-        found.change = Change::Read;
-    } else if whole && (told == "append" || is(&["append", "insert"])) {
-        found.change = Change::Edit;
-    } else if is(&["create"]) {
-        found.change = Change::Create;
-    } else if whole
-        && (is(&[
-            "write",
-            "save",
-            "put",
-            "editor",
-            "edit",
-            "update",
-            "file",
-            "overwrite",
-        ]) || told == "write")
+        found.change = FileOperation::Read;
+    } else if whole && (operation == "append" || is(tools::ADDING)) {
+        found.change = FileOperation::Edit;
+    } else if is(tools::CREATING) {
+        found.change = FileOperation::Create;
+    } else if whole && (is(tools::WRITING) || operation == "write") {
+        found.change = FileOperation::Write;
+    } else if arguments::LINE_RANGES
+        .iter()
+        .any(|key| fields.contains_key(*key))
+        && !is_shell(words)
     {
-        found.change = Change::Write;
-    } else if LINES.iter().any(|key| fields.contains_key(*key)) && !is_shell(words) {
-        found.change = Change::Read;
-    } else if is(&["edit", "patch"]) && !told.is_empty() && told != "undo_edit" {
-        found.change = Change::Edit;
+        found.change = FileOperation::Read;
+    } else if is(tools::PATCHING) && !operation.is_empty() && operation != "undo_edit" {
+        found.change = FileOperation::Edit;
     } else {
         return Vec::new();
     }
@@ -157,9 +99,11 @@ pub(super) fn of_fields(
 }
 
 /// Reads a list of files that are read or edited at once.
-fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileChange> {
-    let lists = ["paths", "file_paths", "files", "filePaths", "changes"];
-    let Some(list) = lists.iter().find_map(|key| fields.get(*key)?.as_array()) else {
+fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileEffect> {
+    let Some(list) = arguments::FILE_LISTS
+        .iter()
+        .find_map(|key| fields.get(*key)?.as_array())
+    else {
         // Codex's own form: each path with what is done to it.
         let Some(changes) = fields.get("changes").and_then(Value::as_object) else {
             return Vec::new();
@@ -169,11 +113,11 @@ fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileChange> {
                 change.get(key).is_some() || change.get("type").and_then(Value::as_str) == Some(key)
             };
             let change = match () {
-                () if has("add") => Change::Create,
-                () if has("delete") => Change::Delete,
-                () => Change::Edit,
+                () if has("add") => FileOperation::Create,
+                () if has("delete") => FileOperation::Delete,
+                () => FileOperation::Edit,
             };
-            FileChange::new(path.as_str(), change)
+            FileEffect::new(path.as_str(), change)
         };
         return changes
             .iter()
@@ -185,7 +129,7 @@ fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileChange> {
     let path_of = |item: &Value| -> Option<String> {
         let path = item
             .as_str()
-            .or_else(|| text_of(item.as_object()?, &PATHS))?;
+            .or_else(|| text_of(item.as_object()?, arguments::PATHS))?;
         is_path(path).then(|| path.to_owned())
     };
     let paths = list
@@ -194,7 +138,7 @@ fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileChange> {
         .filter_map(path_of)
         .filter(|_| reads);
     paths
-        .map(|path| FileChange::new(path, Change::Read))
+        .map(|path| FileEffect::new(path, FileOperation::Read))
         .collect()
 }
 

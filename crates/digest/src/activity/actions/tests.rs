@@ -1,29 +1,29 @@
 use serde_json::json;
 
 use super::*;
-use crate::activity::patch::Change;
+use crate::activity::patch::FileOperation;
 use loopstore_model::{Content, Json};
 
-fn of(name: &str, arguments: Value) -> Action {
+fn of(name: &str, arguments: Value) -> CallAction {
     let arguments = Json::of(&arguments).unwrap();
     let Content::ToolCall(call) = Content::tool_call("c", name, arguments) else {
         unreachable!("a call")
     };
-    action(&call)
+    read_call(&call)
 }
 
-fn change(name: &str, arguments: Value) -> Option<(String, Change)> {
+fn change(name: &str, arguments: Value) -> Option<(String, FileOperation)> {
     let file = of(name, arguments).files.pop()?;
     Some((file.path, file.change))
 }
 
-fn is(path: &str, change: Change) -> Option<(String, Change)> {
+fn is(path: &str, change: FileOperation) -> Option<(String, FileOperation)> {
     Some((path.to_owned(), change))
 }
 
 #[test]
 fn every_agents_calls_are_known() {
-    use Change::{Create, Delete, Edit, Read, Write};
+    use FileOperation::{Create, Delete, Edit, Read, Write};
     assert_eq!(
         change("Read", json!({"file_path": "/a.rs", "offset": 5})),
         is("/a.rs", Read)
@@ -115,7 +115,7 @@ fn every_agents_calls_are_known() {
     );
     assert_eq!(
         change("move_file", json!({"source": "a", "destination": "b"})),
-        is("b", Change::MoveFrom("a".into()))
+        is("b", FileOperation::MoveFrom("a".into()))
     );
     assert_eq!(
         change(
@@ -186,7 +186,7 @@ fn a_command_and_a_task_are_told() {
         json!({"command": "cd /r && cargo test\n", "description": "Test"}),
     );
     assert_eq!(
-        (&*test.what, &*test.key),
+        (&*test.description, &*test.key),
         ("cd /r && cargo test", "cargo test")
     );
     assert!(test.is_command && test.runs);
@@ -195,11 +195,11 @@ fn a_command_and_a_task_are_told() {
         "Task",
         json!({"description": "d", "prompt": "Find  it.\nNow.", "subagent_type": "Explore"}),
     );
-    assert_eq!(task.what, "Find it. Now.");
+    assert_eq!(task.description, "Find it. Now.");
     let tracker = of("task_tracker", json!({"command": "view"}));
     assert!(!tracker.is_command);
     let huge = of("Bash", json!({"command": "x".repeat(1 << 20)}));
-    assert!(huge.what.len() < 500);
+    assert!(huge.description.len() < 500);
     assert_eq!(
         of("write_stdin", json!({"session_id": 7, "chars": ""}))
             .about

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
+use super::super::tables::output;
 use super::{is_frame_line, short};
 
 /// Returns the line that says what is wrong, if anything was printed.
-pub(super) fn decisive(head: &str, tail: &str, looks: bool) -> Option<String> {
+pub(super) fn decisive_line(head: &str, tail: &str, looks: bool) -> Option<String> {
     let traced = traceback(tail).or_else(|| traceback(head));
     // What a look shows may say anything; what is wrong comes last, from the program by its name.
     let marked = || match looks {
@@ -96,14 +97,7 @@ fn rank(line: &str) -> Option<u8> {
         return None;
     }
     let lower = line.to_ascii_lowercase();
-    let counts_none = [
-        "0 error",
-        "0 fail",
-        "no error",
-        "without error",
-        "error: (none)",
-    ];
-    if counts_none.iter().any(|none| lower.contains(none)) {
+    if output::NO_ERRORS.iter().any(|none| lower.contains(none)) {
         return None;
     }
     let is_word_start = |at: usize| at == 0 || !lower.as_bytes()[at - 1].is_ascii_alphanumeric();
@@ -119,7 +113,7 @@ fn rank(line: &str) -> Option<u8> {
     });
     let begins = |starts: &[&str]| starts.iter().any(|start| lower.starts_with(start));
     if strong
-        || begins(&["fatal:", "panic:", "e   "])
+        || begins(output::ERROR_STARTS)
         || lower.contains("panicked at")
         || lower.contains("exception:")
     {
@@ -127,69 +121,19 @@ fn rank(line: &str) -> Option<u8> {
     }
     let is_remark = || lower.contains("warning") || lower.contains("note:");
     let is_failed = line.contains("FAILED")
-        || begins(&["fail ", "fail:", "--- fail", "failed", "not ok ", "assert"])
+        || begins(output::FAILED_STARTS)
         || line.starts_with(['✗', '✖', '×', '●']);
     if is_failed || lower.contains("assertion") || is_located(line) && !is_remark() {
         return Some(1);
     }
-    let plain = [
-        "no such file",
-        "not found",
-        "permission denied",
-        "command failed",
-        "cannot ",
-        "can't ",
-        "could not",
-        "undefined",
-        "unmatched",
-        "syntax error",
-        "invalid ",
-        "unknown ",
-        "unable to",
-        "failed to",
-    ];
-    if plain.iter().any(|mark| lower.contains(mark)) {
+    if output::PROBLEMS.iter().any(|mark| lower.contains(mark)) {
         return Some(2);
     }
     let is_error_word = lower
         .split(|c: char| !c.is_alphanumeric())
-        .any(|word| matches!(word, "error" | "errors" | "failed"));
+        .any(|word| output::ERROR_WORDS.contains(&word));
     is_error_word.then_some(3)
 }
-
-const COUNTED: [&str; 26] = [
-    "passed",
-    "passing",
-    "failed",
-    "failing",
-    "failures",
-    "failure",
-    "error",
-    "errors",
-    "warning",
-    "warnings",
-    "issue",
-    "issues",
-    "problem",
-    "problems",
-    "test",
-    "tests",
-    "skipped",
-    "examples",
-    "assertions",
-    "checks",
-    "suites",
-    "specs",
-    "vulnerabilities",
-    "pass",
-    "fail",
-    "files",
-];
-
-/// Those of them that count other things too.
-const GENERIC: [&str; 7] = [
-    "test", "tests", "files", "examples", "checks", "suites", "specs",
-];
 
 /// Returns the line nearest the end that counts what passed and what did not.
 pub(super) fn counts(tail: &str) -> Option<String> {
@@ -215,7 +159,7 @@ fn counted(line: &str) -> impl Iterator<Item = (u64, &str)> {
         .filter(|word| !word.is_empty())
         .collect();
     let known = |word: &str| {
-        COUNTED
+        output::COUNTED
             .iter()
             .find(|known| known.eq_ignore_ascii_case(word))
             .copied()
@@ -231,7 +175,7 @@ fn counted(line: &str) -> impl Iterator<Item = (u64, &str)> {
             .then(|| known(words[0]))
             .flatten();
         // Not every number of files is how a run went.
-        let is_plain = |what: &&str| !GENERIC.contains(what) || !line.contains('/');
+        let is_plain = |what: &&str| !output::GENERIC.contains(what) || !line.contains('/');
         if let Some(what) = next.or(before).filter(is_plain) {
             found.push((number, what));
         }
@@ -239,21 +183,19 @@ fn counted(line: &str) -> impl Iterator<Item = (u64, &str)> {
     found.into_iter()
 }
 
-pub(super) fn says_passed(line: &str) -> bool {
-    let good = ["passed", "passing", "pass"];
-    counted(line).any(|(number, what)| number > 0 && good.contains(&what))
+pub(super) fn counts_passes(line: &str) -> bool {
+    counted(line).any(|(number, what)| number > 0 && output::PASSES.contains(&what))
 }
 
-pub(super) fn says_failed(line: &str) -> bool {
-    let bad = ["failed", "failing", "failures", "failure", "fail"];
-    counted(line).any(|(number, what)| number > 0 && bad.contains(&what))
+pub(super) fn counts_failures(line: &str) -> bool {
+    counted(line).any(|(number, what)| number > 0 && output::FAILURES.contains(&what))
 }
 
 /// Whether what is shown of a build says that it failed: an error by its mark or its place, or a count of them.
 pub(super) fn shows_errors(tail: &str) -> bool {
-    let bad = ["error", "errors", "issue", "issues"];
-    let counts_some =
-        |line: &str| counted(line).any(|(number, what)| number > 0 && bad.contains(&what));
+    let counts_some = |line: &str| {
+        counted(line).any(|(number, what)| number > 0 && output::BUILD_ERRORS.contains(&what))
+    };
     let mut lines = tail.lines().map(str::trim);
     lines.any(|line| !is_frame_line(line) && (rank(line) == Some(0) || counts_some(line)))
 }

@@ -1,6 +1,8 @@
 //! Refusals by a person, with what the person said.
 
-pub(super) struct Refusal<'a> {
+use super::super::tables::results;
+
+pub(super) struct UserRefusal<'a> {
     pub(super) words: Option<&'a str>,
 }
 
@@ -11,7 +13,7 @@ pub fn refusal_words(text: &str) -> Option<&str> {
 }
 
 /// The sentence that a harness begins with says who refused and that it was refused.
-pub(super) fn refusal(text: &str) -> Option<Refusal<'_>> {
+pub(super) fn refusal(text: &str) -> Option<UserRefusal<'_>> {
     let text = text.trim();
     let text = text.strip_prefix("<tool_use_error>").unwrap_or(text);
     let text = text.strip_prefix("Error:").unwrap_or(text).trim_start();
@@ -22,64 +24,23 @@ pub(super) fn refusal(text: &str) -> Option<Refusal<'_>> {
         .unwrap_or(head)
         .to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| first.contains(word));
-    let refused = [
-        "reject",
-        "denied",
-        "denies",
-        "declin",
-        "refus",
-        "doesn't want",
-        "does not want",
-        "not allow",
-        "disallow",
-        "cancel",
-        "not approve",
-        "interrupted by user",
-    ];
-    let is_action = ["action rejected", "tool call rejected", "tool use rejected"];
-    let starts_as_one = [
-        "the user ",
-        "user ",
-        "[operation cancelled]",
-        "[request interrupted",
-        "tool ",
-        "the tool ",
-    ]
-    .iter()
-    .any(|start| first.starts_with(start));
-    let by_user = has(&[
-        "rejected by user",
-        "rejected by the user",
-        "denied by user",
-        "denied by the user",
-    ]);
-    let is_refusal = starts_as_one && has(&["user", "cancelled"]) && has(&refused)
+    let has_subject = results::REFUSAL_SUBJECTS
+        .iter()
+        .any(|start| first.starts_with(start));
+    let by_user = has(results::REFUSED_BY_USER);
+    let is_refusal = has_subject && has(results::REFUSING) && has(results::REFUSED)
         || by_user && first.len() < 80
-        || is_action.iter().any(|start| first.starts_with(start));
+        || results::REFUSALS
+            .iter()
+            .any(|start| first.starts_with(start));
     if !is_refusal {
         return None;
     }
-    let marks = [
-        "the user said:",
-        "user said:",
-        "following feedback:",
-        "feedback:",
-        "reason for the rejection:",
-        "following reason:",
-        "Reason:",
-        "reason:",
-        "rejected:",
-        "message:",
-        "user's message:",
-        "instructions:",
-    ];
-    let at = marks
+    let at = results::REASON_MARKS
         .iter()
         .find_map(|mark| Some(text.find(mark)? + mark.len()));
     let words = at.map(|at| &text[at..]).map(|words| {
-        let end = words
-            .find("\n\nNote: The user's next message")
-            .unwrap_or(words.len());
+        let end = words.find(results::REASON_END).unwrap_or(words.len());
         let words = words[..end]
             .trim()
             .trim_end_matches("</tool_use_error>")
@@ -91,9 +52,11 @@ pub(super) fn refusal(text: &str) -> Option<Refusal<'_>> {
     });
     // Some harnesses give a reason of their own where nobody gave one.
     let own = |words: &&str| {
-        words.starts_with("User did not allow") || words.starts_with("User cancelled")
+        results::REASONS_OF_HARNESS
+            .iter()
+            .any(|own| words.starts_with(own))
     };
-    Some(Refusal {
+    Some(UserRefusal {
         words: words.filter(|words| !words.is_empty() && !own(words)),
     })
 }

@@ -8,7 +8,7 @@ fn kind(is_command: bool, runs: bool) -> CallKind {
     }
 }
 
-fn command(text: &str) -> Outcome {
+fn command(text: &str) -> CallOutcome {
     outcome(text, false, kind(true, true))
 }
 

@@ -6,10 +6,10 @@ fn a_marked_patch_adds_changes_moves_and_deletes() {
     let found = changes(patch);
     let paths: Vec<&str> = found.iter().map(|file| &*file.path).collect();
     assert_eq!(paths, ["a.rs", "src/c.rs", "d.rs"]);
-    assert_eq!(found[0].change, Change::Create);
-    assert_eq!(found[1].change, Change::MoveFrom("src/b.rs".into()));
-    assert_eq!(found[1].spots, ["fn near"]);
-    assert_eq!(found[2].change, Change::Delete);
+    assert_eq!(found[0].change, FileOperation::Create);
+    assert_eq!(found[1].change, FileOperation::MoveFrom("src/b.rs".into()));
+    assert_eq!(found[1].symbols, ["fn near"]);
+    assert_eq!(found[2].change, FileOperation::Delete);
 }
 
 #[test]
@@ -18,56 +18,65 @@ fn a_unified_diff_names_files_and_spots() {
     let found = changes(diff);
     assert_eq!(
         found[0],
-        FileChange {
+        FileEffect {
             path: "x.py".into(),
-            change: Change::Edit,
-            spots: vec!["class Row".into(), "def load".into()],
+            change: FileOperation::Edit,
+            symbols: vec!["class Row".into(), "def load".into()],
         }
     );
-    assert_eq!(found[1].change, Change::Create);
+    assert_eq!(found[1].change, FileOperation::Create);
     assert_eq!(
         (&*found[2].path, &found[2].change),
-        ("old.py", &Change::Delete)
+        ("old.py", &FileOperation::Delete)
     );
     let moved = changes("rename from a.rs\nrename to b.rs\n--- a/a.rs\n+++ b/b.rs\n");
     assert_eq!(
         moved,
-        [FileChange::new("b.rs", Change::MoveFrom("a.rs".into()))]
+        [FileEffect::new(
+            "b.rs",
+            FileOperation::MoveFrom("a.rs".into())
+        )]
     );
     assert_eq!(changes("no patch at all"), []);
 }
 
 #[test]
 fn the_spot_of_an_edit_is_what_changed_or_stands_above() {
-    let spots = |old: &str, new: &str, path: &str| {
-        let mut spots = Vec::new();
-        add_spots(&mut spots, old, new, path);
-        spots
+    let symbols = |old: &str, new: &str, path: &str| {
+        let mut symbols = Vec::new();
+        add_symbols(&mut symbols, old, new, path);
+        symbols
     };
     assert_eq!(
-        spots("fn a() {\n 1\n}", "fn a() {\n 2\n}", "x.rs"),
+        symbols("fn a() {\n 1\n}", "fn a() {\n 2\n}", "x.rs"),
         ["fn a"]
     );
     assert_eq!(
-        spots("", "pub(crate) async fn b() {}\nimpl Row for X {", "x.rs"),
+        symbols("", "pub(crate) async fn b() {}\nimpl Row for X {", "x.rs"),
         ["fn b", "impl Row for X"]
     );
-    assert_eq!(spots("x", "func (r *Row) Name() {", "x.go"), ["func Name"]);
     assert_eq!(
-        spots("x", "export default class Row {", "x.ts"),
+        symbols("x", "func (r *Row) Name() {", "x.go"),
+        ["func Name"]
+    );
+    assert_eq!(
+        symbols("x", "export default class Row {", "x.ts"),
         ["class Row"]
     );
-    assert_eq!(spots("x", "## Usage\ntype of thing", "x.md"), ["## Usage"]);
     assert_eq!(
-        spots("", "  \"scripts\": {\n    \"deep\": 1", "p.json"),
+        symbols("x", "## Usage\ntype of thing", "x.md"),
+        ["## Usage"]
+    );
+    assert_eq!(
+        symbols("", "  \"scripts\": {\n    \"deep\": 1", "p.json"),
         ["scripts"]
     );
     assert_eq!(
-        spots("a", "the class of things\ntype this", "x.rs"),
+        symbols("a", "the class of things\ntype this", "x.rs"),
         [""; 0]
     );
-    let mut spots = Vec::new();
+    let mut symbols = Vec::new();
     let block = "<<<<<<< SEARCH\ndef a():\n  1\n=======\ndef a():\n  2\n>>>>>>> REPLACE";
-    assert!(add_block_spots(&mut spots, block, "a.py"));
-    assert_eq!(spots, ["def a"]);
+    assert!(add_block_symbols(&mut symbols, block, "a.py"));
+    assert_eq!(symbols, ["def a"]);
 }

@@ -1,13 +1,16 @@
 use serde_json::{Value, json};
 
-use super::attempts::MOST_ATTEMPTS;
+use super::calls::MOST_CALLS;
 use super::*;
-use crate::activity::Attempt;
+use crate::activity::CallHistory;
 use crate::activity::FileAct;
 use loopstore_model::ToolResultMessage;
 
-fn place(turn: u32) -> Place {
-    Place { of: None, turn }
+fn place(turn: u32) -> SourceTurn {
+    SourceTurn {
+        loop_name: None,
+        turn,
+    }
 }
 
 #[derive(Default)]
@@ -20,7 +23,7 @@ impl Agent {
     fn call(&mut self, id: &str, name: &str, arguments: Value) {
         self.turn += 1;
         let message = Message::assistant("").with_tool_call(id, name, arguments);
-        self.activity.message(&message, &place(self.turn));
+        self.activity.add_message(&message, &place(self.turn));
     }
 
     fn result(&mut self, id: &str, text: &str, is_error: bool) {
@@ -31,7 +34,7 @@ impl Agent {
             ..ToolResultMessage::default()
         };
         self.activity
-            .message(&Message::ToolResult(result), &place(self.turn));
+            .add_message(&Message::ToolResult(result), &place(self.turn));
     }
 
     fn does(&mut self, name: &str, arguments: Value, text: &str, is_error: bool) {
@@ -56,9 +59,11 @@ impl Agent {
             .collect()
     }
 
-    fn attempt(&self, what: &str) -> &Attempt {
-        let mut attempts = self.activity.work().attempts.iter();
-        attempts.find(|attempt| attempt.what == what).unwrap()
+    fn history(&self, description: &str) -> &CallHistory {
+        let mut calls = self.activity.work().calls.iter();
+        calls
+            .find(|history| history.description == description)
+            .unwrap()
     }
 }
 
@@ -79,15 +84,15 @@ fn a_call_that_does_something_is_told_with_what_it_took_and_answered() {
         "ok",
         false,
     );
-    let [attempt] = &*agent.activity.work().attempts else {
-        panic!("{:?}", agent.activity.work().attempts);
+    let [history] = &*agent.activity.work().calls else {
+        panic!("{:?}", agent.activity.work().calls);
     };
     let what = "update_reservation bags 2, cabin economy, reservation JG7FMM";
     assert_eq!(
-        (&*attempt.what, attempt.is_command, attempt.runs),
+        (&*history.description, history.is_command, history.runs),
         (what, false, true)
     );
-    assert_eq!(attempt.result.as_deref(), Some("booked as E-88101"));
+    assert_eq!(history.result.as_deref(), Some("booked as E-88101"));
 }
 
 #[test]
@@ -101,9 +106,9 @@ fn what_was_done_with_other_arguments_is_told_apart() {
     let told: Vec<_> = agent
         .activity
         .work()
-        .attempts
+        .calls
         .iter()
-        .map(|a| (&*a.what, a.passed.is_some()))
+        .map(|a| (&*a.description, a.passed.is_some()))
         .collect();
     assert_eq!(
         told,
@@ -121,11 +126,11 @@ fn a_run_in_another_folder_is_another_run() {
     agent.run("make test", "ok");
     agent.run("cd frontend && make test", "Exit code 2\nerror: x");
     agent.run("cd backend && make test", "ok");
-    assert!(agent.attempt("cd frontend && make test").passed.is_none());
+    assert!(agent.history("cd frontend && make test").passed.is_none());
     agent.run("cd /repo/frontend && make test", "ok");
     assert!(
         agent
-            .attempt("cd /repo/frontend && make test")
+            .history("cd /repo/frontend && make test")
             .passed
             .is_some()
     );
@@ -139,14 +144,14 @@ fn a_push_that_failed_is_open_until_one_goes_through() {
         "Exit code 1\nerror: failed to push some refs",
     );
     agent.run("git status", "clean");
-    assert!(agent.attempt("git push origin main").passed.is_none());
+    assert!(agent.history("git push origin main").passed.is_none());
     agent.run(
         "git commit -m x",
         "Exit code 1\nnothing to commit, working tree clean",
     );
-    assert!(agent.attempt("git commit -m x").failure.is_none());
+    assert!(agent.history("git commit -m x").failure.is_none());
     agent.run("git commit --amend -S && git push", "ok");
-    assert!(agent.attempt("git push origin main").passed.is_some());
+    assert!(agent.history("git push origin main").passed.is_some());
 }
 
 #[test]
@@ -172,11 +177,11 @@ fn a_call_that_failed_or_was_refused_changes_nothing() {
         true,
     );
     assert_eq!((agent.acts(), &agent.activity.work().plan), (vec![], &None));
-    assert_eq!(agent.activity.work().attempts.len(), 3);
-    assert_eq!(agent.attempt("Edit a.rs").passed, None);
+    assert_eq!(agent.activity.work().calls.len(), 3);
+    assert_eq!(agent.history("Edit a.rs").passed, None);
     agent.does("Edit", edit(), "The file a.rs has been updated.", false);
     assert_eq!(agent.acts(), [("a.rs", vec![FileAct::Edited])]);
-    let edited = agent.attempt("Edit a.rs");
+    let edited = agent.history("Edit a.rs");
     assert_eq!(
         edited.failure.as_ref().unwrap().1,
         "String to replace not found in file."
@@ -192,26 +197,26 @@ fn failures_are_resolved_by_the_same_or_a_wider_run() {
         "Exit code 101\nerror[E0308]: mismatched types",
     );
     agent.run("cargo build", "ok");
-    assert_eq!(agent.attempt("cargo test name").passed, None);
+    assert_eq!(agent.history("cargo test name").passed, None);
     agent.run(
         "cd /r && cargo test 2>&1 | tail -3",
         "test result: ok. 3 passed; 0 failed",
     );
-    assert_eq!(agent.attempt("cargo test name").passed, Some(place(3)));
-    let wide = agent.attempt("cd /r && cargo test 2>&1 | tail -3");
+    assert_eq!(agent.history("cargo test name").passed, Some(place(3)));
+    let wide = agent.history("cd /r && cargo test 2>&1 | tail -3");
     assert_eq!(
         wide.result.as_deref(),
         Some("test result: ok. 3 passed; 0 failed")
     );
     agent.run("cargo test", "Exit code 101\nerror: x");
-    assert_eq!(agent.attempt("cargo test").times, 2);
-    assert!(agent.attempt("cargo test").passed.is_none());
+    assert_eq!(agent.history("cargo test").times, 2);
+    assert!(agent.history("cargo test").passed.is_none());
     let order: Vec<&str> = agent
         .activity
         .work()
-        .attempts
+        .calls
         .iter()
-        .map(|attempt| &*attempt.what)
+        .map(|history| &*history.description)
         .collect();
     assert_eq!(order, ["cargo test name", "cargo build", "cargo test"]);
 }
@@ -228,9 +233,9 @@ fn calls_without_a_result_are_open() {
     let open: Vec<(&str, &str)> = agent
         .activity
         .work()
-        .open
+        .running
         .iter()
-        .map(|call| (&*call.id, &*call.what))
+        .map(|call| (&*call.id, &*call.description))
         .collect();
     assert_eq!(open.len(), 2);
     assert_eq!(open[0], ("a", "look"));
@@ -239,7 +244,7 @@ fn calls_without_a_result_are_open() {
         "web_search",
         json!({"type": "open_page", "url": "https://x"}),
     );
-    assert_eq!(agent.activity.work().open.len(), 2);
+    assert_eq!(agent.activity.work().running.len(), 2);
 }
 
 #[test]
@@ -251,16 +256,16 @@ fn what_runs_in_the_background_is_open_until_its_end_is_told() {
         "Chunk ID: 1\nProcess running with session ID 47\nOutput:\n",
         false,
     );
-    assert_eq!(agent.activity.work().open.len(), 1);
+    assert_eq!(agent.activity.work().running.len(), 1);
     agent.does(
         "write_stdin",
         json!({"session_id": 47, "chars": ""}),
         "Chunk ID: 2\nProcess exited with code 101\nOutput:\nerror: x\n",
         false,
     );
-    assert!(agent.activity.work().open.is_empty());
+    assert!(agent.activity.work().running.is_empty());
     assert_eq!(
-        agent.attempt("cargo test").failure.as_ref().unwrap().1,
+        agent.history("cargo test").failure.as_ref().unwrap().1,
         "error: x"
     );
     agent.call(
@@ -273,10 +278,10 @@ fn what_runs_in_the_background_is_open_until_its_end_is_told() {
         "Command running in background with ID: b1. Output is",
         false,
     );
-    assert_eq!(agent.activity.work().open.len(), 1);
+    assert_eq!(agent.activity.work().running.len(), 1);
     let note = "<task-notification>\n<task-id>b1</task-id>\n<status>completed</status>\n</task-notification>";
-    agent.activity.message(&Message::user(note), &place(9));
-    assert!(agent.activity.work().open.is_empty());
+    agent.activity.add_message(&Message::user(note), &place(9));
+    assert!(agent.activity.work().running.is_empty());
 }
 
 #[test]
@@ -284,35 +289,31 @@ fn commands_in_the_text_of_an_answer_are_read_if_they_were_run() {
     let mut agent = Agent::default();
     let says = |text: &str| Message::assistant(text);
     let block = "I edit.\n\n```mswea_bash_command\nsed -i 's/a/b/' x.py\n```";
-    agent.activity.message(&says(block), &place(1));
+    agent.activity.add_message(&says(block), &place(1));
     agent
         .activity
-        .message(&Message::user("No, wait."), &place(1));
+        .add_message(&Message::user("No, wait."), &place(1));
     assert_eq!(agent.acts(), []);
-    agent.activity.message(&says(block), &place(2));
-    agent.activity.message(
+    agent.activity.add_message(&says(block), &place(2));
+    agent.activity.add_message(
         &Message::user("<returncode>1</returncode>\n<output>\nsed: no file\n</output>"),
         &place(2),
     );
     assert_eq!(agent.acts(), []);
     assert_eq!(
-        agent.activity.work().attempts[0]
-            .failure
-            .as_ref()
-            .unwrap()
-            .1,
+        agent.activity.work().calls[0].failure.as_ref().unwrap().1,
         "sed: no file"
     );
-    agent.activity.message(&says(block), &place(3));
-    agent.activity.message(
+    agent.activity.add_message(&says(block), &place(3));
+    agent.activity.add_message(
         &Message::user("<returncode>0</returncode>\n<output>\n</output>"),
         &place(3),
     );
     assert_eq!(agent.acts(), [("x.py", vec![FileAct::Edited])]);
     agent
         .activity
-        .message(&says("```\nopen main.py\n```"), &place(4));
-    agent.activity.message(
+        .add_message(&says("```\nopen main.py\n```"), &place(4));
+    agent.activity.add_message(
         &Message::user(
             "[File: /w/main.py]\n(Open file: /w/main.py)\n(Current directory: /w)\nbash-$",
         ),
@@ -320,8 +321,8 @@ fn commands_in_the_text_of_an_answer_are_read_if_they_were_run() {
     );
     agent
         .activity
-        .message(&says("```\nedit 1:1\nx\nend_of_edit\n```"), &place(5));
-    agent.activity.message(
+        .add_message(&says("```\nedit 1:1\nx\nend_of_edit\n```"), &place(5));
+    agent.activity.add_message(
         &Message::user("File updated.\n(Open file: /w/main.py)\n(Current directory: /w)\nbash-$"),
         &place(5),
     );
@@ -369,12 +370,12 @@ fn a_restored_activity_goes_on() {
         agent.acts(),
         [("src/a.rs", vec![FileAct::Created, FileAct::Edited])]
     );
-    assert!(agent.activity.work().open.is_empty());
+    assert!(agent.activity.work().running.is_empty());
     assert_eq!(
         agent.activity.work().plan.as_ref().unwrap().items[0].state,
         PlanState::Done
     );
-    assert!(agent.attempt("cargo test a").passed.is_some());
+    assert!(agent.history("cargo test a").passed.is_some());
 }
 
 #[test]
@@ -386,7 +387,7 @@ fn memory_is_bounded_and_hostile_calls_are_taken() {
     }
     agent.run("cargo test", "Exit code 1\nerror: x");
     let work = agent.activity.work();
-    assert!(work.attempts.len() <= MOST_ATTEMPTS && work.open.len() <= MOST_OPEN);
+    assert!(work.calls.len() <= MOST_CALLS && work.running.len() <= MOST_OPEN);
     for arguments in [
         json!({"command": "x".repeat(8 << 20)}),
         json!({"file_path": "../../a", "content": "y".repeat(8 << 20)}),
@@ -399,9 +400,9 @@ fn memory_is_bounded_and_hostile_calls_are_taken() {
         agent
             .activity
             .work()
-            .attempts
+            .calls
             .iter()
-            .all(|attempt| attempt.what.len() < 500)
+            .all(|history| history.description.len() < 500)
     );
 }
 
@@ -426,9 +427,9 @@ fn a_search_is_told_with_what_was_sought_and_the_files_it_found() {
     let found: Vec<_> = agent
         .activity
         .work()
-        .attempts
+        .calls
         .iter()
-        .map(|attempt| (attempt.what.as_str(), attempt.result.as_deref()))
+        .map(|history| (history.description.as_str(), history.result.as_deref()))
         .collect();
     let expected = [
         ("Grep kite src", Some("2 files: src/a.rs, src/b.rs")),
@@ -448,11 +449,11 @@ fn what_a_document_says_is_open_is_closed_by_what_comes_after() {
     agent.run(&long, "Exit code 2\nerror: x");
     agent.call("w", "wait", json!({"seconds": 5}));
     let mut work = agent.activity.into_work();
-    work.open.iter_mut().for_each(|call| call.id.clear());
+    work.running.iter_mut().for_each(|call| call.id.clear());
     // As a document has them.
-    work.attempts
+    work.calls
         .iter_mut()
-        .for_each(|attempt| attempt.is_command = true);
+        .for_each(|history| history.is_command = true);
     let mut agent = Agent {
         activity: Activity::restore(work),
         turn: 10,
@@ -462,7 +463,7 @@ fn what_a_document_says_is_open_is_closed_by_what_comes_after() {
     agent.does("book_seat", book("01-03"), "ok", false);
     agent.run(&long, "ok");
     let work = agent.activity.work();
-    assert_eq!(work.open, []);
-    assert_eq!(work.attempts.len(), 3, "{:?}", work.attempts);
-    assert!(work.attempts.iter().all(|attempt| attempt.passed.is_some()));
+    assert_eq!(work.running, []);
+    assert_eq!(work.calls.len(), 3, "{:?}", work.calls);
+    assert!(work.calls.iter().all(|history| history.passed.is_some()));
 }

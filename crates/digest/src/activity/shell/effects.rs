@@ -1,6 +1,6 @@
 //! What one program of a command line does to files.
 
-use super::super::patch::{self, Change, FileChange};
+use super::super::patch::{self, FileEffect, FileOperation};
 use super::words::{SimpleCommand, Word};
 
 /// Returns the arguments that are no flags, as far as each is a plain path.
@@ -23,18 +23,18 @@ fn has_flag(arguments: &[Word], flag: char) -> bool {
     })
 }
 
-pub(super) fn redirected(command: &SimpleCommand, program: &str, files: &mut Vec<FileChange>) {
+pub(super) fn redirected(command: &SimpleCommand, program: &str, files: &mut Vec<FileEffect>) {
     for (kind, to) in &command.redirects {
         if !to.is_plain() || !is_path(&to.text) {
             continue;
         }
         let change = match kind {
-            '>' => Change::Write,
-            'a' => Change::Edit,
-            _ if program == "cat" => Change::Read,
+            '>' => FileOperation::Write,
+            'a' => FileOperation::Edit,
+            _ if program == "cat" => FileOperation::Read,
             _ => continue,
         };
-        files.push(FileChange::new(&to.text, change));
+        files.push(FileEffect::new(&to.text, change));
     }
 }
 
@@ -43,16 +43,16 @@ pub(super) fn effects(
     arguments: &[Word],
     command: &SimpleCommand,
     editor: bool,
-    files: &mut Vec<FileChange>,
+    files: &mut Vec<FileEffect>,
 ) {
     let first = arguments.first().map_or("", |word| word.text.as_str());
-    let all = |change: Change, arguments: &[Word], files: &mut Vec<FileChange>| {
-        files.extend(paths(arguments).map(|path| FileChange::new(path, change.clone())));
+    let all = |change: FileOperation, arguments: &[Word], files: &mut Vec<FileEffect>| {
+        files.extend(paths(arguments).map(|path| FileEffect::new(path, change.clone())));
     };
     let rest = arguments.get(1..).unwrap_or_default();
     match program {
         "cat" | "nl" | "less" | "more" | "bat" | "tac" if !command.writes() => {
-            all(Change::Read, arguments, files);
+            all(FileOperation::Read, arguments, files);
         }
         "head" | "tail" => {
             // `-n 5`, `-c 5`: the number is no file.
@@ -62,19 +62,19 @@ pub(super) fn effects(
                 .filter(|at| !takes(*at))
                 .map(|at| arguments[at].clone());
             let given: Vec<Word> = given.filter(|word| !word.text.starts_with('+')).collect();
-            all(Change::Read, &given, files);
+            all(FileOperation::Read, &given, files);
         }
         "sed" | "gsed" | "perl" => edited_in_place(program, arguments, files),
         "tee" => {
             let change = if has_flag(arguments, 'a') {
-                Change::Edit
+                FileOperation::Edit
             } else {
-                Change::Write
+                FileOperation::Write
             };
             all(change, arguments, files);
         }
-        "rm" | "unlink" => all(Change::Delete, arguments, files),
-        "touch" => all(Change::Touch, arguments, files),
+        "rm" | "unlink" => all(FileOperation::Delete, arguments, files),
+        "touch" => all(FileOperation::Touch, arguments, files),
         "mv" => moved(arguments, files),
         "cp" => {
             let given: Vec<&str> = paths(arguments).collect();
@@ -84,9 +84,9 @@ pub(super) fn effects(
                 && !has_flag(arguments, 'a')
             {
                 files.extend(from.iter().map(|from| {
-                    FileChange::new(
+                    FileEffect::new(
                         target(from, to, from.len() > 1 && given.len() > 2),
-                        Change::Write,
+                        FileOperation::Write,
                     )
                 }));
             }
@@ -98,33 +98,33 @@ pub(super) fn effects(
         }
         "str_replace_editor" | "edit_anthropic" => {
             let change = match first {
-                "view" => Change::Read,
-                "create" => Change::Write,
-                _ => Change::Edit,
+                "view" => FileOperation::Read,
+                "create" => FileOperation::Write,
+                _ => FileOperation::Edit,
             };
             files.extend(
                 paths(rest)
                     .take(1)
-                    .map(|path| FileChange::new(path, change.clone())),
+                    .map(|path| FileEffect::new(path, change.clone())),
             );
         }
         "open" | "create" if editor => {
             let change = if program == "open" {
-                Change::Read
+                FileOperation::Read
             } else {
-                Change::Create
+                FileOperation::Create
             };
             files.extend(
                 paths(arguments)
                     .take(1)
-                    .map(|path| FileChange::new(path, change.clone())),
+                    .map(|path| FileEffect::new(path, change.clone())),
             );
         }
         _ => {}
     }
 }
 
-fn edited_in_place(program: &str, arguments: &[Word], files: &mut Vec<FileChange>) {
+fn edited_in_place(program: &str, arguments: &[Word], files: &mut Vec<FileEffect>) {
     let in_place = match program {
         "perl" => has_flag(arguments, 'i'),
         _ => arguments.iter().any(|word| {
@@ -155,15 +155,19 @@ fn edited_in_place(program: &str, arguments: &[Word], files: &mut Vec<FileChange
         at += 1;
     }
     let from = usize::from(!has_script);
-    let change = if in_place { Change::Edit } else { Change::Read };
+    let change = if in_place {
+        FileOperation::Edit
+    } else {
+        FileOperation::Read
+    };
     if program == "perl" && !in_place {
         return;
     }
     let found = paths(given.get(from..).unwrap_or_default());
-    files.extend(found.map(|path| FileChange::new(path, change.clone())));
+    files.extend(found.map(|path| FileEffect::new(path, change.clone())));
 }
 
-fn moved(arguments: &[Word], files: &mut Vec<FileChange>) {
+fn moved(arguments: &[Word], files: &mut Vec<FileEffect>) {
     let given: Vec<&str> = paths(arguments).collect();
     let count = arguments
         .iter()
@@ -175,7 +179,10 @@ fn moved(arguments: &[Word], files: &mut Vec<FileChange>) {
     if let [from @ .., to] = given.as_slice() {
         let many = from.len() > 1;
         let each = from.iter().map(|from| {
-            FileChange::new(target(from, to, many), Change::MoveFrom((*from).to_owned()))
+            FileEffect::new(
+                target(from, to, many),
+                FileOperation::MoveFrom((*from).to_owned()),
+            )
         });
         files.extend(each);
     }
@@ -194,11 +201,11 @@ fn target(from: &str, to: &str, is_folder: bool) -> String {
     format!("{}/{name}", to.trim_end_matches('/'))
 }
 
-fn git(first: &str, rest: &[Word], command: &SimpleCommand, files: &mut Vec<FileChange>) {
+fn git(first: &str, rest: &[Word], command: &SimpleCommand, files: &mut Vec<FileEffect>) {
     match first {
         "mv" => moved(rest, files),
         "rm" if !rest.iter().any(|word| word.text == "--cached") => {
-            files.extend(paths(rest).map(|path| FileChange::new(path, Change::Delete)));
+            files.extend(paths(rest).map(|path| FileEffect::new(path, FileOperation::Delete)));
         }
         "checkout" => {
             let behind = rest
@@ -206,11 +213,12 @@ fn git(first: &str, rest: &[Word], command: &SimpleCommand, files: &mut Vec<File
                 .position(|word| word.text == "--")
                 .map(|at| &rest[at + 1..]);
             files.extend(
-                paths(behind.unwrap_or_default()).map(|path| FileChange::new(path, Change::Revert)),
+                paths(behind.unwrap_or_default())
+                    .map(|path| FileEffect::new(path, FileOperation::Revert)),
             );
         }
         "restore" if !rest.iter().any(|word| word.text == "--staged") => {
-            files.extend(paths(rest).map(|path| FileChange::new(path, Change::Revert)));
+            files.extend(paths(rest).map(|path| FileEffect::new(path, FileOperation::Revert)));
         }
         "apply" => files.extend(
             command

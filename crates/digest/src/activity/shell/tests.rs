@@ -1,6 +1,6 @@
 use super::*;
 
-fn files(line: &str) -> Vec<(String, Change)> {
+fn files(line: &str) -> Vec<(String, FileOperation)> {
     let found = read(line, false).files;
     found
         .into_iter()
@@ -8,13 +8,13 @@ fn files(line: &str) -> Vec<(String, Change)> {
         .collect()
 }
 
-fn one(path: &str, change: Change) -> Vec<(String, Change)> {
+fn one(path: &str, change: FileOperation) -> Vec<(String, FileOperation)> {
     vec![(path.to_owned(), change)]
 }
 
 #[test]
 fn what_a_line_writes_is_found() {
-    use Change::{Delete, Edit, Read, Touch, Write};
+    use FileOperation::{Delete, Edit, Read, Touch, Write};
     assert_eq!(files("echo a > b.txt 2>/dev/null"), one("b.txt", Write));
     assert_eq!(files("echo a >> 'b c.txt' 2>&1"), one("b c.txt", Edit));
     assert_eq!(
@@ -34,17 +34,20 @@ fn what_a_line_writes_is_found() {
     );
     assert_eq!(
         files("mv a.rs src/"),
-        one("src/a.rs", Change::MoveFrom("a.rs".into()))
+        one("src/a.rs", FileOperation::MoveFrom("a.rs".into()))
     );
     assert_eq!(
         files("git mv a.rs b.rs"),
-        one("b.rs", Change::MoveFrom("a.rs".into()))
+        one("b.rs", FileOperation::MoveFrom("a.rs".into()))
     );
     assert_eq!(
         files("git checkout HEAD -- a.rs"),
-        one("a.rs", Change::Revert)
+        one("a.rs", FileOperation::Revert)
     );
-    assert_eq!(files("git restore a.rs"), one("a.rs", Change::Revert));
+    assert_eq!(
+        files("git restore a.rs"),
+        one("a.rs", FileOperation::Revert)
+    );
     assert_eq!(files("cp a b"), one("b", Write));
     assert_eq!(files("cd /repo && rm a.rs"), one("/repo/a.rs", Delete));
     assert_eq!(files("sed -n '1,200p' a.rs | head -n 5"), one("a.rs", Read));
@@ -97,7 +100,7 @@ fn hostile_lines_end() {
     ] {
         read(line, true);
     }
-    assert_eq!(files("cat > a <<E\nno end"), one("a", Change::Write));
+    assert_eq!(files("cat > a <<E\nno end"), one("a", FileOperation::Write));
     assert_eq!(files("rm \"a\nb\""), []);
     read(&"$(".repeat(200_000), false);
     read(&"a;".repeat(1 << 20), false);

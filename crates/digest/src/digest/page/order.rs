@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use super::super::instructions::is_instruction;
-use super::super::lines::said_head;
-use super::super::record::{Instruction, Record, Speaker};
-use super::super::select::{Costs, Selector};
+use super::super::lines::statement_head;
+use super::super::record::{DocumentRecord, Instruction, SpeakerRole};
+use super::super::select::{Selector, UnitCosts};
 use super::UnitRef;
 
 /// What a unit is worth that only says what comes next.
@@ -33,19 +33,23 @@ const ASKED_FOR: f64 = 1.4;
 /// How much less the next unit of one statement is worth where work was done.
 const SPREAD: f64 = 0.1;
 /// What units cost where work was done.
-const OF_PROMPTS: Costs = Costs {
+const OF_PROMPTS: UnitCosts = UnitCosts {
     line_bytes: LINE_BYTES,
     per_byte: 0.8,
     spread: 0.0,
 };
-const OF_REPORTS: Costs = Costs {
+const OF_REPORTS: UnitCosts = UnitCosts {
     spread: SPREAD,
     ..OF_PROMPTS
 };
 /// What begins a line of statements, about, in bytes.
 const LINE_BYTES: usize = 8;
 
-pub(super) fn prompt_order(record: &Record, prompts: &[usize], most: usize) -> Vec<UnitRef> {
+pub(super) fn prompt_order(
+    record: &DocumentRecord,
+    prompts: &[usize],
+    most: usize,
+) -> Vec<UnitRef> {
     let mut selector = Selector::default();
     let mut refs = Vec::new();
     for (line, at) in prompts.iter().enumerate() {
@@ -71,26 +75,30 @@ pub(super) fn prompt_order(record: &Record, prompts: &[usize], most: usize) -> V
     order.into_iter().map(|at| refs[at]).collect()
 }
 
-pub(super) fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<UnitRef> {
+pub(super) fn statement_order(
+    record: &DocumentRecord,
+    is_conversation: bool,
+    most: usize,
+) -> Vec<UnitRef> {
     let mut selector = Selector::default();
     let mut refs = Vec::new();
     let mut seen: HashSet<&str> = HashSet::new();
     let count = record.statements.len().max(1) as f64;
     for (at, statement) in record.statements.iter().enumerate() {
-        if statement.is_prompt() && !is_talk {
+        if statement.is_prompt() && !is_conversation {
             selector.boost(&statement.text, ASKED_FOR);
             continue;
         }
         let age = (count - at as f64) / count;
         let weight = match statement.speaker {
-            Speaker::Harness if statement.is_task => INSTEAD_OF_A_PROMPT,
-            Speaker::Harness => PUT_IN,
-            Speaker::SubAgent => REPORTED,
-            Speaker::Agent if statement.has_calls => ANNOUNCED,
+            SpeakerRole::Harness if statement.is_task => INSTEAD_OF_A_PROMPT,
+            SpeakerRole::Harness => PUT_IN,
+            SpeakerRole::SubAgent => REPORTED,
+            SpeakerRole::Agent if statement.has_calls => ANNOUNCED,
             _ => 1.0,
         };
         let weight = weight
-            * if is_talk {
+            * if is_conversation {
                 1.0
             } else {
                 1.0 - (1.0 - OLDEST) * age
@@ -98,13 +106,13 @@ pub(super) fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<Uni
         for (unit, text) in statement.units.units.iter().enumerate() {
             if seen.insert(&text.text) {
                 let raw = if text.is_raw { RAW } else { 1.0 };
-                let asked = if !is_talk && text.text.ends_with('?') {
+                let asked = if !is_conversation && text.text.ends_with('?') {
                     ASKED
                 } else {
                     1.0
                 };
                 let constrains =
-                    statement.speaker == Speaker::Harness && is_instruction(&text.text);
+                    statement.speaker == SpeakerRole::Harness && is_instruction(&text.text);
                 let constrains = if constrains { CONSTRAINS } else { 1.0 };
                 selector.add(at, &text.text, weight * raw * asked * constrains);
                 refs.push(UnitRef {
@@ -118,12 +126,12 @@ pub(super) fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<Uni
     for file in &work.files {
         let name = file.path.rsplit(['/', '\\']).next();
         selector.boost(name.unwrap_or_default(), WORKED_ON);
-        for spot in file.events.iter().flat_map(|event| &event.spots) {
-            selector.boost(spot, WORKED_ON);
+        for symbol in file.events.iter().flat_map(|event| &event.symbols) {
+            selector.boost(symbol, WORKED_ON);
         }
     }
-    let costs = if is_talk {
-        costs_of_talk(record)
+    let costs = if is_conversation {
+        conversation_costs(record)
     } else {
         OF_REPORTS
     };
@@ -133,13 +141,13 @@ pub(super) fn said_order(record: &Record, is_talk: bool, most: usize) -> Vec<Uni
 
 /// Returns what units cost where people only talk: lines are many and short, so their beginnings count, and so
 /// does each byte.
-fn costs_of_talk(record: &Record) -> Costs {
-    let is_named = record.only_voice().is_none();
+fn conversation_costs(record: &DocumentRecord) -> UnitCosts {
+    let is_named = record.only_speaker().is_none();
     let statements = &record.statements;
     let heads = statements
         .iter()
-        .map(|statement| said_head(statement, false, is_named).len() + 1);
-    Costs {
+        .map(|statement| statement_head(statement, false, is_named).len() + 1);
+    UnitCosts {
         line_bytes: heads.sum::<usize>() / statements.len().max(1),
         per_byte: 1.0,
         spread: 0.0,
@@ -147,7 +155,7 @@ fn costs_of_talk(record: &Record) -> Costs {
 }
 
 pub(super) fn instructions(
-    record: &Record,
+    record: &DocumentRecord,
     prompts: &[usize],
 ) -> Vec<(Option<usize>, Instruction)> {
     let mut seen: HashSet<String> = HashSet::new();
@@ -159,7 +167,7 @@ pub(super) fn instructions(
     }
     for at in prompts {
         let statement = &record.statements[*at];
-        if statement.speaker != Speaker::Human {
+        if statement.speaker != SpeakerRole::Human {
             continue;
         }
         for unit in statement

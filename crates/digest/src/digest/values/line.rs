@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::Place;
+use super::SourceTurn;
 
 /// The line that parts values used from values only seen.
 pub(crate) const SEEN: &str = "Seen:";
@@ -22,7 +22,7 @@ const AFTER: [&str; 2] = [" (", ", "];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LineValue {
     pub(crate) value: String,
-    pub(crate) place: Place,
+    pub(crate) place: SourceTurn,
     pub(crate) used: bool,
 }
 
@@ -132,11 +132,11 @@ fn read_value(rest: &str) -> Option<(&str, &str)> {
 }
 
 /// Reads a place as it is written: `t12`, or `L1 t12`.
-pub(crate) fn read_place(text: &str) -> Option<Place> {
-    let (of, turn) = match text.rsplit_once(' ') {
+pub(crate) fn read_place(text: &str) -> Option<SourceTurn> {
+    let (loop_name, turn) = match text.rsplit_once(' ') {
         Some((name, turn)) => (Some(Arc::from(name)), turn),
         None => (None, text),
     };
     let turn = turn.strip_prefix('t')?.parse().ok()?;
-    Some(Place { of, turn })
+    Some(SourceTurn { loop_name, turn })
 }

@@ -8,9 +8,9 @@ mod shape;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use crate::activity::Place;
+pub use crate::activity::SourceTurn;
 use rank::best;
-pub(crate) use rank::by_worth;
+pub(crate) use rank::rank_by_worth;
 pub(crate) use shape::{Shape, is_value};
 
 /// How a value came into the history; the later, the more likely it is needed again.
@@ -27,9 +27,9 @@ pub(crate) enum FactSource {
     /// A leaf of a structured result.
     Field,
     /// The user said it.
-    Told,
+    FromUser,
     /// The user said it in quotes.
-    ToldQuoted,
+    QuotedByUser,
     /// In an earlier digest, used or told.
     KeptUsed,
     /// An argument of a call.
@@ -44,8 +44,8 @@ impl FactSource {
             Self::Quoted => 0.013,
             Self::WithinArgument => 0.02,
             Self::KeptSeen => 0.08,
-            Self::Field | Self::Told => 0.12,
-            Self::ToldQuoted => 0.25,
+            Self::Field | Self::FromUser => 0.12,
+            Self::QuotedByUser => 0.25,
             Self::KeptUsed => 0.6,
             Self::Used => 1.0,
         }
@@ -53,7 +53,7 @@ impl FactSource {
 
     /// Whether the user gave the value or a call used it.
     pub(crate) fn is_used(self) -> bool {
-        self >= Self::Told
+        self >= Self::FromUser
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Fact {
     /// The tool that used it last.
     pub(crate) tool: Option<usize>,
     /// Where it stood last.
-    pub(crate) place: Place,
+    pub(crate) place: SourceTurn,
     /// The same as a position in the history.
     pub(crate) last: u32,
     /// In how many turns it stood.
@@ -113,14 +113,14 @@ pub(crate) struct Ledger {
     by_value: HashMap<String, usize>,
     pub(crate) labels: Vec<Label>,
     by_name: HashMap<String, usize>,
-    positions: HashMap<Place, u32>,
+    positions: HashMap<SourceTurn, u32>,
     /// The place asked for last: one message holds many values.
-    last: Option<(Place, u32)>,
+    last: Option<(SourceTurn, u32)>,
 }
 
 impl Ledger {
     /// Returns the position of a place; one not met before is the newest.
-    pub(crate) fn position(&mut self, place: &Place) -> u32 {
+    pub(crate) fn position(&mut self, place: &SourceTurn) -> u32 {
         if let Some((last, at)) = &self.last
             && last == place
         {
@@ -133,7 +133,7 @@ impl Ledger {
     }
 
     /// Returns the position of a place met before, else 0.
-    pub(crate) fn position_of(&self, place: &Place) -> u32 {
+    pub(crate) fn position_of(&self, place: &SourceTurn) -> u32 {
         self.positions.get(place).copied().unwrap_or_default()
     }
 
@@ -144,7 +144,7 @@ impl Ledger {
 
     /// Whether it is likely that somebody asks for a value again: a person gave it, it is a field of a result,
     /// calls took it more than once or it names one thing, or calls take values of its name again and again.
-    pub(crate) fn is_sought(&self, fact: &Fact) -> bool {
+    pub(crate) fn is_likely_needed(&self, fact: &Fact) -> bool {
         let labels = fact.labels.iter().map(|(at, ..)| &self.labels[*at]);
         match fact.uses {
             0 => fact.source >= FactSource::Field,
@@ -159,7 +159,7 @@ impl Ledger {
     }
 
     /// Calls `each` with every place.
-    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut Place)) {
+    pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         self.facts.iter_mut().for_each(|fact| each(&mut fact.place));
         self.last = None;
         let positions = std::mem::take(&mut self.positions);
@@ -174,7 +174,7 @@ impl Ledger {
     pub(crate) fn loops(&self) -> Vec<Arc<str>> {
         let mut first: HashMap<&Arc<str>, u32> = HashMap::new();
         for (place, at) in &self.positions {
-            if let Some(of) = &place.of {
+            if let Some(of) = &place.loop_name {
                 let first = first.entry(of).or_insert(*at);
                 *first = (*first).min(*at);
             }
@@ -192,7 +192,7 @@ impl Ledger {
     /// Returns the first and last turn, if there is only one loop.
     pub(crate) fn span(&self) -> Option<(u32, u32)> {
         let turns = || self.positions.keys().map(|place| place.turn);
-        let single = self.positions.keys().all(|place| place.of.is_none());
+        let single = self.positions.keys().all(|place| place.loop_name.is_none());
         single.then(|| Some((turns().min()?, turns().max()?)))?
     }
 
@@ -224,7 +224,7 @@ impl Ledger {
         value: &str,
         label: usize,
         source: FactSource,
-        place: &Place,
+        place: &SourceTurn,
     ) -> Option<usize> {
         is_value(value).then(|| self.add_value(value, label, source, place))
     }
@@ -235,12 +235,12 @@ impl Ledger {
         value: &str,
         label: usize,
         source: FactSource,
-        place: &Place,
+        place: &SourceTurn,
     ) -> usize {
         let last = self.position(place);
         let at = self.entry(value, source, place, last);
         if matches!(source, FactSource::Used | FactSource::KeptUsed) {
-            self.use_it(at, label, last);
+            self.count_use(at, label, last);
         }
         let fact = &mut self.facts[at];
         fact.source = fact.source.max(source);
@@ -248,25 +248,25 @@ impl Ledger {
             fact.turns += 1;
             (fact.last, fact.place) = (last, place.clone());
         }
-        self.call_it(at, label, source);
+        self.add_label(at, label, source);
         at
     }
 
     /// Notes a part of an argument; it was used by itself once it stood in another turn, too.
-    pub(crate) fn add_piece(&mut self, value: &str, label: usize, place: &Place) {
+    pub(crate) fn add_piece(&mut self, value: &str, label: usize, place: &SourceTurn) {
         let Some(at) = self.add(value, label, FactSource::WithinArgument, place) else {
             return;
         };
         let fact = &self.facts[at];
         if fact.turns > 1 && fact.shape == Shape::Phrase {
             let last = fact.last;
-            self.use_it(at, label, last);
+            self.count_use(at, label, last);
             self.facts[at].source = FactSource::Used;
         }
     }
 
     /// Counts a use, once a turn.
-    fn use_it(&mut self, at: usize, label: usize, now: u32) {
+    fn count_use(&mut self, at: usize, label: usize, now: u32) {
         let fact = &mut self.facts[at];
         if fact.used_at == Some(now) {
             return;
@@ -285,7 +285,7 @@ impl Ledger {
         }
     }
 
-    fn entry(&mut self, value: &str, source: FactSource, place: &Place, last: u32) -> usize {
+    fn entry(&mut self, value: &str, source: FactSource, place: &SourceTurn, last: u32) -> usize {
         if let Some(at) = self.by_value.get(value) {
             return *at;
         }
@@ -323,7 +323,7 @@ impl Ledger {
         places
     }
 
-    fn call_it(&mut self, at: usize, label: usize, source: FactSource) {
+    fn add_label(&mut self, at: usize, label: usize, source: FactSource) {
         let used = matches!(source, FactSource::Used | FactSource::KeptUsed);
         self.labels[label].used += u32::from(used);
         let labels = &mut self.facts[at].labels;

@@ -36,7 +36,7 @@ const LINE: f64 = 2.0;
 const ENOUGH: f64 = 12.0;
 
 /// Returns the facts, those of most worth per byte first.
-pub(crate) fn by_worth(ledger: &Ledger) -> Vec<usize> {
+pub(crate) fn rank_by_worth(ledger: &Ledger) -> Vec<usize> {
     let mut worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
     thin_out(ledger, &mut worth);
     by_cost(ledger, &worth)
@@ -47,9 +47,9 @@ pub(crate) fn best(ledger: &Ledger, most: usize) -> Vec<bool> {
     let worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
     let mut order: Vec<usize> = (0..worth.len()).collect();
     // Of two that are worth the same the newer one stays.
-    let by_worth = |a: &usize, b: &usize| worth[*b].total_cmp(&worth[*a]).then(b.cmp(a));
+    let rank_by_worth = |a: &usize, b: &usize| worth[*b].total_cmp(&worth[*a]).then(b.cmp(a));
     if most < order.len() {
-        order.select_nth_unstable_by(most, by_worth);
+        order.select_nth_unstable_by(most, rank_by_worth);
         order.truncate(most);
     }
     let mut is_kept = vec![false; worth.len()];

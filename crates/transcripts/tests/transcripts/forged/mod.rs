@@ -205,7 +205,7 @@ fn whole(session: &SessionHandle) -> String {
         message,
     };
     let part = DigestInput::Messages {
-        of: None,
+        loop_name: None,
         messages: (0..).zip(messages).map(place).collect(),
     };
     digest_of(&mut [part].into_iter(), 60_000, &HeuristicTokenCounter).text
@@ -214,7 +214,7 @@ fn whole(session: &SessionHandle) -> String {
 /// A document that reads another, with room for all of it.
 fn read_again(text: &str) -> String {
     let part = DigestInput::Summary {
-        of: None,
+        loop_name: None,
         turn: 0,
         text: text.into(),
     };

@@ -1,0 +1,405 @@
+//! What a model wrote for sections of a document: read from its answer, and cut to its share of a page.
+//!
+//! Any answer will do. Headings are taken in many spellings; what stands before the first of them or below
+//! unknown ones is something done, decided or found. The files and the exact values that a model lists are
+//! left out: the record knows them better.
+//!
+//! A line of a model never begins like one of ours, `- t3: …`, so [`super::read`] tells them apart: a model
+//! cannot put words into a person's mouth.
+
+use std::collections::BTreeMap;
+
+use super::lines::{Heading, OPENING, PLAN_HEAD};
+use crate::activity::SourceTurn;
+
+/// What a model wrote for a section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ModelSection {
+    pub(super) heading: Heading,
+    /// Where it is taken to be said: at the last turn that the model had read.
+    pub(super) place: SourceTurn,
+    /// Whether it was written just now, from everything that the record holds.
+    pub(super) is_new: bool,
+    pub(super) lines: Vec<String>,
+}
+
+/// Words of a heading that tell its section, the first that one holds. Of headings of `Done, decided and
+/// found` only its own needs no lead.
+const WORDS: [(&[&str], Option<Heading>); 7] = [
+    (
+        &["done, decided and found", "done, decided, found"],
+        Some(Heading::Findings),
+    ),
+    (
+        &["exact value", "identifiers", "key values"],
+        Some(Heading::Values),
+    ),
+    (&["file", "artifact"], Some(Heading::Files)),
+    (&["error", "command", "failure"], Some(Heading::Commands)),
+    (
+        &[
+            "plan",
+            "to-do",
+            "todo",
+            "to do",
+            "next step",
+            "pending",
+            "remaining",
+            "open item",
+            "unfinished",
+        ],
+        Some(Heading::Plan),
+    ),
+    (
+        &["instruction", "constraint", "preference", "standing"],
+        Some(Heading::Instructions),
+    ),
+    (
+        &[
+            "task",
+            "request",
+            "goal",
+            "objective",
+            "user message",
+            "original prompt",
+        ],
+        Some(Heading::Task),
+    ),
+];
+
+/// What such a heading tells of is done, whatever else it names.
+const FINISHED: [&str; 6] = [
+    "completed",
+    "done",
+    "finished",
+    "progress",
+    "status",
+    "state",
+];
+
+/// Headings that count where nothing marks them as such.
+const PLAIN: [&str; 14] = [
+    "commands and errors",
+    "done, decided and found",
+    "errors",
+    "exact values",
+    "files",
+    "instructions",
+    "next steps",
+    "original task",
+    "pending work",
+    "plan",
+    "standing instructions",
+    "task",
+    "to-do",
+    "todo",
+];
+
+/// Words of a heading at most; a longer line is a sentence.
+const MOST_WORDS: usize = 7;
+
+/// Says that there is nothing to say.
+const NOTHING: [&str; 6] = ["none", "n/a", "-", "nothing", "(none)", "none."];
+
+/// Reads an answer: the lines of each section that it has something for.
+pub(super) fn sections_of(answer: &str) -> BTreeMap<Heading, Vec<String>> {
+    let mut reader = SectionReader::default();
+    for line in unfenced(answer.trim()).lines() {
+        reader.line(line.trim_end());
+    }
+    reader.set_lead(None);
+    let mut sections = reader.sections;
+    sections.retain(|_, lines| {
+        let says = |line: &String| {
+            let text = line.trim_start_matches(['*', ' ']).trim();
+            !text.is_empty() && !NOTHING.contains(&&*text.to_lowercase())
+        };
+        lines.iter().any(says)
+    });
+    sections
+}
+
+/// Takes away a code fence around the whole answer.
+fn unfenced(text: &str) -> &str {
+    let inner = text.strip_prefix("```").and_then(|t| t.strip_suffix("```"));
+    match inner.and_then(|inner| inner.split_once('\n')) {
+        Some((_, inner)) if !inner.contains("```") => inner,
+        _ => text,
+    }
+}
+
+struct SectionReader {
+    sections: BTreeMap<Heading, Vec<String>>,
+    heading: Heading,
+    /// The level of the last heading of ours.
+    level: usize,
+    /// A heading below which nothing was said so far.
+    lead: Option<String>,
+    in_fence: bool,
+}
+
+impl Default for SectionReader {
+    fn default() -> Self {
+        Self {
+            sections: BTreeMap::new(),
+            heading: Heading::Findings,
+            level: 0,
+            lead: None,
+            in_fence: false,
+        }
+    }
+}
+
+impl SectionReader {
+    fn line(&mut self, line: &str) {
+        let text = line.trim();
+        if text.starts_with("```") || text.starts_with("~~~") {
+            self.in_fence = !self.in_fence;
+        } else if self.in_fence {
+            self.say(&format!("    {line}"));
+        } else if let Some(found) = heading_of(text) {
+            self.head(found);
+        } else if !is_rule(text) && !text.starts_with(OPENING) {
+            self.say(line);
+        }
+    }
+
+    fn head(&mut self, found: FoundHeading<'_>) {
+        match found.heading {
+            Some(heading) => {
+                (self.heading, self.level) = (heading, found.level);
+                self.set_lead(None);
+                // Other names of this section say something.
+                if heading == Heading::Findings
+                    && section_named(found.name) != Some(Heading::Findings)
+                {
+                    self.set_lead(Some(found.name));
+                }
+            }
+            None => {
+                // A part of the section above, unless it stands as high as that.
+                if self.level == 0 || found.level <= self.level {
+                    (self.heading, self.level) = (Heading::Findings, 0);
+                }
+                let is_title = found.name.to_lowercase().contains("summary");
+                self.set_lead(Some(found.name).filter(|_| !is_title));
+            }
+        }
+        self.say(found.rest);
+    }
+
+    fn set_lead(&mut self, lead: Option<&str>) {
+        self.lead = lead.map(|lead| format!("**{}:**", lead.trim_end_matches(':')));
+    }
+
+    fn say(&mut self, line: &str) {
+        if line.trim().is_empty() || matches!(self.heading, Heading::Files | Heading::Values) {
+            return;
+        }
+        let lines = self.sections.entry(self.heading).or_default();
+        lines.extend(self.lead.take());
+        lines.push(own_line(line));
+    }
+}
+
+struct FoundHeading<'a> {
+    /// How deep it stands; a name in bold is deepest.
+    level: usize,
+    name: &'a str,
+    heading: Option<Heading>,
+    /// What follows on the same line.
+    rest: &'a str,
+}
+
+/// Reads a heading: `## Name`, `**Name:**` with or without words after it, `1. Name`, `Name:`.
+fn heading_of(line: &str) -> Option<FoundHeading<'_>> {
+    let level = line.bytes().take_while(|byte| *byte == b'#').count();
+    if (1..=6).contains(&level) && line[level..].starts_with([' ', '*', '\t']) {
+        let name = line[level..].trim_matches(['#', '*', '_', ' ', '\t']);
+        let known = section_of(name);
+        if let (None, Some((first, rest))) = (known, name.split_once(": ")) {
+            let first = first.trim_matches(['*', ' ']);
+            if let Some(heading) = section_of(first) {
+                return Some(FoundHeading {
+                    level,
+                    name: unnumbered(first),
+                    heading: Some(heading),
+                    rest: rest.trim_matches(['*', ' ']),
+                });
+            }
+        }
+        return Some(FoundHeading {
+            level,
+            name: unnumbered(name.trim_end_matches(':')),
+            heading: known,
+            rest: "",
+        });
+    }
+    let bold = unnumbered(line)
+        .strip_prefix("**")
+        .and_then(|rest| rest.split_once("**"));
+    if let Some((name, rest)) = bold {
+        let ends = name.ends_with(':') || rest.starts_with(':');
+        let name = name.trim_matches([':', ' ']);
+        let rest = rest.trim_start_matches(':').trim();
+        let is_heading = (ends && rest.is_empty()) || is_plain(name);
+        let heading = section_of(name).filter(|_| is_heading && (ends || rest.is_empty()))?;
+        return Some(FoundHeading {
+            level: 7,
+            name,
+            heading: Some(heading),
+            rest,
+        });
+    }
+    let name = unnumbered(line).trim_end_matches(':');
+    Some(FoundHeading {
+        level: 7,
+        name,
+        heading: Some(section_of(name).filter(|_| is_plain(name))?),
+        rest: "",
+    })
+}
+
+fn is_plain(name: &str) -> bool {
+    PLAIN.contains(&&*name.to_lowercase())
+}
+
+/// Returns the section of a heading, if it has few words and one of them tells.
+fn section_of(name: &str) -> Option<Heading> {
+    let name = unnumbered(name).to_lowercase();
+    if name.split_whitespace().count() > MOST_WORDS {
+        return None;
+    }
+    let own = section_named(&name);
+    let is_finished = || FINISHED.iter().any(|word| name.contains(word));
+    own.or_else(|| {
+        let found = WORDS
+            .iter()
+            .find(|(words, _)| words.iter().any(|word| name.contains(word)));
+        match found.and_then(|found| found.1) {
+            Some(Heading::Task | Heading::Instructions) | None if is_finished() => {
+                Some(Heading::Findings)
+            }
+            found => found,
+        }
+    })
+}
+
+/// Returns the section that has exactly this name.
+fn section_named(name: &str) -> Option<Heading> {
+    let is_named = |heading: &Heading| {
+        heading
+            .line()
+            .trim_start_matches("## ")
+            .eq_ignore_ascii_case(name)
+    };
+    let named = Heading::ALL.into_iter().find(is_named);
+    named.filter(|heading| *heading != Heading::EarlierSummary)
+}
+
+/// Takes away the number before a heading: `1. Task`, `2) Plan`.
+fn unnumbered(text: &str) -> &str {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    match rest.strip_prefix(['.', ')']) {
+        Some(rest) if rest.len() < text.len() - 1 => rest.trim_start(),
+        _ => text,
+    }
+}
+
+fn is_rule(text: &str) -> bool {
+    text.len() >= 3 && text.chars().all(|c| matches!(c, '-' | '=' | '*' | '_'))
+}
+
+/// Returns a line that cannot be taken for one of ours.
+fn own_line(line: &str) -> String {
+    if let Some(item) = line.strip_prefix("- ") {
+        return format!("* {item}");
+    }
+    let is_like_ours = line.starts_with(['#', '-', '(']) || line.starts_with(PLAN_HEAD);
+    match is_like_ours {
+        true => format!(" {line}"),
+        false => line.to_owned(),
+    }
+}
+
+/// Whether a line of a document was written by a model.
+pub(super) fn is_own_line(line: &str) -> bool {
+    !line.trim().is_empty() && !line.starts_with(['#', '-', '(']) && !line.starts_with(PLAN_HEAD)
+}
+
+/// What is cut first where there is too much: the oldest of what was done.
+const CUT: [Heading; 5] = [
+    Heading::Findings,
+    Heading::Commands,
+    Heading::Plan,
+    Heading::Instructions,
+    Heading::Task,
+];
+
+/// A line of more bytes is shortened at its beginning instead of left out.
+const LONG_LINE: usize = 400;
+
+/// Returns the lines of each section in at most `most` bytes with their headings. What is too much goes line
+/// by line, the oldest of what was done first.
+pub(super) fn fitted(given: &[ModelSection], most: usize) -> BTreeMap<Heading, Vec<String>> {
+    let mut sections: BTreeMap<Heading, Vec<String>> = BTreeMap::new();
+    for given in given {
+        let lines = sections.entry(given.heading).or_default();
+        lines.extend(given.lines.iter().cloned());
+    }
+    let mut excess = bytes_of(&sections).saturating_sub(most);
+    for heading in CUT {
+        if excess == 0 {
+            break;
+        }
+        if let Some(lines) = sections.get_mut(&heading) {
+            excess = excess.saturating_sub(cut_oldest(lines, excess));
+            if lines.is_empty() {
+                sections.remove(&heading);
+                excess = bytes_of(&sections).saturating_sub(most);
+            }
+        }
+    }
+    sections
+}
+
+/// Returns the bytes of sections with their headings.
+pub(super) fn bytes_of(sections: &BTreeMap<Heading, Vec<String>>) -> usize {
+    let bytes = |(heading, lines): (&Heading, &Vec<String>)| {
+        heading.line().len() + 2 + lines.iter().map(|line| line.len() + 1).sum::<usize>()
+    };
+    sections.iter().map(bytes).sum()
+}
+
+fn is_lead(line: &str) -> bool {
+    line.starts_with("**") && line.ends_with(":**")
+}
+
+/// Takes `excess` bytes or a little more from the beginning of some lines; returns how many it took. The lead
+/// of what stays does.
+fn cut_oldest(lines: &mut Vec<String>, excess: usize) -> usize {
+    let (mut taken, mut lead, mut kept) = (0, None, Vec::new());
+    for line in lines.drain(..) {
+        let bytes = line.len() + 1;
+        if taken >= excess {
+            // Nothing is left below a lead that another follows.
+            kept.extend(lead.take().filter(|_| !is_lead(&line)));
+            kept.push(line);
+        } else if is_lead(&line) {
+            taken += lead.replace(line).map_or(0, |lead: String| lead.len() + 1);
+        } else if bytes > LONG_LINE && bytes > excess - taken + LONG_LINE / 2 {
+            kept.extend(lead.take());
+            let from = line.ceil_char_boundary(excess - taken + "… ".len());
+            taken = excess;
+            kept.push(format!("… {}", line[from..].trim_start()));
+        } else {
+            taken += bytes;
+        }
+    }
+    taken += lead.map_or(0, |lead| lead.len() + 1);
+    *lines = kept;
+    taken
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Values that stand nowhere yet, in lines of their names.
+
+use std::collections::BTreeSet;
+
+use super::super::lines::Heading;
+use super::super::record::DocumentRecord;
+use super::super::values::Fact;
+use super::super::values::line::{SEEN, quoted};
+use super::PageDraft;
+
+impl PageDraft<'_> {
+    /// Adds values that stand nowhere yet, the best first.
+    pub(in super::super) fn values(&mut self, order: &[usize], most: usize) {
+        // The heading is paid for before it is needed, once.
+        let is_paid = self.value_lines.values().any(|used| !used);
+        let heading = if is_paid { 0 } else { SEEN.len() + 1 };
+        let Some(room) = self.room.checked_sub(heading) else {
+            return;
+        };
+        self.room = room;
+        let mut left = most.min(room);
+        for at in order {
+            let fact = &self.record.values.facts[*at];
+            if left < fact.value.len() + 6 {
+                self.is_full = true;
+            } else if !self.known.has_value(&fact.value) {
+                self.value(*at, fact, &mut left);
+            }
+        }
+        if self.value_lines.values().all(|used| *used) {
+            self.room += heading;
+        }
+    }
+
+    /// Adds values that were merely seen, within what these may take of the page.
+    pub(in super::super) fn seen(&mut self, order: &[usize]) {
+        let before = self.room;
+        self.values(order, self.seen_left);
+        let spent = before.saturating_sub(self.room);
+        self.seen_left = self.seen_left.saturating_sub(spent);
+    }
+
+    fn value(&mut self, at: usize, fact: &Fact, left: &mut usize) {
+        let Some(value) = quoted(&fact.value) else {
+            return;
+        };
+        let line = self.line_of(fact);
+        let shares = |at: &&usize| {
+            let other = &self.record.values.facts[**at];
+            other.place == fact.place
+                && self.line_of(other) == line
+                && other.source.is_used() == fact.source.is_used()
+        };
+        let place = match self.values.iter().rev().take(64).find(shares) {
+            Some(_) => 0,
+            None => fact.place.to_string().len() + 3,
+        };
+        let mut cost = value.len() + place + 2;
+        if !self.value_lines.contains_key(&line) {
+            cost += self.label_of(line).len() + 2;
+        }
+        if !self.reserve(Heading::Values, cost, left) {
+            return;
+        }
+        *self.value_lines.entry(line).or_default() |= fact.source.is_used();
+        self.known.add(&fact.value);
+        self.values.push(at);
+    }
+
+    pub(super) fn line_of(&self, fact: &Fact) -> (Option<usize>, usize) {
+        (fact.tool.filter(|_| self.tools_named), fact.label())
+    }
+
+    pub(super) fn label_of(&self, (tool, label): (Option<usize>, usize)) -> String {
+        let labels = &self.record.values.labels;
+        let name = &labels[label].name;
+        match tool {
+            Some(tool) => format!("{}:{name}", labels[tool].name),
+            None => name.clone(),
+        }
+    }
+}
+
+/// Returns what it costs to name the tool in every line of values.
+pub(in super::super) fn tool_bytes(record: &DocumentRecord) -> usize {
+    let labels = &record.values.labels;
+    let lines: BTreeSet<(usize, usize)> = record
+        .values
+        .facts
+        .iter()
+        .filter_map(|fact| Some((fact.tool?, fact.label())))
+        .collect();
+    let name = |at: usize| labels[at].name.len();
+    let bytes: usize = lines
+        .iter()
+        .map(|(tool, label)| name(*tool) + name(*label) + 4)
+        .sum();
+    bytes
+}
