@@ -1,4 +1,4 @@
-//! The page, written.
+//! Renders the page as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,7 +98,7 @@ impl PageDraft<'_> {
         );
     }
 
-    /// Writes the lines in the order of their best value, those with used values first.
+    /// Writes the lines of values in the order of their best value, lines with used values first.
     fn write_values(&self, page: &mut DocumentPage) {
         let mut order: Vec<(Option<usize>, usize)> = Vec::new();
         let mut entries: BTreeMap<(Option<usize>, usize), Vec<&Fact>> = BTreeMap::new();
