@@ -36,7 +36,7 @@ use serde::de::DeserializeOwned;
 
 use known::{KnownSecret, KnownSecrets};
 use loopstore_model::{AgentMessage, Content, Json, Message, image_data};
-use pieces::Pieces;
+use pieces::SecretPieces;
 use sealed::unsign;
 use views::views;
 
@@ -72,7 +72,7 @@ pub struct Redactor {
     /// Secrets that were found; `None`: they are not remembered.
     known: Option<KnownSecrets>,
     /// Finds parts of those.
-    pieces: Pieces,
+    pieces: SecretPieces,
     /// The secrets of which there are pieces.
     cut: Vec<KnownSecret>,
     /// True if parts of what is found are looked for too.
@@ -109,7 +109,7 @@ impl Redactor {
             counts: BTreeMap::new(),
             held_back: BTreeMap::new(),
             known: None,
-            pieces: Pieces::default(),
+            pieces: SecretPieces::default(),
             cut: Vec::new(),
             learns_pieces: false,
             replaces_pieces: false,

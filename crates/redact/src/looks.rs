@@ -13,7 +13,7 @@ const MAX_NUMBER: usize = 5;
 const MAX_DIGITS: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CharClass {
     Lower,
     Upper,
     Digit,
@@ -26,7 +26,7 @@ pub(super) fn looks_random(text: &str) -> bool {
     let kinds = kinds(text);
     let digits = kinds
         .windows(2)
-        .filter(|pair| (pair[0] == Kind::Digit) != (pair[1] == Kind::Digit));
+        .filter(|pair| (pair[0] == CharClass::Digit) != (pair[1] == CharClass::Digit));
     let letters: Vec<char> = text.chars().map(|c| c.to_ascii_lowercase()).collect();
     // A consonant after a letter that has a vowel behind it nearly always.
     let is_odd = |pair: &[char]| "jqv".contains(pair[0]) && is_consonant(pair[1]) && pair[1] != 'y';
@@ -36,11 +36,11 @@ pub(super) fn looks_random(text: &str) -> bool {
         || letters.windows(2).any(is_odd)
 }
 
-fn kinds(text: &str) -> Vec<Kind> {
+fn kinds(text: &str) -> Vec<CharClass> {
     let kinds = text.chars().filter_map(|c| match c {
-        'a'..='z' => Some(Kind::Lower),
-        'A'..='Z' => Some(Kind::Upper),
-        '0'..='9' => Some(Kind::Digit),
+        'a'..='z' => Some(CharClass::Lower),
+        'A'..='Z' => Some(CharClass::Upper),
+        '0'..='9' => Some(CharClass::Digit),
         _ => None,
     });
     kinds.collect()
@@ -48,15 +48,15 @@ fn kinds(text: &str) -> Vec<Kind> {
 
 /// True if a text falls into many words, shorter than `shortest` on average, where capitals are taken for the
 /// beginning of one.
-fn has_many_words(kinds: &[Kind], shortest: usize) -> bool {
+fn has_many_words(kinds: &[CharClass], shortest: usize) -> bool {
     let changes = kinds
         .windows(2)
-        .filter(|pair| pair[0] != pair[1] && *pair != [Kind::Upper, Kind::Lower])
+        .filter(|pair| pair[0] != pair[1] && *pair != [CharClass::Upper, CharClass::Lower])
         .count();
     // The last capital of several begins the word that follows.
     let capitals = kinds
         .windows(3)
-        .filter(|part| *part == [Kind::Upper, Kind::Upper, Kind::Lower])
+        .filter(|part| *part == [CharClass::Upper, CharClass::Upper, CharClass::Lower])
         .count();
     let words = 1 + changes + capitals;
     words >= 3 && words * shortest > kinds.len()

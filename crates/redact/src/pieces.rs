@@ -1,4 +1,4 @@
-//! Pieces of secrets: what a shortened text holds of a secret that it cuts in two.
+//! Pieces of secrets: the parts of a secret that a shortened text contains.
 //!
 //! No rule knows half a token. So a secret that was found whole is remembered by its windows: every
 //! eight characters of it that follow each other, white space left out, as line ends come and go when a
@@ -32,7 +32,7 @@ const MAX_PREFIX: usize = 16;
 
 /// Where a piece of a secret stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct SecretPiece {
     pub(super) range: Range<usize>,
     /// The number of the secret.
     pub(super) secret: usize,
@@ -51,7 +51,7 @@ pub(super) enum SecretForm {
 
 /// The windows of secrets.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct SecretPieces {
     /// The secret of each window.
     windows: HashMap<u64, usize>,
     sieve: Vec<u64>,
@@ -61,7 +61,7 @@ pub(super) struct Pieces {
     free: HashSet<u64>,
 }
 
-impl Pieces {
+impl SecretPieces {
     /// Remembers a secret, which has no escapes any more; returns whether it is a new one.
     pub(super) fn learn(&mut self, form: SecretForm, secret: &str, number: usize) -> bool {
         let core = core_of(form, secret);
@@ -99,13 +99,17 @@ impl Pieces {
     }
 
     /// Finds pieces in a text, whatever its escapes.
-    pub(super) fn find(&self, views: &[MappedText<'_>]) -> Vec<Piece> {
+    pub(super) fn find(&self, views: &[MappedText<'_>]) -> Vec<SecretPiece> {
         let mut found = Vec::new();
         for view in views {
-            found.extend(self.find_in(&view.text).into_iter().map(|piece| Piece {
-                range: view.place(piece.range),
-                ..piece
-            }));
+            found.extend(
+                self.find_in(&view.text)
+                    .into_iter()
+                    .map(|piece| SecretPiece {
+                        range: view.place(piece.range),
+                        ..piece
+                    }),
+            );
         }
         found
     }
@@ -120,8 +124,8 @@ impl Pieces {
         pieces.any(|piece| is_no_word(&text[piece.range]))
     }
 
-    fn find_in(&self, text: &str) -> Vec<Piece> {
-        let mut found: Vec<(usize, Piece)> = Vec::new();
+    fn find_in(&self, text: &str) -> Vec<SecretPiece> {
+        let mut found: Vec<(usize, SecretPiece)> = Vec::new();
         if self.windows.is_empty() {
             return Vec::new();
         }
@@ -138,7 +142,7 @@ impl Pieces {
                     piece.range.end = range.end;
                     *end = at + WINDOW;
                 }
-                _ => found.push((at + WINDOW, Piece { range, secret })),
+                _ => found.push((at + WINDOW, SecretPiece { range, secret })),
             }
         });
         found.into_iter().map(|(_, piece)| piece).collect()
@@ -247,13 +251,13 @@ mod tests {
 
     const TOKEN: &str = "ghp_k3J9xQ2mZ7vR4tB8nW1cY6pL5sD0fG";
 
-    fn learned(form: SecretForm, secret: &str) -> Pieces {
-        let mut pieces = Pieces::default();
+    fn learned(form: SecretForm, secret: &str) -> SecretPieces {
+        let mut pieces = SecretPieces::default();
         pieces.learn(form, secret, 0);
         pieces
     }
 
-    fn found<'a>(pieces: &Pieces, text: &'a str) -> Vec<&'a str> {
+    fn found<'a>(pieces: &SecretPieces, text: &'a str) -> Vec<&'a str> {
         let found = pieces.find(&views(text)).into_iter();
         found.map(|piece| &text[piece.range]).collect()
     }

@@ -27,7 +27,7 @@ const CERTAIN_ENTROPY: f64 = 2.75;
 
 /// A secret in a text.
 #[derive(Clone, Debug)]
-pub(super) struct Redaction {
+pub(super) struct SecretHit {
     pub(super) range: Range<usize>,
     pub(super) rule: usize,
     /// The digits that stand for its value.
@@ -36,7 +36,7 @@ pub(super) struct Redaction {
     pub(super) found_by: FoundBy,
 }
 
-impl Redaction {
+impl SecretHit {
     pub(super) fn rule_name(&self) -> &'static str {
         rules().name(self.rule)
     }
@@ -66,7 +66,7 @@ impl Redactor {
         let mut found = Vec::new();
         self.add_known(text, &markers, &mut found);
         self.add_pieces(&views, &markers, &mut found);
-        let counts = |one: &&Redaction| {
+        let counts = |one: &&SecretHit| {
             let found = &text[one.range.clone()];
             let is_own = match one.found_by {
                 FoundBy::Part => pieces::is_no_word(found),
@@ -78,7 +78,7 @@ impl Redactor {
     }
 
     /// Returns what is to be replaced in a text, in order; `name` is that of the field that holds it.
-    pub(super) fn find(&mut self, name: Option<&str>, text: &str) -> Vec<Redaction> {
+    pub(super) fn find(&mut self, name: Option<&str>, text: &str) -> Vec<SecretHit> {
         let views = views(text);
         let mut hits = Vec::new();
         for view in &views {
@@ -100,7 +100,7 @@ impl Redactor {
     }
 
     /// Divides matches into those that are replaced, which are remembered, and those that are only reported.
-    fn decide(&mut self, text: &str, hits: Vec<SecretMatch>) -> (Vec<Redaction>, Vec<Redaction>) {
+    fn decide(&mut self, text: &str, hits: Vec<SecretMatch>) -> (Vec<SecretHit>, Vec<SecretHit>) {
         let (mut taken, mut held) = (Vec::new(), Vec::new());
         for hit in hits {
             match self.is_replaced(text, &hit) {
@@ -112,7 +112,7 @@ impl Redactor {
         let taken = merged(taken);
         let ranges: Vec<_> = taken.iter().map(|hit| hit.range.clone()).collect();
         held.retain(|hit| !overlaps(&ranges, &hit.range));
-        let found: Vec<Redaction> = taken
+        let found: Vec<SecretHit> = taken
             .into_iter()
             .filter_map(|hit| self.redaction(text, hit))
             .collect();
@@ -147,10 +147,10 @@ impl Redactor {
         [value, bare, id].iter().any(|one| allow.contains(*one))
     }
 
-    fn redaction(&self, text: &str, hit: SecretMatch) -> Option<Redaction> {
+    fn redaction(&self, text: &str, hit: SecretMatch) -> Option<SecretHit> {
         let secret = plain(&text[hit.range.clone()]);
         let id = self.id_of(secret.trim());
-        (!self.allows(secret.trim(), &id)).then_some(Redaction {
+        (!self.allows(secret.trim(), &id)).then_some(SecretHit {
             range: hit.range,
             rule: hit.rule,
             id,
@@ -160,7 +160,7 @@ impl Redactor {
     }
 
     /// Counts what is not replaced, and keeps what was found if that is asked for.
-    fn note(&mut self, text: &str, found: &[Redaction], mut held: Vec<Redaction>) {
+    fn note(&mut self, text: &str, found: &[SecretHit], mut held: Vec<SecretHit>) {
         let ranges: Vec<_> = found.iter().map(|one| one.range.clone()).collect();
         held.retain(|one| !overlaps(&ranges, &one.range));
         for one in &held {
@@ -172,7 +172,7 @@ impl Redactor {
         let Some(findings) = &mut self.findings else {
             return;
         };
-        let mut all: Vec<(&Redaction, bool)> = found.iter().map(|one| (one, true)).collect();
+        let mut all: Vec<(&SecretHit, bool)> = found.iter().map(|one| (one, true)).collect();
         all.extend(held.iter().map(|one| (one, false)));
         all.sort_by_key(|(one, _)| one.range.start);
         let ranges: Vec<_> = all.iter().map(|(one, _)| one.range.clone()).collect();
@@ -201,7 +201,7 @@ impl Redactor {
         hex::encode(&hash.finalize()[..8])
     }
 
-    fn remember(&mut self, one: &Redaction, written: &str) {
+    fn remember(&mut self, one: &SecretHit, written: &str) {
         let Some(known) = &mut self.known else { return };
         let form = rules().form(one.rule);
         let secret = plain(written);
@@ -227,13 +227,13 @@ impl Redactor {
     }
 
     /// Adds secrets that were found before and that no rule finds here.
-    fn add_known(&self, text: &str, markers: &[Range<usize>], found: &mut Vec<Redaction>) {
+    fn add_known(&self, text: &str, markers: &[Range<usize>], found: &mut Vec<SecretHit>) {
         let Some(known) = &self.known else { return };
         let taken: Vec<_> = found.iter().map(|one| one.range.clone()).collect();
         let more = known.find(text).into_iter();
         let more = more.filter(|(range, _)| !overlaps(&taken, range) && !overlaps(markers, range));
         found
-            .extend(more.map(|(range, secret)| Redaction::of_known(range, secret, FoundBy::Value)));
+            .extend(more.map(|(range, secret)| SecretHit::of_known(range, secret, FoundBy::Value)));
         found.sort_by_key(|one| one.range.start);
     }
 
@@ -242,13 +242,13 @@ impl Redactor {
         &self,
         views: &[MappedText<'_>],
         markers: &[Range<usize>],
-        found: &mut Vec<Redaction>,
+        found: &mut Vec<SecretHit>,
     ) {
         for piece in self.pieces.find(views) {
             if let (false, Some(secret)) =
                 (overlaps(markers, &piece.range), self.cut.get(piece.secret))
             {
-                found.push(Redaction::of_known(piece.range, secret, FoundBy::Part));
+                found.push(SecretHit::of_known(piece.range, secret, FoundBy::Part));
             }
         }
         found.sort_by_key(|one| (one.range.start, one.found_by == FoundBy::Part));

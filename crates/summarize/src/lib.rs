@@ -91,11 +91,11 @@ pub struct SummarizeCompaction {
     options: SummarizeOptions,
     cancel: CancelFlag,
     asks: bool,
-    prompts: Option<Prompts>,
+    prompts: Option<CollectedPrompts>,
 }
 
 /// Where prompts are put that nobody is asked.
-type Prompts = Arc<Mutex<Vec<SummaryPrompt>>>;
+type CollectedPrompts = Arc<Mutex<Vec<SummaryPrompt>>>;
 
 /// What a summariser would be asked for a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -142,7 +142,7 @@ mod tests {
             files_found("ls", deep).as_deref(),
             Some("2 files in /home/ada/kite/packages/core/: a.rs, b/c.rs")
         );
-        // What is said of all of them has to be so.
+        // The common folder must be that of all files.
         let elsewhere: String = (0..8)
             .map(|n| format!("/home/ada/kite/packages/core/{n}.rs\n"))
             .collect();

@@ -62,8 +62,8 @@ impl Heading {
 /// The mark of omitted words of a prompt.
 pub(super) const GAP: &str = " … ";
 
-/// Returns the prefix of a prompt or statement: `- t3 2031-04-01 user: `. `day` and `speaker` say whether the prefix has
-/// them.
+/// Returns the prefix of a prompt or statement: `- t3 2031-04-01 user: `. `day` and `speaker` say whether the prefix
+/// has them.
 pub(super) fn statement_head(statement: &Statement, day: bool, speaker: bool) -> String {
     let mut head = format!("- {}", statement.place);
     if day {

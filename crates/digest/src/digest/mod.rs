@@ -130,8 +130,8 @@ impl Digester {
         Self::default()
     }
 
-    /// Sets the possible first lines, the preferred one first; a later, shorter one is used if the budget is small. Each
-    /// must be one line and begin with `[Working state`.
+    /// Sets the possible first lines, the preferred one first; a later, shorter one is used if the budget is small.
+    /// Each must be one line and begin with `[Working state`.
     #[must_use]
     pub fn with_headers(mut self, headers: Vec<String>) -> Self {
         self.headers = headers;

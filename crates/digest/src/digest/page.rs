@@ -59,8 +59,8 @@ const VALUES_OF_CONVERSATION: usize = 8;
 const LARGE: usize = 4_500;
 /// The most declarations that the line of a file names.
 const SYMBOLS: usize = 4;
-/// How often bytes that were reserved but not written are used again, and the part of the page below which they are
-/// not.
+/// The number of times that bytes that were reserved but not written are used again, and the part of the page below
+/// which they are not.
 const REFILLS: usize = 3;
 const ENOUGH: usize = 128;
 /// The number of last prompts that are shown before the others.

@@ -157,8 +157,8 @@ fn read_foreign_summary_head(line: &str) -> Option<ForeignSummary> {
     })
 }
 
-/// Reads `- t3 2031-04-01 user: words`. A line without a day has the day of the line before. `usual` is the speaker of a
-/// line without one.
+/// Reads `- t3 2031-04-01 user: words`. A line without a day has the day of the line before. `usual` is the speaker of
+/// a line without one.
 fn read_statement(line: &str, usual: SpeakerRole, day: &mut String) -> Option<Statement> {
     let (head, text) = line.strip_prefix("- ")?.split_once(": ")?;
     let (place, mut rest) = leading_place(head)?;

@@ -16,8 +16,8 @@ const UUID: usize = 36;
 /// The default strategy: replaces turns by a digest of the facts that an agent likely needs, without a model.
 ///
 /// The summary of a block is one message of at most [`CompactionConfig::max_summary_tokens`], and at most half the
-/// tokens of the turns that it replaces. The text of a rollup has at most [`CompactionConfig::max_rollup_tokens`], and no
-/// more tokens than the messages that it replaces.
+/// tokens of the turns that it replaces. The text of a rollup has at most [`CompactionConfig::max_rollup_tokens`], and
+/// no more tokens than the messages that it replaces.
 ///
 /// ```
 /// use loopstore_digest::DigestCompaction;
@@ -122,8 +122,8 @@ pub fn turns_digester(
     Ok(digester)
 }
 
-/// Returns a digester of the loops of a rollup, and the tokens of the messages that the rollup replaces, at most `most`:
-/// a rollup must not be longer.
+/// Returns a digester of the loops of a rollup, and the tokens of the messages that the rollup replaces, at most
+/// `most`: a rollup must not be longer.
 pub fn rollup_digester(
     slice: &RollupSlice<'_>,
     most: u64,

@@ -143,8 +143,8 @@ fn kind_of(c: char) -> CharKind {
     }
 }
 
-/// True for accents of Latin, Greek and Cyrillic, for the points of Hebrew and Arabic, which are mostly not written, and
-/// for characters that only select a glyph.
+/// True for accents of Latin, Greek and Cyrillic, for the points of Hebrew and Arabic, which are mostly not written,
+/// and for characters that only select a glyph.
 fn is_accent(c: char) -> bool {
     let is_point = matches!(c, '\u{591}'..='\u{5c7}' | '\u{610}'..='\u{61a}'
         | '\u{64b}'..='\u{65f}' | '\u{670}' | '\u{6d6}'..='\u{6ed}');
@@ -184,8 +184,8 @@ fn narrow(c: char) -> char {
     if count == 1 { usual } else { c }
 }
 
-/// Composes a character with the ones after it, as syllables of Hangul and sounds of kana are; returns the character and
-/// the end of the last one.
+/// Composes a character with the ones after it, as syllables of Hangul and sounds of kana are; returns the character
+/// and the end of the last one.
 fn composed(mut c: char, mut end: usize, rest: &mut Peekable<CharIndices<'_>>) -> (char, usize) {
     while let Some((at, next)) = rest.peek().copied() {
         let Some(whole) = compose(c, narrow(next)) else {

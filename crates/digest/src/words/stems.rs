@@ -43,8 +43,8 @@ impl Stems {
 /// Calls `each` with the parts of a word in `camelCase`, in lower case. `word` is not folded.
 ///
 /// A part begins at an upper-case letter next to a lower-case one: the parts of `parseHTTPReply2x` are `parse`, `http`
-/// and `reply2x`. A word with one part has none, a single letter is no part, and a word of more than 48 bytes, such as a
-/// key or a hash, has no parts.
+/// and `reply2x`. A word with one part has none, a single letter is no part, and a word of more than 48 bytes, such as
+/// a key or a hash, has no parts.
 pub fn each_part(word: &str, each: &mut dyn FnMut(&str)) {
     const LONGEST: usize = 48;
     let bytes = word.as_bytes();

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::Result;
+use super::ReadResult;
 use super::node::{JsonNode, NodeFields};
 use loopstore_model::{
     AgentMessage, Content, Extra, Image, Json, Message, Text, ToolResultMessage, Usage,
@@ -13,12 +13,12 @@ use loopstore_model::{
 /// no provider takes them back.
 pub(super) fn content(
     node: &JsonNode<'_>,
-    part: impl Fn(&JsonNode<'_>) -> Result<Content>,
-) -> Result<Vec<Content>> {
+    part: impl Fn(&JsonNode<'_>) -> ReadResult<Content>,
+) -> ReadResult<Vec<Content>> {
     let read = if node.is_text() {
         vec![Content::text(node.text()?)]
     } else if node.is_list() {
-        node.list()?.iter().map(part).collect::<Result<_>>()?
+        node.list()?.iter().map(part).collect::<ReadResult<_>>()?
     } else {
         return Err(node.wrong_type("a text or a list"));
     };
@@ -28,7 +28,7 @@ pub(super) fn content(
 }
 
 /// Reads a text block whose text stands in `key`.
-pub(super) fn text(mut fields: NodeFields<'_>, key: &'static str) -> Result<Content> {
+pub(super) fn text(mut fields: NodeFields<'_>, key: &'static str) -> ReadResult<Content> {
     let text = fields.need(key)?.text()?.to_owned();
     let mut extra = Extra::default();
     fields.keep_rest(&mut extra)?;
@@ -36,7 +36,7 @@ pub(super) fn text(mut fields: NodeFields<'_>, key: &'static str) -> Result<Cont
 }
 
 /// Reads a text with which the model refuses to answer.
-pub(super) fn refusal(fields: NodeFields<'_>) -> Result<Content> {
+pub(super) fn refusal(fields: NodeFields<'_>) -> ReadResult<Content> {
     text(fields, "refusal").map(as_refusal)
 }
 
@@ -53,13 +53,13 @@ pub(super) fn image(
     data: &JsonNode<'_>,
     media_type: &JsonNode<'_>,
     extra: Extra,
-) -> Result<Content> {
+) -> ReadResult<Content> {
     image_of(data, data.text()?, media_type.text()?, extra)
 }
 
 /// Reads an image from a URL that holds it. One that lies elsewhere could change or go away, and no
 /// message would show what the model saw.
-pub(super) fn data_image(url: &JsonNode<'_>, extra: Extra) -> Result<Content> {
+pub(super) fn data_image(url: &JsonNode<'_>, extra: Extra) -> ReadResult<Content> {
     let Some(rest) = url.text()?.strip_prefix("data:") else {
         return Err(url.unsupported("image by URL", url.text()?));
     };
@@ -69,7 +69,12 @@ pub(super) fn data_image(url: &JsonNode<'_>, extra: Extra) -> Result<Content> {
     image_of(url, data, media_type, extra)
 }
 
-fn image_of(node: &JsonNode<'_>, data: &str, media_type: &str, extra: Extra) -> Result<Content> {
+fn image_of(
+    node: &JsonNode<'_>,
+    data: &str,
+    media_type: &str,
+    extra: Extra,
+) -> ReadResult<Content> {
     if !media_type.to_ascii_lowercase().starts_with("image/") {
         return Err(node.unsupported("image of the type", media_type));
     }
@@ -96,8 +101,8 @@ pub(super) fn arguments(text: &str) -> Json {
 pub(super) fn system(
     role: &str,
     content: &JsonNode<'_>,
-    part: impl Fn(&JsonNode<'_>) -> Result<Content>,
-) -> Result<AgentMessage> {
+    part: impl Fn(&JsonNode<'_>) -> ReadResult<Content>,
+) -> ReadResult<AgentMessage> {
     self::content(content, part)?;
     let mut message = AgentMessage::extension("system", content.json_in("content")?);
     if role != "system" {
@@ -121,7 +126,7 @@ pub(super) fn result(
 }
 
 /// Returns a message with the fields that it has no place for.
-pub(super) fn with_rest(message: Message, fields: &NodeFields<'_>) -> Result<AgentMessage> {
+pub(super) fn with_rest(message: Message, fields: &NodeFields<'_>) -> ReadResult<AgentMessage> {
     let mut message = AgentMessage::from(message);
     fields.keep_rest(message.extra_mut())?;
     Ok(message)
@@ -136,12 +141,12 @@ pub(super) struct UsageNames {
 }
 
 /// Reads what OpenAI counted. Its input holds what came from the cache, that of [`Usage`] does not.
-pub(super) fn openai_usage(node: &JsonNode<'_>, names: &UsageNames) -> Result<Usage> {
+pub(super) fn openai_usage(node: &JsonNode<'_>, names: &UsageNames) -> ReadResult<Usage> {
     let mut fields = node.fields()?;
     let input = fields.need(names.input)?.count()?;
     let output = fields.need(names.output)?.count()?;
     let mut extra = Extra::default();
-    let mut detail = |name: &'static str, key: &'static str| -> Result<Option<i64>> {
+    let mut detail = |name: &'static str, key: &'static str| -> ReadResult<Option<i64>> {
         let Some(node) = fields.take(name) else {
             return Ok(None);
         };
@@ -165,7 +170,7 @@ pub(super) fn openai_usage(node: &JsonNode<'_>, names: &UsageNames) -> Result<Us
 }
 
 /// Keeps what else a provider says of usage. `cost` stands where reports look for it.
-pub(super) fn usage_extra(mut fields: NodeFields<'_>, mut extra: Extra) -> Result<Extra> {
+pub(super) fn usage_extra(mut fields: NodeFields<'_>, mut extra: Extra) -> ReadResult<Extra> {
     if let Some(cost) = fields.take("cost") {
         cost.number()?;
         extra.insert("cost", cost.json()?);

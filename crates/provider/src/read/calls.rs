@@ -1,6 +1,6 @@
 //! The parts of a call, as all forms read them.
 
-use super::Result;
+use super::ReadResult;
 use super::blocks::arguments;
 use super::node::{JsonNode, NodeFields};
 use loopstore_model::Json;
@@ -46,7 +46,7 @@ impl PartReader {
         &mut self,
         node: Option<JsonNode<'_>>,
         key: &'static str,
-    ) -> Result<Json> {
+    ) -> ReadResult<Json> {
         let Some(node) = node else {
             self.received.note(key, "missing");
             return Ok(Json::null());
@@ -61,7 +61,11 @@ impl PartReader {
     }
 
     /// Reads arguments that must be an object.
-    pub(super) fn object(&mut self, node: Option<JsonNode<'_>>, key: &'static str) -> Result<Json> {
+    pub(super) fn object(
+        &mut self,
+        node: Option<JsonNode<'_>>,
+        key: &'static str,
+    ) -> ReadResult<Json> {
         match node {
             Some(node) if node.is_object() => node.json(),
             Some(node) if node.is_text() => {

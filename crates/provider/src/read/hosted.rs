@@ -4,7 +4,7 @@
 //! They are calls and results like others, so that nothing parts the two, and each keeps its item whole,
 //! as it must go back so.
 
-use super::Result;
+use super::ReadResult;
 use super::blocks::{arguments, result};
 use super::node::{JsonNode, NodeFields};
 use loopstore_model::{AgentMessage, Content, Extra, Json, Message, ToolCall};
@@ -30,7 +30,7 @@ pub(super) fn hosted_call(
     node: &JsonNode<'_>,
     kind: &str,
     mut fields: NodeFields<'_>,
-) -> Result<Content> {
+) -> ReadResult<Content> {
     let is_approval = kind == APPROVAL;
     let id = if is_approval { "id" } else { "call_id" };
     let id = fields.need(id)?.id()?;
@@ -60,7 +60,7 @@ pub(super) fn hosted_output(
     node: &JsonNode<'_>,
     kind: &str,
     mut fields: NodeFields<'_>,
-) -> Result<AgentMessage> {
+) -> ReadResult<AgentMessage> {
     let is_approval = kind == APPROVED;
     let id = match kind {
         APPROVED => "approval_request_id",
@@ -89,7 +89,7 @@ pub(super) fn hosted_output(
 }
 
 /// Returns what an output says: its text, or what each command wrote.
-fn readable(output: &JsonNode<'_>) -> Result<String> {
+fn readable(output: &JsonNode<'_>) -> ReadResult<String> {
     if output.is_text() {
         return output.text().map(str::to_owned);
     }

@@ -23,10 +23,10 @@ use super::{Form, ProviderError};
 use loopstore_model::{AgentMessage, Content, Message};
 use node::JsonNode;
 
-type Result<T, E = ProviderError> = std::result::Result<T, E>;
+type ReadResult<T, E = ProviderError> = std::result::Result<T, E>;
 
 /// Reads a value, or several; `text` is what it was read from, if it is at hand.
-pub(super) fn read(form: Form, items: &Value, text: Option<&str>) -> Result<Vec<AgentMessage>> {
+pub(super) fn read(form: Form, items: &Value, text: Option<&str>) -> ReadResult<Vec<AgentMessage>> {
     let root = JsonNode::root(form, items, text);
     let mut messages = match form {
         Form::OpenAiChat => openai_chat::read(&root)?,
@@ -38,7 +38,7 @@ pub(super) fn read(form: Form, items: &Value, text: Option<&str>) -> Result<Vec<
 }
 
 /// Reads one of the calls of a chat message.
-pub(super) fn read_call(call: &str) -> Result<Content> {
+pub(super) fn read_call(call: &str) -> ReadResult<Content> {
     let form = Form::OpenAiChat;
     let value = serde_json::from_str(call);
     let value: Value = value.map_err(|source| ProviderError::Unreadable { form, source })?;

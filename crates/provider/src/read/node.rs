@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::Result;
+use super::ReadResult;
 use crate::kept::{keep, keep_call};
 use crate::{Form, ProviderError};
 use loopstore_model::{Content, Extra, Json};
@@ -36,12 +36,12 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns the text.
-    pub(super) fn text(&self) -> Result<&'a str> {
+    pub(super) fn text(&self) -> ReadResult<&'a str> {
         self.value.as_str().ok_or_else(|| self.wrong_type("a text"))
     }
 
     /// Returns the text, which must not be empty.
-    pub(super) fn id(&self) -> Result<String> {
+    pub(super) fn id(&self) -> ReadResult<String> {
         match self.text()? {
             "" => Err(self.invalid("it is empty")),
             id => Ok(id.to_owned()),
@@ -49,27 +49,27 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns a number of tokens.
-    pub(super) fn count(&self) -> Result<i64> {
+    pub(super) fn count(&self) -> ReadResult<i64> {
         let count = self.value.as_i64().filter(|count| *count >= 0);
         count.ok_or_else(|| self.wrong_type("a whole number"))
     }
 
     /// Returns any number.
-    pub(super) fn number(&self) -> Result<f64> {
+    pub(super) fn number(&self) -> ReadResult<f64> {
         let number = self.value.as_f64();
         number.ok_or_else(|| self.wrong_type("a number"))
     }
 
     /// Returns seconds since the epoch as milliseconds; `None` for the epoch itself, which servers
     /// without a clock give.
-    pub(super) fn seconds(&self) -> Result<Option<i64>> {
+    pub(super) fn seconds(&self) -> ReadResult<Option<i64>> {
         let seconds = self.number()?;
         // `as` saturates.
         Ok((seconds > 0.0).then_some((seconds * 1_000.0) as i64))
     }
 
     /// Returns whether it is `true`.
-    pub(super) fn flag(&self) -> Result<bool> {
+    pub(super) fn flag(&self) -> ReadResult<bool> {
         let flag = self.value.as_bool();
         flag.ok_or_else(|| self.wrong_type("a boolean"))
     }
@@ -92,7 +92,7 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns the elements of a list.
-    pub(super) fn list(&self) -> Result<Vec<JsonNode<'a>>> {
+    pub(super) fn list(&self) -> ReadResult<Vec<JsonNode<'a>>> {
         let list = self.value.as_array();
         let list = list.ok_or_else(|| self.wrong_type("a list"))?;
         let texts: Option<Vec<&RawValue>> = self.texts();
@@ -106,7 +106,7 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns the fields of an object.
-    pub(super) fn fields(&self) -> Result<NodeFields<'a>> {
+    pub(super) fn fields(&self) -> ReadResult<NodeFields<'a>> {
         let map = self.value.as_object();
         Ok(NodeFields {
             node: self.clone(),
@@ -122,7 +122,7 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns the value as it is kept.
-    pub(super) fn json(&self) -> Result<Json> {
+    pub(super) fn json(&self) -> ReadResult<Json> {
         match self.text {
             Some(text) => Json::parse(text).map_err(|error| self.invalid(error.to_string())),
             None => self.kept(self.value),
@@ -130,26 +130,26 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns an object with the value as its only field.
-    pub(super) fn json_in(&self, key: &str) -> Result<Json> {
+    pub(super) fn json_in(&self, key: &str) -> ReadResult<Json> {
         self.kept(&HashMap::from([(key, self.value)]))
     }
 
     /// Returns it as state that only the provider can read.
-    pub(super) fn sealed(&self) -> Result<Content> {
+    pub(super) fn sealed(&self) -> ReadResult<Content> {
         Ok(Content::sealed(self.form.provider(), self.json()?))
     }
 
     /// Returns it whole, for the provider to take it back.
-    pub(super) fn whole(&self) -> Result<Content> {
+    pub(super) fn whole(&self) -> ReadResult<Content> {
         keep(self.form, &self.json()?).map_err(|error| self.invalid(error.to_string()))
     }
 
     /// Keeps it whole beside the call that was read from it.
-    pub(super) fn whole_beside(&self, extra: &mut Extra) -> Result<()> {
+    pub(super) fn whole_beside(&self, extra: &mut Extra) -> ReadResult<()> {
         keep_call(self.form, &self.json()?, extra).map_err(|error| self.invalid(error.to_string()))
     }
 
-    fn kept(&self, value: &impl serde::Serialize) -> Result<Json> {
+    fn kept(&self, value: &impl serde::Serialize) -> ReadResult<Json> {
         Json::of(value).map_err(|error| self.invalid(error.to_string()))
     }
 
@@ -241,7 +241,7 @@ impl<'a> NodeFields<'a> {
     }
 
     /// Takes a field that must be there.
-    pub(super) fn need(&mut self, key: &'static str) -> Result<JsonNode<'a>> {
+    pub(super) fn need(&mut self, key: &'static str) -> ReadResult<JsonNode<'a>> {
         self.take(key).ok_or_else(|| ProviderError::Missing {
             form: self.node.form,
             at: self.place(key),
@@ -249,7 +249,7 @@ impl<'a> NodeFields<'a> {
     }
 
     /// Takes a text.
-    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>> {
+    pub(super) fn text(&mut self, key: &'static str) -> ReadResult<Option<String>> {
         let text = self.take(key).map(|node| node.text().map(str::to_owned));
         text.transpose()
     }
@@ -273,12 +273,12 @@ impl<'a> NodeFields<'a> {
     }
 
     /// Takes a number of tokens.
-    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<i64>> {
+    pub(super) fn count(&mut self, key: &'static str) -> ReadResult<Option<i64>> {
         self.take(key).map(|node| node.count()).transpose()
     }
 
     /// Refuses a field of which a message could hold nothing.
-    pub(super) fn refuse(&mut self, key: &'static str) -> Result<()> {
+    pub(super) fn refuse(&mut self, key: &'static str) -> ReadResult<()> {
         match self.take(key) {
             Some(node) => Err(node.unsupported("field", key)),
             None => Ok(()),
@@ -286,7 +286,7 @@ impl<'a> NodeFields<'a> {
     }
 
     /// Refuses all fields that were not taken.
-    pub(super) fn refuse_rest(&self) -> Result<()> {
+    pub(super) fn refuse_rest(&self) -> ReadResult<()> {
         match self.rest().next() {
             Some((key, value)) => Err(JsonNode {
                 form: self.node.form,
@@ -300,12 +300,12 @@ impl<'a> NodeFields<'a> {
     }
 
     /// Keeps the fields that were not taken, as the field `source`.
-    pub(super) fn keep_rest(&self, extra: &mut Extra) -> Result<()> {
+    pub(super) fn keep_rest(&self, extra: &mut Extra) -> ReadResult<()> {
         self.keep_rest_as("source", extra)
     }
 
     /// Keeps the fields that were not taken, as the field `key`.
-    pub(super) fn keep_rest_as(&self, key: &str, extra: &mut Extra) -> Result<()> {
+    pub(super) fn keep_rest_as(&self, key: &str, extra: &mut Extra) -> ReadResult<()> {
         let rest: Map<String, Value> = self
             .rest()
             .map(|(key, value)| (key.clone(), value.clone()))

@@ -3,7 +3,7 @@
 //! One answer of the model is several items in a row (reasoning, messages, calls); they are joined to
 //! one message.
 
-use super::Result;
+use super::ReadResult;
 use super::blocks::{
     UsageNames, content, data_image, openai_usage, refusal, result, system, text, with_rest,
 };
@@ -22,7 +22,7 @@ const USAGE: UsageNames = UsageNames {
     output_details: "output_tokens_details",
 };
 
-pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
+pub(super) fn read(root: &JsonNode<'_>) -> ReadResult<Vec<AgentMessage>> {
     let mut reader = AnswerReader::default();
     if root.is_list() {
         reader.items(root)?;
@@ -53,7 +53,7 @@ pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
 
 /// Reads a whole answer: one message, and more only where the provider ran a tool itself and put out
 /// what it gave.
-fn response(mut fields: NodeFields<'_>) -> Result<Vec<AgentMessage>> {
+fn response(mut fields: NodeFields<'_>) -> ReadResult<Vec<AgentMessage>> {
     let output = fields.need("output")?;
     let mut reader = AnswerReader::default();
     reader.items(&output)?;
@@ -92,7 +92,7 @@ fn is_output(message: &AgentMessage) -> bool {
 }
 
 /// Reads what an answer says of itself.
-fn envelope(answer: &mut AssistantMessage, fields: &mut NodeFields<'_>) -> Result<()> {
+fn envelope(answer: &mut AssistantMessage, fields: &mut NodeFields<'_>) -> ReadResult<()> {
     let has_calls = (answer.content.iter()).any(|block| matches!(block, Content::ToolCall(_)));
     let reason = match fields.take("incomplete_details") {
         Some(details) => details.fields()?.text("reason")?,
@@ -156,16 +156,16 @@ impl PartialAnswer {
 }
 
 impl AnswerReader {
-    fn items(&mut self, list: &JsonNode<'_>) -> Result<()> {
+    fn items(&mut self, list: &JsonNode<'_>) -> ReadResult<()> {
         list.list()?.iter().try_for_each(|node| self.item(node))
     }
 
     /// Reads an item.
-    pub(super) fn item(&mut self, node: &JsonNode<'_>) -> Result<()> {
+    pub(super) fn item(&mut self, node: &JsonNode<'_>) -> ReadResult<()> {
         self.item_of(node, node.fields()?)
     }
 
-    fn item_of(&mut self, node: &JsonNode<'_>, mut fields: NodeFields<'_>) -> Result<()> {
+    fn item_of(&mut self, node: &JsonNode<'_>, mut fields: NodeFields<'_>) -> ReadResult<()> {
         let kind = fields.take("type");
         match kind.as_ref().map_or(Ok("message"), JsonNode::text)? {
             "message" => self.message(fields)?,
@@ -198,7 +198,7 @@ impl AnswerReader {
         Ok(())
     }
 
-    fn message(&mut self, mut fields: NodeFields<'_>) -> Result<()> {
+    fn message(&mut self, mut fields: NodeFields<'_>) -> ReadResult<()> {
         let role = fields.need("role")?;
         let body = fields.need("content")?;
         match role.text()? {
@@ -297,7 +297,7 @@ fn is_item(kind: &str) -> bool {
 }
 
 /// Reads a part of what a user or a tool said.
-fn part(node: &JsonNode<'_>) -> Result<Content> {
+fn part(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "input_image" => {
@@ -316,7 +316,7 @@ fn part(node: &JsonNode<'_>) -> Result<Content> {
     }
 }
 
-fn input_text(node: &JsonNode<'_>) -> Result<Content> {
+fn input_text(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "input_text" => text(fields, "text"),
@@ -325,7 +325,7 @@ fn input_text(node: &JsonNode<'_>) -> Result<Content> {
 }
 
 /// Reads a part of what the model said.
-fn output_part(node: &JsonNode<'_>) -> Result<Content> {
+fn output_part(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "output_text" => text(fields, "text"),
@@ -335,7 +335,7 @@ fn output_part(node: &JsonNode<'_>) -> Result<Content> {
 }
 
 /// Reads reasoning that can be read. It may be empty: then the item's id stands for it.
-fn reasoning(mut fields: NodeFields<'_>) -> Result<Content> {
+fn reasoning(mut fields: NodeFields<'_>) -> ReadResult<Content> {
     let mut texts = Vec::new();
     for (key, kind) in [("summary", "summary_text"), ("content", "reasoning_text")] {
         let Some(parts) = fields.take(key) else {
@@ -360,7 +360,7 @@ fn reasoning(mut fields: NodeFields<'_>) -> Result<Content> {
 }
 
 /// Reads a call of a function, whose arguments are JSON, or of a custom tool, whose input is any text.
-fn call(mut fields: NodeFields<'_>, key: &'static str) -> Result<Content> {
+fn call(mut fields: NodeFields<'_>, key: &'static str) -> ReadResult<Content> {
     let mut parts = PartReader::default();
     let id = parts.id(&mut fields, "call_id");
     let name = parts.name(&mut fields);

@@ -26,7 +26,7 @@ const MARKS: usize = 2;
 
 /// A message of the request.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Message {
+pub(super) struct AnthropicMessage {
     role: TurnRole,
     content: Vec<AnthropicBlock>,
 }
@@ -149,7 +149,10 @@ struct ImageSource {
 }
 
 /// Writes the messages.
-pub(super) fn write(messages: &[IndexedMessage], mended: &mut Vec<Mending>) -> Vec<Message> {
+pub(super) fn write(
+    messages: &[IndexedMessage],
+    mended: &mut Vec<Mending>,
+) -> Vec<AnthropicMessage> {
     let mut writer = AnthropicWriter {
         mended,
         out: Vec::new(),
@@ -260,7 +263,7 @@ enum From {
 
 struct AnthropicWriter<'a> {
     mended: &'a mut Vec<Mending>,
-    out: Vec<Message>,
+    out: Vec<AnthropicMessage>,
     /// What was written last, from which message of the context.
     last: Option<(From, usize)>,
     /// Thinking that a message ended with whose answer goes on in the next.
@@ -384,20 +387,20 @@ impl AnthropicWriter<'_> {
                     self.mend(MendingKind::Merged, at);
                 }
             }
-            None => self.out.push(Message { role, content }),
+            None => self.out.push(AnthropicMessage { role, content }),
         }
     }
 
     fn open(&mut self, at: usize) {
         self.mend(MendingKind::UserAdded, at);
         let text = OPENING.to_owned();
-        self.out.push(Message {
+        self.out.push(AnthropicMessage {
             role: TurnRole::User,
             content: vec![AnthropicBlock::text(text)],
         });
     }
 
-    fn finish(mut self) -> Vec<Message> {
+    fn finish(mut self) -> Vec<AnthropicMessage> {
         // Nothing may follow a call that waits for its result.
         if self.waiting == 0 {
             self.flush_images(self.last.map_or(0, |(_, at)| at));

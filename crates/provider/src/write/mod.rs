@@ -169,10 +169,10 @@ impl Mending {
 }
 
 #[derive(Clone, Debug)]
-enum Items {
-    OpenAiChat(Vec<openai_chat::Message>),
+enum RequestItems {
+    OpenAiChat(Vec<openai_chat::ChatMessage>),
     OpenAiResponses(Vec<responses::InputItem>),
-    Anthropic(Vec<anthropic::Message>),
+    Anthropic(Vec<anthropic::AnthropicMessage>),
 }
 
 /// What a request to a provider holds of a conversation, and what was mended in it.
@@ -194,7 +194,7 @@ enum Items {
 #[derive(Clone, Debug)]
 pub struct ProviderRequest {
     system: Vec<SystemMessage>,
-    items: Items,
+    items: RequestItems,
     /// What was done to the context, in the order of its messages.
     pub mended: Vec<Mending>,
 }
@@ -249,13 +249,13 @@ impl ProviderRequest {
         mended.append(&mut mendings);
         let items = match form {
             Form::OpenAiChat => {
-                Items::OpenAiChat(openai_chat::write(&system, &paired, &mut mended))
+                RequestItems::OpenAiChat(openai_chat::write(&system, &paired, &mut mended))
             }
             Form::OpenAiResponses => {
                 programs::without_parted(&mut paired, &mut mended);
-                Items::OpenAiResponses(responses::write(&paired, &mut mended))
+                RequestItems::OpenAiResponses(responses::write(&paired, &mut mended))
             }
-            Form::Anthropic => Items::Anthropic(anthropic::write(&paired, &mut mended)),
+            Form::Anthropic => RequestItems::Anthropic(anthropic::write(&paired, &mut mended)),
         };
         mended.sort_by_key(|mending| mending.message);
         Self {
@@ -352,9 +352,9 @@ impl ProviderRequest {
     /// Returns how many messages or items the request has.
     pub fn len(&self) -> usize {
         match &self.items {
-            Items::OpenAiChat(messages) => messages.len(),
-            Items::OpenAiResponses(items) => items.len(),
-            Items::Anthropic(messages) => messages.len(),
+            RequestItems::OpenAiChat(messages) => messages.len(),
+            RequestItems::OpenAiResponses(items) => items.len(),
+            RequestItems::Anthropic(messages) => messages.len(),
         }
     }
 
@@ -393,14 +393,14 @@ impl Serialize for ProviderRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match &self.items {
-            Items::OpenAiChat(messages) => map.serialize_entry("messages", messages)?,
-            Items::OpenAiResponses(items) => {
+            RequestItems::OpenAiChat(messages) => map.serialize_entry("messages", messages)?,
+            RequestItems::OpenAiResponses(items) => {
                 if !self.system.is_empty() {
                     map.serialize_entry("instructions", &system::joined(&self.system))?;
                 }
                 map.serialize_entry("input", items)?;
             }
-            Items::Anthropic(messages) => {
+            RequestItems::Anthropic(messages) => {
                 if !self.system.is_empty() {
                     map.serialize_entry("system", &anthropic::system(&self.system))?;
                 }

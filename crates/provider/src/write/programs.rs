@@ -35,10 +35,10 @@ pub(super) fn without_parted(messages: &mut [IndexedMessage], mended: &mut Vec<M
                 return true;
             };
             let stays = match kind {
-                Part::Program => whole.contains(&id),
-                Part::Output => known.contains(&id),
+                ProgramPart::Program => whole.contains(&id),
+                ProgramPart::Output => known.contains(&id),
             };
-            if kind == Part::Program && stays {
+            if kind == ProgramPart::Program && stays {
                 known.insert(id);
             } else if !stays {
                 mended.push(Mending {
@@ -61,7 +61,7 @@ fn whole_programs(messages: &[IndexedMessage]) -> HashSet<String> {
             Message::ToolResult(_) => {}
             Message::Assistant(answer) => {
                 for (kind, id) in answer.content.iter().filter_map(part_of) {
-                    if kind == Part::Program {
+                    if kind == ProgramPart::Program {
                         open.insert(id);
                     } else if open.remove(&id) {
                         whole.insert(id);
@@ -75,12 +75,12 @@ fn whole_programs(messages: &[IndexedMessage]) -> HashSet<String> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ProgramPart {
     Program,
     Output,
 }
 
-impl Part {
+impl ProgramPart {
     fn name(self) -> &'static str {
         match self {
             Self::Program => PROGRAM,
@@ -90,7 +90,7 @@ impl Part {
 }
 
 /// Returns which part of a program a block is, and the id of the program's call.
-fn part_of(block: &Content) -> Option<(Part, String)> {
+fn part_of(block: &Content) -> Option<(ProgramPart, String)> {
     #[derive(Deserialize)]
     struct Named {
         call_id: String,
@@ -100,8 +100,8 @@ fn part_of(block: &Content) -> Option<(Part, String)> {
     };
     let item = own(block, Form::OpenAiResponses)?;
     let part = match item.type_name()?.as_ref() {
-        PROGRAM => Part::Program,
-        OUTPUT => Part::Output,
+        PROGRAM => ProgramPart::Program,
+        OUTPUT => ProgramPart::Output,
         _ => return None,
     };
     Some((part, item.read::<Named>().ok()?.call_id))

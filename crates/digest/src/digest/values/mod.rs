@@ -142,8 +142,8 @@ impl Ledger {
         self.facts.iter().any(|fact| fact.uses > 0)
     }
 
-    /// True if a value is likely needed again. An unused value is if a person gave it or it is a field of a result; a value
-    /// that was used once, if it identifies one thing or values of its labels are used again; any other is.
+    /// True if a value is likely needed again. An unused value is if a person gave it or it is a field of a result; a
+    /// value that was used once, if it identifies one thing or values of its labels are used again; any other is.
     pub(crate) fn is_likely_needed(&self, fact: &Fact) -> bool {
         let labels = fact.labels.iter().map(|(at, ..)| &self.labels[*at]);
         match fact.uses {

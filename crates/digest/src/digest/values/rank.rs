@@ -145,8 +145,8 @@ fn worth(ledger: &Ledger, fact: &Fact) -> f64 {
     fact.source.weight() * worth / bytes(fact)
 }
 
-/// Returns the worth of a used value. It grows with the square of the uses: a value that was used twice is used again far
-/// more often than one that was used once.
+/// Returns the worth of a used value. It grows with the square of the uses: a value that was used twice is used again
+/// far more often than one that was used once.
 fn worth_of_used(ledger: &Ledger, fact: &Fact) -> f64 {
     let uses = f64::from(fact.uses.min(MOST_USES));
     let turns = f64::from(fact.turns.min(MOST_TURNS));
