@@ -372,7 +372,7 @@ mod tests {
         };
         let around = item(String::new());
         assert_eq!(item("A".repeat(101_000)), around + 101);
-        // What is shorter is text.
+        // A shorter run is text.
         assert_eq!(item("A".repeat(4_000)), around + 1_000);
         assert_eq!(item("a b ".repeat(4_000)), around + 4_000);
     }

@@ -32,7 +32,7 @@ fn messages(list: &JsonNode<'_>, out: &mut Vec<AgentMessage>) -> ReadResult<()> 
     list.list()?.iter().try_for_each(|node| message(node, out))
 }
 
-/// Reads a message; one of the user becomes several where it holds tool results.
+/// Reads a message; a user message with tool results becomes several.
 fn message(node: &JsonNode<'_>, out: &mut Vec<AgentMessage>) -> ReadResult<()> {
     let mut fields = node.fields()?;
     if let Some(kind) = fields.take("type")
@@ -82,7 +82,7 @@ fn prompt(mut fields: NodeFields<'_>, out: &mut Vec<AgentMessage>) -> ReadResult
     Ok(())
 }
 
-/// Makes a user message of the blocks that say something.
+/// Returns a user message of the blocks that are not empty.
 fn flush(blocks: &mut Vec<Content>, out: &mut Vec<AgentMessage>) {
     blocks.retain(|block| !matches!(block, Content::Text(text) if text.text.is_empty()));
     if !blocks.is_empty() {
@@ -96,7 +96,7 @@ fn flush(blocks: &mut Vec<Content>, out: &mut Vec<AgentMessage>) {
 }
 
 fn answer(mut fields: NodeFields<'_>) -> ReadResult<AgentMessage> {
-    // Calls as chat completions have them: kept beside the message they would be lost.
+    // Calls in the form of chat completions: as unknown fields of the message they would be lost.
     fields.refuse("tool_calls")?;
     fields.refuse("function_call")?;
     let answered = |node: &JsonNode<'_>| match block(node)? {
@@ -118,17 +118,17 @@ fn answer(mut fields: NodeFields<'_>) -> ReadResult<AgentMessage> {
     Ok(message)
 }
 
-/// What a block becomes, by who says it.
+/// The result of reading a block, by the roles that may have it.
 pub(super) enum ReadBlock {
     Text(Content),
-    /// What only a user says, or a tool.
+    /// Content that only a user or a tool may have.
     Input(Content),
-    /// What only the model says.
+    /// Content that only the model may have.
     Output(Content),
     Result(Box<AgentMessage>),
 }
 
-/// Reads a block, whoever said it.
+/// Reads a block of any role.
 pub(super) fn block(node: &JsonNode<'_>) -> ReadResult<ReadBlock> {
     use ReadBlock::{Input, Output, Text};
     let mut fields = node.fields()?;

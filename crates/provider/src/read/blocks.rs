@@ -1,4 +1,4 @@
-//! What the forms have in common: images, arguments, usage, system messages.
+//! Readers that the forms share: images, arguments, usage, system messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,8 +9,8 @@ use loopstore_model::{
     AgentMessage, Content, Extra, Image, Json, Message, Text, ToolResultMessage, Usage,
 };
 
-/// Reads content: a text, or a list of which `part` reads each element. Empty texts are left out, as
-/// no provider takes them back.
+/// Reads content: a text, or a list of which `part` reads each element. Empty texts are left out, as no provider
+/// accepts them.
 pub(super) fn content(
     node: &JsonNode<'_>,
     part: impl Fn(&JsonNode<'_>) -> ReadResult<Content>,
@@ -27,7 +27,7 @@ pub(super) fn content(
     Ok(read.into_iter().filter(is_not_empty).collect())
 }
 
-/// Reads a text block whose text stands in `key`.
+/// Reads a text block whose text is in the field `key`.
 pub(super) fn text(mut fields: NodeFields<'_>, key: &'static str) -> ReadResult<Content> {
     let text = fields.need(key)?.text()?.to_owned();
     let mut extra = Extra::default();
@@ -57,8 +57,8 @@ pub(super) fn image(
     image_of(data, data.text()?, media_type.text()?, extra)
 }
 
-/// Reads an image from a URL that holds it. One that lies elsewhere could change or go away, and no
-/// message would show what the model saw.
+/// Reads an image from a data URL. An image at another URL could change or disappear, and no message would show what
+/// the model saw.
 pub(super) fn data_image(url: &JsonNode<'_>, extra: Extra) -> ReadResult<Content> {
     let Some(rest) = url.text()?.strip_prefix("data:") else {
         return Err(url.unsupported("image by URL", url.text()?));
@@ -88,7 +88,7 @@ fn image_of(
     }))
 }
 
-/// Returns the arguments that the model wrote: JSON, or what it wrote in place of JSON.
+/// Returns the arguments that the model wrote: JSON, or the text that it wrote instead of JSON.
 pub(super) fn arguments(text: &str) -> Json {
     match Json::parse(text) {
         _ if text.is_empty() => Json::null(),
@@ -97,7 +97,7 @@ pub(super) fn arguments(text: &str) -> Json {
     }
 }
 
-/// Returns a system message. Its content, a text or a list of texts, is kept as it is.
+/// Returns a system message. Its content, a text or a list of texts, is kept unchanged.
 pub(super) fn system(
     role: &str,
     content: &JsonNode<'_>,
@@ -111,7 +111,7 @@ pub(super) fn system(
     Ok(message)
 }
 
-/// Returns the result of a call. Its tool is named later, by the call.
+/// Returns the result of a call. The name of its tool is set later, from the call.
 pub(super) fn result(
     tool_call_id: String,
     content: Vec<Content>,
@@ -125,14 +125,14 @@ pub(super) fn result(
     }
 }
 
-/// Returns a message with the fields that it has no place for.
+/// Returns a message with its unknown fields.
 pub(super) fn with_rest(message: Message, fields: &NodeFields<'_>) -> ReadResult<AgentMessage> {
     let mut message = AgentMessage::from(message);
     fields.keep_rest(message.extra_mut())?;
     Ok(message)
 }
 
-/// The names of OpenAI's two APIs for what they counted.
+/// The names of the fields of usage in OpenAI's two APIs.
 pub(super) struct UsageNames {
     pub(super) input: &'static str,
     pub(super) input_details: &'static str,
@@ -140,7 +140,7 @@ pub(super) struct UsageNames {
     pub(super) output_details: &'static str,
 }
 
-/// Reads what OpenAI counted. Its input holds what came from the cache, that of [`Usage`] does not.
+/// Reads the usage of OpenAI, whose input includes cached tokens; that of [`Usage`] does not.
 pub(super) fn openai_usage(node: &JsonNode<'_>, names: &UsageNames) -> ReadResult<Usage> {
     let mut fields = node.fields()?;
     let input = fields.need(names.input)?.count()?;
@@ -169,7 +169,7 @@ pub(super) fn openai_usage(node: &JsonNode<'_>, names: &UsageNames) -> ReadResul
     })
 }
 
-/// Keeps what else a provider says of usage. `cost` stands where reports look for it.
+/// Keeps the other fields of usage. `cost` is put where reports expect it.
 pub(super) fn usage_extra(mut fields: NodeFields<'_>, mut extra: Extra) -> ReadResult<Extra> {
     if let Some(cost) = fields.take("cost") {
         cost.number()?;

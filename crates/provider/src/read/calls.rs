@@ -1,4 +1,4 @@
-//! The parts of a call, as all forms read them.
+//! Readers of the parts of a call that the forms share.
 
 use super::ReadResult;
 use super::blocks::arguments;
@@ -6,7 +6,7 @@ use super::node::{JsonNode, NodeFields};
 use loopstore_model::Json;
 use loopstore_model::received::Received;
 
-/// Reads the parts of one call or result, and notes those that are not as they must be.
+/// Reads the parts of one call or result, and notes missing or wrong ones.
 #[derive(Default)]
 pub(super) struct PartReader {
     pub(super) received: Received,
@@ -18,7 +18,7 @@ impl PartReader {
         self.text("id", fields.take(key))
     }
 
-    /// Reads the id of the call that a result answers; an empty text if there is none.
+    /// Reads the id of the call of a result; an empty text if there is none.
     pub(super) fn answered(&mut self, fields: &mut NodeFields<'_>, key: &'static str) -> String {
         self.text("tool_call_id", fields.take(key))
     }

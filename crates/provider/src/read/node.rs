@@ -1,4 +1,4 @@
-//! A JSON value that knows its place.
+//! A JSON value with its position.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -12,16 +12,16 @@ use crate::kept::{keep, keep_call};
 use crate::{Form, ProviderError};
 use loopstore_model::{Content, Extra, Json};
 
-/// Characters of foreign text that an error shows.
+/// The most characters of foreign text in an error.
 const SHOWN: usize = 60;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone)]
 pub(super) struct JsonNode<'a> {
     form: Form,
     at: String,
     value: &'a Value,
-    /// The text that the value was read from, if it is at hand: what is kept whole keeps it.
+    /// The text that the value was parsed from, if that is known; values that are kept whole keep this text.
     text: Option<&'a str>,
 }
 
@@ -60,15 +60,14 @@ impl<'a> JsonNode<'a> {
         number.ok_or_else(|| self.wrong_type("a number"))
     }
 
-    /// Returns seconds since the epoch as milliseconds; `None` for the epoch itself, which servers
-    /// without a clock give.
+    /// Returns seconds since 1970 as milliseconds; `None` for 0, which servers without a clock send.
     pub(super) fn seconds(&self) -> ReadResult<Option<i64>> {
         let seconds = self.number()?;
         // `as` saturates.
         Ok((seconds > 0.0).then_some((seconds * 1_000.0) as i64))
     }
 
-    /// Returns whether it is `true`.
+    /// Returns a boolean.
     pub(super) fn flag(&self) -> ReadResult<bool> {
         let flag = self.value.as_bool();
         flag.ok_or_else(|| self.wrong_type("a boolean"))
@@ -121,7 +120,7 @@ impl<'a> JsonNode<'a> {
         serde_json::from_str(self.text?).ok()
     }
 
-    /// Returns the value as it is kept.
+    /// Returns the value as JSON, with its text if that is known.
     pub(super) fn json(&self) -> ReadResult<Json> {
         match self.text {
             Some(text) => Json::parse(text).map_err(|error| self.invalid(error.to_string())),
@@ -134,17 +133,17 @@ impl<'a> JsonNode<'a> {
         self.kept(&HashMap::from([(key, self.value)]))
     }
 
-    /// Returns it as state that only the provider can read.
+    /// Returns the value as state that only the provider can read.
     pub(super) fn sealed(&self) -> ReadResult<Content> {
         Ok(Content::sealed(self.form.provider(), self.json()?))
     }
 
-    /// Returns it whole, for the provider to take it back.
+    /// Returns the whole value as a block that is sent back to the provider.
     pub(super) fn whole(&self) -> ReadResult<Content> {
         keep(self.form, &self.json()?).map_err(|error| self.invalid(error.to_string()))
     }
 
-    /// Keeps it whole beside the call that was read from it.
+    /// Keeps the whole value in the call that was read from it.
     pub(super) fn whole_beside(&self, extra: &mut Extra) -> ReadResult<()> {
         keep_call(self.form, &self.json()?, extra).map_err(|error| self.invalid(error.to_string()))
     }
@@ -162,7 +161,7 @@ impl<'a> JsonNode<'a> {
         }
     }
 
-    /// Returns what kind of value it is.
+    /// Returns the kind of the value.
     pub(super) fn type_word(&self) -> &'static str {
         match self.value {
             Value::Null => "null",
@@ -182,7 +181,7 @@ impl<'a> JsonNode<'a> {
         }
     }
 
-    /// Refuses a kind of thing, such as a `block type`, by its name.
+    /// Returns the error for an unsupported kind of thing, such as a `block type`.
     pub(super) fn unsupported(&self, kind: &str, name: &str) -> ProviderError {
         let mut shown: String = name.chars().take(SHOWN).collect();
         if shown.len() < name.len() {
@@ -204,7 +203,7 @@ impl<'a> JsonNode<'a> {
     }
 }
 
-/// The fields of an object, of which those that are known are taken out. `null` counts as absent.
+/// The remaining fields of an object, from which known fields are taken. `null` counts as absent.
 pub(super) struct NodeFields<'a> {
     pub(super) node: JsonNode<'a>,
     map: &'a Map<String, Value>,
@@ -229,7 +228,7 @@ impl<'a> NodeFields<'a> {
         })
     }
 
-    /// Returns the text of a field, if it says more than the value: most fields are strings.
+    /// Returns the JSON text of a field, unless the field is a string.
     fn text_of(&self, key: &str, value: &Value) -> Option<&'a str> {
         if matches!(value, Value::String(_) | Value::Bool(_)) {
             return None;
@@ -240,7 +239,7 @@ impl<'a> NodeFields<'a> {
         texts.get(key).map(|text| text.get())
     }
 
-    /// Takes a field that must be there.
+    /// Takes a required field.
     pub(super) fn need(&mut self, key: &'static str) -> ReadResult<JsonNode<'a>> {
         self.take(key).ok_or_else(|| ProviderError::Missing {
             form: self.node.form,
@@ -254,7 +253,7 @@ impl<'a> NodeFields<'a> {
         text.transpose()
     }
 
-    /// Takes a text that is not empty; anything else stays.
+    /// Takes a text that is not empty; any other value is left.
     pub(super) fn text_if_any(&mut self, key: &'static str) -> Option<String> {
         let text = self
             .map
@@ -265,7 +264,7 @@ impl<'a> NodeFields<'a> {
         Some(text.to_owned())
     }
 
-    /// Takes a list that is not empty; anything else stays.
+    /// Takes a list that is not empty; any other value is left.
     pub(super) fn list_if_any(&mut self, key: &'static str) -> Option<JsonNode<'a>> {
         let list = self.map.get(key)?.as_array();
         list.filter(|list| !list.is_empty())?;
@@ -277,7 +276,7 @@ impl<'a> NodeFields<'a> {
         self.take(key).map(|node| node.count()).transpose()
     }
 
-    /// Refuses a field of which a message could hold nothing.
+    /// Rejects a field that no message can represent.
     pub(super) fn refuse(&mut self, key: &'static str) -> ReadResult<()> {
         match self.take(key) {
             Some(node) => Err(node.unsupported("field", key)),
@@ -285,7 +284,7 @@ impl<'a> NodeFields<'a> {
         }
     }
 
-    /// Refuses all fields that were not taken.
+    /// Rejects all fields that were not taken.
     pub(super) fn refuse_rest(&self) -> ReadResult<()> {
         match self.rest().next() {
             Some((key, value)) => Err(JsonNode {
@@ -316,7 +315,7 @@ impl<'a> NodeFields<'a> {
         Ok(())
     }
 
-    /// Returns the fields that were not taken; an empty list says as little as `null`.
+    /// Returns the fields that were not taken, without `null` and empty lists.
     fn rest(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
         let has_value = |value: &Value| match value {
             Value::Array(list) => !list.is_empty(),

@@ -83,7 +83,7 @@ pub(super) fn message(node: &JsonNode<'_>) -> ReadResult<AgentMessage> {
     with_rest(message, &fields)
 }
 
-/// Reads what a tool returned; the role `function` is that of calls without an id.
+/// Reads a tool result; the role `function` is that of results without an id.
 fn tool_result(role: &str, mut fields: NodeFields<'_>) -> ReadResult<AgentMessage> {
     let mut parts = PartReader::default();
     let id = match role {
@@ -125,7 +125,7 @@ fn answer(fields: &mut NodeFields<'_>) -> ReadResult<Message> {
     }))
 }
 
-/// Reads the reasoning that a server returns beside the content. An empty text stays among the other fields.
+/// Reads the reasoning that a server returns next to the content. An empty text is left among the unknown fields.
 fn reasoning_of(fields: &mut NodeFields<'_>) -> ReadResult<Vec<Content>> {
     let mut texts = Vec::new();
     for key in reasoning::TEXTS {
@@ -136,7 +136,7 @@ fn reasoning_of(fields: &mut NodeFields<'_>) -> ReadResult<Vec<Content>> {
     Ok(reasoning::thinking(texts, details))
 }
 
-/// Reads a part of what a user or a tool said.
+/// Reads a part of the content of a user message or a tool result.
 fn part(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
@@ -161,7 +161,7 @@ fn plain_text(node: &JsonNode<'_>) -> ReadResult<Content> {
     }
 }
 
-/// Reads a call as chat completions had it before `tool_calls`: it has no id, and its result names the tool.
+/// Reads a call in the form before `tool_calls`: it has no id, and its result names the tool.
 fn old_call(node: &JsonNode<'_>) -> ReadResult<Content> {
     let (mut parts, mut extra) = (PartReader::default(), Extra::default());
     let mut function = node.fields()?;
@@ -177,8 +177,8 @@ fn old_call(node: &JsonNode<'_>) -> ReadResult<Content> {
     }))
 }
 
-/// Reads a call of a function, or of a custom tool, whose input is any text. Some servers leave the type out,
-/// or write the fields of the function beside the id.
+/// Reads a call of a function, or of a custom tool, whose input is any text. Some servers omit the type, or write the
+/// fields of the function next to the id.
 pub(super) fn call(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     let kind = fields.take("type");

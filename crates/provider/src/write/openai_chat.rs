@@ -36,7 +36,7 @@ pub(super) enum ChatMessage {
     },
 }
 
-/// Content: plain text if that is all there is.
+/// The content of a message: a plain text, or a list of parts.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum ChatContent {
@@ -88,7 +88,7 @@ pub(super) fn write(
     for placed in messages {
         writer.add(placed);
     }
-    // Nothing may follow a call that waits for its result.
+    // Nothing may come between a call and its result.
     if writer.waiting == 0 {
         writer.flush_images();
     }
@@ -98,9 +98,9 @@ pub(super) fn write(
 struct ChatWriter<'a> {
     mended: &'a mut Vec<Mending>,
     out: Vec<ChatMessage>,
-    /// Images of tool results: only a user message may hold them.
+    /// The images of tool results, which only a user message may have.
     images: Vec<ChatPart>,
-    /// The number of calls whose result has not come yet.
+    /// The number of calls without a result so far.
     waiting: usize,
 }
 
@@ -160,7 +160,7 @@ impl ChatWriter<'_> {
         });
     }
 
-    /// Adds a text; anything else is left out and reported.
+    /// Adds a text; any other block is left out and reported.
     fn block(&mut self, at: usize, block: &Content, parts: &mut Vec<ChatPart>) {
         match block {
             Content::Text(text) if text.text.is_empty() => {}
@@ -233,7 +233,7 @@ fn call_of(call: &ToolCall) -> ChatToolCall {
             name: call.name.clone(),
             arguments: arguments_text(call),
         },
-        // Servers that speak this form sign a call so, and refuse it without its signature.
+        // Some servers of this form sign a call in this field, and reject it without its signature.
         back: ReturnedFields::of(&call.extra, &["extra_content"]),
     }
 }

@@ -1,6 +1,5 @@
-//! Programs that the model writes to call tools, and what came of them. The provider refuses what came of a
-//! program without the program, and a call that a program made without it; a compaction, or a fork, may
-//! have taken one of the two.
+//! Programs that the model writes to call tools, and their outputs. The provider rejects an output or a call of a
+//! program without the program; a compaction or a fork may have removed one of both.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,8 +14,8 @@ use loopstore_model::{Content, Json, Message, ToolCall};
 const PROGRAM: &str = "program";
 const OUTPUT: &str = "program_output";
 
-/// Leaves out what belongs to a program that is not there, and a program of which nothing came though a
-/// person has spoken since: the model still waits for one that nobody spoke after.
+/// Leaves out blocks of a missing program, and a program without an output that a prompt follows. A program without an
+/// output that no prompt follows may still be running.
 pub(super) fn without_parted(messages: &mut [IndexedMessage], mended: &mut Vec<Mending>) {
     let whole = whole_programs(messages);
     let mut known: HashSet<String> = HashSet::new();
@@ -52,7 +51,7 @@ pub(super) fn without_parted(messages: &mut [IndexedMessage], mended: &mut Vec<M
     }
 }
 
-/// Returns the programs of which what came is there, or that the model may still wait for.
+/// Returns the programs with an output, and those that may still be running.
 fn whole_programs(messages: &[IndexedMessage]) -> HashSet<String> {
     let (mut open, mut whole) = (HashSet::new(), HashSet::new());
     for placed in messages {
@@ -89,7 +88,7 @@ impl ProgramPart {
     }
 }
 
-/// Returns which part of a program a block is, and the id of the program's call.
+/// Returns the part of a program that a block is, and the id of the program's call.
 fn part_of(block: &Content) -> Option<(ProgramPart, String)> {
     #[derive(Deserialize)]
     struct Named {
