@@ -1,4 +1,4 @@
-//! Finding what is to be replaced in one text: by rules, by what was found before, by parts of it.
+//! The search for secrets in one text: by rules, by known secrets, and by parts of known secrets.
 
 use std::ops::Range;
 
@@ -13,24 +13,24 @@ use super::rules::{SecretMatch, rules};
 use super::views::{MappedText, plain, views};
 use super::{MARKER, Redactor, marker};
 
-/// Names longer than this are not looked at together with their value.
+/// The longest name that is checked together with its value, in bytes.
 const MAX_NAME: usize = 100;
 
-/// A marker is not longer.
+/// The longest marker, in bytes.
 const MAX_MARKER: usize = 160;
 
-/// A line of a private key from this length on is looked for by itself.
+/// The least length of a line of a private key that is searched for alone.
 const MIN_KEY_LINE: usize = 40;
 
-/// The bits a byte of a value that is surely random.
+/// The entropy, in bits per byte, from which a value is certainly random.
 const CERTAIN_ENTROPY: f64 = 2.75;
 
-/// A secret in a text.
+/// A secret found in a text.
 #[derive(Clone, Debug)]
 pub(super) struct SecretHit {
     pub(super) range: Range<usize>,
     pub(super) rule: usize,
-    /// The digits that stand for its value.
+    /// The digits of the value's digest.
     pub(super) id: String,
     pub(super) confidence: Confidence,
     pub(super) found_by: FoundBy,
@@ -57,8 +57,8 @@ impl SecretHit {
 }
 
 impl Redactor {
-    /// Returns how often a secret that was found stands in a text, or a part of one; with `in_doubt` also what
-    /// other texts have too: a part that looks like a word, or the frame of a key.
+    /// Returns the number of occurrences of known secrets and their parts in a text; with `in_doubt` including parts
+    /// that other texts may contain: a part that looks like a word, or the frame of a key.
     #[doc(hidden)]
     pub fn count_in(&self, text: &str, in_doubt: bool) -> u64 {
         let views = views(text);
@@ -77,7 +77,7 @@ impl Redactor {
         found.iter().filter(counts).count() as u64
     }
 
-    /// Returns what is to be replaced in a text, in order; `name` is that of the field that holds it.
+    /// Returns the secrets to replace in a text, in order. `name` is the name of its field.
     pub(super) fn find(&mut self, name: Option<&str>, text: &str) -> Vec<SecretHit> {
         let views = views(text);
         let mut hits = Vec::new();
@@ -99,7 +99,7 @@ impl Redactor {
         found
     }
 
-    /// Divides matches into those that are replaced, which are remembered, and those that are only reported.
+    /// Divides matches into those that are replaced, which become known, and those that are only reported.
     fn decide(&mut self, text: &str, hits: Vec<SecretMatch>) -> (Vec<SecretHit>, Vec<SecretHit>) {
         let (mut taken, mut held) = (Vec::new(), Vec::new());
         for hit in hits {
@@ -159,7 +159,7 @@ impl Redactor {
         })
     }
 
-    /// Counts what is not replaced, and keeps what was found if that is asked for.
+    /// Counts secrets that are not replaced, and keeps the findings if they are wanted.
     fn note(&mut self, text: &str, found: &[SecretHit], mut held: Vec<SecretHit>) {
         let ranges: Vec<_> = found.iter().map(|one| one.range.clone()).collect();
         held.retain(|one| !overlaps(&ranges, &one.range));
@@ -191,7 +191,7 @@ impl Redactor {
         }
     }
 
-    /// Returns the digits that stand for a value: of a digest that is keyed.
+    /// Returns the digits of the keyed digest of a value.
     pub(super) fn id_of(&self, secret: &str) -> String {
         let mut hash = Sha256::new();
         hash.update(b"loopstore redaction");
@@ -226,7 +226,7 @@ impl Redactor {
         }
     }
 
-    /// Adds secrets that were found before and that no rule finds here.
+    /// Adds known secrets that no rule finds in the text.
     fn add_known(&self, text: &str, markers: &[Range<usize>], found: &mut Vec<SecretHit>) {
         let Some(known) = &self.known else { return };
         let taken: Vec<_> = found.iter().map(|one| one.range.clone()).collect();
@@ -237,7 +237,7 @@ impl Redactor {
         found.sort_by_key(|one| one.range.start);
     }
 
-    /// Adds parts of secrets that were found before; what touches a whole one becomes a part of that.
+    /// Adds parts of known secrets; a part next to a whole secret is joined to it.
     fn add_pieces(
         &self,
         views: &[MappedText<'_>],
@@ -268,14 +268,14 @@ impl Redactor {
     }
 }
 
-/// True if a value is random beyond doubt, so that a part of it is a part of a secret too.
+/// True if a value is certainly random, so that its parts are parts of a secret too.
 fn is_surely_random(secret: &str) -> bool {
     looks_random(secret)
         && !is_made_of_words(secret)
         && entropy(secret.as_bytes()) >= CERTAIN_ENTROPY
 }
 
-/// True if a secret is no word that may stand anywhere.
+/// True if a secret is no word that any text may contain.
 fn can_be_told_apart(secret: &str) -> bool {
     let has = |kind: fn(char) -> bool| u8::from(secret.chars().any(kind));
     let kinds = has(|c| c.is_ascii_lowercase())
@@ -285,7 +285,7 @@ fn can_be_told_apart(secret: &str) -> bool {
     secret.len() >= MIN_KNOWN && kinds >= 2 && !is_single_word(secret)
 }
 
-/// Returns where markers stand.
+/// Returns the ranges of markers.
 fn markers(text: &str) -> Vec<Range<usize>> {
     let found = text.match_indices(MARKER);
     let ends = |at: usize| {
@@ -302,7 +302,7 @@ fn overlaps(sorted: &[Range<usize>], range: &Range<usize>) -> bool {
     sorted.get(at).is_some_and(|one| one.start < range.end)
 }
 
-/// True if a match is no marker, no part of one and nothing around one. What is left of a private key goes whole.
+/// True if a match neither is a marker, nor overlaps one. The rest of a private key around a marker is replaced whole.
 fn is_new(secret: &str, range: &Range<usize>, markers: &[Range<usize>]) -> bool {
     secret.contains("-----BEGIN") || !overlaps(markers, range)
 }
@@ -315,7 +315,7 @@ fn placed(view: &MappedText<'_>, hits: Vec<SecretMatch>) -> Vec<SecretMatch> {
     hits.into_iter().map(place).collect()
 }
 
-/// Finds what only the name of the field shows.
+/// Returns the matches that only the name of the field shows.
 fn with_name(name: &str, view: &MappedText<'_>) -> Vec<SecretMatch> {
     if name.len() > MAX_NAME || view.text.is_empty() || !rules().wakes(name) {
         return Vec::new();
@@ -332,7 +332,7 @@ fn with_name(name: &str, view: &MappedText<'_>) -> Vec<SecretMatch> {
     placed(view, hits)
 }
 
-/// Makes one of matches that touch the same bytes; the rule that knows most gives its name.
+/// Joins overlapping matches; the rule with priority gives the name.
 fn merged(mut hits: Vec<SecretMatch>) -> Vec<SecretMatch> {
     hits.sort_by_key(|hit| (hit.range.start, hit.range.end));
     let mut merged: Vec<SecretMatch> = Vec::new();
