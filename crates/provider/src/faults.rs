@@ -84,7 +84,7 @@ pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextFault
     };
     for (at, message) in messages.iter().enumerate() {
         if let Some(message) = message.message() {
-            finder.look_at(at, message);
+            finder.check_message(at, message);
         }
     }
     let mut faults = finder.faults;
@@ -142,7 +142,7 @@ struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    fn look_at(&mut self, at: usize, message: &'a Message) {
+    fn check_message(&mut self, at: usize, message: &'a Message) {
         if self.is_empty(at, message) {
             self.fault(FaultKind::EmptyContent, at, None);
         }
@@ -179,7 +179,7 @@ impl<'a> Finder<'a> {
     fn is_empty(&self, at: usize, message: &Message) -> bool {
         let is_answer = matches!(message, Message::Assistant(_));
         let thinks = is_answer && message.content().iter().any(Content::is_thinking);
-        let may_go_on = self.is_in_flight(at) || goes_on(self.messages, at);
+        let may_go_on = self.is_in_flight(at) || continues_answer(self.messages, at);
         is_silent(message) && !(thinks && may_go_on)
     }
 
@@ -195,7 +195,7 @@ impl<'a> Finder<'a> {
 /// True if the message after an answer is an answer of the same turn: some sources record the blocks of one answer as
 /// several messages.
 #[doc(hidden)]
-pub fn goes_on(messages: &[AgentMessage], at: usize) -> bool {
+pub fn continues_answer(messages: &[AgentMessage], at: usize) -> bool {
     let is_shown = |message: &&AgentMessage| message.role() != Role::Extension;
     let after = messages[at + 1..].iter().find(is_shown);
     after.is_some_and(|after| {

@@ -33,7 +33,7 @@ pub fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
     };
     let content = inner.content_mut();
     let before = content.len();
-    content.retain(|block| !goes(block, all));
+    content.retain(|block| !is_removed(block, all));
     let mut dropped = content.len() < before;
     if all {
         for block in content {
@@ -45,7 +45,7 @@ pub fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
     dropped
 }
 
-fn goes(block: &Content, all: bool) -> bool {
+fn is_removed(block: &Content, all: bool) -> bool {
     match block {
         Content::Sealed(sealed) => all || sealed.compaction().is_some(),
         Content::Other(json) => all && is_signed(json),

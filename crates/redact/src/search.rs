@@ -95,7 +95,7 @@ impl Redactor {
         if self.replaces_pieces {
             self.add_pieces(&views, &markers, &mut found);
         }
-        self.note(text, &found, held);
+        self.record_findings(text, &found, held);
         found
     }
 
@@ -160,7 +160,7 @@ impl Redactor {
     }
 
     /// Counts secrets that are not replaced, and keeps the findings if they are wanted.
-    fn note(&mut self, text: &str, found: &[SecretHit], mut held: Vec<SecretHit>) {
+    fn record_findings(&mut self, text: &str, found: &[SecretHit], mut held: Vec<SecretHit>) {
         let ranges: Vec<_> = found.iter().map(|one| one.range.clone()).collect();
         held.retain(|one| !overlaps(&ranges, &one.range));
         for one in &held {

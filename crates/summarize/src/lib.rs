@@ -159,7 +159,7 @@ impl SummarizeCompaction {
     }
 
     /// Pushes a prompt to the list of [`SummarizeCompaction::preview`], if there is one.
-    fn note_prompt(
+    fn record_prompt(
         &self,
         about: (Option<&LoopId>, Option<Turns>),
         input: &Input,
@@ -244,7 +244,7 @@ impl SummarizeCompaction {
         let formatted = prompt::format_messages(&input.messages, &self.options);
         let request = self.request(cancel, input, &formatted.text, room);
         let begun = Instant::now();
-        let answer = summarizer::ask(&self.summarizer, &request);
+        let answer = summarizer::call_with_deadline(&self.summarizer, &request);
         notes.calls += 1;
         notes.duration_ms += millis(begun.elapsed());
         let answer = answer.map_err(|error| error.to_string())?;
@@ -333,7 +333,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
         let mut notes = SummaryNotes::default();
         let most = config.max_summary_tokens;
         let usual = most.min(slice.tokens(turns)? / 2);
-        self.note_prompt((Some(slice.loop_id()), Some(turns)), &input, (usual, most));
+        self.record_prompt((Some(slice.loop_id()), Some(turns)), &input, (usual, most));
         let made = match self.answer(slice.cancel(), &input, (usual, most), &mut notes) {
             Ok((text, formatted)) => {
                 let answer = ModelAnswer {
@@ -370,7 +370,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
         let input = Input::of_loops(slice)?;
         let mut notes = SummaryNotes::default();
         let most = config.max_rollup_tokens;
-        self.note_prompt((slice.loops().last(), None), &input, (most, most));
+        self.record_prompt((slice.loops().last(), None), &input, (most, most));
         let made = match self.answer(slice.cancel(), &input, (most, most), &mut notes) {
             Ok((text, _)) => {
                 let answer = ModelAnswer {

@@ -117,7 +117,7 @@ const GRACE: Duration = Duration::from_millis(250);
 
 /// Calls a summariser on a thread of its own, which is abandoned at the request's deadline: a summariser that hangs
 /// must not block the agent.
-pub(super) fn ask(
+pub(super) fn call_with_deadline(
     summarizer: &Arc<dyn Summarizer>,
     request: &SummaryRequest,
 ) -> Result<SummaryAnswer, SummarizerError> {

@@ -154,7 +154,7 @@ impl Activity {
     /// Reads a text in the user's name for the working folder, the output of a command, and the end of a background
     /// task.
     fn read_harness_text(&mut self, text: &str, by_harness: bool, place: &SourceTurn) {
-        self.note_folder(text);
+        self.record_folder(text);
         if let Some((action, of)) = self.written.take()
             && (by_harness || is_observation(text))
         {
@@ -181,7 +181,7 @@ impl Activity {
         }
     }
 
-    fn note_folder<'a>(&mut self, text: &'a str) {
+    fn record_folder<'a>(&mut self, text: &'a str) {
         let head = &text[..text.floor_char_boundary(SCANNED_BYTES)];
         let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(SCANNED_BYTES))..];
         for (mark, end) in results::FOLDER_MARKS {
@@ -258,7 +258,7 @@ impl Activity {
             return;
         }
         self.close(id);
-        self.note_folder(text);
+        self.record_folder(text);
         if let Some(about) = action.about.as_deref() {
             self.record_background_end(about, &action, text, is_error, place);
         }

@@ -109,7 +109,7 @@ impl Gatherer {
 
     /// Reads a message in the user's name: a prompt with the harness's text around it, or only a harness's text.
     fn user(&mut self, message: &Message, user: &UserMessage, place: &SourceTurn) {
-        self.note_time(user.timestamp.as_ref());
+        self.record_time(user.timestamp.as_ref());
         let speaker = match message.author() {
             Author::Agent => SpeakerRole::Parent,
             Author::Human | Author::Harness => SpeakerRole::Human,
@@ -173,7 +173,7 @@ impl Gatherer {
     }
 
     fn answer(&mut self, message: &AssistantMessage, place: &SourceTurn) {
-        self.note_time(message.timestamp.as_ref());
+        self.record_time(message.timestamp.as_ref());
         let label = self.record.values.label("answer");
         let calls = message
             .content
@@ -234,7 +234,7 @@ impl Gatherer {
 
     /// Reads a result. `is_report`: it is the report of a sub-agent.
     fn result(&mut self, message: &ToolResultMessage, is_report: bool, place: &SourceTurn) {
-        self.note_time(message.timestamp.as_ref());
+        self.record_time(message.timestamp.as_ref());
         if is_report {
             let day = day_of(message.timestamp.as_ref());
             for text in texts(&message.content) {
@@ -301,7 +301,7 @@ impl Gatherer {
         });
     }
 
-    fn note_time(&mut self, timestamp: Option<&Int>) {
+    fn record_time(&mut self, timestamp: Option<&Int>) {
         if let Some(timestamp) = timestamp {
             self.record.timestamp = Some(timestamp.clone());
         }

@@ -144,7 +144,7 @@ const MARKS_WITHIN: [&str; 22] = [
     "항상",
 ];
 
-/// Pronouns before a mark in a statement about somebody.
+/// Pronouns before a mark in a statement about a person or thing.
 const TOLD_OF: [&str; 39] = [
     "el", "ela", "eles", "ella", "elle", "ellos", "er", "es", "eu", "he", "i", "ich", "ik", "il",
     "ils", "io", "it", "je", "man", "noi", "nosotros", "nous", "she", "sie", "that", "there",

@@ -198,7 +198,7 @@ impl SectionReader {
         }
         let lines = self.sections.entry(self.heading).or_default();
         lines.extend(self.lead.take());
-        lines.push(own_line(line));
+        lines.push(escape_model_line(line));
     }
 }
 
@@ -311,7 +311,7 @@ fn is_rule(text: &str) -> bool {
 }
 
 /// Returns a model's line so that it cannot be read as a line of the record.
-fn own_line(line: &str) -> String {
+fn escape_model_line(line: &str) -> String {
     if let Some(item) = line.strip_prefix("- ") {
         return format!("* {item}");
     }
@@ -323,7 +323,7 @@ fn own_line(line: &str) -> String {
 }
 
 /// True if a line of a document was written by a model.
-pub(super) fn is_own_line(line: &str) -> bool {
+pub(super) fn is_model_line(line: &str) -> bool {
     !line.trim().is_empty() && !line.starts_with(['#', '-', '(']) && !line.starts_with(PLAN_HEAD)
 }
 

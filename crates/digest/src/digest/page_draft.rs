@@ -326,7 +326,7 @@ impl<'a> PageDraft<'a> {
     fn shown_bytes(&self, at: usize, units: &BTreeSet<usize>, heading: Heading) -> usize {
         let statement = &self.record.statements[at];
         let mut bytes = self.head(statement, heading).len() + 1;
-        words_of_units(statement, units, heading, &mut |text| bytes += text.len());
+        for_each_part(statement, units, heading, &mut |text| bytes += text.len());
         bytes
     }
 
@@ -481,7 +481,7 @@ impl<'a> PageDraft<'a> {
 
 /// Calls `each` with the parts of the line that shows the given units of a statement. In the task, a gap between units
 /// is marked, since a person's words must not seem complete.
-fn words_of_units(
+fn for_each_part(
     statement: &Statement,
     units: &BTreeSet<usize>,
     heading: Heading,

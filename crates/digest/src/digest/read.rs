@@ -4,7 +4,7 @@ use super::lines::{
     CALLED, FOUND, Heading, OPEN, OPENING, PLAN_HEAD, RAN, READ, REFUSED, read_named,
     read_plan_line,
 };
-use super::model_sections::{ModelSection, is_own_line};
+use super::model_sections::{ModelSection, is_model_line};
 use super::names::LoopNames;
 use super::record::{ForeignSummary, Instruction, SpeakerRole, Statement};
 use super::values::line::{SEEN, ValueLine, read_place, read_values};
@@ -69,7 +69,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
             continue;
         }
         if let Some(heading) = heading.filter(|heading| heading.may_come_from_model())
-            && is_own_line(line)
+            && is_model_line(line)
         {
             match given.iter_mut().find(|given| given.heading == heading) {
                 Some(given) => given.lines.push(line.to_owned()),

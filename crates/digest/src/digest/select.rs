@@ -94,7 +94,7 @@ impl Selector {
         let (mut alone, mut is_first) = (None::<String>, true);
         each_word(text, &mut |word, place| {
             let written = &text[place];
-            let is_single = crate::words::stands_alone(word);
+            let is_single = crate::words::is_single_character(word);
             // In scripts without spaces, a pair of characters serves as a word.
             let pair = match (&alone, is_single) {
                 (Some(before), true) => Some(format!("{before}{word}")),

@@ -69,7 +69,7 @@ pub fn words_of(text: &str) -> Vec<String> {
 }
 
 /// True if a word is one character of a script without spaces, or an emoji.
-pub fn stands_alone(word: &str) -> bool {
+pub fn is_single_character(word: &str) -> bool {
     let mut chars = word.chars();
     let first = chars.next().map(kind_of);
     matches!(first, Some(CharKind::Alone)) && chars.next().is_none()

@@ -34,7 +34,7 @@ pub use one_liner::{DefaultBlockCompaction, one_liner};
 pub use policy::{Budget, CompactionPolicy};
 pub use prune::{OutputSize, PrunedMessage, Pruning, image_reference, output_cap};
 #[doc(hidden)]
-pub use prune::{image_facts, says_nothing};
+pub use prune::{has_no_content, image_facts};
 pub use recent::KeepRecent;
 pub use slice::{EarlierBlock, LoopSlice, Placed, ReadError, RollupSlice, Shown, TurnReader};
 #[doc(hidden)]

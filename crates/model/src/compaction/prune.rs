@@ -58,7 +58,7 @@ impl Pruning {
             }
         }
         let is_result = matches!(inner, Message::ToolResult(_));
-        if !is_result && says_nothing(inner) {
+        if !is_result && has_no_content(inner) {
             return PrunedMessage::Gone;
         }
         if let (true, Some(most)) = (is_result, self.output_tokens) {
@@ -96,7 +96,7 @@ fn cut_output(result: &mut AgentMessage, most: u64, counter: &dyn TokenCounter) 
 
 /// True if a message has no content that a provider accepts.
 #[doc(hidden)]
-pub fn says_nothing(message: &Message) -> bool {
+pub fn has_no_content(message: &Message) -> bool {
     message.content().iter().all(is_empty)
 }
 

@@ -18,7 +18,7 @@ pub fn introduced(
 ) -> Vec<ContextFault> {
     let mut known = OriginalCounts::of(originals, faults_of(originals, in_flight));
     let mut new = faults_of(shown, in_flight);
-    new.retain(|fault| known.lacks(fault, shown));
+    new.retain(|fault| known.is_introduced(fault, shown));
     for fault in thinking::parted_from(originals, shown) {
         if !new.contains(&fault) {
             new.push(fault);
@@ -67,7 +67,7 @@ impl OriginalCounts {
     }
 
     /// True if the originals do not have a fault of `shown`; else one fault of the originals is used up.
-    fn lacks(&mut self, fault: &ContextFault, shown: &[AgentMessage]) -> bool {
+    fn is_introduced(&mut self, fault: &ContextFault, shown: &[AgentMessage]) -> bool {
         let id = &fault.tool_call_id;
         let is_shared = id.as_ref().is_some_and(|id| self.shared.contains(id));
         if is_shared && fault.kind != FaultKind::ThinkingParted {

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::{ContextFault, FaultKind, goes_on};
+use super::{ContextFault, FaultKind, continues_answer};
 use loopstore_model::{AgentMessage, Content, Message, Role};
 
 /// An answer of the model.
@@ -91,7 +91,7 @@ fn answers(messages: &[AgentMessage], from: usize) -> Vec<ThinkingAnswer<'_>> {
             open.blocks.extend(&answer.content);
         }
         let is_thinking = answer.content.iter().all(Content::is_thinking);
-        is_open = is_thinking && goes_on(messages, at);
+        is_open = is_thinking && continues_answer(messages, at);
         let speaks = |message: &AgentMessage| message.role() != Role::Extension;
         if let Some(last) = answers.last_mut() {
             last.is_last = is_thinking && !messages[at + 1..].iter().any(speaks);
@@ -226,8 +226,8 @@ mod tests {
         let messages = [Message::user("go").into(), answer(vec![thought("x")])];
         assert_eq!(parts(&messages, false), [1]);
         assert!(parts(&messages, true).is_empty());
-        let goes_on = [&messages[..], &[answer(vec![of_call("a")]), result("a")]].concat();
-        assert!(parts(&goes_on, false).is_empty());
+        let continues_answer = [&messages[..], &[answer(vec![of_call("a")]), result("a")]].concat();
+        assert!(parts(&continues_answer, false).is_empty());
         let before = [&messages[..], &[Message::user("and?").into()]].concat();
         assert!(parts(&before, false).is_empty());
     }

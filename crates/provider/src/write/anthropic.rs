@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::{arguments_object, images_of, media_type};
 use super::pairs::IndexedMessage;
-use super::sealed::own;
+use super::sealed::original_item;
 use super::system::SystemMessage;
 use super::{Mending, MendingKind};
 use crate::Form;
@@ -160,7 +160,7 @@ pub(super) fn write(
         thinking: Vec::new(),
         images: Vec::new(),
         waiting: 0,
-        answered: served(messages),
+        answered: answered_server_calls(messages),
         last_prompt: messages
             .iter()
             .rfind(|placed| matches!(placed.message, model::Message::User(_)))
@@ -210,11 +210,11 @@ fn unmark_old<'a>(blocks: impl Iterator<Item = &'a mut AnthropicBlock>) {
 }
 
 /// Returns the ids of the calls that the provider ran itself and that have a result after them.
-fn served(messages: &[IndexedMessage]) -> HashSet<String> {
+fn answered_server_calls(messages: &[IndexedMessage]) -> HashSet<String> {
     let (mut used, mut answered) = (HashSet::new(), HashSet::new());
     let blocks = messages.iter().flat_map(|placed| placed.message.content());
     for block in blocks.filter(|block| matches!(block, Content::Other(_))) {
-        match own(block, Form::Anthropic)
+        match original_item(block, Form::Anthropic)
             .as_ref()
             .and_then(ServerBlock::of)
         {
@@ -289,7 +289,7 @@ impl AnthropicWriter<'_> {
         let blocks = self.blocks(at, placed.message.content(), is_answer);
         if is_answer {
             self.answer(at, blocks);
-            if !placed.goes_on {
+            if !placed.continues_answer {
                 self.drop_thinking();
             }
         } else {
@@ -425,7 +425,8 @@ impl AnthropicWriter<'_> {
         }
     }
 
-    /// The provider goes on with an answer that comes last, and refuses one with a space there.
+    /// Removes white space at the end of the last answer: the provider continues this answer, and rejects one that ends
+    /// with white space.
     fn trim_end(&mut self) {
         let last = self
             .out
@@ -527,7 +528,7 @@ fn block_of(block: &Content, is_answer: bool) -> Option<AnthropicBlock> {
             back: ReturnedFields::of(&call.extra, &[CACHE, "caller", "toolset_name"]),
         }),
         Content::Sealed(_) if !is_answer => None,
-        Content::Sealed(sealed) => own(block, Form::Anthropic).map(|item| {
+        Content::Sealed(sealed) => original_item(block, Form::Anthropic).map(|item| {
             if block.is_signed_thinking() {
                 AnthropicBlock::Redacted(item)
             } else if sealed.kind().as_deref() == Some("compaction") {
@@ -536,7 +537,7 @@ fn block_of(block: &Content, is_answer: bool) -> Option<AnthropicBlock> {
                 AnthropicBlock::Own(item)
             }
         }),
-        Content::Other(_) => own(block, Form::Anthropic).map(AnthropicBlock::Own),
+        Content::Other(_) => original_item(block, Form::Anthropic).map(AnthropicBlock::Own),
         _ => None,
     }
 }

@@ -26,7 +26,7 @@ pub use anthropic::OPENING;
 pub use blocks::{arguments_object, data_url, images_of, media_type};
 use loopstore_model::{AgentMessage, Content};
 pub use responses::{CallItem, call_item};
-pub use sealed::own as kept_item;
+pub use sealed::original_item as kept_item;
 use system::SystemMessage;
 
 /// The text of a tool result that was never recorded.

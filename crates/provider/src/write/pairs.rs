@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Mending, MendingKind, NO_RESULT, images};
-use crate::faults::{Pairing, ResultPlace, answer_in_flight, goes_on};
+use crate::faults::{Pairing, ResultPlace, answer_in_flight, continues_answer};
 use crate::kept::hosted_item;
 use loopstore_model::{
     AgentMessage, Author, Content, Json, Message, ToolCall, ToolResultMessage, UserMessage,
@@ -14,7 +14,7 @@ pub struct IndexedMessage {
     pub at: usize,
     pub message: Message,
     /// True if the next message is another part of this answer.
-    pub goes_on: bool,
+    pub continues_answer: bool,
     /// The unknown fields of an answer or a result.
     pub(super) source: Option<Json>,
 }
@@ -104,7 +104,7 @@ impl Pairs<'_> {
         let said = IndexedMessage {
             at,
             message,
-            goes_on: false,
+            continues_answer: false,
             source: None,
         };
         self.out.insert(place, said);
@@ -145,7 +145,7 @@ impl Pairs<'_> {
         self.out.push(IndexedMessage {
             at,
             message,
-            goes_on: goes_on(self.messages, at),
+            continues_answer: continues_answer(self.messages, at),
             source: source_of(&self.messages[at]),
         });
         self.out.append(&mut results);
@@ -178,7 +178,7 @@ impl Pairs<'_> {
         Some(IndexedMessage {
             at: place,
             message: Message::ToolResult(result),
-            goes_on: false,
+            continues_answer: false,
             source,
         })
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Deserialize;
 
 use super::pairs::IndexedMessage;
-use super::sealed::own;
+use super::sealed::original_item;
 use super::{Mending, MendingKind};
 use crate::Form;
 use loopstore_model::{Content, Json, Message, ToolCall};
@@ -97,7 +97,7 @@ fn part_of(block: &Content) -> Option<(ProgramPart, String)> {
     let Content::Other(_) = block else {
         return None;
     };
-    let item = own(block, Form::OpenAiResponses)?;
+    let item = original_item(block, Form::OpenAiResponses)?;
     let part = match item.type_name()?.as_ref() {
         PROGRAM => ProgramPart::Program,
         OUTPUT => ProgramPart::Output,

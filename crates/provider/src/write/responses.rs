@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::{arguments_text, data_url};
 use super::pairs::IndexedMessage;
-use super::sealed::own;
+use super::sealed::original_item;
 use super::{Mending, MendingKind};
 use crate::Form;
 use crate::kept::KeptItem;
@@ -145,7 +145,7 @@ fn kept_item(call: &ToolCall) -> Option<Json> {
 /// Returns the item that a result was read from, if its id is still that of the call.
 fn output_item(result: &ToolResultMessage) -> Option<Json> {
     let items = result.content.iter().filter_map(|block| match block {
-        Content::Other(_) => own(block, Form::OpenAiResponses),
+        Content::Other(_) => original_item(block, Form::OpenAiResponses),
         _ => None,
     });
     let mut named = items.filter(|item| names(item, &result.tool_call_id));
@@ -213,7 +213,7 @@ impl<'a> ResponsesWriter<'a> {
                 }
                 InputItem::Call(item)
             }
-            _ => match own(block, Form::OpenAiResponses) {
+            _ => match original_item(block, Form::OpenAiResponses) {
                 Some(item) => InputItem::Own(item),
                 None => return self.left_out(at, block),
             },

@@ -8,7 +8,7 @@ use crate::kept::KeptItem;
 use loopstore_model::{AgentMessage, Content, Json, Message, SealingProvider};
 
 /// Returns the original item or block of a block, if it was read from `form`.
-pub fn own(block: &Content, form: Form) -> Option<Json> {
+pub fn original_item(block: &Content, form: Form) -> Option<Json> {
     match block {
         // Chat completions cannot represent items of Responses.
         Content::Sealed(_) if form == Form::OpenAiChat => None,

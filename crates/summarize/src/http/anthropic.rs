@@ -34,7 +34,7 @@ impl Summarizer for AnthropicSummarizer {
     }
 
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
-        self.endpoint.ask(self, request)
+        self.endpoint.send(self, request)
     }
 }
 

@@ -51,7 +51,7 @@ impl Endpoint {
     }
 
     /// Sends a request, and repeats it after failures that may be temporary.
-    pub(super) fn ask(
+    pub(super) fn send(
         &self,
         dialect: &dyn Dialect,
         request: &SummaryRequest,

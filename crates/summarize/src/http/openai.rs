@@ -44,7 +44,7 @@ impl Summarizer for OpenAiSummarizer {
     }
 
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
-        self.endpoint.ask(self, request)
+        self.endpoint.send(self, request)
     }
 }
 

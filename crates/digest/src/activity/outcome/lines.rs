@@ -174,7 +174,7 @@ fn counted(line: &str) -> impl Iterator<Item = (u64, &str)> {
         let before = (words.len() == 2 && at == 1)
             .then(|| known(words[0]))
             .flatten();
-        // `3 files` beside a path is not the result of a run.
+        // `3 files` on a line with a path is not the result of a run.
         let is_plain = |what: &&str| !output::GENERIC.contains(what) || !line.contains('/');
         if let Some(what) = next.or(before).filter(is_plain) {
             found.push((number, what));

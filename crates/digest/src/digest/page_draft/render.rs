@@ -6,7 +6,7 @@ use super::super::lines::{Heading, READ, names_speaker, statement_head};
 use super::super::page::DocumentPage;
 use super::super::values::Fact;
 use super::super::values::line::{LineValue, SEEN, write_values};
-use super::{PageDraft, ShownUnits, words_of_units};
+use super::{PageDraft, ShownUnits, for_each_part};
 
 impl PageDraft<'_> {
     pub(in super::super) fn render(&self) -> DocumentPage {
@@ -74,7 +74,7 @@ impl PageDraft<'_> {
             match shown {
                 ShownUnits::All => page.text.push_str(&statement.text),
                 ShownUnits::Some(units, _) => {
-                    words_of_units(statement, units, heading, &mut |text| {
+                    for_each_part(statement, units, heading, &mut |text| {
                         page.text.push_str(text);
                     })
                 }

@@ -159,7 +159,7 @@ fn worth_of_used(ledger: &Ledger, fact: &Fact) -> f64 {
 
 fn worth_of_seen(ledger: &Ledger, fact: &Fact) -> f64 {
     let labels = fact.labels.iter().map(|(at, ..)| &ledger.labels[*at]);
-    let name = labels.map(asked_for).fold(0.0, f64::max);
+    let name = labels.map(demand).fold(0.0, f64::max);
     let turns = f64::from(fact.turns.min(MOST_TURNS));
     let (_, age) = age(ledger, fact);
     let freshness = FLOOR + (1.0 - FLOOR) / (1.0 + age / HALF_LIFE);
@@ -169,7 +169,7 @@ fn worth_of_seen(ledger: &Ledger, fact: &Fact) -> f64 {
 }
 
 /// Returns how often calls used values of the name, relative to a name without statistics.
-fn asked_for(label: &Label) -> f64 {
+fn demand(label: &Label) -> f64 {
     let used = if label.used > 0 { 2.0 } else { 0.0 };
     (2.0 * f64::from(label.taken) + 1.0 + used) * KNOWN_NAME
         / (f64::from(label.values) + KNOWN_NAME)
