@@ -8,8 +8,6 @@
 //! It also tells how much of a call a provider's prompt cache knows: the share of its tokens that are
 //! byte for byte the beginning of the call before, beside `one-liner` and plain truncation.
 
-#[path = "../tests/support/provider_faults/mod.rs"]
-mod provider_faults;
 mod workload;
 
 use std::process::ExitCode;
@@ -19,7 +17,7 @@ use std::time::{Duration, Instant};
 use loopstore::compact::CompactOutcome;
 use loopstore::provider::{Form, ProviderRequest};
 use loopstore::*;
-use provider_faults::provider_faults;
+use loopstore_testing::provider_faults::provider_faults;
 use workload::{Agent, judge, median};
 
 const TURNS: u32 = 15;
@@ -41,7 +39,7 @@ struct Figures {
     cached: Cached,
 }
 
-/// How much of the calls a prompt cache knows.
+/// The share of the calls that a prompt cache knows.
 #[derive(Default)]
 struct Cached {
     before: Vec<String>,

@@ -23,7 +23,7 @@ const ROUNDS: usize = 3;
 const WRITER: &str = "LOOPSTORE_BENCH_WRITER";
 const TURNS_IN_LOOP: u32 = 96;
 
-/// What a writer did.
+/// The result of a writer.
 #[derive(Clone, Copy, Default)]
 struct Written {
     turns: u32,
@@ -192,7 +192,7 @@ fn run() -> Result<bool> {
         shares[shares.len() / 2]
     };
     let mut met = true;
-    // How many times slower; a writer beside readers keeps 0.4 of its speed, four keep all of one's.
+    // Slowdowns: a writer beside readers keeps 0.4 of its speed, four together keep that of one.
     judge(
         "alone / beside two readers",
         1.0 / median(&mut beside_readers),

@@ -105,9 +105,8 @@ pub use loopstore_model::compaction::{
     UnknownModel, UnknownWord,
 };
 pub(crate) use loopstore_model::compaction::{
-    Budget, BuildSettings, DEFAULT_STRATEGY, EarlierBlock, OutputSize, PrunedMessage, Pruning,
-    ReadError, RunConfig, TurnReader, cut_recent, cut_tool_result, has_no_content, output_cap,
-    plan,
+    Budget, DEFAULT_STRATEGY, EarlierBlock, OutputSize, PrunedMessage, Pruning, ReadError,
+    RunConfig, cut_recent, cut_tool_result, has_no_content, output_cap, plan,
 };
 #[cfg(feature = "tokio")]
 pub use loopstore_summarize::FutureSummarizer;

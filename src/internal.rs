@@ -1,11 +1,13 @@
 //! Items for the crates of this workspace that stand on the store, without a promise: any release may change them.
 
 #[cfg(feature = "tokio")]
-pub use crate::api::asynchronous::outside;
+pub use crate::api::asynchronous::{CancelOnDrop, outside};
 pub use crate::api::records::{CURRENT_LOOP, SessionRecords, ordered, session_record};
-pub use crate::compact::recorded::{Recorded, RecordedRun};
+pub use crate::compact::provider_compaction::{
+    CompactedExtent, record_appended_compactions, record_provider_compaction,
+};
+pub use crate::compact::recorded::{RecordedResult, RecordedRun};
 pub use crate::compact::running::close_interrupted;
-pub use crate::compact::sealed::{StandsFor, seal_all, seal_appended};
 pub use crate::context::build::{build, originals_of};
 pub use crate::context::chain::{Chain, Purpose};
 pub use crate::context::manifest::{derive, was_replaced};
@@ -17,9 +19,11 @@ pub use crate::overlay::chain_snapshot::ChainSnapshot;
 pub use crate::overlay::foreign::{OWN_RUN, block_form, block_spec, restore_block};
 pub use crate::overlay::imported::ImportedCompaction;
 pub use crate::overlay::sealed::SealedRecord;
-pub use crate::search::excerpt::{Reach, ReadableText, fitting, windows};
+pub use crate::search::excerpt::{ReadableText, WindowLimits, fitting, windows};
 pub use crate::search::query::question;
 pub use crate::search::trust::missing as missing_from_index;
+pub use crate::sqlite::salvage::{LostRows, Mender, Removable, counter_of, place_of};
+pub use crate::sqlite::schema::{is_store, open_locked};
 pub use crate::store::append::{LastTurn, Retell, append_leased, set_status_leased};
 pub use crate::store::audit::{AuditedDigests, DIGESTED, RowDigest, row_digest};
 pub use crate::store::calls::finish_calls;
@@ -41,8 +45,6 @@ pub use crate::store::receipt::{OpenReceipt, seal};
 pub use crate::store::rollups::added_loops;
 pub use crate::store::session::{edit_loop, forget_parent_seq, run_owner, set_parent_seq};
 pub use crate::store::source::Pieces;
-pub use crate::store::sqlite::salvage::{LostRows, Mender, Removable, counter_of, place_of};
-pub use crate::store::sqlite::schema::{is_store, open_locked};
 pub use crate::store::values::{BoundValue, ToValue};
 
 /// Snapshots and transactions of a [`Database`](crate::Database).
@@ -62,5 +64,5 @@ pub mod recount {
 
 /// The columns that hold texts of sessions.
 pub mod content {
-    pub use crate::store::sqlite::content::{place_of, table_names, texts};
+    pub use crate::sqlite::content::{place_of, table_names, texts};
 }

@@ -10,7 +10,7 @@ use super::plain::Plain;
 use crate::workload::Outcome;
 use crate::workload::digests::{Salts, sha256};
 
-/// Where the text of a message is.
+/// The place of the text of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Within the JSON.
@@ -36,7 +36,7 @@ pub struct Bare {
 fn open(file: &Path, synchronous: &str) -> Outcome<Connection> {
     let connection = Connection::open(file)?;
     connection.execute_batch(&format!(
-        "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};
+        "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};
          PRAGMA cache_size = -8192; PRAGMA foreign_keys = OFF;"
     ))?;
     connection.set_prepared_statement_cache_capacity(128);
@@ -371,7 +371,7 @@ impl Reader {
     }
 }
 
-/// What a compaction writes to.
+/// The tables that a compaction writes to, each with its key.
 const WRITTEN: [(&str, &str); 5] = [
     ("runs", "key"),
     ("blocks", "key"),

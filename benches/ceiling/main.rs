@@ -30,7 +30,7 @@ use workload::store::Recorded;
 use workload::turns::{IN_A_LOOP, Turns, of_messages};
 use workload::{Outcome, is_long, is_quick, judge, median};
 
-/// How many turns are appended, and how often all else is done.
+/// The number of turns that are appended, and of rounds of all else.
 fn rounds() -> usize {
     if is_quick() { 60 } else { 400 }
 }
@@ -68,8 +68,8 @@ fn append(folder: &Path, durability: Durability, form: Form) -> Outcome<Race> {
         let turn = turns.next_turn();
         let plain: Vec<Plain> = turn.iter().map(Plain::of).collect::<Outcome<_>>()?;
         let copy = plain.clone();
-        // Who comes after a wait for the disk finds nothing of its own in the processor's caches. So
-        // there is none where nobody else waits, and both go first as often.
+        // After a wait for the disk the processor's caches are cold. So the lines are written only where the
+        // others wait too, and both sides go first as often.
         if durability == Durability::Full {
             race.lines.push(timed(|| write_lines(&mut lines, &copy))?.0);
         }
@@ -423,7 +423,7 @@ fn compactions(folder: &Path, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
-/// What does not depend on how much there is.
+/// Compares a small database with a large one.
 fn growth(folder: &Path, met: &mut bool) -> Outcome<()> {
     let (few, many) = match (is_quick(), is_long()) {
         (true, _) => (1_000, 10_000),
@@ -455,7 +455,7 @@ fn growth(folder: &Path, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
-/// How large the database is beside the JSON lines of the same messages.
+/// The size of the database beside the JSON lines of the same messages.
 fn size(folder: &Path, met: &mut bool) -> Outcome<()> {
     let file = folder.join("size");
     let mut turns = Turns::new(5);

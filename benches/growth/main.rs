@@ -12,9 +12,6 @@
 mod overlays;
 #[cfg(feature = "postgres")]
 mod partitions;
-#[cfg(feature = "postgres")]
-#[path = "../../crates/postgres/tests/support/mod.rs"]
-mod support;
 mod upkeep;
 #[path = "../workload/mod.rs"]
 mod workload;

@@ -1,4 +1,4 @@
-//! What many compactions and many loops cost: with four times as many, four times as much and no more.
+//! The cost of many compactions and many loops: with four times as many, four times as much and no more.
 
 use std::time::Instant;
 
@@ -9,9 +9,9 @@ use loopstore_admin::replay::changes;
 
 use crate::workload::{Outcome, is_quick, judge, median};
 
-/// How many times as many.
+/// The factor between a few and many.
 const TIMES: usize = 4;
-/// How many times as long; what goes with the square takes sixteen times.
+/// The largest ratio of their times; quadratic work takes sixteen times as long.
 const BOUND: f64 = 6.0;
 /// Loops of a session that is compacted again and again.
 const LOOPS: usize = 8;
@@ -67,7 +67,7 @@ fn show(store: &Store) -> Outcome<()> {
     Ok(())
 }
 
-/// What a report asks: the size of the context before and after each compaction and undo.
+/// Reads what a report needs: the size of the context before and after each compaction and undo.
 fn sizes(store: &Store) -> Outcome<()> {
     let id = SessionId::new("session")?;
     store::read(store.database(), |read| {

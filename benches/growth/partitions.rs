@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use loopstore_postgres::{Engine, PostgresOptions, PostgresStore, schema};
 
-use crate::support::server::{self, Server};
 use crate::workload::Outcome;
 use crate::workload::growth::Aged;
 use crate::workload::turns::{Turns, of_messages};
 use crate::{judge_growth, upkeep};
+use loopstore_testing::server::{self, Server};
 
 /// Messages of a session.
 const IN_A_SESSION: usize = 100;

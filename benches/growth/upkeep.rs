@@ -15,19 +15,19 @@ const IN_A_SESSION: usize = 100;
 /// Sessions that are erased one by one, and those that are pruned at once: 10,000 messages.
 const ERASED: usize = 12;
 const PRUNED: usize = 100;
-/// How often is pruned.
+/// Rounds of pruning.
 const PRUNES: usize = 3;
 /// Rows of a page.
 const PAGE: usize = 50;
-/// How often is asked, and how long.
-const ASKED: usize = 40;
+/// Queries of each kind, and the longest time that they take together.
+const QUERIES: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What nothing else says, and what stands in a tenth and more of all messages.
+/// Words of one message alone, and words of a tenth and more of all messages.
 const RARE: &str = "why does the marmot whistle at the quarry";
 const COMMON: &str = "quick brown fox jumps over the file";
 
-/// What was measured, and how many times as long the larger database takes.
+/// The name of an operation, and how many times as long the larger database takes.
 pub type Ratio = (&'static str, f64);
 
 /// Adds what is looked for, and the sessions that go.
@@ -103,7 +103,7 @@ fn in_turns<'a>(
     let mut times = [Vec::new(), Vec::new()];
     let all = Instant::now();
     for round in 0..rounds {
-        // What takes seconds is told by a few of them.
+        // A few rounds are enough for an operation that takes seconds.
         if round >= 3 && all.elapsed() > PATIENCE {
             break;
         }
@@ -159,7 +159,7 @@ pub fn compare(young: &dyn Database, old: &dyn Database) -> Outcome<Vec<Ratio>> 
         ),
         ("recall, words of a tenth of all", COMMON, None),
     ] {
-        let ratio = in_turns(both, ASKED, |store, _| {
+        let ratio = in_turns(both, QUERIES, |store, _| {
             ask(store, question, session).map(drop)
         });
         note(what, ratio?);
@@ -173,7 +173,7 @@ pub fn compare(young: &dyn Database, old: &dyn Database) -> Outcome<Vec<Ratio>> 
         let [of_young, of_old] = places;
         let places = [of_young?, of_old?];
         let mut at = 0;
-        let ratio = in_turns(both, ASKED, |store, _| {
+        let ratio = in_turns(both, QUERIES, |store, _| {
             at += 1;
             page(store, places[(at - 1) % 2].as_ref())
         })?;

@@ -17,14 +17,14 @@ const LOOP: i64 = 1 + 2 * TURNS as i64;
 /// What stands apart from the text, beyond what the line holds already: with it the database is as
 /// large as one that was imported into.
 const HEAD_BYTES: usize = 110;
-/// What a loop says of itself.
+/// The metadata of a loop.
 const META: &str = r#"{"loopId":"session-0000-000","sessionId":"session-0000","agentId":"claude-code","parentLoopId":"session-0000-000","parentTurn":7,"status":"completed","continuationKind":"default","startedAt":"2026-01-01T00:00:00.000Z","endedAt":"2026-01-01T00:00:00.000Z","config":{"model":"m","provider":"anthropic"}}"#;
 
 /// Stores the files, one transaction each; returns the seconds.
 pub fn import(files: &[PathBuf], db: &Path) -> Result<f64> {
     let mut connection = Connection::open(db)?;
     connection.execute_batch(
-        "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+        "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
          PRAGMA cache_size = -8192;
          CREATE TABLE sessions (key INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE,
              agent_id TEXT, title TEXT, created_at TEXT, last_active_at TEXT, current_loop INTEGER,

@@ -27,11 +27,11 @@ use workload::{Outcome, judge};
 const PATH: &str = "LOOPSTORE_BENCH_PATH";
 const BASELINE: &str = "instructions/baseline.toml";
 const PATHS: [&str; 5] = ["append", "build", "compact", "import", "trigger"];
-/// How many times the baseline a path may need.
+/// The largest ratio of a path to its baseline.
 const BOUND: f64 = 1.05;
 /// The same answers with their results, appended through a handle and through the door below it.
 const DOORS: [&str; 2] = ["handle", "below"];
-/// How many times the door below a handle may need.
+/// The largest ratio of a handle to the door below it.
 const HANDLE_BOUND: f64 = 1.03;
 
 type Result<T> = Outcome<T>;

@@ -11,8 +11,6 @@ mod bare;
 #[path = "../ceiling/plain.rs"]
 #[allow(dead_code)]
 mod plain;
-#[path = "../../crates/postgres/tests/support/mod.rs"]
-mod support;
 #[path = "../workload/mod.rs"]
 mod workload;
 
@@ -24,25 +22,25 @@ use bare::{Reader, Turn, Writer, turns_of};
 use loopstore::extend::{self as store, LoopKey, append, session};
 use loopstore::*;
 use loopstore_postgres::{PostgresOptions, PostgresStore};
+use loopstore_testing::server::Server;
 use postgres::Client;
-use support::server::Server;
 use workload::growth::{self, Aged};
 use workload::store::Recorded;
 use workload::turns::{IN_A_LOOP, Turns};
 use workload::{Outcome, is_long, is_quick, judge, median};
 
-/// How many connections there are.
+/// Numbers of connections.
 const CONNECTIONS: [usize; 3] = [1, 8, 64];
 
-/// How often both go on in turns.
+/// Rounds in which both sides alternate.
 const ROUNDS: usize = 5;
 
-/// What many connections did at once.
+/// The times of many connections at once.
 #[derive(Default)]
 struct Done {
-    /// How long each one took.
+    /// The time of each operation.
     times: Vec<Duration>,
-    /// How long all of them took together.
+    /// The time of all of them together.
     wall: Duration,
 }
 
@@ -146,7 +144,7 @@ impl Worker<'_> {
     }
 }
 
-/// What it does again with bare statements.
+/// The same work with bare statements.
 struct Follower {
     writer: Writer,
     turns: Vec<Turn>,
@@ -159,7 +157,7 @@ impl Follower {
     }
 }
 
-/// How many turns each of so many connections appends in a round.
+/// Returns the number of turns that each connection appends in a round.
 fn turns_of_each(connections: usize) -> usize {
     let all = if is_quick() { 96 } else { 640 };
     (all / connections).clamp(4, 96 * 2)
@@ -320,7 +318,7 @@ fn crowd(server: &Server, database: &str, sessions: usize) -> Outcome<()> {
     }
 }
 
-/// What more sessions cost.
+/// The cost of more sessions.
 fn growths(server: &Server, met: &mut bool) -> Outcome<()> {
     let (few, many) = (100, if is_long() { 100_000 } else { 2_000 });
     let aged = |sessions: usize| -> Outcome<Aged<PostgresStore>> {
@@ -389,7 +387,7 @@ fn grown(server: &Server, storage: &str, turns: Vec<Vec<AgentMessage>>) -> Outco
     let log = figures()?[1];
     server.client(&database).batch_execute("VACUUM ANALYZE")?;
     let mut after = figures()?;
-    // What the vacuum writes into the log is no turn's.
+    // The log of the vacuum does not count for the turns.
     after[1] = log;
     Ok([0, 1, 2, 3].map(|at| after[at] - before[at]))
 }
@@ -417,7 +415,7 @@ const PARTS: [(&str, Part); 4] = [
 ];
 
 fn run() -> Outcome<bool> {
-    let server = support::server::server().ok_or("PostgreSQL is not installed")?;
+    let server = loopstore_testing::server::server().ok_or("PostgreSQL is not installed")?;
     let mut met = true;
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let asked: Vec<_> = asked.iter().filter(|arg| !arg.starts_with('-')).collect();

@@ -12,7 +12,7 @@ use super::{Outcome, median};
 /// Turns of a loop that is measured.
 const NEW_TURNS: usize = 12;
 
-/// How many times as long the older one takes.
+/// The times of the older session over those of the younger one.
 pub struct Ratios {
     pub append: f64,
     /// For each byte of the context.

@@ -1,4 +1,4 @@
-//! What benchmarks share: a generator of a tool-using agent's messages, and how figures are judged.
+//! Code that benchmarks share: a generator of a tool-using agent's messages, and how figures are judged.
 #![allow(dead_code)]
 
 pub mod digests;
@@ -13,15 +13,15 @@ use std::time::Duration;
 use loopstore::extend::{append, session};
 use loopstore::*;
 
-/// What a benchmark does, or why it could not.
+/// The result of a step of a benchmark.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Whether a short run is wanted (`LOOPSTORE_QUICK`).
+/// True if a short run is wanted (`LOOPSTORE_QUICK`).
 pub fn is_quick() -> bool {
     std::env::var_os("LOOPSTORE_QUICK").is_some()
 }
 
-/// Whether a long run is wanted (`LOOPSTORE_LONG`).
+/// True if a long run is wanted (`LOOPSTORE_LONG`).
 pub fn is_long() -> bool {
     std::env::var_os("LOOPSTORE_LONG").is_some()
 }

@@ -1,4 +1,4 @@
-//! The turns of a tool-using agent, as the figures of the README were measured with: an answer of 600
+//! The turns of a tool-using agent, as the figures of the guide were measured with: an answer of 600
 //! bytes with 1 or 2 calls, as many results, a prompt in front of every eighth.
 
 use loopstore::*;
@@ -38,7 +38,7 @@ impl Turns {
         }
     }
 
-    /// Whether the next turn begins a loop.
+    /// True if the next turn begins a loop.
     pub fn begins(&self) -> bool {
         self.made.is_multiple_of(IN_A_LOOP)
     }

@@ -23,10 +23,10 @@ use crate::store::{OpenError, SessionFilter, SessionStore};
 /// A [`Store`] for async code: each call runs on the pool of blocking threads, so that a disk or a
 /// strategy never holds up a task. Its calls must be made within a tokio runtime.
 ///
-/// A future that is dropped is safe: before it was first polled nothing happens. After that its work goes
-/// on in the pool, and a transaction ends as it would have ended: a dropped append may have been kept,
+/// A future can be dropped safely: before its first poll nothing happens. After that its work continues
+/// in the pool, and its transaction ends in the usual way: a dropped append may have been kept,
 /// whole. A compaction ([`AsyncSession::prepare`], [`AsyncSession::compact`]) that has not begun to commit
-/// is cancelled: its summariser is told, and no block is written.
+/// is cancelled with its summariser, and no block is written.
 ///
 /// ```
 /// use loopstore::{AsyncStore, Message};
@@ -45,7 +45,7 @@ use crate::store::{OpenError, SessionFilter, SessionStore};
 #[derive(Clone, Debug)]
 pub struct AsyncStore(Store);
 
-/// A [`SessionHandle`] for async code; see [`AsyncStore`] for what a dropped future leaves.
+/// A [`SessionHandle`] for async code; see [`AsyncStore`] for the effects of a dropped future.
 #[derive(Clone, Debug)]
 pub struct AsyncSession(SessionHandle);
 
@@ -531,8 +531,9 @@ impl AsyncSession {
     }
 }
 
-/// Cancels what its future asked for when that is dropped. Once it is done there is nothing to cancel.
-struct CancelOnDrop(CancelFlag);
+/// Cancels the call of a future when the future is dropped. A call that has ended ignores it.
+#[derive(Default)]
+pub struct CancelOnDrop(pub CancelFlag);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {

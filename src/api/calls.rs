@@ -1,4 +1,4 @@
-//! Tool calls that run outside, and the sub-agents that they start.
+//! Tool calls that run outside of the store, and the sub-agents that they start.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ use crate::store::{
     session::{self, edit_loop},
 };
 
-/// How far a tool call has come.
+/// The state of a tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallState {
     /// It was not started before.
@@ -23,18 +23,18 @@ pub enum CallState {
         /// Its idempotency key.
         key: String,
     },
-    /// It was started and has no result: whether its work was done is not known.
+    /// It was started and has no result: its work may have been done or not.
     Started {
         /// The same idempotency key as before.
         key: String,
     },
-    /// Its result is there.
+    /// Its result is stored.
     Finished(Box<AgentMessage>),
 }
 
 /// A call on a line of loops.
 enum CallOnLine {
-    /// A loop made it, in this turn, and it has no result.
+    /// The loop that made it, and the call, which has no result.
     Open(Box<LoopRow>, ToolCall),
     Answered(Box<AgentMessage>),
 }
@@ -49,7 +49,7 @@ pub(super) fn finish(
     if answered.is_empty() {
         return Ok(());
     }
-    // The message that makes the call is stored; its arguments need not stand here too.
+    // The arguments are in the message that makes the call.
     finish_calls(write, session, leaf, answered, |_| true)
 }
 
@@ -95,7 +95,7 @@ pub(super) fn start(
     found.ok_or_else(|| Error::not_found("call", call_id))
 }
 
-/// Begins the session of a sub-agent that a call starts, if it is not there, and links both sides.
+/// Begins the session of a sub-agent that a call starts, if it is not there, and links both sessions.
 pub(super) fn spawn(
     backend: &dyn SessionStore,
     line: &LoopLineage,

@@ -1,4 +1,4 @@
-//! What is stored of a session, message by message: pages of it, from the end or after a place.
+//! The stored messages of a session in pages: from the end, or after a message.
 
 use std::ops::{ControlFlow, Range};
 
@@ -9,12 +9,12 @@ use crate::store::{
     self, LoopCore, LoopKey, MessageRef, StoreError, StoreRead, StoreResult, decode_ref,
 };
 
-/// How many messages are read at a time when only some of them are asked for.
+/// The number of messages that are read at a time for a filtered query.
 const PAGE: u32 = 64;
-/// And the most, where few of them are.
+/// The largest number that is read at a time, for filters that few messages pass.
 const MAX_PAGE: u32 = 4_096;
 
-/// A stored message, with its place.
+/// A stored message, with its position.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
@@ -22,7 +22,7 @@ pub struct Entry {
     pub loop_id: LoopId,
     /// Its turn, by position from 0; `None` for an extension before the first.
     pub turn: Option<u32>,
-    /// Its place in the loop, from 0.
+    /// Its sequence in the loop, from 0.
     pub seq: u32,
     /// Milliseconds since the epoch, if the message has a time.
     pub created_at: Option<i64>,
@@ -31,7 +31,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns where it is.
+    /// Returns its position.
     pub fn position(&self) -> EntryRef {
         EntryRef {
             loop_id: self.loop_id.clone(),
@@ -40,17 +40,17 @@ impl Entry {
     }
 }
 
-/// Where a stored message is.
+/// The position of a stored message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EntryRef {
     /// Its loop.
     pub loop_id: LoopId,
-    /// Its place in the loop, from 0.
+    /// Its sequence in the loop, from 0.
     pub seq: u32,
 }
 
 impl EntryRef {
-    /// Message `seq` of loop `loop_id`.
+    /// Refers to message `seq` of loop `loop_id`.
     pub fn new(loop_id: impl Into<String>, seq: u32) -> Self {
         Self {
             loop_id: LoopId::of(loop_id),
@@ -59,7 +59,7 @@ impl EntryRef {
     }
 }
 
-/// Which stored messages are asked for: without more, all of the handle's line, extensions included.
+/// A query for stored messages: without filters, all of the handle's line, including extensions.
 ///
 /// ```
 /// use loopstore::{EntryQuery, Message, Role, Store};
@@ -89,13 +89,13 @@ pub struct EntryQuery {
 }
 
 impl EntryQuery {
-    /// All messages of the handle's line, root first: of each loop what lies before the cut of the next.
+    /// Selects all messages of the handle's line, root first: of each loop the messages before the cut of the next.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All messages of the session instead, loop by loop in the order in which these began: other branches,
-    /// and what lies behind a cut.
+    /// Selects all messages of the session, loop by loop in the order in which these began: including other branches,
+    /// and messages after a cut.
     pub fn whole_session() -> Self {
         Self {
             whole_session: true,
@@ -103,7 +103,7 @@ impl EntryQuery {
         }
     }
 
-    /// These messages of one loop instead, on whatever line it lies; as far as they are there.
+    /// Selects these messages of one loop, on any line; sequences without a message are skipped.
     pub fn of_loop(loop_id: LoopId, seqs: Range<u32>) -> Self {
         Self {
             of_loop: Some((loop_id, seqs)),
@@ -111,37 +111,37 @@ impl EntryQuery {
         }
     }
 
-    /// Only messages of these roles.
+    /// Selects only messages of these roles.
     pub fn roles(mut self, roles: impl IntoIterator<Item = Role>) -> Self {
         self.roles = Some(roles.into_iter().collect());
         self
     }
 
-    /// Only extensions of these kinds; beside [`EntryQuery::roles`], these too.
+    /// Selects only extensions of these kinds, in addition to [`EntryQuery::roles`].
     pub fn kinds<K: Into<String>>(mut self, kinds: impl IntoIterator<Item = K>) -> Self {
         self.kinds = Some(kinds.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Only what comes after this message.
+    /// Selects only messages after this one.
     pub fn after(mut self, position: EntryRef) -> Self {
         self.after = Some(position);
         self
     }
 
-    /// Only what comes before this message.
+    /// Selects only messages before this one.
     pub fn before(mut self, position: EntryRef) -> Self {
         self.before = Some(position);
         self
     }
 
-    /// Only the last `count` of those. What comes before them is not read.
+    /// Selects only the last `count` messages. The messages before them are not read.
     pub fn last(mut self, count: usize) -> Self {
         self.last = Some(count);
         self
     }
 
-    /// Only the first `count` of those.
+    /// Selects only the first `count` messages.
     pub fn limit(mut self, count: usize) -> Self {
         self.limit = Some(count);
         self
@@ -151,7 +151,7 @@ impl EntryQuery {
         self.roles.is_some() || self.kinds.is_some()
     }
 
-    /// Whether a message of this role may be asked for.
+    /// True if the query may select a message of this role.
     fn may_take(&self, role: Role) -> bool {
         let is_extension = role == Role::Extension;
         match (&self.roles, &self.kinds) {
@@ -163,7 +163,7 @@ impl EntryQuery {
         }
     }
 
-    /// Whether a message of such a role is asked for.
+    /// True if the query selects a message of such a role.
     fn takes(&self, message: &AgentMessage) -> bool {
         let AgentMessage::Extension(extension) = message else {
             return true;
@@ -176,7 +176,7 @@ impl EntryQuery {
 }
 
 impl SessionHandle {
-    /// Returns stored messages in order, also those that a compaction hides: all that the context is made
+    /// Returns stored messages in order, including those that a compaction hides: all messages that the context is made
     /// of, and the extensions. A session that is not there has none.
     ///
     /// ```
@@ -196,13 +196,13 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] if a position that is asked for is no message of the line
-    /// (or session), or the session has no loop that is asked for; or if the store fails.
+    /// [`Error::NotFound`] if a position of the query is no message of the line
+    /// (or session), or the session has no loop of the query; or if the store fails.
     pub fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>> {
         let found = store::read(self.backend(), |read| {
             let mut entries = match query.last {
                 Some(count) => {
-                    let mut last = Backward::new(read, query, count);
+                    let mut last = BackwardReader::new(read, query, count);
                     match self.ranges(read, query, &mut |range| last.read(&range))? {
                         Ok(()) => last.finish(),
                         Err(missing) => return Ok(Err(missing)),
@@ -226,7 +226,7 @@ impl SessionHandle {
         found.map_err(no_message)
     }
 
-    /// Counts what [`SessionHandle::entries`] would return. Without a filter by role or kind no message is
+    /// Counts the messages that [`SessionHandle::entries`] would return. Without a filter by role or kind no message is
     /// read.
     ///
     /// # Errors
@@ -244,8 +244,8 @@ impl SessionHandle {
         found.map(|()| count.min(most)).map_err(no_message)
     }
 
-    /// Visits the ranges among which the messages are that are asked for, last loop first; nothing if there
-    /// is no such session. Returns a position that is none.
+    /// Visits the ranges of the selected messages, last loop first; nothing if there
+    /// is no such session. The inner error is a position without a message.
     fn ranges(
         &self,
         read: &dyn StoreRead,
@@ -255,12 +255,12 @@ impl SessionHandle {
         let Some(position) = self.line().find(read, self.id())? else {
             return Ok(Ok(()));
         };
-        let mut between = Between::new(query);
+        let mut between = BetweenPositions::new(query);
         if let Some((id, seqs)) = &query.of_loop {
             let row = read.loop_by_id(position.session, id)?;
             let row = row.ok_or_else(|| StoreError::NoLoop(id.to_string()))?;
             let end = seqs.end.min(row.totals.next_seq);
-            let _ = between.meet(row.core, end, &mut |mut range| {
+            let _ = between.visit_loop(row.core, end, &mut |mut range| {
                 range.seqs.start = range.seqs.start.max(seqs.start);
                 match range.seqs.is_empty() {
                     true => Ok(ControlFlow::Break(())),
@@ -270,7 +270,7 @@ impl SessionHandle {
         } else if query.whole_session {
             for row in read.loops(position.session)?.into_iter().rev() {
                 let end = row.totals.next_seq;
-                if between.meet(row.core, end, visit)?.is_break() {
+                if between.visit_loop(row.core, end, visit)?.is_break() {
                     break;
                 }
             }
@@ -281,7 +281,7 @@ impl SessionHandle {
             };
             ActiveBlocks::new(read, leaf, raw).run(&mut |link| {
                 let end = link.end_seq;
-                between.meet(link.row, end, visit)
+                between.visit_loop(link.row, end, visit)
             })?;
         }
         Ok(between.finish())
@@ -300,14 +300,14 @@ struct LoopRange {
 }
 
 /// Follows loops, last one first, between two positions.
-struct Between<'a> {
-    /// What is still to be met.
+struct BetweenPositions<'a> {
+    /// The positions that were not visited yet.
     after: Option<&'a EntryRef>,
     before: Option<&'a EntryRef>,
     is_enough: bool,
 }
 
-impl<'a> Between<'a> {
+impl<'a> BetweenPositions<'a> {
     fn new(query: &'a EntryQuery) -> Self {
         Self {
             after: query.after.as_ref(),
@@ -316,8 +316,8 @@ impl<'a> Between<'a> {
         }
     }
 
-    /// Takes a loop whose messages before `end` count.
-    fn meet(
+    /// Visits a loop whose messages before `end` belong to the line.
+    fn visit_loop(
         &mut self,
         row: LoopCore,
         end: u32,
@@ -341,7 +341,7 @@ impl<'a> Between<'a> {
                 seqs.end = before.seq;
                 self.before = None;
             }
-            // Nothing lies between them.
+            // There is nothing between them.
             Some(_) if after.is_some() => {
                 self.before = None;
                 return Ok(ControlFlow::Break(()));
@@ -359,7 +359,7 @@ impl<'a> Between<'a> {
             };
             self.is_enough = visit(range)?.is_break();
         }
-        // The position is looked for all the same: it must be there.
+        // The position is searched all the same: it must exist.
         Ok(
             if after.is_some() || self.is_enough && self.after.is_none() {
                 ControlFlow::Break(())
@@ -377,7 +377,7 @@ impl<'a> Between<'a> {
     }
 }
 
-/// Returns a message if it is asked for.
+/// Returns a message if the query selects it.
 fn taken(
     read: &dyn StoreRead,
     stored: &MessageRef<'_>,
@@ -387,7 +387,7 @@ fn taken(
         return Ok(None);
     }
     let message = decode_ref(read, &stored.message)?;
-    // What was redacted or could not stay is an extension now, and answers as what it was.
+    // A redacted message is an extension now, and keeps its role in queries.
     let takes = stored.message.role != Role::Extension || query.takes(&message);
     Ok(takes.then_some(message))
 }
@@ -435,8 +435,8 @@ fn first_of(
     Ok(entries)
 }
 
-/// Goes back page by page until there are enough.
-struct Backward<'a> {
+/// Reads backwards page by page until there are enough messages.
+struct BackwardReader<'a> {
     read: &'a dyn StoreRead,
     query: &'a EntryQuery,
     missing: usize,
@@ -445,7 +445,7 @@ struct Backward<'a> {
     pages: Vec<Vec<Entry>>,
 }
 
-impl<'a> Backward<'a> {
+impl<'a> BackwardReader<'a> {
     fn new(read: &'a dyn StoreRead, query: &'a EntryQuery, count: usize) -> Self {
         Self {
             read,

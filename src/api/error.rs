@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller can do about it.
+//! The errors of a store, by what the caller can do about them.
 
 use crate::compact::{BudgetTooSmall, BudgetUnit};
 use crate::context::BuildError;
@@ -10,7 +10,7 @@ use crate::store::{StoreError, key_taken};
 /// The result of a call on a store or session.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a store or session did not do what it was asked; nothing of a write was kept then, but for
+/// An error of a call on a store or session. Nothing of a write was kept, except with
 /// [`StoreError::Unconfirmed`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,7 +25,7 @@ pub enum Error {
     /// loop.
     #[error("no {what} `{id}`")]
     NotFound {
-        /// What was looked for.
+        /// The kind of the missing thing.
         what: &'static str,
         /// Its id.
         id: String,
@@ -35,7 +35,7 @@ pub enum Error {
     LoopHeld {
         /// The loop.
         loop_id: String,
-        /// Who drives it.
+        /// The owner of the lease.
         owner: String,
         /// When its lease ends if it is not renewed, as ISO-8601 text.
         until: String,
@@ -53,34 +53,34 @@ pub enum Error {
     /// The context does not fit, and no compaction made it smaller.
     #[error("the context has {tokens} tokens, {budget} fit{}", because(reason))]
     NeedsCompaction {
-        /// What it has.
+        /// The size of the context.
         tokens: u64,
-        /// What fits.
+        /// The size that fits.
         budget: u64,
-        /// Why the last attempt to compact it failed, if there was one.
+        /// The reason why the last attempt to compact it failed, if there was one.
         reason: Option<String>,
     },
     /// The context does not fit for its bytes, and no compaction made it smaller.
     #[error("the context has {bytes} bytes, {budget} fit{}", because(reason))]
     NeedsFewerBytes {
-        /// What it has.
+        /// The size of the context.
         bytes: u64,
-        /// What fits.
+        /// The size that fits.
         budget: u64,
-        /// Why the last attempt to compact it failed, if there was one.
+        /// The reason why the last attempt to compact it failed, if there was one.
         reason: Option<String>,
     },
     /// Not even the last turn fits; a larger window is needed.
     #[error("not even the last turn fits: {needed} {unit} are needed, {budget} fit")]
     BudgetTooSmall {
-        /// What the smallest context has.
+        /// The size of the smallest context.
         needed: u64,
-        /// What fits.
+        /// The size that fits.
         budget: u64,
-        /// What is counted.
+        /// The unit of both.
         unit: BudgetUnit,
     },
-    /// The database holds something that it cannot hold; restore a backup.
+    /// The database contains rows that cannot exist; restore a backup.
     #[error("the database is damaged: {0}")]
     Damaged(String),
     /// A provider's JSON cannot be read or written.
@@ -89,12 +89,12 @@ pub enum Error {
     /// The search query cannot be read.
     #[error(transparent)]
     Query(crate::search::QueryError),
-    /// The least answer to a question does not fit.
+    /// The shortest answer to a question does not fit.
     #[error("an answer needs at least {needed} tokens here, and {given} are allowed")]
     TooFewTokens {
-        /// What the least answer takes.
+        /// The tokens of the shortest answer.
         needed: u64,
-        /// What it may take.
+        /// The tokens that are allowed.
         given: u64,
     },
     /// An async call panicked, with this message; a transaction in it was rolled back.
@@ -105,7 +105,7 @@ pub enum Error {
     #[cfg(feature = "tokio")]
     #[error("the runtime shut down before the call began")]
     ShutDown,
-    /// Anything else that the store refuses.
+    /// Any other error of the store.
     #[error(transparent)]
     Store(StoreError),
 }

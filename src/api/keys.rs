@@ -1,11 +1,11 @@
 //! Appends under keys: many in one transaction, found again by their keys.
 
+use super::appended::Appended;
 use super::error::Result;
-use super::line::Position;
+use super::line::{LineEnd, begin_session};
 use super::same_append::ensure_same;
-use super::session::{Appended, begin_session};
 use super::{SessionHandle, calls};
-use crate::compact::seal_appended;
+use crate::compact::record_appended_compactions;
 use crate::model::{AgentMessage, LoopId};
 use crate::redact::append_key_marker;
 use crate::store::append::append_in_turns;
@@ -14,7 +14,7 @@ use crate::store::{
 };
 use crate::tokens::TokenCounter;
 
-/// Which append keys of a session are asked for, in the order of their bytes: without more, all.
+/// A query for the append keys of a session, in the order of their bytes: without filters, all.
 ///
 /// ```
 /// use loopstore::{AgentMessage, KeyQuery, Store};
@@ -35,12 +35,12 @@ use crate::tokens::TokenCounter;
 pub struct KeyQuery(AppendKeyRange);
 
 impl KeyQuery {
-    /// All keys.
+    /// Selects all keys.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Those that begin so.
+    /// Selects the keys with this prefix.
     pub fn prefix(prefix: impl Into<String>) -> Self {
         Self(AppendKeyRange {
             prefix: prefix.into(),
@@ -48,19 +48,19 @@ impl KeyQuery {
         })
     }
 
-    /// Only keys behind this one in the order of bytes, whichever way they are listed.
+    /// Selects only keys after this one in the order of bytes, in either direction.
     pub fn after(mut self, key: impl Into<String>) -> Self {
         self.0.after = Some(key.into());
         self
     }
 
-    /// Only keys before this one in the order of bytes, whichever way they are listed.
+    /// Selects only keys before this one in the order of bytes, in either direction.
     pub fn before(mut self, key: impl Into<String>) -> Self {
         self.0.before = Some(key.into());
         self
     }
 
-    /// Lists the last one first.
+    /// Lists the last key first.
     pub fn descending(mut self) -> Self {
         self.0.descending = true;
         self
@@ -73,21 +73,21 @@ impl KeyQuery {
     }
 }
 
-/// An append that was given a key.
+/// An append with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyedAppend {
     /// The key.
     pub key: String,
-    /// Where its messages are, as [`SessionHandle::appended`] says it.
+    /// The result, as [`SessionHandle::appended`] returns it.
     pub appended: Appended,
 }
 
 impl SessionHandle {
     /// Appends several times in one transaction, in order: all of it or, with an error, nothing is kept. A
-    /// part whose key the session has already appends nothing, whether an earlier call gave it or a part
-    /// before, and whatever its messages are: the first one counts, as somebody who mirrors a log needs it.
-    /// Returns what became of each part.
+    /// part whose key the session has already appends nothing, whatever its messages are, and whether the key came
+    /// with an earlier call or an earlier part: a program that mirrors a log needs the first one to count.
+    /// Returns the result of each part.
     ///
     /// ```
     /// use loopstore::{EntryQuery, Message, Store};
@@ -122,7 +122,7 @@ impl SessionHandle {
         self.append_parts(parts.collect::<Result<_>>()?, Reuse::Passed)
     }
 
-    /// Returns where the messages are that were appended under a key; `None` if nothing was.
+    /// Returns the result of the append under a key; `None` if there is none.
     ///
     /// ```
     /// use loopstore::{EntryQuery, Message, Store};
@@ -152,7 +152,7 @@ impl SessionHandle {
         })?)
     }
 
-    /// Lists the appends that were given keys, in the order of the keys' bytes. It costs what it returns,
+    /// Lists the appends with keys, in the order of the keys' bytes. The cost depends on the result alone,
     /// however many others there are. A session that is not there has none.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl SessionHandle {
             let mut known: Option<(LoopKey, LoopId)> = None;
             let rows = read.append_keys_within(row.key, &query.0)?.into_iter();
             let keyed = rows.map(|row| {
-                // Neighbours mostly lie in one loop.
+                // Neighbours mostly belong to one loop.
                 let loop_id = match &known {
                     Some((key, id)) if *key == row.loop_key => id.clone(),
                     _ => read.loop_by_key(row.loop_key)?.core.loop_id,
@@ -173,7 +173,7 @@ impl SessionHandle {
                 known = Some((row.loop_key, loop_id.clone()));
                 Ok(KeyedAppend {
                     key: row.name.clone(),
-                    appended: known_append(loop_id, row),
+                    appended: Appended::before(loop_id, row),
                 })
             });
             keyed.collect()
@@ -219,26 +219,26 @@ impl SessionHandle {
     }
 }
 
-/// What becomes of an append under a key that the session has already.
+/// The treatment of an append under a key that the session has already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reuse {
-    /// It must be of the same messages.
+    /// The messages must be the same.
     Refused,
-    /// It is passed over, whatever its messages are.
+    /// The append is skipped, whatever its messages are.
     Passed,
 }
 
-/// Appends, under a key that is free; returns where what was appended ends.
+/// Appends under a key that is free; returns the last loop, and the result.
 fn append_part(
     write: &mut dyn StoreWrite,
-    at: Position,
+    at: LineEnd,
     key: Option<&str>,
     messages: Vec<AgentMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<(LoopKey, Appended)> {
     let done = append_in_turns(write, at.session, at.leaf, messages, counter)?;
     calls::finish(write, at.session, done.loop_key, &done.answered)?;
-    seal_appended(write, counter, &done.compactions)?;
+    record_appended_compactions(write, counter, &done.compactions)?;
     if let Some(key) = key {
         let row = AppendKey {
             name: key.to_owned(),
@@ -249,19 +249,10 @@ fn append_part(
         };
         write.insert_append_key(at.session, &row)?;
     }
-    let appended = Appended {
-        loop_id: done.loop_id,
-        turns: done.turns,
-        seqs: done.seqs,
-        tokens: done.tokens,
-        begun: done.begun,
-        notes: done.notes,
-        duplicate: false,
-    };
-    Ok((done.loop_key, appended))
+    Ok((done.loop_key, done.into()))
 }
 
-/// Returns an append by the key that its caller gave, also if a redaction replaced the key.
+/// Returns an append by the key of its caller, also if a redaction replaced the key.
 fn known_key(
     read: &dyn StoreRead,
     session: SessionKey,
@@ -274,23 +265,11 @@ fn known_key(
     read.append_key(session, &append_key_marker(&read.import_key()?, key))
 }
 
-/// Says where the messages of an earlier append are.
+/// Returns the loop and the result of an earlier append.
 fn appended_before(read: &dyn StoreRead, known: AppendKey) -> StoreResult<(LoopKey, Appended)> {
     let (key, id) = (
         known.loop_key,
         read.loop_by_key(known.loop_key)?.core.loop_id,
     );
-    Ok((key, known_append(id, known)))
-}
-
-fn known_append(loop_id: LoopId, known: AppendKey) -> Appended {
-    Appended {
-        loop_id,
-        turns: known.turns,
-        seqs: known.seqs,
-        tokens: known.tokens,
-        begun: Vec::new(),
-        notes: Vec::new(),
-        duplicate: true,
-    }
+    Ok((key, Appended::before(id, known)))
 }

@@ -1,4 +1,4 @@
-//! What is stored of a session, as types: its record, its loops with their messages, and their blocks.
+//! The stored session as types: its record, its loops with their messages, and their blocks.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use super::{Error, Result, SessionHandle};
 use crate::model::{CompactionBlock, LoopId, LoopRecord, Session};
 use crate::store::{self, BlockKind, LoopRow, SessionRow, StoreRead, StoreResult, decode};
 
-/// A block of a loop, with what is stored beside it.
+/// A block of a loop, with its row.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StoredBlock {
@@ -15,16 +15,16 @@ pub struct StoredBlock {
     pub generation: u32,
     /// The run that wrote it.
     pub run_id: String,
-    /// What it stands for: the loop that was current, an earlier one, or several as a rollup.
+    /// Its kind: of the loop that was current, of an earlier one, or of several as a rollup.
     pub kind: BlockKind,
-    /// Whether it is in force.
+    /// True if it is active.
     pub is_active: bool,
     /// Its sections.
     pub block: CompactionBlock,
 }
 
 impl SessionHandle {
-    /// Returns the session with its loops as they stand, but without what they hold: no messages, turns,
+    /// Returns the session with its loops, but without their content: no messages, turns,
     /// events or blocks. [`SessionHandle::load_loop`] reads these, loop by loop.
     ///
     /// ```
@@ -52,7 +52,7 @@ impl SessionHandle {
         .ok_or_else(|| Error::not_found("session", self.id().as_str()))
     }
 
-    /// Returns the session with all that it holds, as its JSON document says it. Long sessions are large:
+    /// Returns the session with all its content, as in its JSON document. Long sessions are large:
     /// see [`SessionHandle::load`].
     ///
     /// # Errors
@@ -67,8 +67,8 @@ impl SessionHandle {
         .ok_or_else(|| Error::not_found("session", self.id().as_str()))
     }
 
-    /// Returns a loop with its messages, its recorded turns and events, and the block in force on it, which
-    /// takes in what came after it.
+    /// Returns a loop with its messages, its recorded turns and events, and its active block, which
+    /// includes the turns after it.
     ///
     /// # Errors
     /// If the session has no such loop, or the store fails.
@@ -76,7 +76,7 @@ impl SessionHandle {
         self.of_loop(loop_id, whole_loop)
     }
 
-    /// Returns the blocks of a loop, oldest first, each as it was made: what came after it is not in it.
+    /// Returns the blocks of a loop, oldest first, each as it was made, without the turns after it.
     ///
     /// # Errors
     /// If the session has no such loop, or the store fails.
@@ -99,8 +99,8 @@ impl SessionHandle {
             .ok_or_else(|| Error::not_found("block", name()))
     }
 
-    /// Returns the block in force on a loop; `None` if it shows its originals, or a rollup on a later loop
-    /// stands for it.
+    /// Returns the active block of a loop; `None` if its originals are shown, or a rollup on a later loop
+    /// replaces it.
     ///
     /// # Errors
     /// If the session has no such loop, or the store fails.

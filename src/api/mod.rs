@@ -1,9 +1,10 @@
-//! The front door: a store, a session's handle, and what the next model call gets.
+//! The front door: a store, the handle of a session, and the context of the next model call.
 //!
 //! [`Store`] opens a database, [`Store::session`] names a session in it, and a [`SessionHandle`] appends
-//! to it, prepares the next call, looks back, branches and undoes. What stands below (rows, transactions,
-//! plans) is not needed here.
+//! to it, prepares the next call, reads back, branches and undoes. The rooms below (rows, transactions,
+//! plans) are not needed here.
 
+mod appended;
 #[cfg(feature = "tokio")]
 pub(crate) mod asynchronous;
 mod calls;
@@ -29,10 +30,11 @@ use std::sync::Arc;
 
 use crate::model::{InvalidId, SessionId};
 use crate::search::{Recall, SearchQuery, SearchResults, recall, search};
-use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
+use crate::sqlite::{Durability, SqliteOptions, SqliteStore};
 use crate::store::{Database, Key, OpenError, SessionStore};
 use crate::tokens::TokenCounter;
 
+pub use appended::Appended;
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncSession, AsyncStore};
 pub use calls::CallState;
@@ -42,7 +44,7 @@ pub use keys::{KeyQuery, KeyedAppend};
 pub use load::StoredBlock;
 pub use policy::Policy;
 pub use prepared::Prepared;
-pub use session::{Appended, SessionHandle};
+pub use session::SessionHandle;
 pub use settings::{Settings, SettingsError, StrategyName};
 pub use spec::{LoopSpec, TurnRef};
 pub use summary::SessionSummary;
@@ -57,7 +59,7 @@ pub use summary::SessionSummary;
 /// let store = Store::open(&path)?;
 /// let chat = store.session("weather")?;
 /// chat.append([Message::user("Will it rain?"), Message::assistant("It will.")])?;
-/// // Another program may go on with it, or this one after a restart.
+/// // Another program may continue it, or this one after a restart.
 /// assert_eq!(Store::open(&path)?.session("weather")?.context()?.messages.len(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -84,7 +86,7 @@ impl Store {
         Self::options().in_memory()
     }
 
-    /// Begins with the default options.
+    /// Returns the default options.
     pub fn options() -> StoreOptions {
         StoreOptions::default()
     }
@@ -120,8 +122,8 @@ impl Store {
         Ok(search(&*self.database, &query.into())?)
     }
 
-    /// Answers a question from what was said, in at most `tokens` tokens: the best of what
-    /// [`Store::search`] finds, cut to the lines that answer. [`SessionHandle::recall`] asks one session.
+    /// Answers a question from stored messages, in at most `tokens` tokens: the best hits of
+    /// [`Store::search`], cut to the lines that answer. [`SessionHandle::recall`] searches one session.
     ///
     /// # Errors
     /// If the question cannot be read, [`Error::TooFewTokens`], or the store fails.
@@ -129,30 +131,27 @@ impl Store {
         Ok(recall(&*self.database, &question.into(), tokens)?)
     }
 
-    /// Returns the backend, to be kept beside the store.
+    /// Returns the backend as a shared reference.
     #[doc(hidden)]
     pub fn shared(&self) -> Arc<dyn SessionStore> {
         Arc::clone(&self.database) as Arc<dyn SessionStore>
     }
 
-    /// Returns the backend, for what [`extend`](crate::extend) offers.
+    /// Returns the backend, for the functions of [`extend`](crate::extend).
     pub fn database(&self) -> &dyn Database {
         &*self.database
     }
 }
 
-impl<D: Database + 'static> From<D> for Store {
-    /// Takes a backend that was opened with options of its own.
-    fn from(database: D) -> Self {
-        Self {
-            database: Arc::new(database),
-            policy: Arc::default(),
-        }
+impl From<SqliteStore> for Store {
+    /// Returns a store on a backend that was opened with options of its own.
+    fn from(database: SqliteStore) -> Self {
+        Self::from(Arc::new(database) as Arc<dyn Database>)
     }
 }
 
 impl From<Arc<dyn Database>> for Store {
-    /// Takes a backend whose kind is known only when the program runs.
+    /// Returns a store on a backend whose kind is known only when the program runs.
     fn from(database: Arc<dyn Database>) -> Self {
         Self {
             database,
@@ -169,7 +168,7 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// How a store is opened.
+/// The options of a store.
 ///
 /// ```
 /// use loopstore::{Durability, Policy, Store};
@@ -197,14 +196,14 @@ impl StoreOptions {
         self
     }
 
-    /// Sets what counts tokens: in every append, trigger and budget. A database keeps the counter that it
+    /// Sets the token counter of every append, trigger and budget. A database keeps the counter that it
     /// was created with.
     pub fn counter(mut self, counter: impl TokenCounter + 'static) -> Self {
         self.sqlite = self.sqlite.counter(Arc::new(counter));
         self
     }
 
-    /// Sets what a power loss may cost a SQLite database.
+    /// Sets the durability of a SQLite database after a power loss.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.sqlite = self.sqlite.durability(durability);
         self

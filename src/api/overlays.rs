@@ -1,23 +1,24 @@
-//! What lies over a session and can be taken back: compactions, whoever makes them, and pins.
+//! The overlays of a session, which can be undone: compactions, whoever makes them, and pins.
 
 use super::SessionHandle;
 use super::entries::EntryRef;
 use super::error::Result;
 use crate::compact::{
-    CompactReport, CompactRequest, FlipReport, FlipRequest, Pin, PinRef, PinReport, PinRequest,
-    RecordedRun, RepairReport, StandsFor, compact_session_loops, repair_session, seal_all,
+    CompactReport, CompactRequest, CompactedExtent, FlipReport, FlipRequest, Pin, PinRef,
+    PinReport, PinRequest, RecordedRun, RepairReport, compact_session_loops,
+    record_provider_compaction, repair_session,
 };
 use crate::context::session_of;
 use crate::model::{AgentMessage, Json, LoopId, SealingProvider, Time};
 use crate::store::{self, StoreError};
 
 impl SessionHandle {
-    /// Compacts as asked: the line's end if the request names no leaf.
+    /// Compacts as requested: the end of the line if the request has no leaf.
     /// [`Policy::request`](crate::Policy::request) begins with this handle's policy.
     ///
     /// # Errors
-    /// If the session or the loop is not there, or the store fails. A strategy that fails gives a report
-    /// that says so.
+    /// If the session or the loop is not there, or the store fails. If the strategy fails, the report has the
+    /// outcome `failed`.
     pub fn compact(&self, request: &CompactRequest) -> Result<CompactReport> {
         let leaf = match &request.leaf {
             Some(leaf) => leaf.clone(),
@@ -32,7 +33,7 @@ impl SessionHandle {
         Ok(compact_session_loops(self.backend(), self.id(), &request)?)
     }
 
-    /// Takes the last compaction of the line out of force.
+    /// Undoes the last active compaction of the line.
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound) if there is none; or if the store fails.
@@ -56,8 +57,8 @@ impl SessionHandle {
         )?)
     }
 
-    /// Takes the session out of a dead end when a provider refuses, or has lost, a compaction of its own:
-    /// undoes it and compacts the originals as asked; see [`repair_session`].
+    /// Recovers a session whose provider rejects, or has lost, a compaction of its own:
+    /// undoes it and compacts the originals as requested; see [`repair_session`].
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound) if there is no session; or if the store fails.
@@ -73,12 +74,13 @@ impl SessionHandle {
         Ok(repair_session(self.backend(), self.id(), &request)?)
     }
 
-    /// Records a compaction that a provider made on request (OpenAI's `responses.compact`), in the place of
-    /// everything on the line through one message: `messages` are what it gave, and what was said after that
-    /// message follows them (with all of its turn, where that is the first of its loop and goes on). It counts in contexts for that provider ([`Policy::provider`](crate::Policy::provider)), every other one
-    /// reads the originals, and [`SessionHandle::undo`] takes it back. Returns the run's id.
+    /// Records a compaction that a provider made on request (OpenAI's `responses.compact`), in place of
+    /// everything on the line through one message: `messages` are the result of the provider. Messages after that
+    /// one follow them (with all of its turn, if the turn is the first of its loop and has later messages). The compaction
+    /// counts in contexts for that provider ([`Policy::provider`](crate::Policy::provider)); every other provider
+    /// reads the originals, and [`SessionHandle::undo`] undoes it. Returns the run's id.
     ///
-    /// What a provider compacts while it answers is recorded by appending the answer.
+    /// A compaction that a provider makes while it answers is recorded by appending the answer.
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound) if there is no such session; if `messages` hold no
@@ -130,7 +132,7 @@ impl SessionHandle {
                 let row = row.ok_or_else(|| StoreError::NoLoop(id.to_string()))?;
                 Ok::<_, StoreError>(row.key)
             };
-            let what = StandsFor {
+            let what = CompactedExtent {
                 leaf: loop_key(&leaf)?,
                 provider,
                 through: Some((loop_key(&through.loop_id)?, through.seq)),
@@ -143,7 +145,7 @@ impl SessionHandle {
                 duration_ms: 0,
                 record: Json::null(),
             };
-            seal_all(write, backend.counter(), what, messages, run)
+            record_provider_compaction(write, backend.counter(), what, messages, run)
         })?;
         Ok(run_id)
     }
@@ -164,7 +166,7 @@ impl SessionHandle {
         Ok(crate::compact::pin(self.backend(), self.id(), &request)?)
     }
 
-    /// Takes pins back.
+    /// Removes pins.
     ///
     /// # Errors
     /// If nothing there is pinned, or the store fails.
@@ -173,7 +175,7 @@ impl SessionHandle {
         Ok(crate::compact::unpin(self.backend(), self.id(), &request)?)
     }
 
-    /// Returns what is pinned on the line.
+    /// Returns the pins of the line.
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound) if there is no such session; or if the store fails.

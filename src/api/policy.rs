@@ -1,4 +1,4 @@
-//! When an agent's contexts are compacted, and how.
+//! The policy of an agent's compactions.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::compaction::{
 use crate::context::SystemPrompts;
 use crate::model::SealingProvider;
 
-/// When an agent's contexts are compacted, and how: the model's window, what is kept word for word, and
-/// what makes the text in place of the rest. [`Settings`](crate::Settings) reads one from a file.
+/// The policy of an agent's compactions: the model's window, the turns that are kept word for word, and
+/// the strategy that makes the text in place of the rest. [`Settings`](crate::Settings) reads one from a file.
 ///
 /// ```
 /// use loopstore::{KeepRecent, Policy};
@@ -37,13 +37,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The default policy for a window of so many tokens, system prompt and tools included.
+    /// Returns the default policy for a window of so many tokens, including the system prompt and the tools.
     pub fn new(window: u64) -> Self {
         Self::default().window(window)
     }
 
-    /// The default policy for the window of a model, found as [`ModelWindows`] finds it. Whoever has a
-    /// table of his own asks that: `Policy::new(windows.of(model)?)`.
+    /// Returns the default policy for the window of a model, from [`ModelWindows`]. With a
+    /// table of its own a program calls `Policy::new(windows.of(model)?)`.
     ///
     /// # Errors
     /// If the model is not known.
@@ -51,13 +51,13 @@ impl Policy {
         Ok(Self::new(ModelWindows::default().of(model)?))
     }
 
-    /// Sets the window in tokens, system prompt and tools included.
+    /// Sets the window in tokens, including the system prompt and the tools.
     pub fn window(mut self, tokens: u64) -> Self {
         self.window.max_context_tokens = tokens;
         self
     }
 
-    /// Sets what the system prompt and the tools take of the window, in tokens. A system prompt that requests
+    /// Sets the tokens of the system prompt and the tools in the window. A system prompt that requests
     /// begin with counts at least its own tokens, also without this.
     pub fn system_tokens(mut self, tokens: u64) -> Self {
         self.window.system_prompt_tokens = tokens;
@@ -91,8 +91,8 @@ impl Policy {
         self.system_prompts
     }
 
-    /// Sets the provider that contexts go to. What it compacted itself, and only it can read, then stands
-    /// for all before it; without a provider, and for every other one, the originals are read.
+    /// Sets the provider that contexts go to. A compaction of its own, which only it can read, then replaces
+    /// everything before it; without a provider, and for every other one, the originals are read.
     ///
     /// ```
     /// use loopstore::provider::{self, Form};
@@ -115,81 +115,81 @@ impl Policy {
         self
     }
 
-    /// Limits the messages to so many bytes of JSON: providers limit a request's body, and images fill it
-    /// sooner than the window.
+    /// Limits the messages to so many bytes of JSON: providers limit the body of a request, and images fill it
+    /// before they fill the window.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.window.max_context_bytes = Some(bytes);
         self
     }
 
-    /// Sets when a context is compacted, and what it comes down to.
+    /// Sets when a context is compacted, and down to which size.
     pub fn trigger(mut self, policy: CompactionPolicy) -> Self {
         self.config.policy = policy;
         self
     }
 
-    /// Sets how many turns are kept word for word from the start of the current loop.
+    /// Sets the number of turns that are kept word for word from the start of the current loop.
     pub fn keep_first(mut self, turns: u32) -> Self {
         self.config.keep_first_turns = turns;
         self
     }
 
-    /// Sets how much is kept at the end.
+    /// Sets the turns that are kept at the end.
     pub fn keep_recent(mut self, keep: KeepRecent) -> Self {
         self.config.keep_recent = keep;
         self
     }
 
-    /// Sets where the turns that are kept at the end may lie.
+    /// Sets the loops from which turns are kept at the end.
     pub fn recent_window(mut self, window: RecentWindow) -> Self {
         self.config.recent_window = window;
         self
     }
 
-    /// Sets how many earlier loops a compaction takes in.
+    /// Sets the earlier loops in the scope of a compaction.
     pub fn scope(mut self, scope: CompactionScope) -> Self {
         self.config.compaction_scope = scope;
         self
     }
 
-    /// Sets what becomes of the loops before the scope.
+    /// Sets the treatment of the loops before the scope.
     pub fn older_loops(mut self, older_loops: OlderLoops) -> Self {
         self.config.older_loops = older_loops;
         self
     }
 
-    /// Sets how many tokens the summary of a loop may have: a quarter of what a compaction comes down to, at
-    /// least 2,000, unless set. The first one of a loop may then have what the kept turns leave free.
+    /// Sets the tokens that the summary of a loop may have: a quarter of the target of a compaction, at
+    /// least 2,000, unless set. The first summary of a loop may then fill the room that the kept turns leave.
     pub fn max_summary_tokens(mut self, tokens: u64) -> Self {
         self.summary_tokens = Some(tokens);
         self
     }
 
-    /// Sets how many tokens the summary of all older loops may have: as many as that of a loop unless set.
+    /// Sets the tokens that the summary of all older loops may have: as many as the summary of a loop unless set.
     pub fn max_rollup_tokens(mut self, tokens: u64) -> Self {
         self.rollup_tokens = Some(tokens);
         self
     }
 
-    /// Sets how many lines are left of each tool output in the turns kept at the end.
+    /// Sets the number of lines that are left of each tool output in the turns kept at the end.
     pub fn tool_output_lines(mut self, lines: usize) -> Self {
         self.config.tool_output_max_lines = lines;
         self
     }
 
-    /// Sets what makes the text in place of what is not kept.
+    /// Sets the strategy, which makes the text in place of turns that are not kept.
     pub fn strategy(mut self, strategy: impl BlockCompactionStrategy + 'static) -> Self {
         self.config.block_strategy = Some(Arc::new(strategy));
         self
     }
 
-    /// Lets a model write the text. If it fails, the digest that needs no model stands in, and the audit
-    /// row says so.
+    /// Sets a model that writes the text. If it fails, the digest, which needs no model, is used, and the audit
+    /// row has the error.
     pub fn summarizer(self, summarizer: impl Summarizer + 'static) -> Self {
         self.strategy(SummarizeCompaction::new(Arc::new(summarizer)))
     }
 
-    /// Calls `hook` before and after each compaction; it may refuse one.
+    /// Adds a hook that is called before and after each compaction, and may veto it.
     pub fn hook(mut self, hook: impl CompactionHook + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self

@@ -6,10 +6,10 @@ use crate::context::BuildError;
 use crate::model::SessionId;
 use crate::store::{SessionStore, StoreResult};
 
-/// Compacts if it has to be; returns what was tried, in order.
+/// Compacts if necessary; returns the reports of the attempts, in order.
 ///
-/// The trigger looks at stored totals only. An attempt that lost a race is made again, one whose strategy
-/// failed is made again with the default strategy; at most as many as the policy allows.
+/// The trigger reads stored totals only. An attempt that ended in a conflict is repeated, one whose strategy
+/// failed is repeated with the default strategy; at most as many attempts as the policy allows.
 pub(super) fn compact_to_fit(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -29,7 +29,7 @@ pub(super) fn compact_to_fit(
     Ok(reports)
 }
 
-/// Whether another attempt may do better; changes the request for it.
+/// True if another attempt may do better; changes the request for it.
 fn prepare_another(report: &CompactReport, request: &mut CompactRequest) -> bool {
     match report.outcome {
         CompactOutcome::Conflict => true,
@@ -43,7 +43,7 @@ fn prepare_another(report: &CompactReport, request: &mut CompactRequest) -> bool
     }
 }
 
-/// Says why a context was not built after the last attempt to make it smaller.
+/// Returns the error of a context that was not built after the last attempt to make it smaller.
 pub(super) fn refused(error: BuildError, report: Option<&CompactReport>) -> Error {
     match (error, report) {
         (BuildError::Store(error), _) => error.into(),

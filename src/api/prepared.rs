@@ -1,4 +1,4 @@
-//! What the next model call gets.
+//! The prepared context of the next model call.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::provider::{self, Form, ProviderError, ProviderRequest};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Prepared {
-    /// The context. The handle keeps it for the next call: who is done with this one by then spares a copy.
+    /// The context. The handle keeps it for the next call: dropping this one before spares a copy.
     pub context: Arc<Context>,
     /// The attempts to compact it, in order; empty if none was needed.
     pub compactions: Vec<CompactReport>,
-    /// How large the trigger took the context to be, before any compaction, and who counted it.
+    /// The size with which the trigger was evaluated, before any compaction, and its source.
     pub asked_about: ContextTokens,
 }
 
@@ -38,7 +38,7 @@ impl Prepared {
         &self.context.messages
     }
 
-    /// Returns what goes into the request to a provider, as [`provider::write`](crate::provider::write).
+    /// Returns the messages of a request to a provider, as [`provider::write`](crate::provider::write).
     ///
     /// # Errors
     /// As [`provider::write`](crate::provider::write).
@@ -63,7 +63,7 @@ impl Prepared {
         provider::write(form, &self.context)
     }
 
-    /// The same without the reasoning that only the form's provider can read, for one that says that it cannot
+    /// Returns the request of [`Prepared::to`] without the reasoning that only the form's provider can read, for a provider that cannot
     /// decrypt it any more; see [`ProviderRequest::without_reasoning`].
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Prepared {
         )
     }
 
-    /// Whether the context was compacted for this call.
+    /// True if the context was compacted for this call.
     pub fn was_compacted(&self) -> bool {
         let committed = |report: &CompactReport| report.outcome == CompactOutcome::Committed;
         self.compactions.iter().any(committed)

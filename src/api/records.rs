@@ -1,8 +1,8 @@
 //! A stored session as the types of the interchange form: what an export writes and a program loads.
 //!
-//! A block in a loop's record is what is in force on the loop: from the current loop, where that goes on
-//! from the whole loop, else from the loop itself. The form knows neither tails nor rollups, so a block
-//! takes in what came after it, and a loop that a rollup covers has a block that shows nothing.
+//! A block in a loop's record is the one that is active on the loop: seen from the current loop, if that continues
+//! the whole loop, else from the loop itself. The form has neither tails nor rollups, so a block
+//! includes the turns after it, and a loop that a rollup covers has an empty block.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ use crate::store::{
 /// The field of a session that names its current loop, if that is not the last one.
 pub const CURRENT_LOOP: &str = "loopstore_current_loop";
 
-/// Puts the current loop last, so that it is the current one where the document comes in.
+/// Puts the current loop last, so that an import of the document makes it the current one.
 pub fn ordered(mut loops: Vec<LoopRow>, current: Option<LoopKey>) -> Vec<LoopRow> {
     let is_parent = loops.iter().any(|row| row.parent == current);
     let at = loops.iter().position(|row| Some(row.key) == current);
@@ -35,7 +35,7 @@ pub fn ordered(mut loops: Vec<LoopRow>, current: Option<LoopKey>) -> Vec<LoopRow
     loops
 }
 
-/// What a block is made from.
+/// The source of a block in a record.
 enum Overlay {
     /// A block on the loop.
     Block(Box<BlockRow>),
@@ -54,7 +54,7 @@ fn overlays(
         let chain = ChainSnapshot::load(read, current, View::default())?;
         let rollup = chain.anchor.and_then(|at| chain.links[at].block.clone());
         for (at, link) in chain.links.iter().enumerate() {
-            // What the current loop sees of a loop that it left midway is not all of it.
+            // The context of the current loop has only a part of a loop that it left midway.
             if link.is_part || link.turns < link.row.totals.turns {
                 continue;
             }
@@ -81,7 +81,7 @@ fn overlays(
     Ok(found)
 }
 
-/// Returns the block in force on a loop from itself.
+/// Returns the block that is active on a loop, seen from itself.
 fn own_block(read: &dyn StoreRead, key: LoopKey) -> StoreResult<Option<BlockRow>> {
     let mut block = None;
     ActiveBlocks::new(read, key, View::default()).run(&mut |link| {
@@ -91,7 +91,7 @@ fn own_block(read: &dyn StoreRead, key: LoopKey) -> StoreResult<Option<BlockRow>
     block.map(|block| read.block_by_key(block.key)).transpose()
 }
 
-/// Returns the blocks of the source that break the rules, as they stood there.
+/// Returns the blocks of the source that break the rules, unchanged.
 fn broken(
     read: &dyn StoreRead,
     session: &SessionRow,
@@ -108,7 +108,7 @@ fn broken(
     Ok(found)
 }
 
-/// What a source recorded of a loop besides its messages.
+/// The history of a loop in its source, without its messages.
 #[derive(serde::Deserialize)]
 struct SourceHistory {
     turns: Vec<Turn>,
@@ -123,12 +123,12 @@ pub struct SessionRecords<'a> {
     broken: HashMap<LoopKey, CompactionBlock>,
 }
 
-/// Returns what a session says of itself, without its loops.
+/// Returns the record of a session, without its loops.
 pub fn session_record(row: &SessionRow, loops: &[LoopRow]) -> StoreResult<Session> {
     let mut session: Session = noted(&row.meta)?;
-    // A document of this form said itself when it was last active.
-    let is_said = row.source.as_deref() == Some("phi-core");
-    let known = row.last_active_at.as_deref().filter(|_| !is_said);
+    // A document of this form has the time of its last activity.
+    let is_in_document = row.source.as_deref() == Some("phi-core");
+    let known = row.last_active_at.as_deref().filter(|_| !is_in_document);
     let newer = newer(session.last_active_at.as_ref(), known);
     session.last_active_at = newer.or(session.last_active_at);
     for (name, label) in [("title", &row.title), ("project", &row.project)] {
@@ -149,7 +149,7 @@ pub fn session_record(row: &SessionRow, loops: &[LoopRow]) -> StoreResult<Sessio
 }
 
 impl<'a> SessionRecords<'a> {
-    /// Reads what is in force on these loops of a session.
+    /// Reads the active blocks of these loops of a session.
     pub fn of(
         read: &'a dyn StoreRead,
         session: &SessionRow,
@@ -162,7 +162,7 @@ impl<'a> SessionRecords<'a> {
         })
     }
 
-    /// Returns the block in force on a loop, if one of its own is.
+    /// Returns the active block of a loop, if it is one of its own.
     pub fn active(&self, row: &LoopRow) -> Option<BlockKey> {
         match self.overlays.get(&row.key) {
             Some(Overlay::Block(block)) => Some(block.key),
@@ -170,7 +170,7 @@ impl<'a> SessionRecords<'a> {
         }
     }
 
-    /// Returns what a loop says of itself, without messages, turns, events and block.
+    /// Returns the record of a loop, without messages, turns, events and block.
     pub fn outline(&self, row: &LoopRow) -> StoreResult<LoopRecord> {
         let mut record = self.read.loop_meta(row.key)?.record()?;
         record.status = row.status.clone();
@@ -186,8 +186,8 @@ impl<'a> SessionRecords<'a> {
         Ok(record)
     }
 
-    /// Returns what a loop says of itself, without what its messages say: how it stands, its turns and
-    /// events, and the block in force.
+    /// Returns the record of a loop without its messages: with its status, turns and
+    /// events, and its active block.
     pub fn loop_record(&self, row: &LoopRow) -> StoreResult<LoopRecord> {
         let meta = self.read.loop_meta(row.key)?;
         let mut record = self.outline(row)?;
@@ -204,18 +204,18 @@ impl<'a> SessionRecords<'a> {
         block_form(self.read, &link_of(row), block)
     }
 
-    /// Returns the cut if it is not the one noted, or without a note the parent's last turn.
+    /// Returns the cut if it differs from the recorded one, or without a record from the parent's last turn.
     fn cut(&self, row: &LoopRow, noted: Option<&Int>) -> StoreResult<Option<i64>> {
         let Some(parent) = row.parent else {
             return Ok(None);
         };
         let last = self.read.loop_by_key(parent)?.totals.turns.checked_sub(1);
         let cut = row.parent_turn.map_or(NO_TURN, i64::from);
-        let is_told = match noted {
+        let is_noted = match noted {
             Some(noted) => noted.get() == cut,
             None => row.parent_turn == last && row.parent_seq.is_none(),
         };
-        Ok((!is_told).then_some(cut))
+        Ok((!is_noted).then_some(cut))
     }
 
     /// Returns the recorded turns and events, with their messages.
@@ -245,7 +245,7 @@ fn noted<T: serde::de::DeserializeOwned>(text: &str) -> StoreResult<T> {
     serde_json::from_str(text).map_err(damaged)
 }
 
-/// Returns when something last happened, if that was after what the source noted.
+/// Returns the time of the last activity, if it is later than the one that the source recorded.
 fn newer(noted: Option<&Time>, known: Option<&str>) -> Option<Time> {
     let known = Time::from_text(known?);
     (noted.and_then(Time::millis) < known.millis()).then_some(known)
@@ -260,7 +260,7 @@ fn message_of(read: &dyn StoreRead, key: LoopKey, seq: u32) -> StoreResult<Agent
     found.ok_or_else(|| StoreError::Damaged(format!("message {seq} is missing")))
 }
 
-/// The whole of a loop.
+/// Returns the link of a whole loop.
 fn link_of(row: &LoopRow) -> ChainLink {
     ChainLink {
         turns: row.totals.turns,
@@ -272,7 +272,7 @@ fn link_of(row: &LoopRow) -> ChainLink {
     }
 }
 
-/// Returns a block that takes in what came after it.
+/// Returns a block that includes the turns after it.
 fn whole_block(
     read: &dyn StoreRead,
     row: &LoopRow,
@@ -325,7 +325,7 @@ fn take_in(block: &mut CompactionBlock, mut tail: Vec<AgentMessage>, from: u32, 
     }
 }
 
-/// Returns the block of a loop of which nothing is shown.
+/// Returns the block of a loop without any shown message.
 fn hidden(turns: u32, created_at: &str, run: &str) -> CompactionBlock {
     let mut block = CompactionBlock {
         keep_first: None,

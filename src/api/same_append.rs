@@ -1,4 +1,4 @@
-//! Whether an append is the one that was made under its key.
+//! Compares an append with the one that was made under its key.
 
 use std::ops::{ControlFlow, Range};
 
@@ -26,8 +26,8 @@ pub(super) fn ensure_same(
     })
 }
 
-/// Whether these messages were appended under a key. The last of them are in the loop that the key names;
-/// those before, if that loop began with the append, are at the end of the loop that it went on from.
+/// True if these messages were appended under a key. The last of them are in the loop that the key names;
+/// the messages before, if that loop began with the append, are at the end of its parent.
 fn is_same(
     read: &dyn StoreRead,
     known: &AppendKey,
@@ -64,7 +64,7 @@ fn end_within(read: &dyn StoreRead, row: &LoopCore, parent: LoopKey) -> StoreRes
     })
 }
 
-/// Whether the messages of a loop are these.
+/// True if the messages of a loop are these.
 fn holds(
     read: &dyn StoreRead,
     loop_key: LoopKey,
@@ -86,8 +86,8 @@ fn holds(
     Ok(are_same && left.next().is_none())
 }
 
-/// Whether a stored message is this one. The append put it into its turn, and completed calls and results without
-/// an id; of one that was redacted nobody can tell.
+/// True if a stored message is this one. The append put it into its turn, and completed calls and results without
+/// an id; a redacted message cannot be compared.
 fn is_message(read: &dyn StoreRead, row: MessageRow, given: &AgentMessage) -> StoreResult<bool> {
     if row.body.salt.is_none() {
         return Ok(row.body.role == given.role() || row.body.role == Role::Extension);

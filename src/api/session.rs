@@ -1,13 +1,13 @@
-//! A session, as its agent sees it.
+//! The handle of a session: the operations of an agent.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Store;
+use super::appended::Appended;
 use super::calls::{self, CallState};
 use super::error::{Error, Result};
 use super::keys::Reuse;
-use super::line::{LoopLineage, Position};
+use super::line::{LineEnd, LoopLineage, begin_session};
 use super::policy::Policy;
 use super::prepare::{compact_to_fit, refused};
 use super::prepared::Prepared;
@@ -18,20 +18,18 @@ use crate::context::{
     AsOf, BuildOptions, Context, KeptContext, SystemPrompt, build_context_from_session,
 };
 use crate::handback::{Handback, handback};
-use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId, ToolCall};
+use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, SessionId, ToolCall};
 use crate::search::{Recall, SearchQuery};
 use crate::store::append::{free_loop_id, set_status};
 use crate::store::session::{self, Fork, SessionLabels};
-use crate::store::{
-    self, SessionKey, SessionStore, StoreError, StoreRead, StoreResult, StoreWrite,
-};
+use crate::store::{self, SessionKey, SessionStore, StoreError, StoreRead, StoreResult};
 
 /// A session: one agent's history. Clones are the same handle.
 ///
-/// A handle goes along one line of loops: the session's current loop when it was first used, then what
-/// goes on from there. A fork has a handle of its own, and the other one stays on its line.
+/// A handle follows one line of loops: the session's current loop when it was first used, then the loops that
+/// continue it. A fork has a handle of its own, and the other one stays on its line.
 ///
-/// Turns and loops make themselves. A turn is one model call with its inputs and its tool results: an
+/// Turns and loops begin by themselves. A turn is one model call with its inputs and its tool results: an
 /// answer joins the turn that has none yet, else it begins one; a result joins the turn of its call. A
 /// loop is a prompt and everything until the agent stops: a user message begins one if the model has
 /// answered and no call is open.
@@ -55,29 +53,8 @@ pub struct SessionHandle {
     id: SessionId,
     policy: Arc<Policy>,
     line: LoopLineage,
-    /// What the last call of the model got; the next one sees most of it again.
+    /// The context of the last model call; the next one has most of it again.
     kept: Arc<Mutex<KeptContext>>,
-}
-
-/// What an append did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Appended {
-    /// The loop that holds the last of the messages.
-    pub loop_id: LoopId,
-    /// The turns that they belong to in that loop, those included that they joined.
-    pub turns: Range<u32>,
-    /// Their sequences in that loop.
-    pub seqs: Range<u32>,
-    /// The tokens of all of them.
-    pub tokens: u64,
-    /// The loops that they began, in order.
-    pub begun: Vec<LoopId>,
-    /// What was completed in tool calls and results that came without an id or a name, or with arguments of
-    /// another type: a sentence for each.
-    pub notes: Vec<String>,
-    /// Whether the session had an append of this key before, and nothing was appended now.
-    pub duplicate: bool,
 }
 
 impl SessionHandle {
@@ -91,7 +68,7 @@ impl SessionHandle {
         }
     }
 
-    /// Sets when and how this handle compacts, in place of the store's policy.
+    /// Sets the policy of this handle, in place of the store's policy.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         let policy = Arc::new(policy);
@@ -103,7 +80,7 @@ impl SessionHandle {
         &self.id
     }
 
-    /// Returns when and how this handle compacts.
+    /// Returns the policy of this handle.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -140,7 +117,7 @@ impl SessionHandle {
         })
     }
 
-    /// Notes the folder that the session's agent works in.
+    /// Sets the folder that the session's agent works in.
     ///
     /// # Errors
     /// If the store fails. The session begins with it if it is not there.
@@ -161,7 +138,7 @@ impl SessionHandle {
         })?)
     }
 
-    /// Returns the loop that the handle goes on from; `None` if the session has none yet.
+    /// Returns the last loop of the handle's line; `None` if the session has no loop yet.
     ///
     /// # Errors
     /// If the store fails.
@@ -193,8 +170,8 @@ impl SessionHandle {
     }
 
     /// Appends messages once: if the session has an append of these messages under this key, nothing is
-    /// appended, and what is returned says where they are. For callers who cannot tell whether an append
-    /// that was cut off had been kept. What was redacted since counts as the same.
+    /// appended, and the result of that append is returned. For callers that do not know if an interrupted append
+    /// was kept. A message that was redacted since counts as the same.
     ///
     /// ```
     /// use loopstore::{Message, Store};
@@ -223,16 +200,16 @@ impl SessionHandle {
     fn append_named(&self, key: Option<&str>, messages: Vec<AgentMessage>) -> Result<Appended> {
         let part = (key.map(str::to_owned), messages);
         let done = self.append_parts(vec![part], Reuse::Refused)?.pop();
-        done.ok_or_else(|| StoreError::Invalid("an append told nothing".into()).into())
+        done.ok_or_else(|| StoreError::Invalid("an append returned no result".into()).into())
     }
 
-    /// Begins a loop on purpose; the one that ran is completed. Appends begin loops by themselves.
+    /// Begins a loop explicitly; the loop that ran is completed. Appends begin loops by themselves.
     ///
     /// # Errors
     /// If the session has a loop of this id, another program drives the loop that ran, or the store fails.
     pub fn begin_loop(&self, spec: LoopSpec) -> Result<LoopId> {
         let (key, id) = store::write(self.backend(), |write| {
-            let Position { session, leaf } = match self.line.find(write, &self.id)? {
+            let LineEnd { session, leaf } = match self.line.find(write, &self.id)? {
                 Some(position) => position,
                 None => begin_session(write, &self.id)?,
             };
@@ -256,7 +233,7 @@ impl SessionHandle {
         Ok(id)
     }
 
-    /// Ends the loop that the handle stands on. A user message after that begins the next.
+    /// Ends the last loop of the handle's line. A user message after that begins the next.
     ///
     /// # Errors
     /// If there is none, another program drives it, or the store fails.
@@ -271,9 +248,8 @@ impl SessionHandle {
         })?)
     }
 
-    /// Says that a tool call is about to run, so that a restart knows of it. The key is the same at every
-    /// attempt: a tool that is given it can keep its work from being done twice. Appending the result
-    /// finishes the call.
+    /// Records that a tool call is about to run, so that a restart finds it. The key is the same each time the
+    /// call is started: a tool can use it as an idempotency key. Appending the result finishes the call.
     ///
     /// ```
     /// use loopstore::{CallState, Json, Message, Store};
@@ -295,7 +271,7 @@ impl SessionHandle {
         calls::start(self.backend(), &self.line, &self.id, call_id)
     }
 
-    /// Begins the session of a sub-agent that a tool call starts, or goes on with it; both sessions note
+    /// Begins or continues the session of a sub-agent that a tool call starts; both sessions refer to
     /// each other.
     ///
     /// # Errors
@@ -307,9 +283,8 @@ impl SessionHandle {
         Ok(Self::new(self.store.clone(), id, policy))
     }
 
-    /// Returns the tool calls that wait for their results, in order: what an agent runs next. A call that can
-    /// get no result any more, because a prompt or a later answer follows it or its loop has ended, is not
-    /// open.
+    /// Returns the tool calls that wait for their results, in order: the agent runs them next. A call is not open
+    /// if a prompt or a later answer follows it, or its loop has ended: it can get no result any more.
     ///
     /// ```
     /// use loopstore::{Json, Message, Store};
@@ -330,7 +305,7 @@ impl SessionHandle {
         Ok(self.context()?.open_calls().into_iter().cloned().collect())
     }
 
-    /// Builds what the next model call sees, without changing anything; empty if the session is not
+    /// Builds the context of the next model call, without changing anything; empty if the session is not
     /// there.
     ///
     /// # Errors
@@ -352,8 +327,8 @@ impl SessionHandle {
         )?)
     }
 
-    /// Builds what the next model call would have seen at a moment: what was appended, compacted or undone
-    /// since does not count.
+    /// Builds the context that the next model call would have had at an earlier point: later appends, compactions
+    /// and undos do not count.
     ///
     /// # Errors
     /// If the session, loop, turn or run is not there, or the store fails.
@@ -371,8 +346,8 @@ impl SessionHandle {
         )?)
     }
 
-    /// Answers a question from what was said in the session, in at most `tokens` tokens: what an agent asks
-    /// for that its context does not hold any more. The least answer takes about 100 tokens.
+    /// Answers a question from the messages of the session, in at most `tokens` tokens: for an agent that needs
+    /// content which its context does not contain any more. The shortest answer takes about 100 tokens.
     ///
     /// ```
     /// use loopstore::{Message, Store};
@@ -388,7 +363,7 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// As [`Store::recall`]. A session that is not there says nothing.
+    /// As [`Store::recall`]. The answer of a session that is not there is empty.
     pub fn recall(&self, question: &str, tokens: u64) -> Result<Recall> {
         let query = SearchQuery {
             session: Some(self.id.clone()),
@@ -400,8 +375,8 @@ impl SessionHandle {
         }
     }
 
-    /// Says in at most `max_tokens` what the context leaves out of the turns that its summaries stand for and
-    /// an agent will miss: to be put beside a summary that another program wrote. `None` if nothing is missing.
+    /// Returns, in at most `max_tokens`, the working state that the summaries of the context leave out of their
+    /// turns: to be put beside a summary that another program wrote. `None` if nothing is missing.
     ///
     /// # Errors
     /// If the session is not there, or the store fails.
@@ -419,8 +394,8 @@ impl SessionHandle {
         self.prepare_by(CompactTrigger::Policy, CancelFlag::new())
     }
 
-    /// The same after the provider refused or cut its answer for length: compacts whatever the policy
-    /// says.
+    /// Returns the context as [`SessionHandle::prepare`] does, after the provider rejected the request or cut its
+    /// answer for length: compacts without evaluating the policy.
     ///
     /// # Errors
     /// As [`SessionHandle::prepare`].
@@ -428,8 +403,8 @@ impl SessionHandle {
         self.prepare_by(CompactTrigger::Length, CancelFlag::new())
     }
 
-    /// The same for any trigger, and until `cancel` is set: a call that was cancelled commits nothing that had
-    /// not begun to commit.
+    /// Returns the context as [`SessionHandle::prepare`] does, for any trigger, and until `cancel` is set: a call
+    /// that was cancelled commits nothing that had not begun to commit.
     ///
     /// # Errors
     /// As [`SessionHandle::prepare`].
@@ -443,7 +418,7 @@ impl SessionHandle {
             cancel,
             ..self.policy.request()
         };
-        // Whoever asks at the same time builds one of its own: nobody waits for a read.
+        // A call at the same time builds a context of its own: nobody waits for a read.
         let mut kept = std::mem::take(&mut *self.kept());
         let which = self.policy.system_prompts;
         let prompt = kept.system_prompt(self.backend(), &self.id, &leaf, which)?;
@@ -458,13 +433,13 @@ impl SessionHandle {
     }
 
     fn kept(&self) -> MutexGuard<'_, KeptContext> {
-        // What is kept is whole also after a panic of another thread.
+        // The value is consistent also after a panic of another thread.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hides the session: what frameworks call delete. It is in no list, search or recall any more, and its id
-    /// may be used again; the next append to this handle begins a new session. Nothing of it is removed: it
-    /// stays under an id of its own, which is returned, and [`SessionHandle::unhide`] brings it back.
+    /// Hides the session from lists, search and recall: frameworks call it delete. Its id may be used again; the
+    /// next append to this handle begins a new session. Nothing is removed: the session stays under an id of its
+    /// own, which is returned, and [`SessionHandle::unhide`] brings it back.
     ///
     /// ```
     /// use loopstore::{Message, Store};
@@ -505,7 +480,7 @@ impl SessionHandle {
         Ok(Self::new(self.store.clone(), id, policy))
     }
 
-    /// Returns a handle that goes on from this loop: a branch that was begun before, say.
+    /// Returns a handle whose line ends in this loop: for a branch that was begun before, say.
     ///
     /// # Errors
     /// [`Error::NotFound`] if the session has no such loop; or if the store fails.
@@ -527,7 +502,7 @@ impl SessionHandle {
     ///
     /// let chat = Store::in_memory()?.session("weather")?;
     /// chat.append([Message::user("Will it rain?"), Message::assistant("It will.")])?;
-    /// // The answer is taken back.
+    /// // The branch is without the answer.
     /// let side = chat.fork_at(TurnRef::within("loop-1", 0, 0))?;
     /// assert_eq!(side.context()?.messages.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -586,7 +561,7 @@ impl SessionHandle {
             .ok_or_else(|| Error::not_found("session", self.id.as_str()))
     }
 
-    /// The context of a session that has no loop.
+    /// Returns the context of a session without loops.
     fn nothing(&self) -> Context {
         Context {
             session: self.id.clone(),
@@ -618,15 +593,4 @@ fn session_key(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionKey> 
     let row = read.session(id)?;
     row.map(|row| row.key)
         .ok_or_else(|| StoreError::NoSession(id.to_string()))
-}
-
-pub(super) fn begin_session(write: &mut dyn StoreWrite, id: &SessionId) -> StoreResult<Position> {
-    let session = Session {
-        agent_id: None,
-        ..Session::new(id.clone(), "")
-    };
-    Ok(Position {
-        session: session::create_session(write, &session, None, None)?,
-        leaf: None,
-    })
 }

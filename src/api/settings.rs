@@ -1,4 +1,4 @@
-//! Settings of compactions: from a file (`file`), and from options that win over it.
+//! Settings of compactions: from a file (`file`), and from options that override it.
 
 mod file;
 
@@ -19,7 +19,7 @@ use crate::compaction::{
 };
 use crate::context::SystemPrompts;
 
-/// What a file says about a model's window and about compactions. What it leaves out is as in
+/// Settings from a file: a model's window, and the options of compactions. Missing settings are as in
 /// [`Policy::default`].
 ///
 /// ```
@@ -43,7 +43,7 @@ use crate::context::SystemPrompts;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// When to compact, and what to come down to: `headroom` (default), `reserves` or `target`.
+    /// The policy: when to compact, and down to which size: `headroom` (default), `reserves` or `target`.
     #[serde(deserialize_with = "word")]
     pub policy: Option<CompactionPolicy>,
     /// Parameters of the policy, by the names of its fields.
@@ -67,7 +67,7 @@ pub struct Settings {
     pub models: BTreeMap<String, u64>,
     /// Turns kept word for word from the start of the current loop.
     pub keep_first: Option<u32>,
-    /// How much is kept at the end: turns, or `user-turns:N`, `messages:N`.
+    /// The turns kept at the end: a number of turns, or `user-turns:N`, `messages:N`.
     #[serde(deserialize_with = "word")]
     pub keep_recent: Option<KeepRecent>,
     /// Tokens that the summary of a loop may have.
@@ -76,21 +76,21 @@ pub struct Settings {
     pub max_rollup_tokens: Option<u64>,
     /// Lines left of each tool output in the turns kept at the end.
     pub tool_output_lines: Option<usize>,
-    /// How many earlier loops are taken in: `fixed:N` or `token-budget`.
+    /// The earlier loops in scope: `fixed:N` or `token-budget`.
     #[serde(deserialize_with = "word")]
     pub scope: Option<CompactionScope>,
-    /// What becomes of the loops before these: `skip` or `rollup`.
+    /// The treatment of the loops before these: `skip` or `rollup`.
     #[serde(deserialize_with = "word")]
     pub older_loops: Option<OlderLoops>,
-    /// Where the turns kept at the end may lie: `loop` or `chain`.
+    /// The loops from which turns are kept at the end: `loop` or `chain`.
     #[serde(deserialize_with = "word")]
     pub recent_window: Option<RecentWindow>,
-    /// What makes the texts: `one-liner`, `digest` (default) or `summarize`.
+    /// The strategy: `one-liner`, `digest` (default) or `summarize`.
     #[serde(deserialize_with = "word")]
     pub strategy: Option<StrategyName>,
 }
 
-/// What makes the text in place of what is not kept, by its name.
+/// The name of a strategy, which makes the text in place of turns that are not kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StrategyName {
     /// One line for each answer.
@@ -115,7 +115,7 @@ impl FromStr for StrategyName {
     }
 }
 
-/// Why settings cannot be used.
+/// An error in settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
@@ -124,17 +124,17 @@ pub enum SettingsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// The text is not TOML, or says what no setting says.
+    /// The text is not TOML, or has an unknown key.
     #[error("{}line {line}: {reason}", prefix(path.as_deref()))]
     Invalid {
         /// The file, if it came from one.
         path: Option<PathBuf>,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The policy has no such parameter, or not of this value.
@@ -142,7 +142,7 @@ pub enum SettingsError {
     Parameter {
         /// The name as it was given.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The window of the model is not known.
@@ -159,8 +159,8 @@ fn prefix(path: Option<&Path>) -> String {
 }
 
 impl Settings {
-    /// Returns these settings, and those of `below` where these say nothing. A window or a model given
-    /// here replaces both of `below`. Parameters belong to their policy: another policy given here takes none of
+    /// Returns these settings, completed by those of `below`. A window or a model given
+    /// here replaces both of `below`. Parameters belong to their policy: another policy given here uses none of
     /// `below`.
     #[must_use]
     pub fn or(self, below: Self) -> Self {
@@ -195,7 +195,7 @@ impl Settings {
         }
     }
 
-    /// Returns the window in tokens: as given, else that of the model; `None` without either.
+    /// Returns the window in tokens: `max_tokens`, else the window of the model; `None` without either.
     ///
     /// # Errors
     /// If the model is not known.
@@ -290,7 +290,7 @@ fn with_param(
     serde_json::from_value(fields).map_err(|error| format!("`{name}`: {error}"))
 }
 
-/// Asks whether the nearest of these names was meant; lists them all if none is near.
+/// Returns a hint with the nearest of these names, or with all names if none is near.
 fn nearest(given: &str, names: &[&str]) -> String {
     let distance = |name: &&&str| strsim::osa_distance(given, name);
     let most = (given.chars().count() / 3).clamp(1, 4);
@@ -305,7 +305,7 @@ fn nearest(given: &str, names: &[&str]) -> String {
     }
 }
 
-/// Reads a word that stands for a value; a number is a word too.
+/// Reads the word of a value; a number is a word too.
 fn word<'de, D: Deserializer<'de>, T: FromStr<Err = UnknownWord>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {

@@ -1,4 +1,4 @@
-//! Which turn, and what kind of loop.
+//! References to turns, and the options of a new loop.
 
 use crate::model::{ContinuationKind, LoopId};
 
@@ -9,12 +9,12 @@ pub struct TurnRef {
     pub loop_id: LoopId,
     /// The turn.
     pub turn: u32,
-    /// The last of its messages that counts, by its sequence in the loop; `None`: the whole turn.
+    /// The last of its messages that counts, by its sequence in the loop; the whole turn if `None`.
     pub seq: Option<u32>,
 }
 
 impl TurnRef {
-    /// Turn `turn` of loop `loop_id`.
+    /// Refers to turn `turn` of loop `loop_id`.
     pub fn new(loop_id: impl Into<String>, turn: u32) -> Self {
         Self {
             loop_id: LoopId::of(loop_id),
@@ -23,7 +23,7 @@ impl TurnRef {
         }
     }
 
-    /// Turn `turn` of loop `loop_id` as far as its message `seq`, counted in the loop.
+    /// Refers to turn `turn` of loop `loop_id` up to its message `seq`, counted in the loop.
     pub fn within(loop_id: impl Into<String>, turn: u32, seq: u32) -> Self {
         Self {
             seq: Some(seq),
@@ -32,7 +32,7 @@ impl TurnRef {
     }
 }
 
-/// A loop that is begun on purpose.
+/// The options of a loop that is begun explicitly.
 ///
 /// ```
 /// use loopstore::{LoopId, LoopSpec, Message, Store};
@@ -56,12 +56,12 @@ pub struct LoopSpec {
 }
 
 impl LoopSpec {
-    /// A loop that goes on from where the handle stands.
+    /// Returns a loop that continues the handle's line.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A loop that goes on from nothing: its context begins empty.
+    /// Returns a loop without a parent: its context begins empty.
     pub fn fresh() -> Self {
         Self {
             is_fresh: true,
@@ -75,7 +75,7 @@ impl LoopSpec {
         self
     }
 
-    /// Sets how it came to be.
+    /// Sets the kind of its continuation.
     pub fn kind(mut self, kind: ContinuationKind) -> Self {
         self.kind = Some(kind);
         self

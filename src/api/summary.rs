@@ -1,4 +1,4 @@
-//! What there is to know of a session without reading what it says: rows of lists.
+//! Summaries of sessions for lists, made without reading messages.
 
 use super::{Result, SessionHandle, Store};
 use crate::model::{LoopId, SessionId};
@@ -16,7 +16,7 @@ pub struct SessionSummary {
     pub agent_id: Option<String>,
     /// Its own title, else its first prompt.
     pub title: Option<String>,
-    /// What it was first asked, as a line.
+    /// Its first prompt, as a line.
     pub prompt: Option<String>,
     /// The folder that its agent works in.
     pub project: Option<String>,
@@ -26,11 +26,11 @@ pub struct SessionSummary {
     pub created_at: Option<String>,
     /// ISO-8601 text.
     pub last_active_at: Option<String>,
-    /// Since when it is hidden, as ISO-8601 text; `None`: it is not.
+    /// The time since it is hidden, as ISO-8601 text; `None` if it is not.
     pub hidden_at: Option<String>,
     /// The loop last appended to or begun.
     pub current_loop: Option<LoopId>,
-    /// How many loops it has.
+    /// The number of its loops.
     pub loops: u64,
     /// Turns of all loops.
     pub turns: u64,
@@ -42,7 +42,7 @@ pub struct SessionSummary {
 }
 
 impl SessionSummary {
-    /// Returns the place right behind this session in the list: where the next page begins.
+    /// Returns the cursor after this session in the list: the start of the next page.
     pub fn cursor(&self) -> &SessionCursor {
         &self.cursor
     }
@@ -76,7 +76,7 @@ impl SessionSummary {
 }
 
 impl Store {
-    /// Lists sessions, last active first; those that are hidden only if the filter asks for them.
+    /// Lists sessions, last active first; hidden sessions only if the filter selects them.
     ///
     /// ```
     /// use loopstore::{Message, SessionFilter, Store};
@@ -102,7 +102,7 @@ impl Store {
 }
 
 impl SessionHandle {
-    /// Whether the session is there: something was appended to it, or its title set.
+    /// True if the session exists: something was appended to it, or its title was set.
     ///
     /// # Errors
     /// If the store fails.

@@ -1,4 +1,4 @@
-//! What a step of the fallback asks for, and what it comes to.
+//! A step of the fallback, and the candidate that it makes.
 
 use crate::compaction::plan::{ChainTurn, KeptTurns};
 use crate::compaction::{CompactionConfig, Summary};
@@ -9,27 +9,27 @@ use crate::store::NewBlock;
 /// The step at which only the last turns that fit are kept.
 pub(super) const LAST_TURNS: &str = "last_turns";
 
-/// What a context says that would be empty otherwise.
+/// The text of a context that would be empty otherwise.
 const MARKER: &str = "[Earlier turns were left out; `expand` shows them]";
 
 /// One way to compact.
 #[derive(Clone)]
 pub(super) struct FallbackStep {
-    /// What the run's `fallback` names; `None` as asked.
+    /// The `fallback` of the run; `None` for the first step, as requested.
     pub(super) name: Option<&'static str>,
     pub(super) config: CompactionConfig,
     /// Turns that the recent window takes.
     pub(super) recent: u32,
-    /// How the turns kept at the end are pruned.
+    /// The pruning of the turns kept at the end.
     pub(super) prune: Option<Prune>,
-    /// What is said of what is not kept.
+    /// The source of the text for turns that are not kept.
     pub(super) texts: TextSource,
-    /// Whether the first summary of the current loop gets what the kept turns leave free.
+    /// True if the first summary of the current loop gets the room that the kept turns leave.
     pub(super) fills_window: bool,
 }
 
 impl FallbackStep {
-    /// Compacts as asked.
+    /// Returns the first step, as requested.
     pub(super) fn asked(config: &CompactionConfig, recent: u32) -> Self {
         Self {
             name: None,
@@ -41,27 +41,27 @@ impl FallbackStep {
         }
     }
 
-    /// Whether it keeps no more than the last turns that fit.
+    /// True if the step keeps only the last turns that fit.
     pub(super) fn is_squeezed(&self) -> bool {
         self.name == Some(LAST_TURNS)
     }
 }
 
-/// What is said of what is not kept.
+/// The source of the text for turns that are not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextSource {
-    /// What the strategy says.
+    /// The text of the strategy.
     Strategy,
-    /// The same, but the digest stands in for each text that is longer than the config allows.
+    /// The text of the strategy, or the digest if that text is longer than the config allows.
     Limited,
-    /// Nothing.
+    /// No text.
     Silent,
-    /// That something was left out: there would be no context otherwise.
+    /// A marker that turns were left out: the context would be empty otherwise.
     Marker,
 }
 
 impl TextSource {
-    /// Returns what stands in the place of turns of which nothing is said.
+    /// Returns the summary of a step that does not call the strategy.
     pub(super) fn unsaid(self) -> Option<Summary> {
         let messages = match self {
             Self::Strategy | Self::Limited => return None,
@@ -75,7 +75,7 @@ impl TextSource {
     }
 }
 
-/// How the turns kept at the end are pruned.
+/// The pruning of the turns kept at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Prune {
     /// The first turn that keeps its thinking and its images; `None`: none does.
@@ -85,23 +85,23 @@ pub(super) struct Prune {
 }
 
 impl Prune {
-    /// Whether a turn keeps its thinking and its images.
+    /// True if a turn keeps its thinking and its images.
     pub(super) fn keeps_whole(&self, turn: ChainTurn) -> bool {
         self.whole_from.is_some_and(|from| from <= turn)
     }
 }
 
-/// A loop of the chain, and what is kept of it.
+/// The depth of a loop in the chain, and the turns that are kept of it.
 pub(super) type PlannedLoop = (usize, KeptTurns);
 
-/// A block that is to be written, and the place of its loop.
+/// A block that is to be written, and the depth of its loop.
 pub(super) struct PlacedBlock {
     pub(super) depth: usize,
     pub(super) block: NewBlock,
 }
 
-/// What a step comes to; nothing of it is written yet.
-pub(super) struct Candidate {
+/// The result of a step, not written yet.
+pub(super) struct CompactionCandidate {
     pub(super) step: FallbackStep,
     /// The loops in scope.
     pub(super) planned: Vec<PlannedLoop>,
@@ -112,8 +112,8 @@ pub(super) struct Candidate {
     pub(super) after: Size,
 }
 
-impl Candidate {
-    /// Whether nothing is written as asked, and the context is no smaller for it.
+impl CompactionCandidate {
+    /// True if the first step writes no block, and the context is not smaller.
     pub(super) fn changes_nothing(&self, before: Size) -> bool {
         let is_smaller = self.after.tokens < before.tokens;
         self.step.name.is_none() && self.blocks.is_empty() && !is_smaller

@@ -1,9 +1,9 @@
-//! What a draft and a candidate must hold before anything is written: sections in order, pairs together,
-//! signed thinking where a provider wants it back, and no fault that the originals have not.
+//! The checks of a draft and a candidate before anything is written: sections in order, pairs together,
+//! signed thinking where a provider requires it, and no fault that the originals do not have.
 
 use std::ops::ControlFlow;
 
-use super::candidate::Candidate;
+use super::candidate::CompactionCandidate;
 use super::snapshot::Snapshot;
 use crate::compaction::{Draft, StrategyError, Summary};
 use crate::context::{
@@ -62,7 +62,7 @@ pub(super) fn check_draft(
     .map_err(StrategyError::Failed)
 }
 
-/// Checks that sections follow each other from the first turn to the last planned one, and part no call
+/// Checks that sections follow each other from the first turn to the last planned one, and separate no call
 /// from its result.
 fn check_sections(
     layout: &Layout,
@@ -99,7 +99,7 @@ fn check_sections(
     Ok(())
 }
 
-/// Checks that a summary holds nothing that a provider would object to: a call without its
+/// Checks that a summary has nothing that a provider would reject: a call without its
 /// result, a result without its call.
 pub(super) fn check_summary(summary: &Summary) -> Result<(), StrategyError> {
     let failed = |reason| Err(StrategyError::Failed(reason));
@@ -115,8 +115,8 @@ pub(super) fn check_summary(summary: &Summary) -> Result<(), StrategyError> {
     }
 }
 
-/// Whether a message may be shown in place of another one: it has the same role and the same
-/// calls or result, and with `signed` the same signed thinking. Nothing stands for an extension.
+/// True if a message may replace another one: it has the same role and the same
+/// calls or result, and with `signed` the same signed thinking. No message replaces an extension.
 fn stands_for(original: &AgentMessage, shown: Option<&AgentMessage>, signed: bool) -> bool {
     let marks = |message: Option<&AgentMessage>| {
         let inner = message.and_then(AgentMessage::message)?;
@@ -141,12 +141,12 @@ fn stands_for(original: &AgentMessage, shown: Option<&AgentMessage>, signed: boo
     }
 }
 
-/// Returns a fault that the blocks of a candidate would bring in. The originals are read only if the
+/// Returns a fault that the blocks of a candidate would introduce. The originals are read only if the
 /// context has faults at all.
 pub(super) fn introduced_fault(
     store: &dyn SessionStore,
     snapshot: &Snapshot,
-    candidate: &Candidate,
+    candidate: &CompactionCandidate,
 ) -> StoreResult<Option<String>> {
     let fresh: Vec<&NewBlock> = candidate
         .blocks
@@ -164,7 +164,7 @@ pub(super) fn introduced_fault(
             ..View::default()
         };
         let originals = originals_of(read, &chain(read, snapshot.leaf, raw)?)?;
-        // What an overlay of another tool brought in already is not this run's.
+        // A fault that an overlay of another tool brought in before is not a fault of this run.
         let mut now = Vec::new();
         for link in chain(read, snapshot.leaf, View::default())? {
             now.extend(

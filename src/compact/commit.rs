@@ -1,11 +1,11 @@
-//! The end of an attempt: nothing to gain, a commit, or a conflict. Each leaves its audit row.
+//! The end of an attempt: no gain, a commit, or a conflict. Each leaves an audit row.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
 
-use super::candidate::{Candidate, FallbackStep, PlacedBlock, PlannedLoop};
+use super::candidate::{CompactionCandidate, FallbackStep, PlacedBlock, PlannedLoop};
 use super::check::introduced_fault;
 use super::events::CompactionStarted;
 use super::outcome::CompactOutcome;
@@ -24,21 +24,21 @@ use crate::store::{
     StoreWrite, codec,
 };
 
-/// A run that is about to be written: what was asked, of what, and since when.
+/// A run that is about to be written.
 pub(super) struct PendingRun<'a> {
     pub(super) store: &'a dyn SessionStore,
     pub(super) snapshot: &'a Snapshot,
     pub(super) request: &'a CompactRequest,
     pub(super) begun: Instant,
-    /// Digest of the plan, before any text is asked for.
+    /// The digest of the plan, before any text is made.
     pub(super) plan: [u8; 32],
     pub(super) started: CompactionStarted,
-    /// The configuration that was asked for, as JSON.
+    /// The requested configuration, as JSON.
     pub(super) asked: String,
     pub(super) open_row: &'a OpenRow,
 }
 
-/// Returns a digest of the layouts, what they are made from, the strategy and the config.
+/// Returns a digest of the layouts, their sources, the strategy and the config.
 pub(super) fn plan_digest(
     snapshot: &Snapshot,
     request: &CompactRequest,
@@ -86,8 +86,8 @@ impl PendingRun<'_> {
         Ok(())
     }
 
-    /// Returns the run on this leaf that tried this very plan in vain, if there is one. One that
-    /// found the budget too small is tried again once the context has another size.
+    /// Returns the run on this leaf that tried the same plan in vain, if there is one. A run that
+    /// found the budget too small is repeated once the context has another size.
     pub(super) fn tried_before(&self) -> StoreResult<Option<RunRow>> {
         let mut found = None;
         store::read(self.store, |read| {
@@ -112,12 +112,12 @@ impl PendingRun<'_> {
         Ok(found)
     }
 
-    /// Judges a candidate, and commits its blocks if they make the context smaller and nobody came
-    /// first.
+    /// Evaluates a candidate, and commits its blocks if they make the context smaller and no other run was
+    /// committed meanwhile.
     pub(super) fn finish(
         &self,
         mut report: CompactReport,
-        candidate: Candidate,
+        candidate: CompactionCandidate,
     ) -> StoreResult<CompactReport> {
         report.after = candidate.after;
         if let Some(fault) = introduced_fault(self.store, self.snapshot, &candidate)? {
@@ -185,7 +185,7 @@ impl PendingRun<'_> {
         blocks.iter().map(report).collect()
     }
 
-    /// Returns the configuration of a step if it is another one than was asked for.
+    /// Returns the configuration of a step if it differs from the requested one.
     fn reached(&self, step: &FallbackStep) -> StoreResult<Option<Json>> {
         let reached = run_config(self.request, step)?;
         let damaged = |error: serde_json::Error| StoreError::Invalid(error.to_string());
@@ -230,7 +230,7 @@ impl PendingRun<'_> {
         })
     }
 
-    /// Writes the run, unless this is only a rehearsal, and tells the hooks.
+    /// Writes the run, unless this is a dry run, and calls the hooks.
     fn write(
         &self,
         mut report: CompactReport,
@@ -298,7 +298,7 @@ impl PendingRun<'_> {
             OlderLoops::Skip => Purpose::Plan,
             OlderLoops::Rollup => Purpose::Build,
         };
-        // What was removed or redacted since must not come back in a summary.
+        // Content that was removed or redacted since must not come back in a summary.
         let (session, receipt) = (self.snapshot.session, self.snapshot.last_receipt);
         if read.has_receipt_after(session, receipt)? {
             return Ok(false);

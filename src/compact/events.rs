@@ -1,4 +1,4 @@
-//! What happens around a compaction: events, and hooks that get them.
+//! The events of a compaction, and the hooks that receive them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::outcome::CompactOutcome;
 use super::snapshot::ContextTokens;
 use crate::model::{LoopId, SessionId};
 
-/// A compaction begins: its trigger has fired, and nothing has been read or asked for yet.
+/// The start of a compaction: its trigger has fired, and no text has been requested yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "compactionStarted", rename_all = "camelCase")]
 pub struct CompactionStarted {
@@ -18,11 +18,11 @@ pub struct CompactionStarted {
     pub session_id: SessionId,
     /// The leaf.
     pub loop_id: LoopId,
-    /// What asked for it.
+    /// The trigger.
     pub trigger: String,
-    /// What makes the text.
+    /// The name of the strategy.
     pub strategy: String,
-    /// What the trigger was asked about, and who counted it.
+    /// The size that the trigger was evaluated with, and its source.
     pub asked_about: ContextTokens,
     /// Tokens of the context.
     pub tokens_before: u64,
@@ -34,7 +34,7 @@ pub struct CompactionStarted {
     pub timestamp: String,
 }
 
-/// A compaction has ended.
+/// The end of a compaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "compactionEnded", rename_all = "camelCase")]
 pub struct CompactionEnded {
@@ -42,7 +42,7 @@ pub struct CompactionEnded {
     pub session_id: SessionId,
     /// The leaf.
     pub loop_id: LoopId,
-    /// How.
+    /// The outcome.
     pub outcome: CompactOutcome,
     /// Tokens of the context before.
     pub tokens_before: u64,
@@ -56,16 +56,16 @@ pub struct CompactionEnded {
     pub timestamp: String,
 }
 
-/// What a hook says to a compaction that is about to begin.
+/// The decision of a hook about a compaction that is about to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Go on.
+    /// Compact.
     Proceed,
-    /// Leave it, for this reason. The run is stored as vetoed.
+    /// Do not compact, for this reason. The run is stored as vetoed.
     Veto(String),
 }
 
-/// Is called around a compaction, with no transaction open.
+/// A hook that is called around a compaction, with no transaction open.
 ///
 /// ```
 /// use loopstore::compact::CompactOutcome;
@@ -93,12 +93,12 @@ pub enum Decision {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait CompactionHook: Send + Sync {
-    /// Before anything is read for it; the place to save what it will hide, or to say no.
+    /// Called before anything is read: a hook may save the messages that will be hidden, or veto the compaction.
     fn before(&self, _: &CompactionStarted) -> Decision {
         Decision::Proceed
     }
 
-    /// After its audit row is written, and after the import that brought a compaction of another tool. Nothing
+    /// Called after the audit row is written, and after an import that brought a compaction of another tool. Nothing
     /// can be changed any more: a panic here ends with this call.
     fn after(&self, _: &CompactionEnded) {}
 }
@@ -113,7 +113,7 @@ impl Hooks {
         self.0.push(hook);
     }
 
-    /// Asks each hook; returns the reason of the first that says no.
+    /// Calls each hook; returns the reason of the first veto.
     pub(super) fn veto(&self, event: &CompactionStarted) -> Option<String> {
         self.0.iter().find_map(|hook| match hook.before(event) {
             Decision::Proceed => None,
@@ -121,7 +121,7 @@ impl Hooks {
         })
     }
 
-    /// Whether there is none.
+    /// True if there are no hooks.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,18 +1,18 @@
-//! What a compaction gives up, step by step, until its result fits.
+//! The fallback: the steps in which a compaction gives up content until its result fits.
 //!
-//! As asked; then the digest stands in for texts that are longer than they may be; then the turns kept
-//! at the end are pruned; then fewer are kept at the start; then only the last turns that fit are kept,
-//! and everything before them shares what is left; then only the last turn, and nothing is said of the
-//! rest; a turn in flight may be that one. Each step is a plan of its own, so coverage, pairs and sizes
-//! are those of any other.
+//! First as asked. Then the first summary gets no more than the configured tokens; then the digest replaces texts
+//! that exceed their limit; then the turns kept at the end are pruned; then fewer turns are kept at the start;
+//! then only the last turns that fit are kept, and the texts for everything before them share the rest; then only
+//! the last turn is kept, without any text; a turn in flight may be that one. Each step is a plan of its own, so
+//! coverage, pairs and sizes follow the same rules in every step.
 //!
-//! A step gives up as little as it must. What that is follows from numbers (`room`); what a text will
-//! have is known only when it is made, so a step is corrected by what it came to.
+//! A step gives up as little as it must, computed from stored sizes (`room`). The size of a text is
+//! known only when it is made, so a step is corrected by the size of its candidate.
 
 use std::rc::Rc;
 
-use super::candidate::{Candidate, FallbackStep, LAST_TURNS, TextSource};
-use super::planner::Planner;
+use super::candidate::{CompactionCandidate, FallbackStep, LAST_TURNS, TextSource};
+use super::planner::CandidatePlanner;
 use super::room::{TurnForms, hardest_pruning, left_of, mildest_pruning, size_of_turns};
 use crate::compaction::{Budget, CompactionConfig, CompactionScope, KeepRecent, StrategyError};
 use crate::model::{Size, Turns};
@@ -26,14 +26,15 @@ const AIM: u64 = 92;
 /// The share of the target, in percent, below which a step looks for more to keep.
 const ENOUGH: u64 = 86;
 
-/// How often a step is corrected by what it came to.
+/// The number of times that a step is corrected by the size of its candidate.
 const CORRECTIONS: usize = 6;
 
 /// Bytes of JSON that a token of a summary has at most, about.
 pub(super) const BYTES_OF_A_TOKEN: u64 = 5;
 
-/// What is given up, in order.
-const LADDER: [GivenUp; 6] = [
+/// The content that is given up, in order.
+const LADDER: [GivenUp; 7] = [
+    GivenUp::LongerSummary,
     GivenUp::LongTexts,
     GivenUp::Outputs,
     GivenUp::FirstTurns,
@@ -42,18 +43,20 @@ const LADDER: [GivenUp; 6] = [
     GivenUp::AllButTheTurnInFlight,
 ];
 
-/// What a step gives up besides what the one before did.
+/// The content that a step gives up in addition to the steps before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GivenUp {
+    /// A first summary that got more than the configured tokens.
+    LongerSummary,
     /// Texts of a strategy that are longer than they may be.
     LongTexts,
     /// Of the turns kept at the end: thinking and images, and as much of the tool outputs as it takes.
     Outputs,
     /// Turns kept at the start, the last of them first.
     FirstTurns,
-    /// All but the last turns that fit; what comes before them shares what is left.
+    /// All but the last turns that fit; the texts for the turns before share the rest of the budget.
     AllThatDoesNotFit,
-    /// All but the last turn, and nothing is said of the rest.
+    /// All but the last turn, without any text for the rest.
     AllButTheLastTurn,
     /// All complete turns, where one is in flight: that is the last turn then, and stays whatever is
     /// planned.
@@ -61,21 +64,10 @@ enum GivenUp {
 }
 
 /// Goes down the ladder until the context is within `target`; returns the last candidate.
-pub(super) fn fit(planner: &Planner<'_>, target: Budget) -> Result<Candidate, StrategyError> {
-    let asked = FallbackStep::asked(&planner.request.config, planner.snapshot.chain.recent);
-    let mut candidate = planner.attempt(asked.clone())?;
-    if !target.fits(candidate.after) {
-        // A longer summary must not cost what would be kept without it.
-        let fills_window = false;
-        candidate = match planner.has_longer_summary() {
-            true => planner.attempt(FallbackStep {
-                fills_window,
-                ..asked
-            })?,
-            false => candidate,
-        };
-        candidate.step.fills_window = fills_window;
-    }
+pub(super) fn fit(
+    planner: &CandidatePlanner<'_>,
+    target: Budget,
+) -> Result<CompactionCandidate, StrategyError> {
     let ladder = Ladder {
         planner,
         target,
@@ -84,7 +76,8 @@ pub(super) fn fit(planner: &Planner<'_>, target: Budget) -> Result<Candidate, St
             bytes: target.bytes.map(|bytes| share(bytes, AIM)),
         },
     };
-    ladder.descend(candidate)
+    let asked = FallbackStep::asked(&planner.request.config, planner.snapshot.chain.recent);
+    ladder.descend(ladder.try_step(asked)?)
 }
 
 fn share(whole: u64, percent: u64) -> u64 {
@@ -92,14 +85,17 @@ fn share(whole: u64, percent: u64) -> u64 {
 }
 
 pub(super) struct Ladder<'a> {
-    pub(super) planner: &'a Planner<'a>,
+    pub(super) planner: &'a CandidatePlanner<'a>,
     pub(super) target: Budget,
-    /// What a step is to come to.
+    /// The size that a step aims at.
     pub(super) aim: Budget,
 }
 
 impl Ladder<'_> {
-    fn descend(&self, mut candidate: Candidate) -> Result<Candidate, StrategyError> {
+    fn descend(
+        &self,
+        mut candidate: CompactionCandidate,
+    ) -> Result<CompactionCandidate, StrategyError> {
         for given_up in LADDER {
             if self.target.fits(candidate.after) {
                 break;
@@ -109,9 +105,27 @@ impl Ladder<'_> {
         Ok(candidate)
     }
 
+    /// Returns the candidate of a step. If its context is empty, the step is taken with a marker: a provider
+    /// rejects a request without messages.
+    fn try_step(&self, step: FallbackStep) -> Result<CompactionCandidate, StrategyError> {
+        let made = self.planner.candidate(step)?;
+        let is_empty = made.after.messages == 0 && self.planner.snapshot.before.messages > 0;
+        if !is_empty || made.step.texts == TextSource::Marker {
+            return Ok(made);
+        }
+        self.planner.candidate(FallbackStep {
+            texts: TextSource::Marker,
+            ..made.step
+        })
+    }
+
     /// Takes a step down, and corrects it; returns the candidate that uses the most of the target, or
     /// the last one if none fits.
-    fn give_up(&self, given_up: GivenUp, last: Candidate) -> Result<Candidate, StrategyError> {
+    fn give_up(
+        &self,
+        given_up: GivenUp,
+        last: CompactionCandidate,
+    ) -> Result<CompactionCandidate, StrategyError> {
         let mut best = last;
         let mut from = None;
         for _ in 0..CORRECTIONS {
@@ -120,9 +134,9 @@ impl Ladder<'_> {
                 Some(from) => self.next_step(given_up, from, false)?,
             };
             let Some(step) = step else { break };
-            let made = self.planner.attempt(step)?;
+            let made = self.try_step(step)?;
             let is_enough = self.aim.fits(made.after) && self.is_enough(made.after);
-            // The better of the two stays, the newer one is gone on from.
+            // The better of the two is kept, and the newer one is corrected next.
             match from.replace(made) {
                 Some(before) if self.worth(before.after) > self.worth(best.after) => best = before,
                 _ => {}
@@ -137,7 +151,7 @@ impl Ladder<'_> {
         })
     }
 
-    /// Whether a context uses enough of the target.
+    /// True if a context uses enough of the target.
     pub(super) fn is_enough(&self, after: Size) -> bool {
         let uses = |used: u64, most: u64| used >= share(most, ENOUGH);
         let bytes = self
@@ -166,10 +180,11 @@ impl Ladder<'_> {
     fn next_step(
         &self,
         given_up: GivenUp,
-        from: &Candidate,
+        from: &CompactionCandidate,
         is_first: bool,
     ) -> Result<Option<FallbackStep>, StrategyError> {
         match given_up {
+            GivenUp::LongerSummary => Ok(self.configured_summary(from)),
             GivenUp::LongTexts => Ok(self.limited_texts(from)),
             GivenUp::Outputs => self.pruned(from, is_first),
             GivenUp::FirstTurns => self.fewer_first(from, is_first),
@@ -187,11 +202,22 @@ impl Ladder<'_> {
         leaf.complete < leaf.row.totals.turns
     }
 
-    fn limited_texts(&self, from: &Candidate) -> Option<FallbackStep> {
+    /// Gives the first summary of the current loop the configured tokens: a longer one must not cost content that
+    /// would be kept without it.
+    fn configured_summary(&self, from: &CompactionCandidate) -> Option<FallbackStep> {
+        let is_longer = from.step.fills_window && self.planner.has_longer_summary();
+        is_longer.then(|| FallbackStep {
+            fills_window: false,
+            ..from.step.clone()
+        })
+    }
+
+    fn limited_texts(&self, from: &CompactionCandidate) -> Option<FallbackStep> {
         let is_new = from.step.texts == TextSource::Strategy && self.planner.texts.has_long();
         is_new.then(|| FallbackStep {
             name: Some("digest"),
             texts: TextSource::Limited,
+            fills_window: false,
             ..from.step.clone()
         })
     }
@@ -199,7 +225,7 @@ impl Ladder<'_> {
     /// Prunes the turns kept at the end.
     fn pruned(
         &self,
-        from: &Candidate,
+        from: &CompactionCandidate,
         is_first: bool,
     ) -> Result<Option<FallbackStep>, StrategyError> {
         let turns = self.planner.kept_at_the_end(from)?;
@@ -214,6 +240,7 @@ impl Ladder<'_> {
             name: Some("prune"),
             prune: Some(prune),
             texts: TextSource::Limited,
+            fills_window: false,
             ..from.step.clone()
         }))
     }
@@ -221,7 +248,7 @@ impl Ladder<'_> {
     /// Keeps fewer turns at the start: as many as leave room for the turns at the end, pruned if need be.
     fn fewer_first(
         &self,
-        from: &Candidate,
+        from: &CompactionCandidate,
         is_first: bool,
     ) -> Result<Option<FallbackStep>, StrategyError> {
         let first = self.first_turns(from)?;
@@ -236,7 +263,7 @@ impl Ladder<'_> {
             } else if is_first {
                 continue;
             }
-            // What is given up goes into the text, of which it takes half at most.
+            // The text grows by the turns given up, by half of their tokens at most.
             let limit = from.step.config.max_summary_tokens;
             let grown = (gone.tokens / 2).min(limit.saturating_sub(text));
             let mut rest = rest.without(gone);
@@ -259,16 +286,17 @@ impl Ladder<'_> {
                 },
                 prune: Some(prune),
                 texts: TextSource::Limited,
+                fills_window: false,
                 ..from.step.clone()
             }));
         }
         Ok(None)
     }
 
-    /// Keeps no more than so many turns, and says nothing of the rest.
+    /// Keeps at most so many turns, without any text for the rest.
     fn silent(
         &self,
-        from: &Candidate,
+        from: &CompactionCandidate,
         is_first: bool,
         most: u32,
     ) -> Result<Option<FallbackStep>, StrategyError> {
@@ -303,15 +331,18 @@ impl Ladder<'_> {
         }))
     }
 
-    /// Returns what a candidate has besides the turns that it keeps at the end.
-    pub(super) fn rest_of(&self, candidate: &Candidate, turns: &[Rc<TurnForms>]) -> Size {
+    /// Returns the size of a candidate without the turns that it keeps at the end.
+    pub(super) fn rest_of(&self, candidate: &CompactionCandidate, turns: &[Rc<TurnForms>]) -> Size {
         candidate
             .after
             .without(size_of_turns(turns, candidate.step.prune))
     }
 
     /// Returns the sizes of the turns that a candidate keeps at the start.
-    pub(super) fn first_turns(&self, candidate: &Candidate) -> Result<Vec<Size>, StrategyError> {
+    pub(super) fn first_turns(
+        &self,
+        candidate: &CompactionCandidate,
+    ) -> Result<Vec<Size>, StrategyError> {
         let leaf = self.planner.snapshot.chain.links.len() - 1;
         let planned = candidate.planned.iter().find(|(depth, _)| *depth == leaf);
         let kept = planned.filter(|(_, kept)| !kept.raw);

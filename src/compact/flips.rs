@@ -1,4 +1,4 @@
-//! Undo and redo: a run is taken out of force, or put back, by a row of its own.
+//! Undo and redo: a row of its own makes a run inactive, or active again.
 
 use std::ops::ControlFlow;
 
@@ -12,18 +12,18 @@ use crate::store::{
     StoreError, StoreRead, StoreResult, StoreWrite,
 };
 
-/// Which run to undo or redo.
+/// The run to undo or redo.
 #[derive(Clone, Debug, Default)]
 pub struct FlipRequest {
     /// The leaf; the session's current loop if not given.
     pub leaf: Option<LoopId>,
     /// The run; if not given, the last one that can be flipped.
     pub run: Option<String>,
-    /// Why; kept with the row.
+    /// The reason, stored with the row.
     pub reason: Option<String>,
 }
 
-/// What an undo or redo did.
+/// The result of an undo or redo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlipReport {
     /// The run.
@@ -116,7 +116,7 @@ fn flip(
         } else {
             live_run(write, leaf.key, named)?
         };
-        // What only its provider can read changes the contexts of that one.
+        // A compaction that only its provider can read changes only the contexts for that provider.
         let provider = SealingProvider::of_strategy(&run.strategy);
         let tokens_before = context_tokens(write, &leaf, provider)?;
         write_flip(
@@ -178,7 +178,7 @@ fn context_tokens(
     .tokens)
 }
 
-/// Finds the newest run that is live from the leaf, or the one named.
+/// Finds the newest run that is live from the leaf, or the named run.
 fn live_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreResult<RunRow> {
     let mut found = None;
     ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
@@ -191,7 +191,7 @@ fn live_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreRe
     found.ok_or_else(|| not_found(read, leaf, named, "active compaction to undo"))
 }
 
-/// Finds the run of the newest undo that counts, or the one named if it stands undone.
+/// Finds the run of the newest undo that counts, or the named run if it is undone.
 fn undone_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreResult<RunRow> {
     let mut newest_commit = None;
     let mut newest_undo: Option<(i64, RunRow)> = None;
@@ -216,7 +216,7 @@ fn undone_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> Store
     }
 }
 
-/// Says why a run cannot be flipped.
+/// Returns the error for a run that cannot be undone or redone.
 fn not_found(
     read: &dyn StoreRead,
     leaf: LoopKey,

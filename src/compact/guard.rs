@@ -1,12 +1,12 @@
-//! Where code of users is called: a panic in it ends an attempt and goes no further.
+//! A guard for code of users: a panic in it ends the attempt, and does not unwind further.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work`; `Err` says what it panicked with.
+/// Runs `work`; a panic becomes an `Err` with its message.
 ///
-/// What `work` may leave half done is its own: a transaction in which it panics is taken back, and the
-/// locks of a store do not mind.
+/// State of `work` may be inconsistent after a panic: a transaction in which it panics is rolled back, and the
+/// locks of a store are not poisoned.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = text_of(&*panic);

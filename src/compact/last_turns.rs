@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::candidate::{Candidate, FallbackStep, LAST_TURNS, Prune, TextSource};
+use super::candidate::{CompactionCandidate, FallbackStep, LAST_TURNS, Prune, TextSource};
 use super::fallback::{BYTES_OF_A_TOKEN, Ladder};
 use super::room::{TurnForms, hardest_pruning, left_of, mildest_pruning, size_of_turns};
 use crate::compaction::plan::ChainTurn;
@@ -44,7 +44,7 @@ impl TextLimits {
         }
     }
 
-    /// Cuts both to what fits `room`, each to its part.
+    /// Cuts both to fit `room`, each in proportion.
     fn within(self, room: Budget) -> Self {
         let of_bytes = room.bytes.map(|bytes| bytes / BYTES_OF_A_TOKEN);
         let most = room.tokens.min(of_bytes.unwrap_or(u64::MAX));
@@ -64,25 +64,25 @@ impl TextLimits {
 #[derive(Default)]
 struct Available {
     turns: Vec<Rc<TurnForms>>,
-    /// Tokens that a text stands for if a turn is the first that is kept: those before it in its loop.
+    /// Tokens that a text replaces if a turn is the first kept one: the turns before it in its loop.
     before: Vec<u64>,
 }
 
-/// What a context would have with the last turns, and texts for the rest.
-struct Room<'a> {
+/// The estimated size of a context with the last turns, and texts for the rest.
+struct ContextEstimate<'a> {
     available: &'a Available,
-    /// What neither turns nor texts have.
+    /// The size of everything but the turns and the texts.
     rest: Size,
     limits: TextLimits,
-    /// What the texts of the candidate before had.
+    /// The tokens of the texts of the candidate before.
     made: Option<TextLimits>,
 }
 
-impl Room<'_> {
-    /// Returns what the texts will have, about, if so many turns are kept.
+impl ContextEstimate<'_> {
+    /// Returns the approximate tokens of the texts if so many turns are kept.
     fn texts(&self, count: usize) -> TextLimits {
         let before = count.checked_sub(1).map(|at| self.available.before[at]);
-        // A text has about half of what it stands for at most, and not much more than the last one had.
+        // A text has at most about half of the tokens that it replaces, and not much more than the last text had.
         let half = before.unwrap_or(u64::MAX) / 2;
         let made = self.made.map(|made| made.summary).filter(|made| *made > 0);
         let summary = made.map_or(half, |made| half.min(made + made / 4));
@@ -103,7 +103,7 @@ impl Room<'_> {
         &self.available.turns[..count]
     }
 
-    /// Returns what so many turns have without any text, each as small as it can be.
+    /// Returns the size of so many turns without any text, each as small as possible.
     fn smallest(&self, count: usize) -> Size {
         let (turns, mut size) = (self.turns(count), self.rest);
         size.add(size_of_turns(turns, Some(hardest_pruning(turns, false))));
@@ -116,7 +116,7 @@ impl Room<'_> {
         size
     }
 
-    /// Returns how many turns fit a budget, each as small as it can be.
+    /// Returns the number of turns that fit a budget, each as small as possible.
     fn most(&self, budget: Budget) -> Option<usize> {
         let fits = |count: &usize| {
             let hardest = hardest_pruning(self.turns(*count), false);
@@ -132,16 +132,16 @@ impl Room<'_> {
 }
 
 impl Ladder<'_> {
-    /// Keeps the last turns that fit, after a text for what came before. What they leave goes to their
+    /// Keeps the last turns that fit, after a text for the turns before. The rest of the budget goes to their
     /// outputs, then to turns at the start, then to the texts.
     pub(super) fn last_turns(
         &self,
-        from: &Candidate,
+        from: &CompactionCandidate,
         is_first: bool,
     ) -> Result<Option<FallbackStep>, StrategyError> {
         let available = self.available()?;
         let mut room = match is_first {
-            true => Room {
+            true => ContextEstimate {
                 available: &available,
                 rest: self.besides()?,
                 limits: self.text_limits(),
@@ -206,25 +206,25 @@ impl Ladder<'_> {
         }))
     }
 
-    /// Whether a candidate does not use enough, and the same turns are to be kept once more.
-    fn is_stuck(&self, from: &Candidate, count: usize, prune: Prune) -> bool {
+    /// True if a candidate uses too little of the target, and the next one would keep the same turns.
+    fn is_stuck(&self, from: &CompactionCandidate, count: usize, prune: Prune) -> bool {
         let is_same = from.step.recent as usize == count && from.step.prune == Some(prune);
         is_same && self.target.fits(from.after) && !self.is_enough(from.after)
     }
 
-    /// Returns the room that a candidate of this step leaves, by what it came to.
+    /// Returns the estimate for the next step, corrected by a candidate of this step.
     fn room_left_by<'a>(
         &self,
-        from: &Candidate,
+        from: &CompactionCandidate,
         available: &'a Available,
-    ) -> Result<Room<'a>, StrategyError> {
+    ) -> Result<ContextEstimate<'a>, StrategyError> {
         let turns = self.planner.kept_at_the_end(from)?;
         let made = self.texts_of(from);
         let mut rest = self.rest_of(from, &turns);
         for size in self.first_turns(from)? {
             rest = rest.without(size);
         }
-        Ok(Room {
+        Ok(ContextEstimate {
             available,
             rest: rest.without(made.size()),
             limits: TextLimits::of(&from.step.config),
@@ -232,8 +232,8 @@ impl Ladder<'_> {
         })
     }
 
-    /// Counts the turns from the start of the leaf, at most those asked for and none of `kept`, that
-    /// fit what is left; they take their room from it.
+    /// Counts the turns from the start of the leaf, at most the configured number and none of `kept`, that
+    /// fit the rest of the budget, and subtracts them from it.
     fn first_within(
         &self,
         kept: &[Rc<TurnForms>],
@@ -281,7 +281,7 @@ impl Ladder<'_> {
                 let one = std::slice::from_ref(&forms);
                 spent.add(size_of_turns(one, Some(hardest_pruning(one, false))));
                 available.turns.push(forms);
-                // The rollup on a loop stands for its own turns too.
+                // The rollup on a loop replaces its own turns too.
                 available.before.push(match facts.rolled_up {
                     0 => {
                         store::read(self.planner.store, |read| size_through(read, key, turn))?
@@ -294,7 +294,7 @@ impl Ladder<'_> {
         Ok(available)
     }
 
-    /// Returns what the turn in flight has.
+    /// Returns the size of the turn in flight.
     fn in_flight(&self) -> Result<Size, StrategyError> {
         let leaf = self.planner.snapshot.leaf();
         Ok(store::read(self.planner.store, |read| {
@@ -303,7 +303,7 @@ impl Ladder<'_> {
         })?)
     }
 
-    /// Returns what neither the turns at the end nor the texts have, before it is known.
+    /// Returns the size of everything but the turns at the end and the texts, before a candidate is made.
     fn besides(&self) -> Result<Size, StrategyError> {
         let mut rest = self.in_flight()?;
         rest.add(self.planner.quotes_size()?);
@@ -311,7 +311,7 @@ impl Ladder<'_> {
     }
 
     /// Returns the tokens that the texts of a candidate have.
-    pub(super) fn texts_of(&self, candidate: &Candidate) -> TextLimits {
+    pub(super) fn texts_of(&self, candidate: &CompactionCandidate) -> TextLimits {
         let mut made = TextLimits::default();
         for placed in &candidate.blocks {
             let messages = placed.block.messages.iter();
@@ -327,8 +327,8 @@ impl Ladder<'_> {
         made
     }
 
-    /// Returns what texts may have when only the last turns are kept: up to a quarter of the aim each,
-    /// and no more than was asked for.
+    /// Returns the limits of texts when only the last turns are kept: up to a quarter of the aim each,
+    /// and no more than configured.
     fn text_limits(&self) -> TextLimits {
         let (config, snapshot) = (&self.planner.request.config, self.planner.snapshot);
         let of_bytes = self
@@ -347,8 +347,13 @@ impl Ladder<'_> {
         }
     }
 
-    /// Gives what is left over to the texts that had no room for more, however much was asked for.
-    fn more_text(&self, from: &Candidate, mut limits: TextLimits, spare: u64) -> TextLimits {
+    /// Gives the rest of the budget to the texts that filled their limits, beyond the configured limits.
+    fn more_text(
+        &self,
+        from: &CompactionCandidate,
+        mut limits: TextLimits,
+        spare: u64,
+    ) -> TextLimits {
         let made = self.texts_of(from);
         let is_full = |made: u64, limit: u64| made > 0 && made + made / 10 >= limit;
         match is_full(made.summary, limits.summary) {

@@ -1,11 +1,11 @@
-//! What the turns kept word for word leave free of the target, for the first summary of the current loop.
+//! The room that the turns kept word for word leave in the target, for the first summary of the current loop.
 //!
-//! Only the first: it stands for everything that filled the window, or for a session that never had one. A
-//! later one goes on from it with the configured tokens, so that a context has room to grow in between. What
-//! shapes a block tells the configured tokens alone: a later summary reads this one, however long it is.
+//! Only the first: it replaces everything that filled the window, or the whole of an imported session. A
+//! later summary extends it with the configured tokens, so that a context has room to grow in between. The
+//! shaping of a block has only the configured tokens: a later summary reads this one, however long it is.
 
 use super::fallback::BYTES_OF_A_TOKEN;
-use super::planner::{Attempt, Planner};
+use super::planner::{CandidatePlanner, StepPlanner};
 use crate::compaction::{CompactionScope, LoopSlice, OlderLoops, StrategyError};
 use crate::model::{AgentMessage, Layout, Turns};
 use crate::overlay::size_of;
@@ -14,15 +14,15 @@ use crate::store;
 /// The share of the target that the context is to have, in percent: it is to grow on from there.
 const FILLED: u64 = 88;
 
-impl Planner<'_> {
-    /// Whether a summary was given more than the configured tokens.
+impl CandidatePlanner<'_> {
+    /// True if a summary may have more than the configured tokens.
     pub(super) fn has_longer_summary(&self) -> bool {
         let configured = self.request.config.max_summary_tokens;
         self.rooms.borrow().values().any(|room| *room > configured)
     }
 }
 
-impl Attempt<'_> {
+impl StepPlanner<'_> {
     /// Returns the tokens that the summary of a loop may have.
     pub(super) fn summary_room(&self, depth: usize, layout: &Layout) -> Result<u64, StrategyError> {
         let configured = self.step.config.max_summary_tokens;
@@ -46,7 +46,7 @@ impl Attempt<'_> {
         Ok(room)
     }
 
-    /// Returns what the kept turns of the current loop have, and those after them.
+    /// Returns the tokens of the kept turns of the current loop, and of the turns after them.
     fn kept_tokens(&self, depth: usize, layout: &Layout) -> Result<u64, StrategyError> {
         let link = &self.snapshot.chain.links[depth];
         let after = Turns::of(layout.end()..link.turns);
@@ -63,7 +63,7 @@ impl Attempt<'_> {
         Ok(tokens.saturating_sub(self.cut_tokens(&slice)?))
     }
 
-    /// Returns what long outputs of the turns kept at the end lose.
+    /// Returns the tokens that are cut from long outputs of the turns kept at the end.
     fn cut_tokens(&self, slice: &LoopSlice<'_>) -> Result<u64, StrategyError> {
         let Some(recent) = self.strategy.keep_recent(slice, &self.step.config)? else {
             return Ok(0);
@@ -83,7 +83,7 @@ impl Attempt<'_> {
         Ok(cut)
     }
 
-    /// Returns what the loops before the current one have at most once they are compacted.
+    /// Returns the most tokens that the loops before the current one have once they are compacted.
     fn tokens_of_earlier(&self, depth: usize) -> u64 {
         let (config, chain) = (&self.step.config, &self.snapshot.chain);
         let scope = match config.compaction_scope {

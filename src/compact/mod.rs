@@ -1,29 +1,30 @@
 //! Joins compaction to a store: plan from a snapshot, run the strategy with no transaction open,
 //! commit by comparing.
 //!
-//! A request is a walk down and back: [`CompactRequest`] → `Snapshot` (the chain of one moment) → for
-//! each `FallbackStep` a `Candidate` (plan, texts, blocks; nothing written)
+//! An attempt is one try: [`CompactRequest`] → `Snapshot` (the chain in one read transaction) → for
+//! each `FallbackStep` a `CompactionCandidate` (plan, texts, blocks; nothing written)
 //! until one fits → a run with its blocks, in one transaction → [`CompactReport`].
+//! [`compact_session_loops`] is the only place that tries again, and `fallback` the only one that takes the next step.
 //!
-//! The commit looks again which blocks of the chain are active. If the snapshot saw the same, it
+//! The commit compares the active blocks of the chain with those of the snapshot. If they are the same, it
 //! writes run, blocks, replacement messages and coverage; if not, only the run, as a conflict. An
-//! append never conflicts: turns that came meanwhile are the tail.
+//! append never conflicts: turns that were appended meanwhile follow the blocks.
 
-mod attempt;
 mod candidate;
 mod check;
 mod commit;
-mod elsewhere;
 mod events;
 mod fallback;
 mod flips;
 mod guard;
 mod last_turns;
 mod longer_summary;
+mod originals;
 mod outcome;
 mod pins;
 mod planner;
 mod preview;
+pub(crate) mod provider_compaction;
 mod pruning;
 mod quotes;
 pub(crate) mod recorded;
@@ -33,10 +34,11 @@ mod request;
 mod rollup;
 mod room;
 pub(crate) mod running;
-pub(crate) mod sealed;
 mod snapshot;
+mod step_planner;
 mod texts;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::time::Instant;
 
@@ -46,32 +48,34 @@ use crate::store::{self, Outcome, SessionStore, StoreError, StoreResult};
 
 use candidate::FallbackStep;
 use commit::PendingRun;
-pub use elsewhere::OriginalsElsewhere;
 pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks};
 pub use flips::{FlipReport, FlipRequest, redo, undo};
 use guard::guarded;
+pub use originals::OriginalsLocation;
 pub use outcome::{CompactOutcome, NotNeeded};
 pub use pins::{Pin, PinChange, PinList, PinRef, PinReport, PinRequest, pin, pins, unpin};
-use planner::Planner;
+use planner::CandidatePlanner;
 pub use preview::compacted_messages;
-pub(crate) use recorded::{Recorded, RecordedRun};
+pub(crate) use provider_compaction::{
+    CompactedExtent, record_appended_compactions, record_provider_compaction,
+};
+pub(crate) use recorded::{RecordedResult, RecordedRun};
 pub use repair::{RepairReport, repair_session};
 pub use report::{BlockReport, BudgetTooSmall, BudgetUnit, CompactReport, CoverageCounts};
 pub use request::{CompactRequest, CompactTrigger};
 use running::OpenRow;
 pub(crate) use running::close_interrupted;
-pub(crate) use sealed::{StandsFor, seal_all, seal_appended};
-use snapshot::{Asked, Snapshot};
 pub use snapshot::{ContextTokens, TokenSource};
+use snapshot::{Snapshot, TriggerCheck};
 use texts::Texts;
 
-/// Compacts the chain of a leaf: asks the trigger, then makes one run.
+/// Compacts the chain of a leaf: evaluates the trigger, then makes one run.
 ///
-/// The current loop gets a block of up to three sections, each earlier loop in scope one in which
-/// it is summarised; what does not fit the policy's target is given up step by step. Every attempt
-/// but one that was not needed leaves a run as its audit row; a strategy that fails, or a budget
-/// that nothing can fit, gives a report with the outcome `failed`, not an error. One in which the strategy, a
-/// hook or the token counter panics leaves a failed run as well, and the default strategy stands in: a second run.
+/// The current loop gets a block of up to three sections, and each earlier loop in scope gets a block with a
+/// summary. Content that does not fit the policy's target is given up step by step. Every attempt
+/// that was needed leaves a run as its audit row. A strategy that fails, or a budget
+/// that nothing can fit, gives a report with the outcome `failed`, not an error. If the strategy, a
+/// hook or the token counter panics, the attempt leaves a failed run, and a second attempt uses the default strategy.
 ///
 /// # Errors
 /// If the session or the loop is not there, or the store fails.
@@ -101,37 +105,47 @@ pub fn compact_session_loops(
     session: &SessionId,
     request: &CompactRequest,
 ) -> StoreResult<CompactReport> {
-    let panicked = match guarded(|| attempt(store, session, request)) {
-        Ok(Ok(Attempted::Ended(report))) => return Ok(report),
-        Ok(Ok(Attempted::Panicked(report))) => report.error.unwrap_or_default(),
-        Ok(Err(error)) => return Err(of_a_session(store, session, error)),
-        Err(panicked) => panicked,
-    };
-    // Hooks were told of the attempt that failed, or it was they.
-    let mut stand_in = CompactRequest {
-        hooks: Hooks::default(),
-        ..request.clone()
-    };
-    stand_in.config.block_strategy = None;
-    match guarded(|| attempt(store, session, &stand_in)) {
-        Ok(Ok(Attempted::Ended(mut report))) => {
-            let stood_in = report.strategy.clone();
-            report.fallback.get_or_insert(stood_in);
-            report.error.get_or_insert(panicked);
-            Ok(report)
+    let mut request = Cow::Borrowed(request);
+    let mut first_panic = None;
+    loop {
+        let panicked = match guarded(|| attempt(store, session, &request)) {
+            Ok(Ok(AttemptEnd::Ended(report))) => return Ok(with_panic(report, first_panic)),
+            Ok(Ok(AttemptEnd::OverBudget)) => {
+                request.to_mut().trigger = CompactTrigger::Length;
+                continue;
+            }
+            Ok(Ok(AttemptEnd::Panicked(report))) if first_panic.is_some() => return Ok(report),
+            Ok(Ok(AttemptEnd::Panicked(report))) => report.error.unwrap_or_default(),
+            Ok(Err(error)) => return Err(of_a_session(store, session, error)),
+            Err(panicked) => panicked,
+        };
+        if first_panic.is_some() {
+            return Ok(CompactReport {
+                outcome: CompactOutcome::Failed,
+                not_needed: None,
+                error: first_panic,
+                ..CompactReport::default()
+            });
         }
-        Ok(Ok(Attempted::Panicked(report))) => Ok(report),
-        Ok(Err(error)) => Err(of_a_session(store, session, error)),
-        Err(_) => Ok(CompactReport {
-            outcome: CompactOutcome::Failed,
-            not_needed: None,
-            error: Some(panicked),
-            ..CompactReport::default()
-        }),
+        first_panic = Some(panicked);
+        // The hooks saw the attempt that failed, or one of them panicked.
+        let default = request.to_mut();
+        default.hooks = Hooks::default();
+        default.config.block_strategy = None;
     }
 }
 
-/// Returns the error of an attempt; what looks damaged may be missing because the session was erased meanwhile.
+/// Returns the report of an attempt in which the default strategy replaced code that had panicked.
+fn with_panic(mut report: CompactReport, panicked: Option<String>) -> CompactReport {
+    if let Some(panicked) = panicked {
+        report.fallback.get_or_insert(report.strategy.clone());
+        report.error.get_or_insert(panicked);
+    }
+    report
+}
+
+/// Returns the error of an attempt. If the session was erased meanwhile, rows are missing that a damaged
+/// database would lack as well.
 fn of_a_session(store: &dyn SessionStore, session: &SessionId, error: StoreError) -> StoreError {
     let is_gone = || store::read(store, |read| Ok(read.session(session)?.is_none()));
     match error {
@@ -142,41 +156,35 @@ fn of_a_session(store: &dyn SessionStore, session: &SessionId, error: StoreError
     }
 }
 
-/// How an attempt came to its end.
-enum Attempted {
+/// The end of an attempt.
+enum AttemptEnd {
     Ended(CompactReport),
-    /// Code of a user panicked; the run says so.
+    /// The policy did not fire, but the context does not fit the budget.
+    OverBudget,
+    /// Code of a user panicked; the run is recorded as failed.
     Panicked(CompactReport),
 }
 
-/// Makes one attempt.
+/// Tries the compaction once.
 fn attempt(
     store: &dyn SessionStore,
     session: &SessionId,
     request: &CompactRequest,
-) -> StoreResult<Attempted> {
+) -> StoreResult<AttemptEnd> {
     let begun = Instant::now();
     let started_at = Time::now();
     let snapshot = match Snapshot::load(store, session, request)? {
-        // The trigger may count messages, or believe a provider's count: what is too large by the store's own
-        // count is refused by every build with a budget.
-        Asked::NotYet(size, _)
+        // The trigger may count messages, or use a provider's count; a build with a budget rejects a context that
+        // is too large by the store's own count.
+        TriggerCheck::NotFired(size, _)
             if request.trigger == CompactTrigger::Policy && !request.window.budget().fits(size) =>
         {
-            let trigger = CompactTrigger::Length;
-            return attempt(
-                store,
-                session,
-                &CompactRequest {
-                    trigger,
-                    ..request.clone()
-                },
-            );
+            return Ok(AttemptEnd::OverBudget);
         }
-        Asked::NotYet(size, about) => {
-            return Ok(Attempted::Ended(CompactReport::of(request, size, about)));
+        TriggerCheck::NotFired(size, about) => {
+            return Ok(AttemptEnd::Ended(CompactReport::of(request, size, about)));
         }
-        Asked::Compact(snapshot) => snapshot,
+        TriggerCheck::Fired(snapshot) => snapshot,
     };
     if !request.dry_run {
         close_interrupted(store, Some(snapshot.session), false)?;
@@ -184,7 +192,7 @@ fn attempt(
     let mut report = CompactReport::of(request, snapshot.before, snapshot.asked_about);
     report.in_flight = snapshot.leaf().complete < snapshot.leaf().turns;
     let (texts, open_row) = (Texts::default(), OpenRow::default());
-    let planner = Planner {
+    let planner = CandidatePlanner {
         store,
         snapshot: &snapshot,
         request,
@@ -206,33 +214,33 @@ fn attempt(
     };
     if let Some(tried) = run.tried_before()? {
         report.note_tried_before(&tried, request.window.budget());
-        return Ok(Attempted::Ended(report));
+        return Ok(AttemptEnd::Ended(report));
     }
     run.plan_open_row(&report)?;
     let failed = report.clone();
     match guarded(|| carry_out(&planner, &run, report)) {
-        Ok(Ok(report)) => Ok(Attempted::Ended(report)),
+        Ok(Ok(report)) => Ok(AttemptEnd::Ended(report)),
         Ok(Err(error)) => {
             if open_row.is_written() {
-                // What keeps this from being noted kept the attempt from going on.
+                // If this write fails as well, it fails for the reason that ended the attempt.
                 let _ = run.fail(failed, Outcome::Failed, Some(error.to_string()));
             }
             Err(error)
         }
         Err(panicked) => {
             let report = run.fail(failed, Outcome::Failed, Some(panicked))?;
-            Ok(Attempted::Panicked(report))
+            Ok(AttemptEnd::Panicked(report))
         }
     }
 }
 
-/// Asks the hooks and the strategy, and ends the run.
+/// Calls the hooks and the strategy, and ends the run.
 fn carry_out(
-    planner: &Planner<'_>,
+    planner: &CandidatePlanner<'_>,
     run: &PendingRun<'_>,
     mut report: CompactReport,
 ) -> StoreResult<CompactReport> {
-    let Planner {
+    let CandidatePlanner {
         request, snapshot, ..
     } = *planner;
     if !request.dry_run && !request.hooks.is_empty() {
@@ -247,7 +255,7 @@ fn carry_out(
     let notes = planner.texts.notes();
     report.take_notes(&notes)?;
     match candidate {
-        // A summariser that was asked in vain leaves its audit row; a narrower scope alone is a
+        // A call of a summariser without gain leaves an audit row; a narrower scope alone is a
         // gain.
         Ok(candidate) if notes.calls == 0 && candidate.changes_nothing(snapshot.before) => {
             report.note_unchanged();

@@ -1,28 +1,28 @@
-//! How a compaction ends.
+//! The outcomes of a compaction.
 
 use serde::Serialize;
 
 use crate::store::Outcome;
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactOutcome {
-    /// There was nothing to do; [`CompactReport::not_needed`](super::CompactReport) says why. It leaves no run.
+    /// There was nothing to do; [`CompactReport::not_needed`](super::CompactReport) has the reason. It leaves no run.
     NotNeeded,
     /// The blocks are active.
     Committed,
     /// The context would not have become smaller.
     NoGain,
-    /// A hook said no.
+    /// A hook vetoed it.
     Vetoed,
     /// The strategy or a check failed.
     Failed,
-    /// Another run came first, or something was removed meanwhile.
+    /// Another run was committed first, or something was removed meanwhile.
     Conflict,
 }
 
-/// Why an attempt was not needed.
+/// The reason why an attempt was not needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotNeeded {

@@ -26,7 +26,7 @@ pub struct PinRef {
 }
 
 impl PinRef {
-    /// What a person or the agent wrote in a turn.
+    /// Refers to the messages of a turn that a person or the agent wrote.
     pub fn turn(loop_id: impl Into<String>, turn: u32) -> Self {
         Self {
             loop_id: LoopId::of(loop_id),
@@ -35,7 +35,7 @@ impl PinRef {
         }
     }
 
-    /// One message of a turn.
+    /// Refers to one message of a turn.
     pub fn message(loop_id: impl Into<String>, turn: u32, seq: u32) -> Self {
         Self {
             seq: Some(seq),
@@ -44,7 +44,7 @@ impl PinRef {
     }
 }
 
-/// What to pin, or no longer.
+/// The messages to pin or unpin.
 #[derive(Clone, Debug)]
 pub struct PinRequest {
     /// The messages.
@@ -54,7 +54,7 @@ pub struct PinRequest {
     pub leaf: Option<LoopId>,
 }
 
-/// What a pin did, or its end.
+/// The result of pinning or unpinning messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PinReport {
     /// The session.
@@ -63,7 +63,7 @@ pub struct PinReport {
     pub leaf_loop_id: LoopId,
     /// `pinned` or `unpinned`.
     pub outcome: &'static str,
-    /// The messages, those included that were so already.
+    /// The messages, including those that were pinned or unpinned before.
     pub messages: Vec<PinChange>,
 }
 
@@ -76,7 +76,7 @@ pub struct PinChange {
     pub turn: u32,
     /// Its sequence.
     pub seq: u32,
-    /// Whether this changed anything.
+    /// True if the request changed the message.
     pub changed: bool,
 }
 
@@ -112,7 +112,7 @@ pub struct Pin {
     pub text: String,
 }
 
-/// How many characters of a pinned message a list shows.
+/// The number of characters of a pinned message that a list shows.
 const MOST_TEXT: usize = 100;
 
 /// Pins messages: every later compaction keeps them word for word.
@@ -350,7 +350,7 @@ fn to_pin(read: &dyn StoreRead, of: &LoopRow, asked: &PinRef) -> StoreResult<Vec
     }))
 }
 
-/// Whether a quote of a message would say anything.
+/// True if a quote of the message would not be empty.
 fn is_shown(message: &AgentMessage) -> bool {
     let says = |content: &Content| match content {
         Content::Text(text) => !text.text.trim().is_empty(),
@@ -361,7 +361,7 @@ fn is_shown(message: &AgentMessage) -> bool {
     inner.is_some_and(|inner| inner.content().iter().any(says))
 }
 
-/// Returns the messages whose pins are to be taken back.
+/// Returns the messages to unpin.
 fn to_unpin(of: &LoopRow, asked: &PinRef, live: &[PinnedMessage]) -> StoreResult<Vec<u32>> {
     let is_asked = |pin: &&PinnedMessage| {
         let is_seq = asked.seq.is_none_or(|seq| seq == pin.seq);

@@ -1,4 +1,4 @@
-//! What attempts work with: how they read a loop, and how a block of theirs is made.
+//! The planner that all steps of an attempt share, and the planner of one step.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,29 +18,29 @@ use crate::model::{AgentMessage, Layout, Time};
 use crate::overlay::{BlockSpec, CompactedAs, StoreTurns, through};
 use crate::store::{self, BlockCore, BlockKind, BlockRow, SessionStore, StoreResult};
 
-/// What the audit row says of a compaction that nobody wanted any more.
+/// The error in the audit row of a cancelled compaction.
 pub(super) const CANCELLED: &str = "cancelled";
 
-/// What all attempts of a compaction share.
-pub(super) struct Planner<'a> {
+/// The state that all steps of an attempt share.
+pub(super) struct CandidatePlanner<'a> {
     pub(super) store: &'a dyn SessionStore,
     pub(super) snapshot: &'a Snapshot,
     pub(super) request: &'a CompactRequest,
     pub(super) texts: &'a Texts,
-    /// The turns at the end that were looked at so far.
+    /// The turns at the end that were read so far.
     pub(super) forms: RefCell<HashMap<ChainTurn, Rc<TurnForms>>>,
     /// The tokens that the summary of the current loop may have, by the sections planned.
     pub(super) rooms: RefCell<HashMap<Layout, u64>>,
     pub(super) open_row: &'a OpenRow,
 }
 
-impl Planner<'_> {
-    /// Notes, before the strategy is asked for the first time, that the attempt is under way.
+impl CandidatePlanner<'_> {
+    /// Writes, before the first call of the strategy, that the attempt is running.
     pub(super) fn note_running(&self) -> StoreResult<()> {
         self.open_row.write(self.store)
     }
 
-    /// Fails once nobody wants the compaction any more.
+    /// Fails if the compaction was cancelled.
     pub(super) fn check_wanted(&self) -> Result<(), StrategyError> {
         match self.request.cancel.is_cancelled() {
             true => Err(StrategyError::Failed(CANCELLED.into())),
@@ -96,16 +96,16 @@ impl Planner<'_> {
     }
 }
 
-/// One step at work.
-pub(super) struct Attempt<'a> {
-    pub(super) planner: &'a Planner<'a>,
+/// The planner of one step of the fallback.
+pub(super) struct StepPlanner<'a> {
+    pub(super) planner: &'a CandidatePlanner<'a>,
     pub(super) snapshot: &'a Snapshot,
     pub(super) strategy: &'a dyn BlockCompactionStrategy,
     pub(super) step: FallbackStep,
 }
 
-impl<'a> Attempt<'a> {
-    pub(super) fn new(planner: &'a Planner<'a>, step: FallbackStep) -> Self {
+impl<'a> StepPlanner<'a> {
+    pub(super) fn new(planner: &'a CandidatePlanner<'a>, step: FallbackStep) -> Self {
         Self {
             planner,
             snapshot: planner.snapshot,
@@ -114,7 +114,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Returns the tokens of a text that are more than it may have. What frames each message does not
+    /// Returns the tokens of a text if they exceed the limit. The overhead of each message does not
     /// count: a text may be many short ones.
     pub(super) fn excess_of(&self, summary: &Summary, most: u64) -> Option<u64> {
         let counter = self.planner.store.counter();
@@ -152,7 +152,7 @@ impl<'a> Attempt<'a> {
         shaping
     }
 
-    /// Says what a block of this step is to show.
+    /// Returns the specification of a block of this step.
     pub(super) fn spec(&self, kind: BlockKind, draft: Draft) -> BlockSpec {
         // A block that a fallback of the strategy made is not taken for the strategy's own.
         let fallback = draft.notes().and_then(|notes| notes.fallback.clone());

@@ -1,22 +1,22 @@
-//! What a compaction would come to, without making it: for those who hand the conversation on.
+//! A preview of a compaction: its messages, without a run. For callers that hand the conversation on.
 
 use std::cell::RefCell;
 
 use super::check::introduced_fault;
 use super::fallback;
-use super::planner::Planner;
+use super::planner::CandidatePlanner;
 use super::report::BudgetTooSmall;
 use super::request::{CompactRequest, CompactTrigger};
 use super::running::OpenRow;
-use super::snapshot::{Asked, Snapshot};
+use super::snapshot::{Snapshot, TriggerCheck};
 use super::texts::Texts;
 use crate::compaction::StrategyError;
 use crate::context::messages_with;
 use crate::model::{AgentMessage, SessionId};
 use crate::store::{self, SessionStore};
 
-/// Returns the messages that the next model call would see after such a compaction. Nothing is written, no
-/// hook is called, and the policy is not asked: it only says how large the result may be.
+/// Returns the messages of the next model call after such a compaction. Nothing is written, no
+/// hook is called, and the trigger is not evaluated: the policy only limits the size of the result.
 ///
 /// # Errors
 /// If the session or the loop is not there, the strategy fails, or not even the last turn fits.
@@ -48,12 +48,12 @@ pub fn compacted_messages(
         ..request.clone()
     };
     let snapshot = match Snapshot::load(store, session, request)? {
-        Asked::Compact(snapshot) => snapshot,
-        // Only a policy says so, and none is asked.
-        Asked::NotYet(..) => return Ok(Vec::new()),
+        TriggerCheck::Fired(snapshot) => snapshot,
+        // Only a policy may not fire, and none is evaluated.
+        TriggerCheck::NotFired(..) => return Ok(Vec::new()),
     };
     let (texts, open_row) = (Texts::default(), OpenRow::default());
-    let planner = Planner {
+    let planner = CandidatePlanner {
         store,
         snapshot: &snapshot,
         request,

@@ -1,11 +1,11 @@
-//! What pruning finds among the turns kept at the end, and what it leaves of them.
+//! Pruning of the turns kept at the end: the sizes of their messages in each form, and the pruned messages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use super::candidate::Candidate;
-use super::planner::{Attempt, Planner};
+use super::candidate::CompactionCandidate;
+use super::planner::{CandidatePlanner, StepPlanner};
 use super::room::{MessageForms, TurnForms};
 use crate::compaction::plan::ChainTurn;
 use crate::compaction::{
@@ -15,11 +15,11 @@ use crate::model::{AgentMessage, Layout, Role, Size, Turns};
 use crate::overlay::turn_seqs;
 use crate::store;
 
-impl Planner<'_> {
+impl CandidatePlanner<'_> {
     /// Returns the turns that a candidate keeps at the end, newest first.
     pub(super) fn kept_at_the_end(
         &self,
-        candidate: &Candidate,
+        candidate: &CompactionCandidate,
     ) -> Result<Vec<Rc<TurnForms>>, StrategyError> {
         let mut kept_turns = Vec::new();
         for (depth, kept) in candidate.planned.iter().rev().filter(|(_, kept)| !kept.raw) {
@@ -103,7 +103,7 @@ impl Planner<'_> {
     }
 }
 
-impl Attempt<'_> {
+impl StepPlanner<'_> {
     /// Returns what the step leaves of the turns kept at the end of a loop.
     pub(super) fn pruned(&self, depth: usize, recent: Recent) -> Result<Recent, StrategyError> {
         let Some(prune) = self.step.prune else {

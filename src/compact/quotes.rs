@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::candidate::PlacedBlock;
-use super::planner::{Attempt, Planner};
+use super::planner::{CandidatePlanner, StepPlanner};
 use crate::compaction::{Draft, Recent, StrategyError, Summary};
 use crate::model::Size;
 use crate::overlay::{BlockSpec, CompactedAs, PinnedMessage, quotes_of, rolled_up};
@@ -13,7 +13,7 @@ use crate::store::{
     StoreRead, StoreResult, quote_body,
 };
 
-impl Planner<'_> {
+impl CandidatePlanner<'_> {
     /// Returns what quotes of all that is pinned have.
     pub(super) fn quotes_size(&self) -> StoreResult<Size> {
         let leaf = self.snapshot.leaf;
@@ -32,7 +32,7 @@ impl Planner<'_> {
     }
 }
 
-impl Attempt<'_> {
+impl StepPlanner<'_> {
     /// Counts the quotes of some of the pinned messages on a loop.
     pub(super) fn quote_tokens(
         &self,
@@ -74,13 +74,13 @@ impl Attempt<'_> {
             .sum())
     }
 
-    /// Writes anew, with the texts that they have, the blocks that stay active in the context but do not keep
-    /// what is pinned now.
+    /// Rewrites, with their own texts, the blocks that stay active in the context but do not keep the
+    /// messages that are pinned now.
     pub(super) fn renew_quotes(&self, blocks: &mut Vec<PlacedBlock>) -> Result<(), StrategyError> {
         if !self.snapshot.pins.any {
             return Ok(());
         }
-        // What gets shorter may bring another loop into the scope.
+        // A shorter context may bring another loop into the scope.
         loop {
             let after = self.chain_with(blocks)?;
             let mut renewed = Vec::new();
@@ -129,11 +129,11 @@ impl Attempt<'_> {
         if keeps_recent && wanted == quotes {
             return Ok(None);
         }
-        let told = told_turns(own, &coverage);
-        let is_untold = |quote: &PinnedMessage| {
-            quote.loop_key == own && !told.contains(&quote.turn) && !wanted.contains(quote)
+        let covered = covered_turns(own, &coverage);
+        let is_uncovered = |quote: &PinnedMessage| {
+            quote.loop_key == own && !covered.contains(&quote.turn) && !wanted.contains(quote)
         };
-        if !is_rollup && quotes.iter().any(is_untold) {
+        if !is_rollup && quotes.iter().any(is_uncovered) {
             return self.made_anew(depth, &row).map(Some);
         }
         let mut draft = Draft {
@@ -162,9 +162,9 @@ impl Attempt<'_> {
         Ok(Some(self.renewed_spec(&row, draft, &coverage)?))
     }
 
-    /// Returns a block with the sections of this one and texts that the strategy makes anew. Coverage says of
-    /// a turn of which every message is quoted that it is kept, not whether the text holds something of it as
-    /// well: once it is no longer quoted, only the strategy can tell.
+    /// Returns a block with the sections of this one and new texts of the strategy. Coverage records of
+    /// a turn with only quoted messages that it is kept, not if the text contains something of it as
+    /// well: once it is no longer quoted, only the strategy knows.
     fn made_anew(&self, depth: usize, row: &BlockRow) -> Result<BlockSpec, StrategyError> {
         let mut draft = self.draft(depth, &row.layout)?;
         if let Some(recent) = draft.recent.take() {
@@ -193,9 +193,9 @@ impl Attempt<'_> {
         spec.strategy.clone_from(&row.strategy);
         spec.shaping.clone_from(&row.shaping);
         if kind == BlockKind::Rollup {
-            let told = told_turns(row.loop_key, coverage);
+            let covered = covered_turns(row.loop_key, coverage);
             let is_compacted = |turn: &u32| row.layout.section_of(*turn) == Some(1);
-            if !told.iter().any(is_compacted) {
+            if !covered.iter().any(is_compacted) {
                 spec.compacted_as = CompactedAs::RolledUp;
             }
             spec.extends = Some(row.key);
@@ -259,10 +259,10 @@ fn summarised(own: LoopKey, coverage: &[CoverageRow]) -> BTreeSet<u32> {
     turns_that_are(own, coverage, &[Disposition::Summarised])
 }
 
-/// Returns the turns of a block's own loop of which coverage says whether its summary holds something of them.
-fn told_turns(own: LoopKey, coverage: &[CoverageRow]) -> BTreeSet<u32> {
-    let told = [Disposition::Summarised, Disposition::Dropped];
-    turns_that_are(own, coverage, &told)
+/// Returns the turns of a block's own loop whose coverage records whether its summary contains something of them.
+fn covered_turns(own: LoopKey, coverage: &[CoverageRow]) -> BTreeSet<u32> {
+    let covered = [Disposition::Summarised, Disposition::Dropped];
+    turns_that_are(own, coverage, &covered)
 }
 
 fn turns_that_are(own: LoopKey, coverage: &[CoverageRow], are: &[Disposition]) -> BTreeSet<u32> {

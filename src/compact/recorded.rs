@@ -1,4 +1,4 @@
-//! A compaction that somebody else made: another tool, or a provider.
+//! The runs of compactions that another tool or a provider made.
 
 use sha2::{Digest as _, Sha256};
 
@@ -12,7 +12,7 @@ use crate::store::{
 };
 use crate::tokens::TokenCounter;
 
-/// The data of a run beside its blocks.
+/// A run without its blocks.
 pub struct RecordedRun {
     /// The id of the run.
     pub run_id: String,
@@ -24,12 +24,12 @@ pub struct RecordedRun {
     pub started_at: Time,
     /// The duration in milliseconds.
     pub duration_ms: u64,
-    /// What its maker recorded of it.
+    /// The record of its maker.
     pub record: Json,
 }
 
 /// The result of a compaction that is recorded.
-pub struct Recorded {
+pub struct RecordedResult {
     /// The blocks of the run.
     pub blocks: Vec<NewBlock>,
     /// The outcome of the run.
@@ -39,18 +39,18 @@ pub struct Recorded {
 }
 
 impl RecordedRun {
-    /// Writes the run, made after so many turns of a loop, with its blocks; returns how it ended. Sizes are
+    /// Writes the run, made after so many turns of a loop, with its blocks; returns its event. Sizes are
     /// those of the contexts that `view` sees.
     ///
     /// # Errors
-    /// What the store returns.
+    /// If the store fails.
     pub fn commit(
         self,
         write: &mut dyn StoreWrite,
         counter: &dyn TokenCounter,
         (chain, turns): (&ChainSnapshot, u32),
         view: View,
-        made: Recorded,
+        made: RecordedResult,
     ) -> StoreResult<CompactionEnded> {
         let leaf = &chain.links[chain.leaf()].row;
         let (session, loop_key): (_, LoopKey) = (leaf.session, leaf.key);
@@ -108,7 +108,7 @@ impl RecordedRun {
     }
 }
 
-/// Returns when a compaction ended that began then.
+/// Returns the time at which a compaction ended.
 fn ended_at(began: &Time, duration_ms: u64) -> String {
     let millis = began.millis().zip(i64::try_from(duration_ms).ok());
     let ended = millis.and_then(|(began, took)| Time::from_millis(began.checked_add(took)?));

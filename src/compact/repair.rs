@@ -1,13 +1,14 @@
-//! Out of a dead end: a provider's compaction that is refused, or lost.
+//! Repairs a session whose provider rejects its own compaction, or has lost it.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::elsewhere::{OriginalsElsewhere, Told, originals_before, stand_in};
+use super::originals::{ChainText, OriginalsLocation, find_originals_before, replace_compaction};
 use super::{
-    CompactReport, CompactRequest, CompactTrigger, compact_session_loops, flips, seal_appended,
+    CompactReport, CompactRequest, CompactTrigger, compact_session_loops, flips,
+    record_appended_compactions,
 };
 use crate::context::{BuildError, BuildOptions, build_context_from_session, leaf_of, session_of};
 use crate::model::{Role, SealingProvider, SessionId};
@@ -18,7 +19,7 @@ use crate::store::{
     self, LoopKey, RunRow, SessionStore, StoreError, StoreRead, StoreResult, decode,
 };
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RepairReport {
@@ -29,11 +30,11 @@ pub struct RepairReport {
     /// The run that compacted the originals in their place; `None` if nothing was undone, or the originals
     /// need no compaction.
     pub run_id: Option<String>,
-    /// How many of those that were undone stand for originals that were never stored: what they said is lost.
+    /// The number of undone compactions whose originals were never stored: their content is lost.
     pub missing: u64,
-    /// Where the originals were found, if they are not on the chain: an earlier import still holds them.
-    pub originals: Option<OriginalsElsewhere>,
-    /// What the compaction of the originals did.
+    /// The location of the originals, if they are not on the chain: an earlier import still has them.
+    pub originals: Option<OriginalsLocation>,
+    /// The report of the compaction of the originals.
     #[serde(skip)]
     pub compaction: Option<CompactReport>,
 }
@@ -47,11 +48,11 @@ impl RepairReport {
     }
 }
 
-/// Takes a session whose provider refuses or has lost its own compaction out of that dead end: undoes the
+/// Recovers a session whose provider rejects or has lost its own compaction: undoes the
 /// compactions of providers that are live from the leaf, of `request.provider` or of all, and compacts the
 /// originals as `request` says. Without such a compaction nothing is done.
 ///
-/// Where a transcript was written anew, so that it begins with the compaction, the originals are those that
+/// If a transcript was rewritten so that it begins with the compaction, the originals are the messages that
 /// the session had before, or that an earlier import of the same file brought: they are compacted where they
 /// are, and what their chain then shows takes the place of the compaction.
 ///
@@ -83,9 +84,9 @@ pub fn repair_session(
         let leaf = leaf_of(read, &owner, request.leaf.as_ref())?;
         report.session_id = owner.session_id.to_string();
         has_orphans = !orphans(read, leaf.key, request.provider)?.is_empty();
-        let found = live_sealed(read, leaf.key, request.provider)?;
+        let found = live_provider_runs(read, leaf.key, request.provider)?;
         if found.iter().any(|(_, has)| !has) {
-            report.originals = originals_before(read, leaf.key)?;
+            report.originals = find_originals_before(read, leaf.key)?;
         }
         Ok(found)
     })?;
@@ -101,21 +102,21 @@ pub fn repair_session(
         ..request.clone()
     };
     let from = report.originals.take();
-    let told = from
+    let text = from
         .as_ref()
-        .map(|from| told_elsewhere(store, from, &compact));
-    let told = told.transpose()?;
+        .map(|from| text_elsewhere(store, from, &compact))
+        .transpose()?;
     store::write(store, |write| {
         let mut owner = session_of(write, session)?;
         let leaf = leaf_of(write, &owner, request.leaf.as_ref())?;
-        // One without its run gets it, so that it is told of; it is undone with the others.
+        // A compaction without a run gets one, which is undone with the others.
         let orphans = orphans(write, leaf.key, request.provider)?;
         if !orphans.is_empty() {
-            seal_appended(write, store.counter(), &orphans)?;
+            record_appended_compactions(write, store.counter(), &orphans)?;
             owner = session_of(write, session)?;
         }
-        // Another program may have been quicker.
-        let found = live_sealed(write, leaf.key, request.provider)?;
+        // Another program may have undone them meanwhile.
+        let found = live_provider_runs(write, leaf.key, request.provider)?;
         report.missing = found.iter().filter(|(_, has)| !has).count() as u64;
         report.undone = found.iter().map(|(run, _)| run.run_id.clone()).collect();
         let bare = found.iter().find(|(_, has)| !has).map(|(run, _)| run.key);
@@ -128,15 +129,15 @@ pub fn repair_session(
                 Some("repair".into()),
             )?;
         }
-        if let (Some(run), Some(from), Some(told)) = (bare, &from, &told) {
+        if let (Some(run), Some(from), Some(text)) = (bare, &from, &text) {
             let strategy = request.strategy().name();
             let place = (leaf.key, run);
-            let is_done = stand_in(
+            let is_done = replace_compaction(
                 write,
                 store.counter(),
                 place,
                 (strategy, from),
-                told.clone(),
+                text.clone(),
             )?;
             report.originals = is_done.then(|| from.clone());
         }
@@ -149,12 +150,12 @@ pub fn repair_session(
     Ok(report)
 }
 
-/// Compacts originals on the chain that has them, and returns what that then shows.
-fn told_elsewhere(
+/// Compacts originals on the chain that has them, and returns the text of its context.
+fn text_elsewhere(
     store: &dyn SessionStore,
-    from: &OriginalsElsewhere,
+    from: &OriginalsLocation,
     request: &CompactRequest,
-) -> StoreResult<Told> {
+) -> StoreResult<ChainText> {
     let session =
         SessionId::new(&from.session_id).map_err(|error| StoreError::Damaged(error.to_string()))?;
     let there = CompactRequest {
@@ -167,13 +168,13 @@ fn told_elsewhere(
         ..BuildOptions::default()
     };
     match build_context_from_session(store, &session, &options) {
-        Ok(context) => Ok(Told::of(&context)),
+        Ok(context) => Ok(ChainText::of(&context)),
         Err(BuildError::Store(error)) => Err(error),
         Err(error) => Err(StoreError::Invalid(error.to_string())),
     }
 }
 
-/// Returns the messages of a chain with a provider's compaction of which no run tells.
+/// Returns the messages of a chain with a provider's compaction that no run records.
 fn orphans(
     read: &dyn StoreRead,
     leaf: LoopKey,
@@ -181,8 +182,8 @@ fn orphans(
 ) -> StoreResult<Vec<SealedMessage>> {
     let mut recorded = HashSet::new();
     read.runs(read.loop_by_key(leaf)?.session, &mut |run| {
-        let told = SealedRecord::of(&run);
-        recorded.extend(told.map(|record| (record.loop_id, record.seq)));
+        let record = SealedRecord::of(&run);
+        recorded.extend(record.map(|record| (record.loop_id, record.seq)));
         Ok(ControlFlow::Continue(()))
     })?;
     let raw = View {
@@ -214,9 +215,9 @@ fn orphans(
     Ok(found)
 }
 
-/// Returns the compactions of providers that are live from a leaf, newest first, and whether originals are
-/// stored of what each stands for.
-fn live_sealed(
+/// Returns the compactions of providers that are live from a leaf, newest first, each with `true` if the originals
+/// that it replaces are stored.
+fn live_provider_runs(
     read: &dyn StoreRead,
     leaf: LoopKey,
     provider: Option<SealingProvider>,

@@ -1,4 +1,4 @@
-//! What a compaction tells its caller.
+//! The report of a compaction.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -15,7 +15,7 @@ use crate::store::{
     StoreResult,
 };
 
-/// How many messages of what a block covers were treated how.
+/// The number of covered messages of a block for each disposition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoverageCounts([u64; Disposition::ALL.len()]);
 
@@ -40,7 +40,7 @@ impl CoverageCounts {
     }
 }
 
-/// Returns of each row whether another one is of a turn of its own.
+/// Returns for each row whether another row covers one of its turns.
 fn shares_a_turn(coverage: &[CoverageRow]) -> Vec<bool> {
     let turns = coverage.iter().enumerate();
     let turns = turns.filter_map(|(at, row)| Some((row.loop_key, row.turns?, at)));
@@ -81,7 +81,7 @@ pub struct BlockReport {
     pub loop_id: LoopId,
     /// Its number on the loop; `None` if it was not written.
     pub generation: Option<u32>,
-    /// What it is.
+    /// The kind of the block.
     pub kind: BlockKind,
     /// Turns kept word for word.
     pub keep_first: Option<Turns>,
@@ -89,7 +89,7 @@ pub struct BlockReport {
     pub keep_compacted: Option<Turns>,
     /// Turns kept at the end.
     pub keep_recent: Option<Turns>,
-    /// What happened to the messages that it covers.
+    /// The covered messages by disposition.
     pub coverage: CoverageCounts,
 }
 
@@ -108,20 +108,20 @@ impl Serialize for BlockReport {
     }
 }
 
-/// The audit row of an attempt, as its caller gets it.
+/// The report of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactReport {
     /// The run; `None` if it left no row.
     pub run: Option<String>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: CompactOutcome,
-    /// Why there was nothing to do, if the outcome is [`CompactOutcome::NotNeeded`].
+    /// The reason why nothing was done, if the outcome is [`CompactOutcome::NotNeeded`].
     pub not_needed: Option<NotNeeded>,
-    /// What made the text.
+    /// The name of the strategy.
     pub strategy: String,
     /// The last fallback that it needed.
     pub fallback: Option<String>,
-    /// What the trigger was asked about, and who counted it. All other sizes are estimates.
+    /// The size that the trigger was evaluated with, and its source. All other sizes are estimates.
     pub asked_about: ContextTokens,
     /// The context before.
     pub before: Size,
@@ -129,16 +129,16 @@ pub struct CompactReport {
     pub after: Size,
     /// The blocks.
     pub blocks: Vec<BlockReport>,
-    /// Milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
     /// What the summarisers reported: tokens, model, calls and milliseconds.
     pub usage: Option<Json>,
-    /// What went wrong.
+    /// The error.
     pub error: Option<String>,
-    /// The configuration that was compacted with, where a fallback made it another than the one that was
-    /// asked for.
+    /// The effective configuration, if a fallback made it differ from the one that was
+    /// requested.
     pub reached: Option<Json>,
-    /// Set if nothing that the run could give up was enough, or the run before that tried the same.
+    /// Set if the run could not give up enough, or a run before tried the same.
     pub too_small: Option<BudgetTooSmall>,
     /// True if the last turn waits for an answer or for tool results: it is never compacted.
     pub in_flight: bool,
@@ -150,15 +150,15 @@ pub struct CompactReport {
     "not even the last turn fits: {needed} {unit} are needed, {budget} fit; use a larger window"
 )]
 pub struct BudgetTooSmall {
-    /// What the smallest context has.
+    /// The size of the smallest context.
     pub needed: u64,
-    /// What fits.
+    /// The size that fits.
     pub budget: u64,
-    /// What is counted.
+    /// The unit of both.
     pub unit: BudgetUnit,
 }
 
-/// What a budget counts.
+/// The unit of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetUnit {
     /// Tokens.
@@ -196,7 +196,7 @@ impl BudgetTooSmall {
 }
 
 impl CompactReport {
-    /// A context of this size of which nothing has been asked but the trigger.
+    /// Returns the report for a context of this size before anything but the trigger was evaluated.
     pub(super) fn of(request: &CompactRequest, size: Size, about: ContextTokens) -> Self {
         Self {
             strategy: request.strategy().name().to_owned(),
@@ -207,7 +207,7 @@ impl CompactReport {
         }
     }
 
-    /// Says that a run tried the same in vain.
+    /// Notes that a run tried the same in vain.
     pub(super) fn note_tried_before(&mut self, run: &RunRow, budget: Budget) {
         let why = run.error.as_deref().unwrap_or("it gained nothing");
         self.error = Some(format!("run {} tried this very plan: {why}", run.run_id));
@@ -219,14 +219,14 @@ impl CompactReport {
         }
     }
 
-    /// Says that the plan leaves every loop as it is.
+    /// Notes that the plan leaves every loop as it is.
     pub(super) fn note_unchanged(&mut self) {
         self.not_needed = Some(NotNeeded::Unchanged);
         self.fallback = None;
         self.error = None;
     }
 
-    /// Takes over what the strategy noted of its texts.
+    /// Adds the notes of the strategy.
     pub(super) fn take_notes(&mut self, notes: &SummaryNotes) -> StoreResult<()> {
         self.usage = usage(notes)?;
         self.fallback.clone_from(&notes.fallback);

@@ -1,4 +1,4 @@
-//! What a caller asks for.
+//! The request of a compaction.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use super::events::Hooks;
 use crate::compaction::{BlockCompactionStrategy, CancelFlag, CompactionConfig, ContextConfig};
 use crate::model::{LoopId, SealingProvider};
 
-/// What asks for a compaction.
+/// The trigger of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompactTrigger {
     /// The policy, if it fires.
     #[default]
     Policy,
-    /// The provider stopped its answer for length: the policy is not asked.
+    /// The provider stopped its answer for length: the policy is not evaluated.
     Length,
-    /// The user: the policy is not asked, the plan is made as if no block were active, and the
+    /// The user: the policy is not evaluated, the plan is made as if no block were active, and the
     /// gain is measured against the originals.
     Force,
 }
 
-/// What to compact, and how.
+/// The chain to compact, and the policy, strategy and hooks to use.
 #[derive(Clone, Debug)]
 pub struct CompactRequest {
     /// The leaf; the session's current loop if not given.
     pub leaf: Option<LoopId>,
-    /// The provider that the contexts go to: its own compaction counts when the trigger asks how large the
-    /// context is. What is compacted are the originals all the same.
+    /// The provider that the contexts go to: its own compaction counts when the trigger evaluates the size of the
+    /// context. The originals are compacted all the same.
     pub provider: Option<SealingProvider>,
     /// The policy.
     pub config: CompactionConfig,
@@ -34,13 +34,13 @@ pub struct CompactRequest {
     /// The strategy that is used if [`config`](Self::config) names none, and in place of a strategy that fails: the
     /// digest, unless set.
     pub default_strategy: Arc<dyn BlockCompactionStrategy>,
-    /// What asks for it.
+    /// The trigger.
     pub trigger: CompactTrigger,
-    /// Only say what would be done; no hook is called.
+    /// Only report the plan; nothing is written and no hook is called.
     pub dry_run: bool,
-    /// What is called before and after.
+    /// The hooks to call before and after.
     pub hooks: Hooks,
-    /// Set by the caller who no longer wants it: a summariser is told, and nothing is committed that had
+    /// Set by the caller to cancel the compaction: a running summariser is cancelled, and nothing is committed that had
     /// not begun to commit.
     pub cancel: CancelFlag,
 }

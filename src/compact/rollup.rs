@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::candidate::PlacedBlock;
 use super::check::check_summary;
-use super::planner::Attempt;
+use super::planner::StepPlanner;
 use super::texts::TextKey;
 use crate::compaction::{
     CompactionConfig, Draft, LoopSlice, OlderLoops, ReadError, RollupSlice, Shown, StrategyError,
@@ -16,9 +16,9 @@ use crate::overlay::{BlockSpec, CompactedAs, first_prompt, rolled_up};
 use crate::store::active_blocks::ChainLink;
 use crate::store::{self, BlockCore, BlockKind, LoopKey, StoreRead, StoreResult};
 
-impl Attempt<'_> {
-    /// Makes the rollup of the loops before `scope`, if that is smaller than what they show. It
-    /// stands on the newest of them that has turns; empty ones after it show nothing anyway.
+impl StepPlanner<'_> {
+    /// Makes the rollup of the loops before `scope`, if it is smaller than their content in the context. It
+    /// belongs to the newest of them that has turns; empty loops after it show nothing anyway.
     pub(super) fn rollup(&self, scope: usize) -> Result<Option<PlacedBlock>, StrategyError> {
         let (chain, base) = (&self.snapshot.chain, self.snapshot.base);
         let extends = self.snapshot.rollup().is_some();
@@ -44,8 +44,8 @@ impl Attempt<'_> {
         };
         let is_unsaid = unsaid.is_some();
         let draft = match unsaid {
-            None => self.limited(key, &|attempt| {
-                attempt.planner.note_running()?;
+            None => self.limited(key, &|step| {
+                step.planner.note_running()?;
                 let links = &chain.links[..=anchor];
                 let loops = links.iter().map(|link| link.row.loop_id.clone()).collect();
                 let read = |at: usize| match links.get(at) {
@@ -54,7 +54,7 @@ impl Attempt<'_> {
                 };
                 Ok(whole(
                     turns,
-                    attempt.rollup_text(loops, extends, &read, config)?,
+                    step.rollup_text(loops, extends, &read, config)?,
                 ))
             })?,
             Some(unsaid) => whole(turns, unsaid),
@@ -125,7 +125,7 @@ impl Attempt<'_> {
         let mut spec = self.spec(BlockKind::Rollup, draft);
         spec.compacted_as = CompactedAs::RolledUp;
         let before = self.snapshot.rollup();
-        // Loops that the rollup before does not cover begin after the one that it stands on.
+        // Loops that the rollup before does not cover begin after its own loop.
         let base = usize::from(before.is_some());
         spec.extends = before.map(|block| block.key);
         // The loop of the rollup before is covered by that one, unless it showed more than it.
@@ -140,7 +140,7 @@ impl Attempt<'_> {
             if let Some(before) = before {
                 let before = read.block_by_key(before.key)?;
                 spec.tokens_before = match anchor < base {
-                    // It takes the place of that rollup on the same loop.
+                    // It replaces that rollup on the same loop.
                     true => store::tokens_of_others(read, &before)?,
                     false => before.tokens_covered,
                 };
@@ -164,8 +164,8 @@ impl Attempt<'_> {
         Ok(spec)
     }
 
-    /// Returns the sections of the next block of the loop on which the rollup stands: the text of that
-    /// one and the turns that have aged since become one text.
+    /// Returns the sections of the next block of the rollup's loop: the text of the rollup
+    /// and the turns that have aged since become one text.
     pub(super) fn carried_draft(
         &self,
         rollup: &BlockCore,
@@ -208,7 +208,7 @@ impl Attempt<'_> {
         self.rollup_text(loops, true, &|_| Ok(shown.clone()), &config)
     }
 
-    /// Makes the next block of a loop a rollup that goes on from the one on it.
+    /// Makes the next block of a loop a rollup that extends the one on it.
     pub(super) fn carried_spec(
         &self,
         rollup: &BlockCore,
@@ -228,7 +228,7 @@ impl Attempt<'_> {
     }
 
     /// Returns the tokens that the text of a rollup may have that is carried on. With no rollup wanted
-    /// it still stands for the loop's own turns.
+    /// it still replaces the loop's own turns.
     pub(super) fn carried_tokens(&self) -> u64 {
         let config = &self.step.config;
         match config.max_rollup_tokens {
@@ -238,7 +238,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns sections in which a summary stands for all turns of a loop.
+/// Returns sections in which a summary replaces all turns of a loop.
 fn whole(turns: Turns, summary: Summary) -> Draft {
     Draft {
         compacted: Some((turns, summary)),
@@ -246,7 +246,7 @@ fn whole(turns: Turns, summary: Summary) -> Draft {
     }
 }
 
-/// Returns what the first prompt of a chain says: that of the root, unless it has none.
+/// Returns the text of the first prompt of a chain: the prompt of the root, unless it has none.
 fn task_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Option<String>> {
     let mut chain = Vec::new();
     read.walk(leaf, &mut |row| {

@@ -1,7 +1,7 @@
-//! How much of some turns fits, by numbers alone.
+//! The pruning with which turns fit a budget, computed from stored sizes alone.
 //!
 //! Each message of a turn kept at the end has its sizes in each form that pruning may leave it in, so
-//! what a pruned section will have is a sum, and the mildest pruning that fits is a search over sums.
+//! the size of a pruned section is a sum, and the mildest pruning that fits is a search over sums.
 
 use std::rc::Rc;
 
@@ -13,14 +13,14 @@ use crate::model::Size;
 /// Tokens below which no tool output is pruned.
 pub(super) const LEAST_OUTPUT: u64 = 100;
 
-/// What a message of a kept turn has.
+/// The sizes of a message of a kept turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageForms {
     /// As it is planned.
     pub(super) whole: OutputSize,
     /// Without thinking, and with references in place of images.
     pub(super) bare: OutputSize,
-    /// Whether it is a tool output, which can be cut.
+    /// True for a tool output, which can be cut.
     pub(super) is_output: bool,
 }
 
@@ -46,7 +46,7 @@ impl TurnForms {
     }
 }
 
-/// Returns what turns have once they are pruned.
+/// Returns the size of turns once they are pruned.
 pub(super) fn size_of_turns(turns: &[Rc<TurnForms>], prune: Option<Prune>) -> Size {
     let mut size = Size::default();
     for part in turns.iter().flat_map(|turn| turn.sizes(prune)) {

@@ -10,24 +10,24 @@ use crate::store::{
     StoreResult, StoreWrite, digest, lease,
 };
 
-/// Where nothing is known of its process, an attempt counts as alive for so long, in milliseconds.
+/// The time in milliseconds for which an attempt counts as alive if the state of its process is unknown.
 const MAY_RUN: i64 = 60 * 60 * 1_000;
 
 /// The open row of an attempt, if it is to have one.
 #[derive(Default)]
 pub(super) struct OpenRow {
     planned: RefCell<Option<RunRow>>,
-    opened: RefCell<Option<Opened>>,
+    opened: RefCell<Option<OpenedRun>>,
 }
 
-struct Opened {
+struct OpenedRun {
     row: RunRow,
     /// Shows others that the attempt is alive.
     _guard: Option<LeaseGuard>,
 }
 
 impl OpenRow {
-    /// Says what the row is to be. Without it there will be none.
+    /// Sets the row to write. Without a plan no row is written.
     pub(super) fn plan(&self, row: RunRow) {
         *self.planned.borrow_mut() = Some(row);
     }
@@ -43,22 +43,22 @@ impl OpenRow {
             let guard = write.guard_lease(NO_LOOP, row.key.0)?;
             Ok(guard)
         })?;
-        *self.opened.borrow_mut() = Some(Opened { row, _guard: guard });
+        *self.opened.borrow_mut() = Some(OpenedRun { row, _guard: guard });
         Ok(())
     }
 
-    /// Whether there is one.
+    /// True if the row is written.
     pub(super) fn is_written(&self) -> bool {
         self.opened.borrow().is_some()
     }
 
-    /// Makes `run` what closes the row, if it still is open; returns what the audit chain says of it.
+    /// Turns `run` into the row that closes the open one, if that still is open. Returns the digest of the open row.
     pub(super) fn take(
         &self,
         write: &dyn StoreRead,
         run: &mut RunRow,
     ) -> StoreResult<Option<[u8; 32]>> {
-        let Some(Opened { row, .. }) = &*self.opened.borrow() else {
+        let Some(OpenedRun { row, .. }) = &*self.opened.borrow() else {
             return Ok(None);
         };
         if write.run_by_key(row.key)?.outcome != Outcome::Running {
@@ -69,13 +69,13 @@ impl OpenRow {
         Ok(Some(digest::run(row, &[])))
     }
 
-    /// Forgets the row: it is closed.
+    /// Forgets the row, which is closed.
     pub(super) fn closed(&self) {
         self.opened.borrow_mut().take();
     }
 }
 
-/// Locks of attempts lie where no loop has its own.
+/// The loop under which the leases of attempts are stored; no loop has this key.
 const NO_LOOP: LoopKey = LoopKey(0);
 
 /// Closes the attempts of a session, or of all, whose process is gone; returns their ids.

@@ -1,4 +1,4 @@
-//! What a compaction is planned from: the chain as it stood in one moment.
+//! The snapshot from which a compaction is planned: the chain in one read transaction.
 
 use std::ops::ControlFlow;
 
@@ -16,23 +16,23 @@ use crate::store::{
     StoreResult,
 };
 
-/// What the trigger says.
-pub(super) enum Asked {
-    /// It does not fire for a context of this size, of which so many tokens were taken to be there.
-    NotYet(Size, ContextTokens),
-    Compact(Box<Snapshot>),
+/// The result of evaluating the trigger.
+pub(super) enum TriggerCheck {
+    /// The trigger did not fire for a context of this size, evaluated with these tokens.
+    NotFired(Size, ContextTokens),
+    Fired(Box<Snapshot>),
 }
 
-/// How large a context is taken to be when a compaction is asked for: system prompt and tools apart.
+/// The size of a context with which a trigger is evaluated, without the system prompt and the tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ContextTokens {
     /// Tokens of its messages.
     pub tokens: u64,
-    /// Who counted them.
+    /// The source of the count.
     pub source: TokenSource,
 }
 
-/// Who counted the tokens of a context.
+/// The source of a count of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenSource {
@@ -44,7 +44,7 @@ pub enum TokenSource {
     Reported,
 }
 
-/// The chain of a leaf with all that a plan and its commit ask of it. It is never changed.
+/// The chain of a leaf with everything that a plan and its commit need. It is never changed.
 pub(super) struct Snapshot {
     pub(super) session: SessionKey,
     pub(super) leaf: LoopKey,
@@ -53,16 +53,16 @@ pub(super) struct Snapshot {
     /// The first loop that can be planned: the anchor of the active rollup, or the one after it if
     /// the anchor has no turns but those in the rollup's text.
     pub(super) base: usize,
-    /// What the plan knows of the loops from `base` on, counted from there.
+    /// The facts of the loops from `base` on, counted from there.
     pub(super) facts: Vec<LoopFacts>,
     /// The block on each loop of the chain that is really active, whatever `force` says.
     pub(super) active_blocks: Vec<(LoopKey, Option<BlockKey>)>,
     /// The anchor of the rollup that is really active.
     anchor: Option<LoopKey>,
-    /// What the gain is measured against: the context as it is built now, or the originals with
+    /// The size that the gain is measured against: the context as it is built now, or the originals with
     /// `force`.
     pub(super) before: Size,
-    /// What the trigger was asked about.
+    /// The size that the trigger was evaluated with.
     pub(super) asked_about: ContextTokens,
     /// Digests of what could still be replaced of the loops before the leaf.
     pub(super) open: Vec<[u8; 32]>,
@@ -70,19 +70,19 @@ pub(super) struct Snapshot {
     pub(super) last_receipt: i64,
     /// The number that the run would have.
     pub(super) round: u32,
-    /// The last user message of the chain: the place of its loop, and its sequence.
+    /// The last user message of the chain: the depth of its loop, and its sequence.
     pub(super) last_user: (usize, u32),
-    /// What is to be kept word for word.
+    /// The messages to keep word for word.
     pub(super) pins: ChainPins,
 }
 
 impl Snapshot {
-    /// Asks the trigger, which looks at stored totals only, and reads on if it fires.
+    /// Evaluates the trigger from stored totals, and reads the rest if it fires.
     pub(super) fn load(
         store: &dyn SessionStore,
         session: &SessionId,
         request: &CompactRequest,
-    ) -> StoreResult<Asked> {
+    ) -> StoreResult<TriggerCheck> {
         store::read(store, |read| {
             let (session, leaf) = keys_of(read, session, request.leaf.as_ref())?;
             let before = match request.trigger {
@@ -98,10 +98,10 @@ impl Snapshot {
                     && !request.config.should_compact(&request.window, size)
             };
             if let Some((size, about)) = before.filter(waits) {
-                return Ok(Asked::NotYet(size, about));
+                return Ok(TriggerCheck::NotFired(size, about));
             }
             let snapshot = Self::of(read, session, leaf, before, request)?;
-            Ok(Asked::Compact(Box::new(snapshot)))
+            Ok(TriggerCheck::Fired(Box::new(snapshot)))
         })
     }
 
@@ -160,7 +160,7 @@ impl Snapshot {
         &self.chain.links[self.chain.links.len() - 1]
     }
 
-    /// Returns where a run on this chain is made.
+    /// Returns the point of a run on this chain.
     pub(super) fn point(&self) -> Point {
         Point {
             loop_key: self.leaf,
@@ -168,7 +168,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether a block or a rollup really applies to a loop.
+    /// True if a block or a rollup is active for a loop, whatever `force` says.
     pub(super) fn block_applies(&self, depth: usize) -> bool {
         let key = self.chain.links[depth].row.key;
         let blocks = &self.active_blocks;
@@ -177,13 +177,13 @@ impl Snapshot {
             || self.anchor.is_some_and(|anchor| key <= anchor)
     }
 
-    /// Returns the rollup that the plan sees active. It stands on the first loop.
+    /// Returns the rollup that is active for the plan. Its block is on the first loop.
     pub(super) fn rollup(&self) -> Option<&BlockCore> {
         let first = self.chain.links.first().filter(|link| link.is_anchor())?;
         first.block.as_ref()
     }
 
-    /// Returns the rollup active, if it stands on this loop.
+    /// Returns the active rollup, if its block is on this loop.
     pub(super) fn rollup_on(&self, depth: usize) -> Option<&BlockCore> {
         self.rollup().filter(|_| depth == 0)
     }
@@ -229,8 +229,8 @@ impl ContextTokens {
     }
 }
 
-/// A provider's count is not believed if it is so many times smaller than the store's own. Tokenizers differ by
-/// a factor of two or three; placeholders and counts without what came from a cache differ by more.
+/// A provider's count is ignored if it is so many times smaller than the store's own. Tokenizers differ by
+/// a factor of two or three; placeholders and counts without cached tokens differ by more.
 const IMPLAUSIBLE: u64 = 4;
 
 /// Returns the size of the context as it is built now: with the scope of the newest live run, not
@@ -257,8 +257,8 @@ fn active_size(
     Ok((size, about))
 }
 
-/// Returns what the provider of the last answer on the chain counted, with the system prompt and the
-/// tools, and estimates of what came after.
+/// Returns the tokens that the provider of the last answer on the chain counted, with the system prompt and the
+/// tools, plus estimates of the messages after it.
 fn reported(read: &dyn StoreRead, chain: &Chain) -> StoreResult<Option<u64>> {
     let mut after = 0u64;
     let links = chain.links.iter().zip(&chain.shown).skip(chain.start);
@@ -269,7 +269,7 @@ fn reported(read: &dyn StoreRead, chain: &Chain) -> StoreResult<Option<u64>> {
         };
         let (session, key) = (link.row.session, link.row.key);
         // An answer behind the cut belongs to another chain, and one before a compaction or an undo to
-        // another context: neither says anything of what came before it.
+        // another context: neither counts the messages before it.
         if reported.seq >= link.end_seq
             || read.is_overlaid_since(session, key, reported.seq)? != Some(false)
         {
@@ -315,8 +315,8 @@ fn facts_from(facts: &[LoopFacts], base: usize) -> Vec<LoopFacts> {
     facts[base..].iter().map(of_loop).collect()
 }
 
-/// Returns the place of the last user message of a chain; the very beginning if it has none. One that
-/// says nothing does not count: no provider gets it, so it begins nothing.
+/// Returns the position of the last user message of a chain; the very beginning if it has none. An
+/// empty message does not count: no provider gets it, so it begins nothing.
 fn last_user(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<(usize, u32)> {
     for (depth, link) in links.iter().enumerate().rev() {
         let key = link.row.key;

@@ -1,4 +1,4 @@
-//! The texts that a strategy made, so that it is asked for each once.
+//! The texts that a strategy made, so that the strategy is called once for each.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::compaction::{Draft, StrategyError, SummaryNotes};
 use crate::model::Layout;
 
-/// What a text is made for. A strategy that is asked for the same again would say the same.
+/// The key of a text. A strategy that is called with the same key again would return the same text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TextKey {
     pub(super) depth: usize,
@@ -14,12 +14,12 @@ pub(super) struct TextKey {
     pub(super) layout: Option<Layout>,
     /// Tokens that the text may have.
     pub(super) tokens: u64,
-    /// Whether the digest stands in for a text that is longer.
+    /// True if the digest replaces a text that is too long.
     pub(super) stands_in: bool,
 }
 
-/// A plan settles again, and a step of the fallback follows another: what was made once is kept. All
-/// that it changes is how often a strategy is asked.
+/// A plan is settled several times, and steps of the fallback follow each other: each text is kept. This
+/// changes only the number of calls of the strategy.
 #[derive(Default)]
 pub(super) struct Texts(RefCell<Memo>);
 
@@ -54,12 +54,12 @@ impl Texts {
         self.0.borrow_mut().has_long = true;
     }
 
-    /// Whether a text has more tokens than it may have.
+    /// True if a text has more tokens than it may have.
     pub(super) fn has_long(&self) -> bool {
         self.0.borrow().has_long
     }
 
-    /// Returns what was noted of all texts, also of those that went into no block.
+    /// Returns the notes of all texts, including texts that are in no block.
     pub(super) fn notes(&self) -> SummaryNotes {
         self.0.borrow().notes.clone()
     }

@@ -1,4 +1,4 @@
-//! Which messages are worth a look: the index narrows a question down to some.
+//! The messages that a search reads: the index narrows a question down to some.
 //!
 //! Rare words choose, common ones only count. All messages that hold a rare word are taken; where these
 //! are few, those that hold as many as possible of the common words.
@@ -16,13 +16,13 @@ const RARE: u64 = 8192;
 /// Messages that are taken for their rare words, all words together.
 const MOST_OF_RARE: u64 = 32_768;
 
-/// With so many messages nothing more is looked for.
+/// The number of messages after which the search for candidates ends.
 const ENOUGH: usize = 200;
 
 /// Messages that are taken for some common words together.
 const MOST_OF_COMMON: u32 = 2000;
 
-/// Messages that are taken for one common word, or for what must occur: about the newest.
+/// The number of messages that are taken for one common word, or for the required phrases: about the newest.
 const MOST: u32 = 10_000;
 
 /// Further messages that hold a word are not counted.
@@ -47,7 +47,7 @@ impl TermSet {
 
 /// A message that may answer.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate {
+pub(super) struct SearchCandidate {
     pub(super) found: Match,
     /// Terms that it is known to hold; it may hold more.
     pub(super) held: TermSet,
@@ -56,13 +56,13 @@ pub(super) struct Candidate {
 /// The messages that may answer, each once.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    by_place: HashMap<(LoopKey, u32), Candidate>,
+    by_place: HashMap<(LoopKey, u32), SearchCandidate>,
 }
 
 impl Candidates {
     pub(super) fn add(&mut self, found: Match, terms: &[usize]) {
         let place = (found.loop_key, found.seq);
-        let new = || Candidate {
+        let new = || SearchCandidate {
             found,
             held: TermSet::default(),
         };
@@ -70,7 +70,7 @@ impl Candidates {
         terms.iter().for_each(|term| candidate.held.insert(*term));
     }
 
-    pub(super) fn into_vec(self) -> Vec<Candidate> {
+    pub(super) fn into_vec(self) -> Vec<SearchCandidate> {
         self.by_place.into_values().collect()
     }
 }
@@ -81,7 +81,7 @@ pub(super) fn holders(read: &dyn StoreRead, query: &Query) -> StoreResult<Vec<u6
     query.terms.iter().map(|term| count(&term.phrase)).collect()
 }
 
-/// Asks the index for the messages that may answer.
+/// Queries the index for the messages that may answer.
 pub(super) fn gather(
     read: &dyn StoreRead,
     query: &Query,
@@ -128,7 +128,7 @@ pub(super) fn gather(
     Ok(())
 }
 
-/// How many of the common words are asked for together: all, then ever fewer. Each step costs as much as
+/// Returns the numbers of common words that are queried together: all, then ever fewer. Each step costs as much as
 /// the postings of the rarest word, so they are few.
 fn steps(words: usize) -> impl Iterator<Item = usize> {
     let first = Some(words).filter(|words| *words > 0);
@@ -143,13 +143,13 @@ struct Narrowing<'a> {
 }
 
 impl Narrowing<'_> {
-    /// Takes the newest `most` messages that hold what must occur and all of `terms`.
+    /// Takes the newest `most` messages that contain the required phrases and all of `terms`.
     fn take(&mut self, terms: &[usize], most: u32) -> StoreResult<()> {
         let phrase = |term: &usize| self.query.terms[*term].phrase.clone();
         let sides = |sides: &Vec<usize>| sides.iter().map(phrase).collect();
         let mut all: Vec<Vec<Phrase>> = self.query.all.iter().map(sides).collect();
         all.extend(terms.iter().map(|term| vec![phrase(term)]));
-        // What must not occur is left to the text: the index also holds stems, of other words.
+        // Exclusions are checked on the text: the index also contains stems, of other words.
         self.read
             .find(&IndexQuery { all }, self.filter, most, &mut |found| {
                 self.to.add(found, terms);

@@ -1,4 +1,4 @@
-//! Bringing the index up to date, in short transactions so that nobody who records waits long.
+//! Brings the index up to date, in short transactions so that writers do not wait long.
 
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
@@ -9,31 +9,31 @@ use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult, StoreWri
 use crate::words::VERSION;
 use crate::words::stems::Stems;
 
-/// Messages that one transaction takes in at most.
+/// The number of messages that one transaction indexes.
 const BATCH_MESSAGES: u32 = 256;
 
 /// Bytes of words after which a transaction ends. A single message may have more.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// What is left to other writers between two transactions: another process asks for its turn every
+/// The pause between two transactions that lets other writers in: another process tries to write every
 /// few milliseconds only.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// How far an index is.
+/// The progress of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Indexed {
-    /// Messages that it has taken in.
+    /// The number of indexed messages.
     pub indexed: u64,
     /// Messages in the store, extensions included.
     pub total: u64,
 }
 
-/// Takes everything into the index that it has not taken in yet; quick if that is nothing.
+/// Indexes all messages that are not indexed yet; quick if there are none.
 /// `progress` is called after each transaction. Other threads and processes can record between
 /// them; what they add meanwhile is left to the next time.
 ///
 /// # Errors
-/// If the store cannot be read or written, or the index is damaged. What was taken in stays.
+/// If the store cannot be read or written, or the index is damaged. Messages indexed before stay indexed.
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ pub fn index(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Sto
     far(store)
 }
 
-/// As [`index`], and counts nothing where there is nothing to take in.
+/// Indexes as [`index`], without counting if there is nothing to index.
 pub(super) fn bring_up_to_date(
     store: &dyn SessionStore,
     progress: &mut dyn FnMut(Indexed),
@@ -64,7 +64,7 @@ pub(super) fn bring_up_to_date(
     catch_up(store, progress)
 }
 
-/// Makes the index anew, also a damaged one.
+/// Rebuilds the index, even a damaged one.
 ///
 /// # Errors
 /// If the store cannot be read or written.
@@ -136,8 +136,8 @@ fn catch_up(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Stor
     Ok(())
 }
 
-/// Returns the messages of a loop that an index is to take in. What is not sealed may still be replaced,
-/// and an index gives nothing back; a search looks through it as it stands.
+/// Returns the messages of a loop to index. A message that is not final may still be replaced, and the index cannot
+/// remove words; a search reads such a message directly.
 fn to_index(read: &dyn StoreRead, loop_key: LoopKey) -> StoreResult<Range<u32>> {
     let open = read.unindexed_seqs(loop_key)?;
     let sealed = read.loop_by_key(loop_key)?.totals.sealed_seq;
@@ -156,7 +156,7 @@ impl IndexBatch {
         self.messages >= BATCH_MESSAGES || self.bytes >= BATCH_BYTES
     }
 
-    /// Takes in messages of a loop; tells whether these were all.
+    /// Indexes messages of a loop; returns true if these were all.
     fn take_in(&mut self, write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<bool> {
         let open = to_index(write, loop_key)?;
         let mut entries: Vec<IndexEntry> = Vec::new();

@@ -1,7 +1,7 @@
-//! Messages that say nearly the same.
+//! Messages with nearly the same text.
 //!
-//! A file that is read ten times, or a system text that stands in each session, is one hit: the others
-//! stand in its `also`.
+//! A file that is read ten times, or a system text that is in each session, is one hit: the other messages
+//! are in its `also`.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher as _;
@@ -12,7 +12,7 @@ use crate::words::each_word;
 /// Share of words that two messages have in common at least (Jaccard's index of their sets of words).
 const ALIKE: f64 = 0.9;
 
-/// Words that are looked at: two long messages that begin alike are alike.
+/// The number of words that are compared: two long messages with the same beginning count as alike.
 const MOST_WORDS: usize = 20_000;
 
 /// The different words of a message, by hash.
@@ -34,7 +34,7 @@ impl WordSet {
         Self(words.into_iter().collect())
     }
 
-    /// Whether two messages say nearly the same.
+    /// True if two messages have nearly the same words.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let (few, many) = match self.0.len() <= other.0.len() {
             true => (&self.0, &other.0),
@@ -51,12 +51,12 @@ impl WordSet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::text::{Field, Piece};
+    use super::super::text::{TextField, TextPiece};
     use super::*;
 
     fn set(text: &str) -> WordSet {
-        let pieces = vec![Piece {
-            field: Field::Output,
+        let pieces = vec![TextPiece {
+            field: TextField::Output,
             text: text.to_owned(),
         }];
         let tools = Vec::new();

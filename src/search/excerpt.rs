@@ -1,24 +1,24 @@
-//! Parts of a message: its text as it is read, the lines around what was looked for, and where a text
-//! that is too long is cut.
+//! Excerpts of a message: its readable text, the lines around the searched words, and the end of a text
+//! that is cut.
 
 use std::ops::Range;
 
 use super::matching;
-use super::text::{Field, MessageText};
+use super::text::{MessageText, TextField};
 use crate::model::{AgentMessage, Content, Message};
 use crate::search::query::Query;
 
 /// The most characters of a name in a heading: names come from outside.
 const MAX_NAME: usize = 60;
 
-/// Windows with less than this between them, in bytes, are one: a line that says what is left out would
+/// Windows with less than this between them, in bytes, are one: a line for the omission would
 /// not be shorter.
 const MIN_GAP: usize = 80;
 
-/// How far a window may reach for the end of a word, in bytes.
+/// The distance in bytes that a window may extend to the end of a word.
 const WORD: usize = 24;
 
-/// A message as it is read: a heading, and a text that can be cut.
+/// A message as readable text: a heading, and a text that can be cut.
 #[derive(Debug, Default)]
 pub struct ReadableText {
     /// Its role on one line, for a result with its tool and call.
@@ -26,9 +26,9 @@ pub struct ReadableText {
     /// Its blocks, each on a line of its own: texts word for word, arguments of calls as names and
     /// values.
     pub text: String,
-    /// What of it is searched: the name of a result's tool, then the blocks.
+    /// The searched pieces: the name of a result's tool, then the blocks.
     searched: MessageText,
-    /// Where each of these pieces stands in the text; the heading's does not.
+    /// The start of each of these pieces in the text; `None` for a piece in the heading.
     starts: Vec<Option<usize>>,
 }
 
@@ -90,12 +90,12 @@ impl ReadableText {
         self.text.push_str(label);
         self.starts.push(Some(self.text.len()));
         self.text.push_str(block);
-        self.searched.push(Field::Statement, block.to_owned());
+        self.searched.push(TextField::Statement, block.to_owned());
     }
 
     fn add_to_heading(&mut self, word: &str) {
         self.starts.push(None);
-        self.searched.push(Field::Name, word.to_owned());
+        self.searched.push(TextField::Name, word.to_owned());
     }
 
     fn begin_block(&mut self) {
@@ -104,11 +104,11 @@ impl ReadableText {
         }
     }
 
-    /// Returns where the phrases of `query` stand, with the number of each phrase; `None` if the message
-    /// does not fit. What stands in the heading counts for the beginning of the text.
+    /// Returns the places of the phrases of `query`, with the index of each phrase; `None` if the message
+    /// does not match. A phrase in the heading counts as at the beginning of the text.
     pub fn places(&self, query: &Query) -> Option<Vec<(Range<usize>, usize)>> {
         let found = matching::Matcher::new(query).places(&self.searched)?;
-        let place = |at: matching::PhraseAt| {
+        let place = |at: matching::PhraseMatch| {
             let start = self.starts.get(at.piece).copied().flatten();
             let bytes = start.map_or(0..0, |start| start + at.bytes.start..start + at.bytes.end);
             (bytes, at.phrase)
@@ -122,10 +122,10 @@ impl ReadableText {
     }
 }
 
-/// How much is shown around a place, at most, on either side.
+/// The most text that is shown around a place, on either side.
 #[derive(Clone, Copy, Debug)]
-pub struct Reach {
-    /// Whole lines besides the one that the place stands in.
+pub struct WindowLimits {
+    /// Whole lines besides the line of the place.
     pub lines: usize,
     /// The most bytes.
     pub bytes: usize,
@@ -135,10 +135,10 @@ pub struct Reach {
 pub fn windows(
     text: &str,
     places: impl IntoIterator<Item = Range<usize>>,
-    reach: Reach,
+    limits: WindowLimits,
 ) -> Vec<Range<usize>> {
     let window =
-        |place: Range<usize>| back(text, place.start, reach)..forth(text, place.end, reach);
+        |place: Range<usize>| back(text, place.start, limits)..forth(text, place.end, limits);
     let mut all: Vec<Range<usize>> = places.into_iter().map(window).collect();
     all.sort_by_key(|window| window.start);
     let mut joined: Vec<Range<usize>> = Vec::new();
@@ -158,12 +158,12 @@ pub fn windows(
     joined
 }
 
-fn back(text: &str, from: usize, reach: Reach) -> usize {
-    let start = text.floor_char_boundary(from.saturating_sub(reach.bytes));
+fn back(text: &str, from: usize, limits: WindowLimits) -> usize {
+    let start = text.floor_char_boundary(from.saturating_sub(limits.bytes));
     let before = &text[start..from];
-    let ends = before.rmatch_indices('\n').take(reach.lines + 1);
+    let ends = before.rmatch_indices('\n').take(limits.lines + 1);
     let (last, count) = ends.fold((None, 0), |(_, count), (at, _)| (Some(at), count + 1));
-    if start == 0 && count <= reach.lines {
+    if start == 0 && count <= limits.lines {
         return 0;
     }
     // Rather whole lines than the end of one.
@@ -175,13 +175,13 @@ fn back(text: &str, from: usize, reach: Reach) -> usize {
     space.map_or(start, |(at, c)| start + at + c.len_utf8())
 }
 
-fn forth(text: &str, from: usize, reach: Reach) -> usize {
-    let end = text.floor_char_boundary(from.saturating_add(reach.bytes));
+fn forth(text: &str, from: usize, limits: WindowLimits) -> usize {
+    let end = text.floor_char_boundary(from.saturating_add(limits.bytes));
     let after = &text[from..end];
-    let ends = after.match_indices('\n').take(reach.lines + 1);
+    let ends = after.match_indices('\n').take(limits.lines + 1);
     let (last, count) = ends.fold((None, 0), |(_, count), (at, _)| (Some(at), count + 1));
     match last {
-        Some(at) if count > reach.lines || end < text.len() => from + at,
+        Some(at) if count > limits.lines || end < text.len() => from + at,
         _ => from + end_of_word(after, end == text.len()),
     }
 }
@@ -231,7 +231,7 @@ pub fn fitting(
         }
     }
     if good == start {
-        // What lies between may be one character of several bytes.
+        // The rest may be one character of several bytes.
         let first = text[start..end].chars().next()?.len_utf8();
         return fits(start..start + first).then_some(start + first);
     }
@@ -245,7 +245,7 @@ pub fn fitting(
     Some(whole.find(|at| fits(start..*at)).unwrap_or(good))
 }
 
-/// Returns a name from outside as it stands in a heading: on one line, and not long.
+/// Returns a name from outside for a heading: on one line, and shortened.
 pub fn name(text: &str) -> String {
     let mut shown = one_line(text, MAX_NAME);
     if text.chars().nth(MAX_NAME).is_some() {
@@ -255,7 +255,7 @@ pub fn name(text: &str) -> String {
 }
 
 /// Returns a text with `> ` before each of its lines. A heading of this program never begins so: whatever a
-/// stored text says, no line of it passes for a heading, and for the words of somebody else.
+/// stored text contains, no line of it passes for a heading, or for text of another speaker.
 ///
 /// ```
 /// use loopstore::search::quote_lines;
@@ -319,7 +319,7 @@ mod tests {
     use crate::model::Json;
     use crate::search::query::parse_query;
 
-    const NEAR: Reach = Reach {
+    const NEAR: WindowLimits = WindowLimits {
         lines: 1,
         bytes: 60,
     };

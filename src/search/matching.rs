@@ -1,12 +1,12 @@
-//! Whether a message holds what is asked for, and where: the rule of the index once more, on the
-//! text itself. So a hit is never older than the text, and messages that the index has not taken in
+//! Matches a query against the text of a message: the same rules as in the index, applied to the
+//! text itself. So a hit is never older than the text, and messages that are not indexed
 //! are found too.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::query::Query;
-use super::text::{Field, MessageText, Piece};
+use super::text::{MessageText, TextField, TextPiece};
 use crate::store::index::Phrase;
 use crate::words::each_word;
 use crate::words::stems::{Stems, each_part};
@@ -14,30 +14,30 @@ use crate::words::stems::{Stems, each_part};
 /// More places of a term are only counted: a snippet shows a few.
 const MAX_PLACES: usize = 1000;
 
-/// Where a term stands.
+/// An occurrence of a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PhraseAt {
+pub(super) struct PhraseMatch {
     pub(super) piece: usize,
     /// Bytes of the piece.
     pub(super) bytes: Range<usize>,
-    /// Which term of the query it is.
+    /// The index of the term in the query.
     pub(super) phrase: usize,
-    /// How many words of the message stand before it.
+    /// The number of words of the message before it.
     pub(super) word: u32,
 }
 
-/// What a query finds in a message.
+/// The occurrences of the terms of a query in a message.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct QueryMatches {
     /// In order of the text.
-    pub(super) places: Vec<PhraseAt>,
-    /// How often each term occurs, each time by the weight of its field.
+    pub(super) places: Vec<PhraseMatch>,
+    /// The number of occurrences of each term, each weighted by its field.
     pub(super) weights: Vec<f64>,
-    /// How many words the message has.
+    /// The number of words of the message.
     pub(super) length: u32,
 }
 
-/// Words between two pieces of a message: what stands in different ones is not together.
+/// The distance in words between two pieces of a message: words of different pieces are not near each other.
 const APART: u32 = 100;
 
 /// Looks for the terms of a query in messages.
@@ -48,7 +48,7 @@ pub(super) struct Matcher<'q> {
     by_stem: HashMap<&'q str, usize>,
     /// The first bytes of these stems: a word and its stem begin with the same one.
     begins: [bool; 256],
-    /// Which term a word is that was met.
+    /// The terms of the words read so far.
     known: HashMap<String, Option<usize>>,
 }
 
@@ -88,7 +88,7 @@ impl<'q> Matcher<'q> {
         term
     }
 
-    /// Returns where the terms stand; `None` if the message does not fit.
+    /// Returns the occurrences of the terms; `None` if the message does not match.
     pub(super) fn places(&mut self, text_of_message: &MessageText) -> Option<QueryMatches> {
         let query = self.query;
         let mut exact: Vec<PhraseSearch<'_>> = query
@@ -99,9 +99,9 @@ impl<'q> Matcher<'q> {
             .map(|(at, term)| PhraseSearch::new(&term.phrase, Some(at)))
             .chain(query.none.iter().map(|none| PhraseSearch::new(none, None)))
             .collect();
-        let mut found = Found::new(query.terms.len());
+        let mut found = MatchCollector::new(query.terms.len());
         let mut word_at = 0;
-        for (piece, Piece { field, text }) in text_of_message.pieces.iter().enumerate() {
+        for (piece, TextPiece { field, text }) in text_of_message.pieces.iter().enumerate() {
             exact.iter_mut().for_each(PhraseSearch::begin);
             each_word(text, &mut |word, place| {
                 found.matches.length += 1;
@@ -142,14 +142,14 @@ impl<'q> Matcher<'q> {
     }
 }
 
-/// What was found so far.
-struct Found {
+/// Collects the matches of a message.
+struct MatchCollector {
     matches: QueryMatches,
     /// Places of each term.
     counts: Vec<usize>,
 }
 
-impl Found {
+impl MatchCollector {
     fn new(terms: usize) -> Self {
         let matches = QueryMatches {
             weights: vec![0.0; terms],
@@ -165,7 +165,7 @@ impl Found {
         self.matches.weights[term] += weight;
         self.counts[term] += 1;
         if self.counts[term] <= MAX_PLACES {
-            self.matches.places.push(PhraseAt {
+            self.matches.places.push(PhraseMatch {
                 piece,
                 bytes,
                 phrase: term,
@@ -175,21 +175,21 @@ impl Found {
     }
 
     fn sorted(mut self) -> QueryMatches {
-        let order = |place: &PhraseAt| (place.piece, place.bytes.start, place.bytes.end);
+        let order = |place: &PhraseMatch| (place.piece, place.bytes.start, place.bytes.end);
         self.matches.places.sort_by_key(order);
         self.matches
     }
 }
 
-/// Returns how much a word counts where it stands.
-fn weight_at(field: Field, text: &str, place: &Range<usize>) -> f64 {
+/// Returns the weight of a word at its position.
+fn weight_at(field: TextField, text: &str, place: &Range<usize>) -> f64 {
     match field {
-        Field::Call if place.start == 0 || is_in_path(text, place) => Field::Name.weight(),
+        TextField::Call if place.start == 0 || is_in_path(text, place) => TextField::Name.weight(),
         field => field.weight(),
     }
 }
 
-/// Whether the run without white space around a word is a path.
+/// True if the run without white space around a word is a path.
 fn is_in_path(text: &str, place: &Range<usize>) -> bool {
     /// Longer runs are data.
     const LONGEST: usize = 256;
@@ -206,9 +206,9 @@ fn is_in_path(text: &str, place: &Range<usize>) -> bool {
 /// Looks for one phrase, word by word.
 struct PhraseSearch<'q> {
     phrase: &'q Phrase,
-    /// Which term of the query it is; `None` for what must not occur.
+    /// The index of the term; `None` for an excluded phrase.
     term: Option<usize>,
-    /// Beginnings of the phrase that may go on: how many words fitted, and where the first stands.
+    /// Partial matches of the phrase: the number of matched words, and the start of the first.
     open: Vec<(usize, usize)>,
     is_found: bool,
 }
@@ -228,7 +228,7 @@ impl<'q> PhraseSearch<'q> {
         self.open.clear();
     }
 
-    /// Takes the next word, and returns where the phrase stands that it ends.
+    /// Reads the next word, and returns the range of the phrase that ends with it.
     fn step(&mut self, word: &str, place: &Range<usize>) -> Option<Range<usize>> {
         let mut whole = None;
         if !self.open.is_empty() {
@@ -271,8 +271,8 @@ mod tests {
     use crate::search::query::parse_query;
 
     fn marked(query: &str, pieces: &[&str]) -> Option<Vec<String>> {
-        let piece = |text: &&str| Piece {
-            field: Field::Statement,
+        let piece = |text: &&str| TextPiece {
+            field: TextField::Statement,
             text: (*text).to_owned(),
         };
         let text_of_message = MessageText {
@@ -281,7 +281,7 @@ mod tests {
         };
         let query = parse_query(query).unwrap();
         let places = Matcher::new(&query).places(&text_of_message)?;
-        let text = |at: PhraseAt| text_of_message.pieces[at.piece].text[at.bytes].to_owned();
+        let text = |at: PhraseMatch| text_of_message.pieces[at.piece].text[at.bytes].to_owned();
         Some(places.places.into_iter().map(text).collect())
     }
 
@@ -332,7 +332,7 @@ mod tests {
     fn words_count_by_where_they_stand() {
         let weight = |field, text: &str| {
             let text = text.to_owned();
-            let piece = Piece { field, text };
+            let piece = TextPiece { field, text };
             let text = MessageText {
                 pieces: vec![piece],
                 tools: Vec::new(),
@@ -340,11 +340,14 @@ mod tests {
             let query = parse_query("kite").unwrap();
             Matcher::new(&query).places(&text).unwrap().weights[0]
         };
-        assert_eq!(weight(Field::Prompt, "a kite, two kites"), 8.0);
-        assert_eq!(weight(Field::Output, "a kite"), 0.5);
-        assert_eq!(weight(Field::Call, "edit text: the kite"), 1.0);
-        assert_eq!(weight(Field::Call, "edit path: src/kite.rs, text: x"), 3.0);
-        assert_eq!(weight(Field::Call, "kite x"), 3.0);
+        assert_eq!(weight(TextField::Prompt, "a kite, two kites"), 8.0);
+        assert_eq!(weight(TextField::Output, "a kite"), 0.5);
+        assert_eq!(weight(TextField::Call, "edit text: the kite"), 1.0);
+        assert_eq!(
+            weight(TextField::Call, "edit path: src/kite.rs, text: x"),
+            3.0
+        );
+        assert_eq!(weight(TextField::Call, "kite x"), 3.0);
     }
 
     #[test]

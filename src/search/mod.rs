@@ -1,14 +1,14 @@
-//! Finding messages and sessions by what they say, also what a compaction hid.
+//! Search for messages and sessions by their text, including messages that a compaction hid.
 //!
 //! A query is read into terms. The index narrows them down to some messages, whose texts are read,
-//! compared and scored together with what is said around them. Words and stems are made here for every
-//! backend, and the score is a matter of texts and of how many messages hold a word: so the order is the same
+//! compared and scored together with the messages around them. Words and stems are made here for every
+//! backend, and the score depends only on texts and on the number of messages with a word: so the order is the same
 //! on all of them.
 //!
 //! Recording never writes the index: a search lets it catch up first, in transactions of its own.
-//! What it could not take in (the store is read-only or busy, or somebody records meanwhile) is
-//! looked through directly, so a message is found as soon as it is recorded. Every hit is compared
-//! with the text as it stands.
+//! Messages that are not indexed (the store is read-only or busy, or messages are appended meanwhile) are
+//! read directly, so a message is found as soon as it is recorded. Every hit is compared
+//! with the stored text.
 
 mod candidates;
 pub(crate) mod catch_up;
@@ -36,7 +36,7 @@ use run::SearchRun;
 use crate::model::{LoopId, Role, SessionId, Time};
 use crate::store::{self, Disposition, SessionStore, StoreError};
 
-/// What to look for, and where.
+/// A search: its text, and the filters of messages and sessions.
 ///
 /// ```
 /// use loopstore::search::{SearchQuery, search};
@@ -80,14 +80,14 @@ pub struct SearchQuery {
     pub until: Option<i64>,
     /// Only messages that the context does not hold, or only those that it holds.
     pub hidden: Option<bool>,
-    /// How many hits to return; 20 if not given.
+    /// The number of hits to return; 20 if `None`.
     pub limit: Option<usize>,
-    /// How many of the best to leave out.
+    /// The number of best hits to skip.
     pub offset: usize,
 }
 
 impl SearchQuery {
-    /// Looks for `text` everywhere.
+    /// Returns a search for `text` without filters.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -118,60 +118,60 @@ pub struct SearchHit {
     pub loop_id: LoopId,
     /// Its turn; `None` for an extension before the first.
     pub turn: Option<u32>,
-    /// Its place in the loop.
+    /// Its sequence in the loop.
     pub seq: u32,
     /// Its role.
     #[serde(serialize_with = "role_name")]
     pub role: Role,
-    /// When it was said, if that is known.
+    /// The time of the message, if known.
     pub created_at: Option<Time>,
-    /// What fits, with its surroundings; in JSON what fits stands between `«` and `»`.
+    /// The matching words with their surroundings; in JSON the words are between `«` and `»`.
     pub snippet: Snippet,
-    /// How well it fits, with what is said around it; more is better. Scores of different queries cannot
+    /// The score, which includes the messages around it; more is better. Scores of different queries cannot
     /// be compared. 0 beyond the most promising messages, which alone are ranked.
     pub score: f64,
-    /// How much of the query stands together in it, from 0 to 1; a rare word counts more than a common
-    /// one. Where the best hits have little of a question, the answer is probably not there.
+    /// The share of the query in one passage of it, from 0 to 1; a rare word counts more than a common
+    /// one. If the best hits have a low share of a question, the store probably has no answer.
     pub relevance: f64,
-    /// Whether the context does not hold it: that of the session's current loop, for a message
-    /// that is not on its chain that of its own loop. An extension is in no context.
+    /// True if the context does not contain it: the context of the session's current loop, or for a message
+    /// that is not on its chain the context of its own loop. An extension is in no context.
     pub hidden: bool,
     /// The run whose block covers it.
     pub run_id: Option<String>,
-    /// The loop that this block stands on: another one for a rollup.
+    /// The loop of this block: a later loop for a rollup.
     pub block_loop_id: Option<LoopId>,
     /// The generation of this block on that loop.
     pub generation: Option<u32>,
-    /// What the block says of it.
+    /// The disposition of the message in that block.
     #[serde(serialize_with = "disposition_name")]
     pub disposition: Option<Disposition>,
-    /// Messages further down that say nearly the same.
-    pub also: Vec<HitPlace>,
+    /// Messages further down with nearly the same text.
+    pub also: Vec<MessageLocation>,
 }
 
-/// Where a message stands.
+/// The location of a message.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-pub struct HitPlace {
+pub struct MessageLocation {
     /// Its session.
     pub session_id: SessionId,
     /// Its loop.
     pub loop_id: LoopId,
     /// Its turn; `None` for an extension before the first.
     pub turn: Option<u32>,
-    /// Its place in the loop.
+    /// Its sequence in the loop.
     pub seq: u32,
 }
 
-/// What a search found.
+/// The results of a search.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SearchResults {
     /// The best first; of equals the newest.
     pub hits: Vec<SearchHit>,
-    /// Messages that the index has taken in; the others were looked through directly.
+    /// The number of indexed messages; the others were read directly.
     pub indexed: u64,
-    /// The offset to go on with, if there are more hits.
+    /// The offset of the next page, if there are more hits.
     pub next: Option<usize>,
 }
 
@@ -187,9 +187,9 @@ pub struct SessionHit {
     pub project: Option<String>,
     /// The format that it was imported from.
     pub source: Option<String>,
-    /// When something was last appended.
+    /// The time of the last append.
     pub last_active_at: Option<String>,
-    /// How well it fits; more is better.
+    /// The score; more is better.
     pub score: f64,
     /// Its messages that fit, at most three, the best first.
     pub hits: Vec<SearchHit>,
@@ -201,27 +201,27 @@ pub struct SessionHit {
 pub struct SessionResults {
     /// The best first; of equals the newest.
     pub sessions: Vec<SessionHit>,
-    /// Messages that the index has taken in; the others were looked through directly.
+    /// The number of indexed messages; the others were read directly.
     pub indexed: u64,
-    /// The offset to go on with, if there are more sessions.
+    /// The offset of the next page, if there are more sessions.
     pub next: Option<usize>,
 }
 
-/// Why a search failed.
+/// An error of a search.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The query cannot be asked.
+    /// The query is not valid.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// The store failed, or the session is not there.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The least answer does not fit.
+    /// The shortest answer does not fit.
     #[error("an answer needs at least {needed} tokens here, and {given} are allowed")]
     TooFewTokens {
-        /// What the least answer takes.
+        /// The tokens of the shortest answer.
         needed: u64,
-        /// What it may take.
+        /// The tokens that are allowed.
         given: u64,
     },
 }
@@ -237,12 +237,12 @@ fn disposition_name<S: serde::Serializer>(
     serde::Serialize::serialize(&disposition.map(Disposition::as_str), serializer)
 }
 
-/// Finds messages by what they say.
+/// Finds messages by their text.
 ///
 /// The index catches up first, if the store can be written to now.
 ///
 /// # Errors
-/// If the query cannot be asked, the session is not there, the index is damaged or the store fails.
+/// If the query is not valid, the session is not there, the index is damaged or the store fails.
 ///
 /// # Examples
 /// ```
@@ -263,7 +263,7 @@ pub fn search(store: &dyn SessionStore, query: &SearchQuery) -> Result<SearchRes
     prepared(store, query, |run| run.messages())
 }
 
-/// Finds sessions by what is said in them; [`SearchQuery::limit`] and [`SearchQuery::offset`] count
+/// Finds sessions by the text of their messages; [`SearchQuery::limit`] and [`SearchQuery::offset`] count
 /// sessions.
 ///
 /// # Errors
@@ -296,7 +296,7 @@ fn prepared<T>(
 ) -> Result<T, SearchError> {
     let words = parse_query(&query.text)?;
     match catch_up::bring_up_to_date(store, &mut |_| {}) {
-        // What is not indexed is looked through.
+        // Messages that are not indexed are read directly.
         Err(
             StoreError::ReadOnly
             | StoreError::Busy

@@ -1,6 +1,6 @@
-//! What is asked for: a question, phrases, beginnings, alternatives and exclusions.
+//! The language of queries: a question, phrases, prefixes, alternatives and exclusions.
 //!
-//! The words of a query are split as those of messages are; nothing else of what was typed goes on
+//! The words of a query are split as the words of messages; nothing else of the query is passed
 //! to a backend.
 
 use super::stop_words::{self, StopWords};
@@ -11,20 +11,20 @@ use crate::words::{each_word, is_in_word, is_single_character, words_of};
 /// Terms that are looked for at most: of a question the first so many count; of conditions more are an error.
 pub const MAX_QUERY_WORDS: usize = 256;
 
-/// Why a query cannot be asked. Places are characters, counted from 1.
+/// An error in a query. Positions are characters, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// There is nothing to look for.
+    /// The query has no words.
     #[error("the query has no letter or digit to look for")]
     Empty,
     /// A quotation that does not end.
     #[error("the quote at character {at} is never closed; add a `\"`, or remove it")]
     OpenQuote {
-        /// Where it begins.
+        /// The position of the quote.
         at: usize,
     },
-    /// Nothing but what must not occur.
+    /// The query has only exclusions.
     #[error("the query only excludes words; add one to look for")]
     OnlyExclusions,
     /// `OR` with nothing on one side.
@@ -33,64 +33,64 @@ pub enum QueryError {
          the word"
     )]
     LooseOr {
-        /// Where it stands.
+        /// Its position.
         at: usize,
     },
     /// An exclusion as one side of `OR`.
     #[error("the word excluded by `-` at character {at} cannot be a side of `OR`")]
     ExcludedSide {
-        /// Where it stands.
+        /// Its position.
         at: usize,
     },
     /// Too many words that must occur, or must not.
     #[error("the query has conditions of {words} words; at most {MAX_QUERY_WORDS} are allowed")]
     TooLong {
-        /// How many it has.
+        /// The number of words.
         words: usize,
     },
 }
 
-/// What is looked for.
+/// A parsed query.
 ///
-/// Without `all` a message fits that holds any of the terms; with it, one that holds of each list at least
-/// one. All terms that it holds count for its rank.
+/// Without `all` a message matches that contains any of the terms; with it, one that contains of each list at least
+/// one. All terms that it contains count for its rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Query {
-    /// What counts, in the order in which it was typed; each once.
+    /// The terms in the order of the query; each once.
     pub(super) terms: Vec<Term>,
     /// Lists of terms, by their place in `terms`.
     pub(super) all: Vec<Vec<usize>>,
-    /// What must not occur.
+    /// Excluded phrases.
     pub(super) none: Vec<Phrase>,
     /// Words of the question that follow each other.
     pub(super) pairs: Vec<(usize, usize)>,
 }
 
-/// What a message may hold.
+/// A word or phrase of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Term {
     /// Words that follow each other; of a plain word its stem.
     pub(super) phrase: Phrase,
-    /// Whether any word with this stem is meant.
+    /// True if any word with this stem matches.
     pub(super) is_stem: bool,
-    /// How much it counts, beside how rare it is.
+    /// The weight, apart from its rarity.
     pub(super) weight: f64,
 }
 
 impl Query {
-    /// Whether something must occur, or must not.
+    /// True if the query has required or excluded phrases.
     pub(super) fn has_conditions(&self) -> bool {
         !self.all.is_empty() || !self.none.is_empty()
     }
 }
 
-/// What a part of `camelCase` counts: who types the whole means the whole.
+/// The weight of a part of `camelCase`: a query for the whole identifier means the whole.
 const PART: f64 = 0.5;
 
 /// Characters of the shortest word that a hyphen excludes; a shorter one is a flag (`-rf`).
 const SHORTEST_EXCLUDED: usize = 3;
 
-/// Words of a question that are read at most: who pastes a log means its beginning.
+/// The number of words of a question that are read: of a pasted log the beginning counts.
 const MAX_READ: usize = 1_024;
 
 /// Words of an identifier that is also looked for as a whole.
@@ -98,9 +98,9 @@ const MAX_WHOLE: usize = 8;
 
 /// One term as it was typed.
 #[derive(Debug)]
-enum Token {
+enum QueryToken {
     Or(usize),
-    /// Words that must occur as they stand, or must not.
+    /// Words that are required or excluded as typed.
     Exact {
         at: usize,
         is_excluded: bool,
@@ -118,7 +118,7 @@ enum Token {
 /// of two that must.
 ///
 /// # Errors
-/// If it cannot be asked; the error says why and where.
+/// If the query is not valid; the error has the reason and the position.
 ///
 /// # Examples
 /// ```
@@ -132,14 +132,14 @@ enum Token {
 pub fn parse_query(text: &str) -> Result<Query, QueryError> {
     let mut tokens = tokens(text)?;
     sides_are_exact(&mut tokens);
-    let words = tokens.iter().map(Token::words_of_condition).sum();
+    let words = tokens.iter().map(QueryToken::words_of_condition).sum();
     if words > MAX_QUERY_WORDS {
         return Err(QueryError::TooLong { words });
     }
-    let texts = tokens.iter().filter_map(Token::text_of_question);
-    let mut reader = Reader {
+    let texts = tokens.iter().filter_map(QueryToken::text_of_question);
+    let mut reader = QueryReader {
         language: stop_words::language(texts),
-        ..Reader::default()
+        ..QueryReader::default()
     };
     reader.read(tokens)?;
     let query = reader.finish();
@@ -150,18 +150,18 @@ pub fn parse_query(text: &str) -> Result<Query, QueryError> {
     }
 }
 
-/// A plain word beside `OR` is an operand: it must occur as it stands.
-fn sides_are_exact(tokens: &mut [Token]) {
-    let is_or = |token: Option<&Token>| matches!(token, Some(Token::Or(_)));
+/// Makes plain words beside `OR` operands: they must occur as typed.
+fn sides_are_exact(tokens: &mut [QueryToken]) {
+    let is_or = |token: Option<&QueryToken>| matches!(token, Some(QueryToken::Or(_)));
     for place in 0..tokens.len() {
         let is_side = is_or(place.checked_sub(1).and_then(|before| tokens.get(before)))
             || is_or(tokens.get(place + 1));
-        if let (true, Token::Plain { at, text }) = (is_side, &tokens[place]) {
+        if let (true, QueryToken::Plain { at, text }) = (is_side, &tokens[place]) {
             let phrase = Phrase {
                 words: words_of(text),
                 is_prefix: false,
             };
-            tokens[place] = Token::Exact {
+            tokens[place] = QueryToken::Exact {
                 at: *at,
                 is_excluded: false,
                 phrase,
@@ -170,8 +170,8 @@ fn sides_are_exact(tokens: &mut [Token]) {
     }
 }
 
-/// Returns a text as a question that insists on nothing: hyphens and plus signs before words, stars, `OR`, and
-/// quotes that do not close are what somebody pasted. `rm -rf` is looked for, and not what has no `rf`.
+/// Returns a text as a question without conditions: hyphens and plus signs before words, stars, `OR`, and
+/// unclosed quotes are pasted text. `rm -rf` is searched, and excludes no `rf`.
 pub fn question(text: &str) -> String {
     let plain = |word: &str| match word.trim_start_matches(['-', '+']) {
         "OR" => "or".to_owned(),
@@ -185,36 +185,36 @@ pub fn question(text: &str) -> String {
     }
 }
 
-/// Returns a question without the quotes that insist on a phrase; `None` if it has none.
+/// Returns a question without quotes; `None` if it has none.
 pub(crate) fn without_phrases(question: &str) -> Option<String> {
     question.contains('"').then(|| question.replace('"', " "))
 }
 
 #[derive(Default)]
-struct Reader {
+struct QueryReader {
     query: Query,
     stems: Stems,
     /// Words of the question that were read.
     read: usize,
-    /// The language whose words say nothing in it, beside English.
+    /// The language whose stop words are skipped, in addition to English.
     language: Option<StopWords>,
-    /// Words of the question that say nothing, for when nothing else is left.
+    /// Stop words of the question, used if it has no other words.
     stop_words: Vec<String>,
     /// The last word of the question, if the next one may follow it.
     last: Option<usize>,
 }
 
-impl Reader {
-    fn read(&mut self, tokens: Vec<Token>) -> Result<(), QueryError> {
-        // The `OR` that waits for its right side, and whether a left side stands before.
+impl QueryReader {
+    fn read(&mut self, tokens: Vec<QueryToken>) -> Result<(), QueryError> {
+        // The `OR` that waits for its right side, and true if a left side precedes it.
         let (mut or, mut has_left) = (None, false);
         for token in tokens {
             match token {
-                Token::Or(at) if !has_left || or.is_some() => {
+                QueryToken::Or(at) if !has_left || or.is_some() => {
                     return Err(QueryError::LooseOr { at });
                 }
-                Token::Or(at) => or = Some(at),
-                Token::Exact {
+                QueryToken::Or(at) => or = Some(at),
+                QueryToken::Exact {
                     at,
                     is_excluded: true,
                     phrase,
@@ -225,7 +225,7 @@ impl Reader {
                     self.query.none.push(phrase);
                     has_left = false;
                 }
-                Token::Exact { phrase, .. } => {
+                QueryToken::Exact { phrase, .. } => {
                     let term = self.term(phrase, false, 1.0);
                     let all = &mut self.query.all;
                     match all.last_mut().filter(|_| or.take().is_some()) {
@@ -234,7 +234,7 @@ impl Reader {
                     }
                     has_left = true;
                 }
-                Token::Plain { text, .. } => {
+                QueryToken::Plain { text, .. } => {
                     self.plain(&text);
                     has_left = false;
                 }
@@ -243,7 +243,7 @@ impl Reader {
         or.map_or(Ok(()), |at| Err(QueryError::LooseOr { at }))
     }
 
-    /// Takes in a part of the question: a word, or several without a space (`src/main.rs`, 退款).
+    /// Reads a part of the question: a word, or several without a space (`src/main.rs`, 退款).
     fn plain(&mut self, text: &str) {
         // The letter of a script without spaces that waits for the next one.
         let (mut letter, mut is_single): (Option<String>, bool) = (None, false);
@@ -292,13 +292,13 @@ impl Reader {
         is_stop_word(word) || stop_words::is_filler(word) || self.language.is_some_and(of_language)
     }
 
-    /// Adds an identifier of several words as it stands: it means more than its parts.
+    /// Adds an identifier of several words as a phrase: it means more than its parts.
     fn whole(&mut self, text: &str, words: &[(String, Vec<String>)]) {
         let is_spaced = !words.iter().any(|(word, _)| is_single_character(word));
-        // What an apostrophe joins is no identifier.
+        // Words joined by an apostrophe are no identifier.
         let is_one = is_spaced && !text.contains(['\'', '’']);
         let is_one = is_one && self.query.terms.len() < MAX_QUERY_WORDS;
-        // `is_some` means something, and `est-ce` does not.
+        // `is_some` is an identifier, and `est-ce` is not.
         let is_hyphened = text.chars().all(|c| c == '-' || c.is_alphabetic());
         let is_one =
             is_one && !(is_hyphened && words.iter().all(|(word, _)| self.says_nothing(word)));
@@ -352,7 +352,7 @@ impl Reader {
     }
 }
 
-impl Token {
+impl QueryToken {
     fn words_of_condition(&self) -> usize {
         match self {
             Self::Exact { phrase, .. } => phrase.words.len(),
@@ -368,7 +368,7 @@ impl Token {
     }
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
+fn tokens(text: &str) -> Result<Vec<QueryToken>, QueryError> {
     let chars: Vec<char> = text.chars().collect();
     let (mut tokens, mut at) = (Vec::new(), 0);
     while at < chars.len() {
@@ -397,7 +397,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
             term = rest[..length].iter().collect();
             at += length;
             if term == "OR" && sign.is_none() {
-                tokens.push(Token::Or(start + 1));
+                tokens.push(QueryToken::Or(start + 1));
                 continue;
             }
         }
@@ -410,12 +410,12 @@ fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
         }
         let is_prefix = has_star && term.chars().next_back().is_some_and(is_in_word);
         tokens.push(match is_quoted || is_prefix || sign.is_some() {
-            true => Token::Exact {
+            true => QueryToken::Exact {
                 at: start + 1,
                 is_excluded: sign == Some('-'),
                 phrase: Phrase { words, is_prefix },
             },
-            false => Token::Plain {
+            false => QueryToken::Plain {
                 at: start + 1,
                 text: term,
             },
@@ -424,7 +424,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
     Ok(tokens)
 }
 
-/// Whether what stands behind a hyphen is a flag of a command or a number: nobody excludes so short a word.
+/// True if the text after a hyphen is a flag of a command or a number: nobody excludes so short a word.
 fn is_flag(behind: &[char]) -> bool {
     let word = behind.iter().take_while(|c| !is_space(**c));
     let word: Vec<&char> = word.take(SHORTEST_EXCLUDED).collect();

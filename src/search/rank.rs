@@ -1,62 +1,62 @@
-//! How well a message answers a question: BM25 over fields, more for words that stand together and for
-//! what is said around the message.
+//! The score of a message for a question: BM25 over fields, more for words that are near each other and for
+//! the messages around it.
 //!
 //! The sum over the terms is BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25
 //! and Beyond", 2009), in which an occurrence counts by its field, as in BM25F. Two additions reward
-//! terms that stand together: pairs of words that follow each other in the question, as in the sequential
+//! terms that are near each other: pairs of words that follow each other in the question, as in the sequential
 //! dependence model (Metzler and Croft, 2005), and the best window of [`WINDOW`] words. Lengths are
 //! measured against a constant and not against the average of the store: so a message has the same score
 //! whatever else is stored and wherever.
 
 use std::collections::HashMap;
 
-use super::matching::{PhraseAt, QueryMatches};
+use super::matching::{PhraseMatch, QueryMatches};
 use super::query::Query;
 use crate::store::SessionKey;
 
-/// How much the second occurrence of a word adds.
+/// BM25's k1: the saturation of further occurrences of a word.
 const K1: f64 = 1.2;
 
-/// How much the length of a message matters.
+/// BM25's b: the influence of the length of a message.
 const B: f64 = 0.75;
 
 /// Words of a message that is neither long nor short.
 const USUAL_WORDS: f64 = 100.0;
 
-/// What a pair of words counts, beside one word as rare as the more common of the two.
+/// The weight of a pair of words, relative to one word as rare as the more common of the two.
 const PAIR: f64 = 0.6;
 
-/// How many words further on the second word of a pair may stand.
+/// The largest distance of the two words of a pair, in words.
 const PAIR_WORDS: u32 = 2;
 
-/// Words that stand together are at most this many words apart.
+/// The length of a window in words.
 const WINDOW: u32 = 30;
 
-/// What the best of the messages around a message counts, and the title of its session; each further message
+/// The weight of the best of the messages around a message, and of the title of its session; each further message
 /// counts half as much.
 pub(super) const AROUND: f64 = 0.3;
 
-/// After so many messages what is said counts half.
+/// The distance in messages after which the weight of a message halves.
 const HALVED_AFTER: f64 = 8.0;
 
-/// What is said further away does not count.
+/// Messages further away do not count.
 const AROUND_MESSAGES: u64 = 30;
 
-/// How many messages around count, and of a session.
+/// The number of messages that count around a message, and of a session.
 const MOST_AROUND: usize = 5;
 
-/// What each further message of a session counts, beside the one before.
+/// The weight of each further message of a session, relative to the one before.
 const NEXT_IN_SESSION: f64 = 0.3;
 
-/// How well a message fits by itself.
+/// The score of a message by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Score {
     pub(super) score: f64,
-    /// How much of the question stands together in it, from 0 to 1.
+    /// The share of the question in the best window, from 0 to 1.
     pub(super) relevance: f64,
 }
 
-/// What each term of a query is worth.
+/// The weight of each term of a query.
 #[derive(Debug)]
 pub(super) struct Ranking<'q> {
     query: &'q Query,
@@ -77,7 +77,7 @@ impl<'q> Ranking<'q> {
         Self { query, worth, all }
     }
 
-    /// Returns what a message is worth at most about, of which only these terms are known to occur.
+    /// Returns an estimate of the highest score of a message that contains these terms.
     pub(super) fn estimate(
         &self,
         terms: impl Iterator<Item = usize>,
@@ -115,14 +115,14 @@ impl<'q> Ranking<'q> {
         }
     }
 
-    /// Counts where the pairs of the question stand.
-    fn pairs(&self, places: &[PhraseAt]) -> HashMap<(usize, usize), u32> {
+    /// Counts the occurrences of the pairs of the question.
+    fn pairs(&self, places: &[PhraseMatch]) -> HashMap<(usize, usize), u32> {
         let mut counts = HashMap::new();
         if self.query.pairs.is_empty() {
             return counts;
         }
         for (at, first) in places.iter().enumerate() {
-            let near = |next: &&PhraseAt| next.word <= first.word + PAIR_WORDS;
+            let near = |next: &&PhraseMatch| next.word <= first.word + PAIR_WORDS;
             for next in places[at + 1..].iter().take_while(near) {
                 let pair = (first.phrase, next.phrase);
                 if self.query.pairs.contains(&pair) {
@@ -134,7 +134,7 @@ impl<'q> Ranking<'q> {
     }
 
     /// Returns the worth of the different terms in the best window.
-    fn together(&self, places: &[PhraseAt]) -> f64 {
+    fn together(&self, places: &[PhraseMatch]) -> f64 {
         let mut inside = vec![0_u32; self.worth.len()];
         let (mut from, mut worth, mut best) = (0, 0.0_f64, 0.0_f64);
         for place in places {
@@ -164,41 +164,41 @@ fn saturated(weight: f64, norm: f64) -> f64 {
     weight * (K1 + 1.0) / (weight + K1 * norm)
 }
 
-/// A message with its place in its session, counted in messages.
+/// The score of a message at a position of its session, counted in messages.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(super) struct PositionedScore {
     pub(super) session: SessionKey,
     pub(super) at: u64,
     pub(super) score: f64,
 }
 
-/// Returns what each message is worth together with what is said around it: who asks in the words of a
-/// question that was asked looks for the answer that follows.
-pub(super) fn with_surroundings(spots: &[Spot]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..spots.len()).collect();
-    order.sort_by_key(|spot| (spots[*spot].session, spots[*spot].at));
-    let mut scores: Vec<f64> = spots.iter().map(|spot| spot.score).collect();
+/// Returns the score of each message together with the messages around it: a query in the words of a
+/// question that was asked searches for the answer after it.
+pub(super) fn with_surroundings(positioned: &[PositionedScore]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..positioned.len()).collect();
+    order.sort_by_key(|at_index| (positioned[*at_index].session, positioned[*at_index].at));
+    let mut scores: Vec<f64> = positioned.iter().map(|at_index| at_index.score).collect();
     let mut around = Vec::new();
-    for (place, spot) in order.iter().enumerate() {
-        let here = spots[*spot];
-        let distance = |other: &Spot| other.at.abs_diff(here.at);
+    for (place, at_index) in order.iter().enumerate() {
+        let here = positioned[*at_index];
+        let distance = |other: &PositionedScore| other.at.abs_diff(here.at);
         let is_near = |other: &&usize| {
-            let other = &spots[**other];
+            let other = &positioned[**other];
             other.session == here.session && distance(other) <= AROUND_MESSAGES
         };
         let before = order[..place].iter().rev().take_while(is_near);
         let after = order[place + 1..].iter().take_while(is_near);
         around.clear();
         around.extend(before.chain(after).map(|other| {
-            let other = &spots[*other];
+            let other = &positioned[*other];
             other.score * (-(distance(other) as f64) / HALVED_AFTER).exp2()
         }));
-        scores[*spot] += AROUND * faded(&mut around, 0.5);
+        scores[*at_index] += AROUND * faded(&mut around, 0.5);
     }
     scores
 }
 
-/// Returns what a session is worth whose messages have these scores.
+/// Returns the score of a session whose messages have these scores.
 pub(super) fn of_session(mut scores: Vec<f64>) -> f64 {
     faded(&mut scores, NEXT_IN_SESSION)
 }
@@ -214,16 +214,16 @@ fn faded(scores: &mut [f64], next: f64) -> f64 {
 mod tests {
     use super::super::matching::Matcher;
     use super::super::query::parse_query;
-    use super::super::text::{Field, MessageText, Piece};
+    use super::super::text::{MessageText, TextField, TextPiece};
     use super::*;
 
-    fn scores(query: &str, holders: &[u64], texts: &[(Field, &str)]) -> Vec<Score> {
+    fn scores(query: &str, holders: &[u64], texts: &[(TextField, &str)]) -> Vec<Score> {
         let query = parse_query(query).unwrap();
         let ranking = Ranking::new(&query, holders, 1000);
         let mut matcher = Matcher::new(&query);
-        let mut score = |(field, text): &(Field, &str)| {
+        let mut score = |(field, text): &(TextField, &str)| {
             let text = (*text).to_owned();
-            let pieces = vec![Piece {
+            let pieces = vec![TextPiece {
                 field: *field,
                 text,
             }];
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn in_order(query: &str, holders: &[u64], texts: &[(Field, &str)]) {
+    fn in_order(query: &str, holders: &[u64], texts: &[(TextField, &str)]) {
         let scores: Vec<f64> = scores(query, holders, texts)
             .iter()
             .map(|s| s.score)
@@ -251,20 +251,20 @@ mod tests {
             "flaky kite",
             &[10, 10],
             &[
-                (Field::Prompt, "the flaky kite"),
-                (Field::Statement, "the flaky kite"),
-                (Field::Output, "the flaky kite"),
-                (Field::Output, "the kite is flaky"),
-                (Field::Output, &apart),
-                (Field::Output, "the kite"),
-                (Field::Output, &long),
-                (Field::Output, "nothing"),
+                (TextField::Prompt, "the flaky kite"),
+                (TextField::Statement, "the flaky kite"),
+                (TextField::Output, "the flaky kite"),
+                (TextField::Output, "the kite is flaky"),
+                (TextField::Output, &apart),
+                (TextField::Output, "the kite"),
+                (TextField::Output, &long),
+                (TextField::Output, "nothing"),
             ],
         );
         in_order(
             "flaky kite",
             &[5, 500],
-            &[(Field::Output, "flaky"), (Field::Output, "kite")],
+            &[(TextField::Output, "flaky"), (TextField::Output, "kite")],
         );
     }
 
@@ -272,9 +272,9 @@ mod tests {
     fn relevance_is_the_share_of_the_question_that_stands_together() {
         let apart = format!("flaky {} kite", "word ".repeat(60));
         let texts = [
-            (Field::Output, "kite flaky"),
-            (Field::Output, "kite"),
-            (Field::Output, &apart),
+            (TextField::Output, "kite flaky"),
+            (TextField::Output, "kite"),
+            (TextField::Output, &apart),
         ];
         let relevances: Vec<f64> = scores("flaky kite", &[10, 10], &texts)
             .iter()
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_word_that_is_everywhere_is_worth_a_little() {
-        let [one] = scores("kite", &[1000], &[(Field::Output, "kite")])[..] else {
+        let [one] = scores("kite", &[1000], &[(TextField::Output, "kite")])[..] else {
             panic!();
         };
         assert!(one.score > 0.0 && one.score < 0.01, "{one:?}");
@@ -293,19 +293,19 @@ mod tests {
 
     #[test]
     fn what_is_said_around_counts_less_the_further_it_is() {
-        let spot = |session, at, score| Spot {
+        let positioned_at = |session, at, score| PositionedScore {
             session: SessionKey(session),
             at,
             score,
         };
-        let spots = [
-            spot(1, 11, 1.0),
-            spot(1, 10, 10.0),
-            spot(1, 20, 1.0),
-            spot(1, 90, 1.0),
-            spot(2, 10, 1.0),
+        let positioned = [
+            positioned_at(1, 11, 1.0),
+            positioned_at(1, 10, 10.0),
+            positioned_at(1, 20, 1.0),
+            positioned_at(1, 90, 1.0),
+            positioned_at(2, 10, 1.0),
         ];
-        let scores = with_surroundings(&spots);
+        let scores = with_surroundings(&positioned);
         assert!(scores[0] > scores[2] && scores[2] > scores[3], "{scores:?}");
         assert_eq!(scores[3..], [1.0, 1.0]);
         assert!(scores[1] > 10.0 && scores[0] < 5.0);

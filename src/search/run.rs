@@ -3,33 +3,35 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use super::candidates::{self, Candidate, Candidates};
+use super::candidates::{self, Candidates, SearchCandidate};
 use super::duplicates::WordSet;
 use super::matching::{Matcher, QueryMatches};
 use super::query::Query;
-use super::rank::{self, Ranking, Score, Spot};
-use super::text::{Field, MessageText, message_text};
-use super::visibility::{MessageSpot, Sight, Sights};
-use super::{HitPlace, SearchHit, SearchQuery, SearchResults, SessionHit, SessionResults, snippet};
+use super::rank::{self, PositionedScore, Ranking, Score};
+use super::text::{MessageText, TextField, message_text};
+use super::visibility::{Visibility, VisibilityCache};
+use super::{
+    MessageLocation, SearchHit, SearchQuery, SearchResults, SessionHit, SessionResults, snippet,
+};
 use crate::context::session_of;
-use crate::model::Time;
+use crate::model::{Role, Time};
 use crate::store::index::{IndexFilter, IndexState, Match};
 use crate::store::prompt::{own_title, session_title};
 use crate::store::{self, LoopKey, MessageRow, SessionKey, SessionRow, StoreRead, StoreResult};
 
-/// How many hits are returned if nothing else is said.
+/// The number of hits of a search without a limit.
 const LIMIT: usize = 20;
 
-/// How many hits of a session are returned.
+/// The number of hits that are returned of a session.
 const HITS_OF_SESSION: usize = 3;
 
-/// Messages whose text is read and scored at most: the most promising.
+/// The number of messages whose text is read and scored: the most promising.
 const MOST_READ: usize = 1000;
 
 /// Bytes of these messages.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Sessions in which what is said around a message reaches beyond its loop: those of the best hits.
+/// The number of sessions in which messages of other loops count as around a message: the sessions of the best hits.
 const SESSIONS_IN_ORDER: usize = 64;
 
 /// Bytes of a word with what parts it, about.
@@ -45,7 +47,7 @@ pub(super) struct SearchRun<'a> {
     is_usable: bool,
     matcher: Matcher<'a>,
     ranking: Ranking<'a>,
-    sights: Sights,
+    visibilities: VisibilityCache,
 }
 
 /// A message with its score.
@@ -54,13 +56,13 @@ struct Ranked {
     score: f64,
 }
 
-/// A message that was read and fits.
+/// A message that was read and matches.
 struct Fitting {
-    row: MessageSpot,
+    role: Role,
     created_at: Option<i64>,
     text: MessageText,
     matches: QueryMatches,
-    sight: Sight,
+    visibility: Visibility,
 }
 
 impl<'a> SearchRun<'a> {
@@ -85,7 +87,7 @@ impl<'a> SearchRun<'a> {
             state: read.index_state()?,
             matcher: Matcher::new(words),
             ranking: Ranking::new(words, &vec![0; words.terms.len()], 0),
-            sights: Sights::default(),
+            visibilities: VisibilityCache::default(),
         })
     }
 
@@ -93,7 +95,7 @@ impl<'a> SearchRun<'a> {
     pub(super) fn messages(mut self) -> StoreResult<SearchResults> {
         let ranked = self.ranked()?;
         let (limit, offset) = (self.query.limit.unwrap_or(LIMIT), self.query.offset);
-        let mut page = Page::default();
+        let mut page = HitPage::default();
         for found in &ranked {
             let Some(hit) = self.fitting(&found.found)? else {
                 continue;
@@ -142,7 +144,7 @@ impl<'a> SearchRun<'a> {
             ..SessionResults::default()
         };
         for (score, session, found) in sessions.into_iter().skip(offset).take(limit) {
-            let mut page = Page::default();
+            let mut page = HitPage::default();
             for found in found {
                 if page.hits.len() == HITS_OF_SESSION {
                     break;
@@ -154,7 +156,7 @@ impl<'a> SearchRun<'a> {
                     page.hits.push(hit);
                 }
             }
-            let row = self.sights.session(self.read, session)?.clone();
+            let row = self.visibilities.session(self.read, session)?.clone();
             results.sessions.push(SessionHit {
                 title: session_title(self.read, &row)?,
                 session_id: row.session_id,
@@ -168,8 +170,8 @@ impl<'a> SearchRun<'a> {
         Ok(results)
     }
 
-    /// Returns the sessions whose own titles fit, with their scores. A title made of a prompt is searched as
-    /// the message that it is.
+    /// Returns the sessions whose own titles match, with their scores. A title made of a prompt is searched as
+    /// a message.
     fn titles(&mut self) -> StoreResult<HashMap<SessionKey, f64>> {
         let mut titles = HashMap::new();
         let of_messages = IndexFilter {
@@ -193,7 +195,7 @@ impl<'a> SearchRun<'a> {
 
     fn title_score(&mut self, title: Option<&str>) -> Option<f64> {
         let mut text = MessageText::default();
-        text.push(Field::Title, own_title(title)?.to_owned());
+        text.push(TextField::Title, own_title(title)?.to_owned());
         let matches = self.matcher.places(&text)?;
         Some(self.ranking.score(&matches).score)
     }
@@ -206,7 +208,7 @@ impl<'a> SearchRun<'a> {
         }
     }
 
-    /// Returns the messages that fit, the best first.
+    /// Returns the matching messages, the best first.
     fn ranked(&mut self) -> StoreResult<Vec<Ranked>> {
         let mut candidates = Candidates::default();
         let mut holders = vec![0; self.words.terms.len()];
@@ -230,19 +232,23 @@ impl<'a> SearchRun<'a> {
         }
         ranked.sort_by(best_first);
         let positions = self.positions(&ranked)?;
-        let spot = |(found, at): (&Ranked, &u64)| Spot {
+        let positioned = |(found, at): (&Ranked, &u64)| PositionedScore {
             session: found.found.session,
             at: *at,
             score: found.score,
         };
-        let spots: Vec<Spot> = ranked.iter().zip(&positions).map(spot).collect();
+        let ranked_scores = ranked.iter().zip(&positions).map(positioned);
+        let ranked_scores: Vec<PositionedScore> = ranked_scores.collect();
         let mut titles = HashMap::new();
-        for (found, score) in ranked.iter_mut().zip(rank::with_surroundings(&spots)) {
+        for (found, score) in ranked
+            .iter_mut()
+            .zip(rank::with_surroundings(&ranked_scores))
+        {
             let session = found.found.session;
             let title = match titles.get(&session) {
                 Some(score) => *score,
                 None => {
-                    let title = self.sights.session(self.read, session)?.title.clone();
+                    let title = self.visibilities.session(self.read, session)?.title.clone();
                     let score = self.title_score(title.as_deref()).unwrap_or_default();
                     *titles.entry(session).or_insert(score)
                 }
@@ -250,17 +256,20 @@ impl<'a> SearchRun<'a> {
             found.score = score + rank::AROUND * title;
         }
         ranked.sort_by(best_first);
-        // Whoever pages so far gets them too.
+        // Later pages include them.
         let unread = |found| Ranked { found, score: 0.0 };
         ranked.extend(rest.into_iter().map(unread));
         Ok(ranked)
     }
 
-    fn seen_as_wanted(&mut self, candidates: Vec<Candidate>) -> StoreResult<Vec<Candidate>> {
+    fn seen_as_wanted(
+        &mut self,
+        candidates: Vec<SearchCandidate>,
+    ) -> StoreResult<Vec<SearchCandidate>> {
         let mut kept = Vec::new();
         for candidate in candidates {
-            let sight = self.sights.of(self.read, spot_of(&candidate.found))?;
-            if Some(sight.hidden) == self.query.hidden {
+            let visibility = self.visibilities.of(self.read, &candidate.found)?;
+            if Some(visibility.hidden) == self.query.hidden {
                 kept.push(candidate);
             }
         }
@@ -281,7 +290,7 @@ impl<'a> SearchRun<'a> {
         Ok(score)
     }
 
-    /// Returns where the messages stand in their sessions, counted in messages over all loops.
+    /// Returns the positions of the messages in their sessions, counted in messages over all loops.
     fn positions(&self, ranked: &[Ranked]) -> StoreResult<Vec<u64>> {
         let mut first_of: HashMap<LoopKey, u64> = HashMap::new();
         let mut known = HashSet::new();
@@ -295,7 +304,7 @@ impl<'a> SearchRun<'a> {
                 }
             }
         }
-        // Beyond these sessions, each loop stands far from the others.
+        // Beyond these sessions, each loop is far from the others.
         let mut apart: BTreeMap<LoopKey, u64> = BTreeMap::new();
         for found in ranked {
             let loops = apart.len() as u64;
@@ -309,10 +318,10 @@ impl<'a> SearchRun<'a> {
         Ok(ranked.iter().map(at).collect())
     }
 
-    /// Looks through the messages that the index has not taken in.
+    /// Reads the messages that are not indexed.
     fn scan(&mut self, candidates: &mut Candidates, holders: &mut [u64]) -> StoreResult<()> {
         for (loop_key, from, to) in self.unindexed()? {
-            let session = self.sights.loop_of(self.read, loop_key)?.session;
+            let session = self.visibilities.loop_of(self.read, loop_key)?.session;
             let only = self.filter.sessions.as_ref();
             if only.is_some_and(|only| !only.contains(&session)) {
                 continue;
@@ -374,17 +383,16 @@ impl<'a> SearchRun<'a> {
         Ok(row)
     }
 
-    /// Reads a message that was found; `None` if it is not wanted.
+    /// Reads a message that was found; `None` if the filters exclude it.
     fn fitting(&mut self, found: &Match) -> StoreResult<Option<Fitting>> {
         let Some(row) = self.row(found)? else {
             return Ok(None);
         };
-        let spot = spot_of(found);
-        let sight = self.sights.of(self.read, spot)?;
+        let visibility = self.visibilities.of(self.read, found)?;
         if self
             .query
             .hidden
-            .is_some_and(|hidden| hidden != sight.hidden)
+            .is_some_and(|hidden| hidden != visibility.hidden)
         {
             return Ok(None);
         }
@@ -394,19 +402,19 @@ impl<'a> SearchRun<'a> {
             return Ok(None);
         };
         Ok(Some(Fitting {
-            row: spot,
+            role: found.role,
             created_at,
             text,
             matches,
-            sight,
+            visibility,
         }))
     }
 
-    /// Notes a message with a hit before it that says nearly the same, if there is one. A page of `limit` hits that
-    /// was full before could not name the message: it is a hit of a later page then.
+    /// Adds a message to a hit before it with nearly the same text, if there is one. A page of `limit` hits that
+    /// was full before could not contain the message: it is a hit of a later page then.
     fn folds(
         &mut self,
-        page: &mut Page,
+        page: &mut HitPage,
         found: &Ranked,
         hit: &Fitting,
         limit: usize,
@@ -424,11 +432,11 @@ impl<'a> SearchRun<'a> {
         Ok(true)
     }
 
-    fn place(&mut self, found: &Match) -> StoreResult<HitPlace> {
-        let owner = self.sights.session(self.read, found.session)?;
+    fn place(&mut self, found: &Match) -> StoreResult<MessageLocation> {
+        let owner = self.visibilities.session(self.read, found.session)?;
         let session_id = owner.session_id.clone();
-        let row = self.sights.loop_of(self.read, found.loop_key)?;
-        Ok(HitPlace {
+        let row = self.visibilities.loop_of(self.read, found.loop_key)?;
+        Ok(MessageLocation {
             session_id,
             loop_id: row.loop_id.clone(),
             turn: found.turn,
@@ -437,7 +445,7 @@ impl<'a> SearchRun<'a> {
     }
 
     fn hit(&mut self, found: &Ranked, hit: Fitting) -> StoreResult<SearchHit> {
-        let HitPlace {
+        let MessageLocation {
             session_id,
             loop_id,
             turn,
@@ -445,7 +453,7 @@ impl<'a> SearchRun<'a> {
         } = self.place(&found.found)?;
         let Score { relevance, .. } = self.ranking.score(&hit.matches);
         let (mut run, mut block_loop, mut generation, mut disposition) = (None, None, None, None);
-        if let Some(by) = hit.sight.by {
+        if let Some(by) = hit.visibility.by {
             disposition = Some(by.disposition);
             (run, block_loop) = (Some(by.run), Some(by.loop_id));
             generation = Some(by.generation);
@@ -455,12 +463,12 @@ impl<'a> SearchRun<'a> {
             loop_id,
             turn,
             seq,
-            role: hit.row.role,
+            role: hit.role,
             created_at: hit.created_at.and_then(Time::from_millis),
             snippet: snippet::snippet(&hit.text, &hit.matches),
             score: rounded(found.score),
             relevance: (relevance * 1e3).round() / 1e3,
-            hidden: hit.sight.hidden,
+            hidden: hit.visibility.hidden,
             run_id: run,
             block_loop_id: block_loop,
             generation,
@@ -470,16 +478,16 @@ impl<'a> SearchRun<'a> {
     }
 }
 
-/// What is returned, from the first hit on.
+/// The hits from the first one on.
 #[derive(Default)]
-struct Page {
+struct HitPage {
     hits: Vec<SearchHit>,
     /// The words of each hit.
     words: Vec<WordSet>,
     is_full: bool,
 }
 
-/// Returns the sessions that are looked at; `None`: all. Those that are hidden are not, unless one is named.
+/// Returns the sessions to search; all if `None`. Hidden sessions are skipped, unless one is named.
 fn sessions_of(read: &dyn StoreRead, query: &SearchQuery) -> StoreResult<Option<Vec<SessionKey>>> {
     if let Some(id) = &query.session {
         return Ok(Some(vec![session_of(read, id)?.key]));
@@ -502,10 +510,10 @@ fn sessions_of(read: &dyn StoreRead, query: &SearchQuery) -> StoreResult<Option<
 
 /// Returns the candidates that are worth reading, in the order in which they are stored, and the others,
 /// the best first.
-fn promising(candidates: Vec<Candidate>, ranking: &Ranking<'_>) -> (Vec<Match>, Vec<Match>) {
-    let estimate = |candidate: &Candidate| {
+fn promising(candidates: Vec<SearchCandidate>, ranking: &Ranking<'_>) -> (Vec<Match>, Vec<Match>) {
+    let estimate = |candidate: &SearchCandidate| {
         let found = &candidate.found;
-        let field = Field::of(found.role, found.author);
+        let field = TextField::of(found.role, found.author);
         let length = found.bytes as f64 / BYTES_OF_A_WORD;
         ranking.estimate(candidate.held.iter(), field.weight(), length)
     };
@@ -536,15 +544,6 @@ fn rounded(score: f64) -> f64 {
     (score * 1e6).round() / 1e6
 }
 
-fn spot_of(found: &Match) -> MessageSpot {
-    MessageSpot {
-        loop_key: found.loop_key,
-        seq: found.seq,
-        turn: found.turn,
-        role: found.role,
-    }
-}
-
 fn passes(filter: &IndexFilter, row: &MessageRow) -> bool {
     let at = row.created_at;
     let since = |since| at.is_some_and(|at| at >= since);
@@ -556,7 +555,7 @@ fn passes(filter: &IndexFilter, row: &MessageRow) -> bool {
 
 fn text_in(row: MessageRow) -> StoreResult<MessageText> {
     let author = row.body.author;
-    // What an image shows is not searched, so its bytes are not read.
+    // Images are not searched, so their bytes are not read.
     let message = store::codec::decode(row.body, &mut |_| Ok(None))?;
     Ok(message_text(message, author))
 }

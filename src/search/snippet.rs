@@ -1,8 +1,8 @@
-//! The part of a message that shows best why it was found.
+//! The snippet of a message: the part with the most of the searched words.
 
 use std::ops::Range;
 
-use super::matching::{PhraseAt, QueryMatches};
+use super::matching::{PhraseMatch, QueryMatches};
 use super::text::MessageText;
 
 /// Characters of a snippet, about.
@@ -11,12 +11,12 @@ const LENGTH: usize = 160;
 /// Characters before the first place that it shows, at most.
 const BEFORE: usize = 40;
 
-/// A piece of text on one line, and what in it was looked for.
+/// A piece of text on one line, with the ranges of the searched words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snippet {
-    /// The text; runs of white space are one space, `…` stands where it was cut.
+    /// The text; runs of white space are one space, `…` marks a cut.
     pub text: String,
-    /// Where it fits the query, in bytes of `text`: in order, without overlap.
+    /// The ranges that match the query, in bytes of `text`: in order, without overlap.
     pub marks: Vec<Range<usize>>,
 }
 
@@ -48,7 +48,7 @@ impl serde::Serialize for Snippet {
     }
 }
 
-/// Cuts the snippet that shows the most of what was looked for.
+/// Returns the snippet with the most of the searched words.
 pub(super) fn snippet(message_text: &MessageText, places: &QueryMatches) -> Snippet {
     let Some((first, count)) = best(&places.places) else {
         return Snippet::default();
@@ -62,9 +62,9 @@ pub(super) fn snippet(message_text: &MessageText, places: &QueryMatches) -> Snip
 
 /// Returns the places that fit into one snippet and hold the most different phrases: the first of
 /// them, and how many.
-fn best(places: &[PhraseAt]) -> Option<(usize, usize)> {
+fn best(places: &[PhraseMatch]) -> Option<(usize, usize)> {
     // A character is at least one byte, so this many bytes are always shown.
-    let fits = |first: &PhraseAt, place: &PhraseAt| {
+    let fits = |first: &PhraseMatch, place: &PhraseMatch| {
         place.piece == first.piece && place.bytes.end <= first.bytes.start + LENGTH - BEFORE
     };
     let mut best: Option<(usize, usize, usize)> = None;
@@ -101,16 +101,16 @@ fn forth(text: &str, from: usize, count: usize) -> usize {
         return text.len();
     };
     let part = &text[from..from + length];
-    // A long word is cut; the text that was found stands well before this.
+    // A long word is cut; the found text is well before this.
     let space = part.rfind(char::is_whitespace);
     from + space.filter(|at| *at > length / 2).unwrap_or(length)
 }
 
-/// Writes a part of a piece on one line and marks what stands in it.
-fn draw(text: &str, part: Range<usize>, places: &[PhraseAt], piece: usize) -> Snippet {
+/// Writes a part of a piece on one line, with its marks.
+fn draw(text: &str, part: Range<usize>, places: &[PhraseMatch], piece: usize) -> Snippet {
     let near = places.iter().filter(|place| place.piece == piece);
     let near = near.filter(|p| p.bytes.start < part.end && p.bytes.end > part.start);
-    let near: Vec<&PhraseAt> = near.collect();
+    let near: Vec<&PhraseMatch> = near.collect();
     let is_marked = |at: usize| near.iter().any(|place| place.bytes.contains(&at));
     let mut snippet = Snippet::default();
     if part.start > 0 {
@@ -146,11 +146,11 @@ mod tests {
     use super::*;
     use crate::search::matching::Matcher;
     use crate::search::query::parse_query;
-    use crate::search::text::{Field, Piece};
+    use crate::search::text::{TextField, TextPiece};
 
     fn of(query: &str, pieces: &[&str]) -> String {
-        let piece = |text: &&str| Piece {
-            field: Field::Statement,
+        let piece = |text: &&str| TextPiece {
+            field: TextField::Statement,
             text: (*text).to_owned(),
         };
         let message_text = MessageText {

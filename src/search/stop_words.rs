@@ -1,17 +1,17 @@
-//! Words that say nothing in a question, beside those that say nothing anywhere: what makes it polite, and the
+//! Stop words of questions, in addition to those of every text: words of politeness, and the
 //! small words of other languages.
 //!
-//! A word such as `die` says nothing in German and much in English, so those of another language count only in a
-//! question that is in it.
+//! A word such as `die` is a stop word in German and not in English, so those of another language count only in a
+//! question in that language.
 
-/// Words of a language that say nothing in it, in order, as [`crate::words`] folds them.
+/// The stop words of a language in order, folded as by [`crate::words`].
 pub(super) type StopWords = &'static [&'static str];
 
-/// How many of its small words a question has at least that is in another language, and one word in so many.
+/// The least number of stop words of a language in a question that is in it, and the least share: one word in so many.
 const ENOUGH: usize = 2;
 const SHARE: usize = 4;
 
-/// What makes an English question polite, and what an apostrophe leaves of a verb (`isn't`).
+/// Words of politeness in an English question, and parts of contracted verbs (`isn't`).
 const FILLERS: StopWords = &[
     "ain",
     "anybody",
@@ -126,7 +126,7 @@ const DUTCH: StopWords = &[
     "zich", "zij", "zijn",
 ];
 
-/// Whether a folded word only makes a question polite.
+/// True if a folded word only makes a question polite.
 pub(super) fn is_filler(word: &str) -> bool {
     FILLERS.binary_search(&word).is_ok()
 }

@@ -1,4 +1,4 @@
-//! What a message says, as plain text in pieces.
+//! The text of a message, as plain text in pieces.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -8,31 +8,31 @@ use crate::store::index::IndexEntry;
 use crate::words::stems::{Stems, each_part};
 use crate::words::{BREAK, each_word};
 
-/// What a piece of a message is; decides how much a word in it counts.
+/// The kind of a piece of a message, which decides the weight of a word in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
+pub(super) enum TextField {
     /// The title of a session.
     Title,
-    /// What a person asked.
+    /// The prompt of a person.
     Prompt,
-    /// What the program around the agent put in.
+    /// Text of the program around the agent.
     Harness,
-    /// What the agent said.
+    /// Text of the agent.
     Statement,
-    /// What the agent thought.
+    /// Thinking of the agent.
     Thinking,
     /// The name of a tool and its arguments.
     Call,
     /// The name of the tool that a result is of.
     Name,
-    /// What a tool gave.
+    /// The output of a tool.
     Output,
     /// Notes that are no messages.
     Note,
 }
 
-impl Field {
-    /// Returns what the texts of a message are.
+impl TextField {
+    /// Returns the kind of the texts of a message.
     pub(super) fn of(role: Role, author: Author) -> Self {
         match (role, author) {
             (Role::User, Author::Human) => Self::Prompt,
@@ -43,8 +43,8 @@ impl Field {
         }
     }
 
-    /// Returns how much a word counts in it. What people ask and agents say is what others look for; bulk
-    /// output holds every word some time.
+    /// Returns the weight of a word in it. Searches are mostly for prompts and answers; bulk
+    /// output contains every word some time.
     pub(super) fn weight(self) -> f64 {
         match self {
             Self::Title => 5.0,
@@ -59,19 +59,19 @@ impl Field {
 
 /// A piece of a message; no phrase reaches from one into the next.
 #[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) field: Field,
+pub(super) struct TextPiece {
+    pub(super) field: TextField,
     pub(super) text: String,
 }
 
-/// What a message says, and the tools that it calls or answers for.
+/// The text of a message, and the names of the tools that it calls or has results of.
 #[derive(Debug, Default)]
 pub(super) struct MessageText {
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<TextPiece>,
     pub(super) tools: Vec<String>,
 }
 
-/// The kinds of extensions in which nothing is said that does not stand elsewhere: a log of events, and the
+/// The kinds of extensions without text of their own: a log of events, and the
 /// state of an agent's framework.
 const UNSEARCHED: [&str; 4] = [
     "phi-core-event",
@@ -80,22 +80,22 @@ const UNSEARCHED: [&str; 4] = [
     "langgraph.deleted",
 ];
 
-/// Returns what is searched of a message: texts and thinking, names and arguments of tools, results,
-/// and what stands in blocks and notes of other kinds. Images, signatures and logged events are left
+/// Returns the searched text of a message: texts and thinking, names and arguments of tools, results,
+/// and the content of other blocks and extensions. Images, signatures and logged events are left
 /// out.
 pub(super) fn message_text(message: AgentMessage, author: Author) -> MessageText {
     let mut message_text = MessageText::default();
     match message {
         AgentMessage::Extension(extension) if UNSEARCHED.contains(&&*extension.kind) => {}
         AgentMessage::Extension(extension) => {
-            message_text.push(Field::Note, extension.kind);
-            message_text.push(Field::Note, extension.data.plain_text());
+            message_text.push(TextField::Note, extension.kind);
+            message_text.push(TextField::Note, extension.data.plain_text());
         }
         AgentMessage::Llm(llm) => {
             let mut message = llm.message;
-            let field = Field::of(message.role(), author);
+            let field = TextField::of(message.role(), author);
             if let Message::ToolResult(result) = &message {
-                message_text.push(Field::Name, result.tool_name.clone());
+                message_text.push(TextField::Name, result.tool_name.clone());
                 message_text.tools.push(result.tool_name.clone());
             }
             for block in message.content_mut().drain(..) {
@@ -107,44 +107,44 @@ pub(super) fn message_text(message: AgentMessage, author: Author) -> MessageText
 }
 
 impl MessageText {
-    pub(super) fn push(&mut self, field: Field, text: String) {
-        self.pieces.push(Piece { field, text });
+    pub(super) fn push(&mut self, field: TextField, text: String) {
+        self.pieces.push(TextPiece { field, text });
     }
 
-    fn add(&mut self, field: Field, block: Content) {
+    fn add(&mut self, field: TextField, block: Content) {
         match block {
             Content::Text(text) if author::is_injected(&text) => {
-                self.push(Field::Harness, text.text);
+                self.push(TextField::Harness, text.text);
             }
             Content::Text(text) => self.push(field, text.text),
-            Content::Thinking(thinking) => self.push(Field::Thinking, thinking.thinking),
+            Content::Thinking(thinking) => self.push(TextField::Thinking, thinking.thinking),
             Content::ToolCall(call) => {
                 let text = format!("{} {}", call.name, call.arguments.plain_text());
-                self.push(Field::Call, text);
+                self.push(TextField::Call, text);
                 self.tools.push(call.name);
             }
             Content::Image(_) => {}
             Content::Sealed(sealed) => {
                 if let Some(text) = sealed.readable() {
-                    self.push(Field::Thinking, text);
+                    self.push(TextField::Thinking, text);
                 }
             }
-            Content::Other(block) => self.push(Field::Note, block.plain_text()),
+            Content::Other(block) => self.push(TextField::Note, block.plain_text()),
         }
     }
 
-    /// Returns the words for the index, and behind them what else they are found by: stems and parts that
-    /// are not among them. Before them they would move every word to a larger place, which takes room; and
-    /// so would those of notes, a third of all in recorded sessions, which hardly anybody asks for.
+    /// Returns the words for the index, and after them their stems and parts, unless these are among the words.
+    /// Before the words they would move every word to a larger position, which takes more bytes in the index. Stems
+    /// of extensions are left out: they would be a third of all stems in recorded sessions, and are rarely searched.
     pub(super) fn entry(self, seq: u32, stems: &Stems) -> IndexEntry {
         let mut words = String::new();
         let mut known: HashSet<String> = HashSet::new();
         let mut forms: BTreeSet<String> = BTreeSet::new();
-        for Piece { field, text } in &self.pieces {
+        for TextPiece { field, text } in &self.pieces {
             part(&mut words);
             each_word(text, &mut |word, place| {
                 push(&mut words, word);
-                if *field == Field::Note {
+                if *field == TextField::Note {
                     return;
                 }
                 each_part(&text[place], &mut |part| {
@@ -181,7 +181,7 @@ fn push(to: &mut String, words: &str) {
     to.push_str(words);
 }
 
-/// Parts what stands before from what follows.
+/// Separates words before and after.
 fn part(words: &mut String) {
     if !words.is_empty() && !words.ends_with(BREAK) {
         push(words, BREAK);
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn pieces_are_parted_and_forms_stand_behind() {
-        let piece = |text: &str| Piece {
-            field: Field::Statement,
+        let piece = |text: &str| TextPiece {
+            field: TextField::Statement,
             text: text.into(),
         };
         let message_text = MessageText {

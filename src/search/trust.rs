@@ -1,31 +1,32 @@
-//! Whether the index has what it says it has: messages of the record are looked for by a word of theirs.
+//! Checks that the index is complete: messages of the record are looked up by one of their words.
 //!
-//! An index that was emptied or thinned is consistent in itself, and a search would believe it that there is
-//! nothing. So each search looks for some messages, picked at random, and `verify` for all of them.
+//! An index that was emptied or thinned is consistent in itself, and a search would report that there is
+//! nothing. So each search checks some messages, picked at random, and `verify` checks all of them.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::text::{MessageText, message_text};
+use crate::sqlite::SqliteStore;
 use crate::store::{self, Database, LoopKey, StoreError, StoreRead, StoreResult};
 use crate::words::{VERSION, each_word};
 
-/// How many loops a search looks at.
+/// The number of loops that a search checks.
 const LOOPS: u32 = 4;
 
 /// The most bytes of a message of which a search looks for a word: a longer one takes long to be read.
 const MOST_BYTES: u64 = 64 << 10;
 
-/// How much of a text a word is taken from, in bytes.
+/// The bytes of a text from which a word is taken.
 const BEGINNING: usize = 8 << 10;
 
-/// How many messages `verify` names.
+/// The number of messages that `verify` names.
 const NAMED: usize = 10;
 
-/// About how many messages `verify` asks a server for, each a question of its own: of more, every n-th.
+/// The approximate number of messages that `verify` looks up on a server, one query each: of more, every n-th.
 const MOST_ASKED: u64 = 20_000;
 
-/// Looks for some messages of the record.
+/// Looks up some messages of the record.
 ///
 /// # Errors
 /// [`StoreError::IndexDamaged`] if the index lacks one of them.
@@ -40,7 +41,7 @@ pub(super) fn check_some(read: &dyn StoreRead) -> StoreResult<()> {
             continue;
         };
         let mut random = [0; 4];
-        // Where the system has no random numbers the first message is looked for.
+        // Without random numbers from the system the first message is checked.
         let _ = getrandom::fill(&mut random);
         for seq in [last, u32::from_ne_bytes(random) % end] {
             if !is_held_or_damaged(read, loop_key, seq, MOST_BYTES)? {
@@ -54,13 +55,13 @@ pub(super) fn check_some(read: &dyn StoreRead) -> StoreResult<()> {
     Ok(())
 }
 
-/// Looks for the messages of the record, in a file for every one, and returns lines that name those which the
+/// Looks up the messages of the record, in a file every one, and returns lines that name the messages that the
 /// index lacks.
 ///
 /// # Errors
 /// If the store cannot be read for another reason than damage.
 pub fn missing(store: &dyn Database) -> StoreResult<Vec<String>> {
-    let is_file = store.as_sqlite().is_some();
+    let is_file = SqliteStore::downcast(store).is_some();
     store::read(store, |read| {
         if read.index_version()? != Some(VERSION) {
             return Ok(Vec::new());
@@ -94,7 +95,7 @@ pub fn missing(store: &dyn Database) -> StoreResult<Vec<String>> {
     })
 }
 
-/// Returns behind which message of a loop a search looks through the messages themselves.
+/// Returns the sequence from which on a search reads the messages of a loop themselves.
 fn end_of_indexed(
     read: &dyn StoreRead,
     open: &HashSet<LoopKey>,

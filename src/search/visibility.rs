@@ -1,7 +1,7 @@
-//! What the next model call sees of a message, and what hides it.
+//! The visibility of a message in the next model call, and the block that hides it.
 //!
 //! A message on the chain of its session's current loop is seen from there, any other from its own
-//! loop as leaf. Which blocks are active, and where a context begins, is read as a build reads it.
+//! loop as leaf. The active blocks and the start of a context are read as a build reads them.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -10,64 +10,56 @@ use crate::context::{BuildOptions, Chain, Purpose, settings};
 use crate::model::{LoopId, Role};
 use crate::overlay::whole_as;
 use crate::store::active_blocks::{ChainLink, View};
+use crate::store::index::Match;
 use crate::store::{
     BlockCore, BlockKey, BlockMessage, CoverageRow, Cut, Disposition, LoopKey, LoopRow, RunKey,
     SessionKey, SessionRow, StoreRead, StoreResult,
 };
 
-/// What became of a message in a context.
+/// The visibility of a message in a context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sight {
-    /// Whether the context does not hold it.
+pub(super) struct Visibility {
+    /// True if the context does not contain the message.
     pub(super) hidden: bool,
     /// The block that covers it.
-    pub(super) by: Option<Cover>,
+    pub(super) by: Option<CoveringBlock>,
 }
 
 /// The block that covers a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cover {
+pub(super) struct CoveringBlock {
     pub(super) run: String,
     pub(super) loop_id: LoopId,
     pub(super) generation: u32,
     pub(super) disposition: Disposition,
 }
 
-/// What one search looked up already.
+/// The rows that a search has read so far.
 #[derive(Default)]
-pub(super) struct Sights {
+pub(super) struct VisibilityCache {
     sessions: HashMap<SessionKey, SessionRow>,
     loops: HashMap<LoopKey, LoopRow>,
     /// By leaf.
-    outlooks: HashMap<LoopKey, Outlook>,
+    chains: HashMap<LoopKey, ChainVisibility>,
     coverage: HashMap<BlockKey, Vec<CoverageRow>>,
     /// The pinned messages that a rollup quotes.
     quotes: HashMap<BlockKey, HashSet<(LoopKey, u32)>>,
     runs: HashMap<RunKey, String>,
 }
 
-/// A chain as it is seen from its leaf.
-struct Outlook {
+/// The loops of a chain that a context from its leaf contains.
+struct ChainVisibility {
     /// The loops from the anchor of the active rollup (or the root) on.
     links: HashMap<LoopKey, ChainLink>,
-    /// Those of them that are in the context.
+    /// The loops that are in the context.
     shown: HashSet<LoopKey>,
-    /// The loops before them: how many of their turns belong to the chain.
+    /// The loops before them, each with the end of the turns that belong to the chain.
     older: HashMap<LoopKey, Cut>,
-    /// The rollup that stands for these.
+    /// The rollup that replaces these.
     rollup: Option<BlockCore>,
 }
 
-/// A message, as far as it matters where it stands.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MessageSpot {
-    pub(super) loop_key: LoopKey,
-    pub(super) seq: u32,
-    pub(super) turn: Option<u32>,
-    pub(super) role: Role,
-}
-
-impl Sights {
+impl VisibilityCache {
     pub(super) fn session(
         &mut self,
         read: &dyn StoreRead,
@@ -80,33 +72,33 @@ impl Sights {
         entry(&mut self.loops, key, || read.loop_by_key(key)).map(|row| &*row)
     }
 
-    /// Returns what became of a message.
-    pub(super) fn of(&mut self, read: &dyn StoreRead, spot: MessageSpot) -> StoreResult<Sight> {
-        let session = self.loop_of(read, spot.loop_key)?.session;
+    /// Returns the visibility of a message.
+    pub(super) fn of(&mut self, read: &dyn StoreRead, found: &Match) -> StoreResult<Visibility> {
+        let session = self.loop_of(read, found.loop_key)?.session;
         let current = self.session(read, session)?.current_loop;
         if let Some(current) = current
-            && let Some(sight) = self.from(read, current, spot)?
+            && let Some(visibility) = self.from(read, current, found)?
         {
-            return Ok(sight);
+            return Ok(visibility);
         }
-        Ok(self.from(read, spot.loop_key, spot)?.unwrap_or_default())
+        Ok(self.from(read, found.loop_key, found)?.unwrap_or_default())
     }
 
-    /// Returns what became of a message as seen from `leaf`, `None` if it is not on its chain.
+    /// Returns the visibility of a message from `leaf`; `None` if it is not on the chain of `leaf`.
     fn from(
         &mut self,
         read: &dyn StoreRead,
         leaf: LoopKey,
-        spot: MessageSpot,
-    ) -> StoreResult<Option<Sight>> {
-        let outlook = entry(&mut self.outlooks, leaf, || Outlook::load(read, leaf))?;
-        let is_note = spot.role == Role::Extension || spot.turn.is_none();
-        if let Some(cut) = outlook.older.get(&spot.loop_key) {
-            if spot.turn.is_some_and(|turn| !cut.holds(turn, spot.seq)) {
+        found: &Match,
+    ) -> StoreResult<Option<Visibility>> {
+        let chain = entry(&mut self.chains, leaf, || ChainVisibility::load(read, leaf))?;
+        let is_note = found.role == Role::Extension || found.turn.is_none();
+        if let Some(cut) = chain.older.get(&found.loop_key) {
+            if found.turn.is_some_and(|turn| !cut.holds(turn, found.seq)) {
                 return Ok(None);
             }
-            let Some(rollup) = outlook.rollup.clone() else {
-                return Ok(Some(Sight {
+            let Some(rollup) = chain.rollup.clone() else {
+                return Ok(Some(Visibility {
                     hidden: true,
                     by: None,
                 }));
@@ -115,42 +107,42 @@ impl Sights {
                 let messages = read.block_messages(rollup.key)?;
                 Ok(messages.iter().filter_map(BlockMessage::quoted).collect())
             })?;
-            let disposition = match quotes.contains(&(spot.loop_key, spot.seq)) {
+            let disposition = match quotes.contains(&(found.loop_key, found.seq)) {
                 true => Disposition::Kept,
                 false => whole_as(rollup.kind),
             };
-            return Ok(Some(Sight {
+            return Ok(Some(Visibility {
                 hidden: disposition != Disposition::Kept,
                 by: Some(self.cover(read, &rollup, disposition)?),
             }));
         }
-        let link = outlook.links.get(&spot.loop_key);
-        let Some(link) = link.filter(|link| spot.seq < link.end_seq) else {
+        let link = chain.links.get(&found.loop_key);
+        let Some(link) = link.filter(|link| found.seq < link.end_seq) else {
             return Ok(None);
         };
-        let out_of_scope = !outlook.shown.contains(&spot.loop_key);
+        let out_of_scope = !chain.shown.contains(&found.loop_key);
         let block = link.block.clone();
-        let mut sight = self.through(read, block, spot)?;
-        sight.hidden |= out_of_scope || is_note;
-        Ok(Some(sight))
+        let mut visibility = self.through(read, block, found)?;
+        visibility.hidden |= out_of_scope || is_note;
+        Ok(Some(visibility))
     }
 
-    /// Returns what became of a message in a loop that is read through `block`.
+    /// Returns the visibility of a message in a loop with this active block.
     fn through(
         &mut self,
         read: &dyn StoreRead,
         block: Option<BlockCore>,
-        spot: MessageSpot,
-    ) -> StoreResult<Sight> {
-        let Some(block) = block.filter(|block| spot.seq < block.through) else {
-            return Ok(Sight::default());
+        found: &Match,
+    ) -> StoreResult<Visibility> {
+        let Some(block) = block.filter(|block| found.seq < block.through) else {
+            return Ok(Visibility::default());
         };
         let rows = entry(&mut self.coverage, block.key, || read.coverage(block.key))?;
-        // A note between what is covered may be in no row.
-        let disposition = covering(rows, spot).map(|row| row.disposition);
+        // An extension between covered messages may be in no row.
+        let disposition = covering(rows, found).map(|row| row.disposition);
         let shown = [Some(Disposition::Kept), Some(Disposition::Truncated)];
         let by = disposition.map(|disposition| self.cover(read, &block, disposition));
-        Ok(Sight {
+        Ok(Visibility {
             hidden: !shown.contains(&disposition),
             by: by.transpose()?,
         })
@@ -161,11 +153,11 @@ impl Sights {
         read: &dyn StoreRead,
         block: &BlockCore,
         disposition: Disposition,
-    ) -> StoreResult<Cover> {
+    ) -> StoreResult<CoveringBlock> {
         let run = entry(&mut self.runs, block.run, || {
             read.run_by_key(block.run).map(|run| run.run_id)
         })?;
-        Ok(Cover {
+        Ok(CoveringBlock {
             run: run.clone(),
             disposition,
             generation: block.generation,
@@ -174,15 +166,15 @@ impl Sights {
     }
 }
 
-fn covering(rows: &[CoverageRow], spot: MessageSpot) -> Option<&CoverageRow> {
+fn covering<'a>(rows: &'a [CoverageRow], found: &Match) -> Option<&'a CoverageRow> {
     let has = |row: &&CoverageRow| {
-        let within = |(first, last): (u32, u32)| (first..=last).contains(&spot.seq);
-        row.loop_key == spot.loop_key && row.seqs.is_some_and(within)
+        let within = |(first, last): (u32, u32)| (first..=last).contains(&found.seq);
+        row.loop_key == found.loop_key && row.seqs.is_some_and(within)
     };
     rows.iter().find(has)
 }
 
-impl Outlook {
+impl ChainVisibility {
     fn load(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Self> {
         let view = View::default();
         let session = read.loop_by_key(leaf)?.session;
@@ -211,7 +203,7 @@ impl Outlook {
     }
 }
 
-/// Returns what is known of `key`, which is looked up the first time.
+/// Returns the entry of `key`, which is read the first time.
 fn entry<K: std::hash::Hash + Eq, T>(
     known: &mut HashMap<K, T>,
     key: K,

@@ -15,6 +15,6 @@ mod prefix;
 mod replay;
 mod rollup;
 mod summarize;
-#[path = "../support/mod.rs"]
-mod support;
 mod tiered;
+
+use loopstore_testing as support;

@@ -1,27 +1,6 @@
 //! The store: the promises of its contract on every backend, what is recorded, changed by nobody, found,
 //! verified, exported, copied, removed, and asked in SQL; and the examples that users are shown.
 
-/// Makes a test of each promise, on each backend of this program.
-macro_rules! promises {
-    ($($promise:ident),* $(,)?) => {
-        mod sqlite_in_memory {
-            $(#[test]
-            fn $promise() {
-                super::$promise(&loopstore::SqliteStore::in_memory().unwrap());
-            })*
-        }
-
-        mod sqlite_on_disk {
-            $(#[test]
-            fn $promise() {
-                let folder = tempfile::tempdir().unwrap();
-                let path = folder.path().join("agent.db");
-                super::$promise(&crate::support::histories::open(&path));
-            })*
-        }
-    };
-}
-
 mod archive;
 #[cfg(feature = "tokio")]
 mod asynchronous;
@@ -53,12 +32,11 @@ mod sealed_runs;
 mod sealed_stored;
 mod search;
 mod skipped_work;
-mod stores;
-#[path = "../support/mod.rs"]
-mod support;
 mod system_prompts;
 mod times;
 mod turns;
 mod valid;
 mod verify;
 mod views;
+
+use loopstore_testing as support;

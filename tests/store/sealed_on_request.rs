@@ -6,7 +6,7 @@ use loopstore_admin::retention::{RedactRequest, redact_session};
 use loopstore_verify::verify;
 use serde_json::{Value, json};
 
-use crate::sealed_runs::{chat, form};
+use crate::support::conformance::sealed_runs::{chat, form};
 use crate::support::histories::Random;
 
 /// What a provider gives in the place of a conversation.
@@ -86,7 +86,7 @@ fn what_was_said_meanwhile_follows_it_wherever_it_stands() {
             assert!(sent(&chat, own).to_string().contains("sealed bytes"));
             is_sound(&store);
             // For everybody else nothing changed.
-            let other = crate::sealed_runs::chat(&store, "s", None);
+            let other = crate::support::conformance::sealed_runs::chat(&store, "s", None);
             assert_eq!(texts(&other), before);
             chat.undo().unwrap();
             assert_eq!(texts(&chat), before);
@@ -181,7 +181,7 @@ fn redacting_what_it_was_made_of_takes_it_also_where_the_turn_is_shown_again() {
         assert!(sent(&chat, own).to_string().contains("sealed bytes"));
         let request = RedactRequest::new(chat.id().clone());
         redact_session(store.database(), &request).unwrap();
-        let chat = crate::sealed_runs::chat(&store, "s", Some(own));
+        let chat = crate::support::conformance::sealed_runs::chat(&store, "s", Some(own));
         let shown = sent(&chat, own).to_string();
         assert_eq!(shown.contains("sealed bytes"), !goes, "{shown}");
         assert!(!shown.contains("hunter2"), "{shown}");

@@ -11,7 +11,8 @@ use loopstore_recorder::SessionRecorder;
 use loopstore_verify::verify;
 use serde_json::{Value, json};
 
-use super::sealed_runs::{StrictProvider, chat, compacted, conversation, form, items, say};
+use super::sealed_runs::{StrictProvider, items};
+use crate::support::conformance::sealed_runs::{chat, compacted, conversation, form, say};
 use crate::support::events::{begins, ends, record_all, start, turn_end, turn_start};
 use crate::support::http_server::{Part, Server, post};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopstore_bindings::checkpoints::answer;
-use loopstore_bindings::{Failure, Handle};
+use loopstore_bindings::{CallError, Handle};
 use loopstore_checkpoints::{Checkpoints, Language, ListQuery, OnDelete};
 use napi_derive::napi;
 
@@ -21,7 +21,7 @@ impl NativeCheckpoints {
         T: napi::bindgen_prelude::ToNapiValue + napi::bindgen_prelude::TypeName + Send + 'static,
     >(
         &self,
-        work: impl FnOnce(Checkpoints) -> Result<T, Failure> + Send + 'static,
+        work: impl FnOnce(Checkpoints) -> Result<T, CallError> + Send + 'static,
     ) -> Promised<T> {
         let handle = Arc::clone(&self.handle);
         promised(None, move || {
@@ -39,8 +39,8 @@ impl NativeCheckpoints {
         }
     }
 
-    /// Stores a checkpoint. What the caller has to do again is told in place of an error: `missing` names
-    /// channels whose values are wanted, `stale` that what it remembers is of a thread that was deleted.
+    /// Stores a checkpoint. Instead of an error the answer may ask for another call: `missing` names
+    /// channels whose values are needed, `stale` the thread that was deleted since the caller read it.
     #[napi(ts_return_type = "Promise<string>")]
     pub fn put(&self, thread: String, checkpoint: GivenJson) -> Promised<String> {
         let checkpoint = bytes(checkpoint);

@@ -1,16 +1,18 @@
 //! The native part of the Node package `loopstore`.
 //!
-//! It holds handles and moves JSON; what a user meets (classes, options, objects) is TypeScript in `ts`. Each
+//! It holds handles and moves JSON; the public classes, options and objects are TypeScript in `ts`. Each
 //! call runs on a worker thread, and a panic in it becomes an error: `work.rs`.
+
+// First: the other modules refer to the JavaScript names of its classes.
+mod work;
 
 mod checkpoints;
 mod policy;
 mod session;
 mod store;
 mod summarizer;
-mod work;
 
-use loopstore_bindings::{Failure, caught};
+use loopstore_bindings::{CallError, caught};
 use napi_derive::napi;
 
 use crate::work::thrown;
@@ -42,10 +44,10 @@ pub fn run_command(args: Vec<String>) -> napi::Result<u32> {
     Ok(code.map_err(thrown)?.into())
 }
 
-/// Panics on a worker thread, so that a test can see what a panic becomes.
+/// Panics on a worker thread, for tests of the error of a panic.
 #[napi(ts_return_type = "Promise<void>")]
 pub fn panic_on_thread(message: String) -> work::Promised<()> {
-    work::promised(None, move || -> Result<(), Failure> {
+    work::promised(None, move || -> Result<(), CallError> {
         std::panic::resume_unwind(Box::new(message))
     })
 }

@@ -1,167 +1,61 @@
 //! A session's handle.
 
+mod forms;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopstore::{
-    CallState, CompactRequest, CompactTrigger, ContinuationKind, Error, KeyQuery, LoopId, LoopSpec,
-    LoopStatus, Policy, SessionHandle, TurnRef,
-};
-use loopstore_admin::inspect::ExpandRequest;
-use loopstore_admin::retention::EraseRequest;
-use loopstore_admin::{inspect, retention};
-use loopstore_bindings::calls::{context, flip_request, leaf, pair, pin_ref, written};
+use loopstore::{LoopId, SessionHandle};
+use loopstore_admin::retention::{EraseRequest, erase};
+use loopstore_bindings::calls::{context, flip_request, pin_ref};
 use loopstore_bindings::entries::GivenEntries;
-use loopstore_bindings::item_changes::Change;
-use loopstore_bindings::items::ItemForm;
 use loopstore_bindings::options::provider_named;
+use loopstore_bindings::prepare::{compact, prepare};
 use loopstore_bindings::queries::GivenQuery;
-use loopstore_bindings::{Failure, Handle, entries, item_changes, items, messages, redaction};
-use loopstore_export::{ExportForm, export};
-use loopstore_report::{ReportOptions, write_report};
+use loopstore_bindings::views::{self, ExpandOptions};
+use loopstore_bindings::{CallError, Handle, append_keys, entries, loops, messages, redaction};
 use napi::Env;
 use napi::bindgen_prelude::{Buffer, Object, ToNapiValue, TypeName};
 use napi_derive::napi;
-use serde_json::json;
 
 use crate::policy::NativePolicy;
 use crate::store::NativeRecall;
 use crate::work::{
-    CancelFlag, GivenJson, Promised, bytes, flag, index, json, number, on_thread, promised, text,
+    GivenJson, JsCancelFlag, Promised, bytes, flag, index, json, number, on_thread, promised, text,
     thrown, whole,
+};
+use forms::{
+    JsAppended, JsKeyedAppend, NativeAsOf, NativeCall, NativeExpand, NativeKeys, NativePart,
+    NativePrepared,
 };
 
 /// One agent's history.
-#[napi]
-pub struct NativeSession {
+#[napi(js_name = "NativeSession")]
+pub struct JsSession {
     handle: Arc<Handle>,
     key: u64,
     id: String,
-    /// Whether a JavaScript function writes the summaries.
-    asks: bool,
 }
 
-/// Where an append went.
-#[napi(object, object_from_js = false)]
-pub struct Appended {
-    /// The loop that holds the last of the messages.
-    pub loop_id: String,
-    /// The turns that they belong to in that loop, those included that they joined: the first, and the one
-    /// after the last.
-    #[napi(ts_type = "[first: number, end: number]")]
-    pub turns: Vec<u32>,
-    /// Their sequences in that loop: the first, and the one after the last.
-    #[napi(ts_type = "[first: number, end: number]")]
-    pub seqs: Vec<u32>,
-    /// The tokens of all of them.
-    pub tokens: f64,
-    /// The loops that they began, in order.
-    pub begun: Vec<String>,
-    /// Whether the session had an append of this key before, and nothing was appended now.
-    pub duplicate: bool,
-    /// What was completed in tool calls and results that came without an id or a name: a sentence for each.
-    pub notes: Vec<String>,
-}
-
-impl From<loopstore::Appended> for Appended {
-    fn from(done: loopstore::Appended) -> Self {
-        let ends = |range| {
-            let (first, end) = pair(range);
-            vec![first, end]
-        };
-        Self {
-            loop_id: done.loop_id.to_string(),
-            turns: ends(&done.turns),
-            seqs: ends(&done.seqs),
-            tokens: done.tokens as f64,
-            begun: done.begun.iter().map(ToString::to_string).collect(),
-            duplicate: done.duplicate,
-            notes: done.notes,
-        }
-    }
-}
-
-/// The messages of one append, and its key.
-#[napi(object, object_to_js = false)]
-pub struct NativePart {
-    pub key: Option<String>,
-    pub messages: GivenJson,
-}
-
-/// An append that has a key.
-#[napi(object, object_from_js = false)]
-pub struct KeyedAppend {
-    /// The key.
-    pub key: String,
-    /// Where its messages are.
-    pub appended: Appended,
-}
-
-/// A moment: a run, a turn of a loop, or a time.
-#[napi(object, object_to_js = false)]
-pub struct NativeMoment {
-    pub run: Option<String>,
-    pub loop_id: Option<String>,
-    pub turn: Option<f64>,
-    pub time: Option<String>,
-}
-
-/// A context, and what was done to get it, as JSON.
-#[napi(object, object_from_js = false)]
-pub struct NativePrepared {
-    pub request: String,
-    pub about: String,
-}
-
-/// The state of a call, its key, and the message that finished it as JSON.
-#[napi(object, object_from_js = false)]
-pub struct NativeCall {
-    pub state: String,
-    pub key: Option<String>,
-    pub message: Option<String>,
-}
-
-/// Which keys are listed.
-#[napi(object, object_to_js = false)]
-pub struct NativeKeys {
-    pub prefix: String,
-    pub after: Option<String>,
-    pub before: Option<String>,
-    pub descending: bool,
-    pub limit: Option<f64>,
-}
-
-/// Which turns are expanded.
-#[napi(object, object_to_js = false)]
-pub struct NativeExpand {
-    pub first: f64,
-    pub last: f64,
-    pub loop_id: Option<String>,
-    pub matching: Option<String>,
-    pub max_tokens: Option<f64>,
-    pub start: Option<String>,
-}
-
-impl NativeSession {
-    pub fn of(handle: &Arc<Handle>, session: SessionHandle, asks: bool) -> Result<Self, Failure> {
+impl JsSession {
+    pub fn of(handle: &Arc<Handle>, session: SessionHandle) -> Result<Self, CallError> {
         let id = session.id().to_string();
         Ok(Self {
             handle: Arc::clone(handle),
             key: handle.keep(session)?,
             id,
-            asks,
         })
     }
 
-    fn session(&self) -> Result<SessionHandle, Failure> {
+    fn session(&self) -> Result<SessionHandle, CallError> {
         self.handle.session(self.key)
     }
 
     /// Runs `work` on the session. A call that fails at once fails in its promise too.
     fn call<T: ToNapiValue + TypeName + Send + 'static>(
         &self,
-        cancel: Option<&CancelFlag>,
-        work: impl FnOnce(SessionHandle) -> Result<T, Failure> + Send + 'static,
+        cancel: Option<&JsCancelFlag>,
+        work: impl FnOnce(SessionHandle) -> Result<T, CallError> + Send + 'static,
     ) -> Promised<T> {
         let session = self.session();
         promised(cancel, move || work(session?))
@@ -170,90 +64,43 @@ impl NativeSession {
     /// Returns a handle of the same session that `work` makes on a worker thread.
     fn other(
         &self,
-        work: impl FnOnce(SessionHandle) -> Result<SessionHandle, Failure> + Send + 'static,
+        work: impl FnOnce(SessionHandle) -> Result<SessionHandle, CallError> + Send + 'static,
     ) -> Promised<Self> {
-        let (handle, asks) = (Arc::clone(&self.handle), self.asks);
-        self.call(None, move |session| Self::of(&handle, work(session)?, asks))
+        let handle = Arc::clone(&self.handle);
+        self.call(None, move |session| Self::of(&handle, work(session)?))
     }
 }
 
-impl Drop for NativeSession {
+impl Drop for JsSession {
     fn drop(&mut self) {
         self.handle.forget(self.key);
     }
 }
 
-fn prepared(
-    session: &SessionHandle,
-    form: &str,
-    for_length: bool,
-    cancel: loopstore::CancelFlag,
-) -> Result<NativePrepared, Failure> {
-    let trigger = match for_length {
-        true => CompactTrigger::Length,
-        false => CompactTrigger::Policy,
-    };
-    let ready = session.prepare_by(trigger, cancel)?;
-    let about = json!({
-        "loop_id": ready.context.leaf,
-        "tokens": ready.context.tokens,
-        "bytes": ready.context.bytes,
-        "faults": ready.context.faults,
-        "open_calls": ready.context.open_calls(),
-        "mended": messages::mended(form, &ready.context)?,
-        "compactions": ready.compactions,
-        "was_compacted": ready.was_compacted(),
-    });
-    Ok(NativePrepared {
-        request: text(messages::write(form, &ready.context)?)?,
-        about: json(&about)?,
-    })
-}
-
-fn compacted(
-    session: &SessionHandle,
-    force: bool,
-    dry_run: bool,
-    policy: Option<Policy>,
-    cancel: loopstore::CancelFlag,
-) -> Result<String, Failure> {
-    let policy = policy.as_ref().unwrap_or_else(|| session.policy());
-    let request = CompactRequest {
-        trigger: match force {
-            true => CompactTrigger::Force,
-            false => CompactTrigger::Policy,
-        },
-        dry_run,
-        cancel,
-        ..policy.request()
-    };
-    json(&session.compact(&request)?)
-}
-
 #[napi]
-impl NativeSession {
+impl JsSession {
     #[napi(getter)]
     pub fn id(&self) -> &str {
         &self.id
     }
 
     #[napi]
-    pub fn with_policy(&self, policy: &NativePolicy) -> napi::Result<NativeSession> {
+    pub fn with_policy(&self, policy: &NativePolicy) -> napi::Result<JsSession> {
         let made = || {
             let session = self.session()?.with_policy(policy.policy.clone());
-            Self::of(&self.handle, session, policy.asks)
+            Self::of(&self.handle, session)
         };
         made().map_err(thrown)
     }
 
-    /// Returns the same handle for contexts that go to a provider.
+    /// Returns a handle of the session for contexts that go to a provider.
     #[napi]
-    pub fn for_provider(&self, provider: String) -> napi::Result<NativeSession> {
+    pub fn for_provider(&self, provider: String) -> napi::Result<JsSession> {
         let made = || {
             let session = self.session()?;
             let policy = session.policy().clone();
             let session = session.with_policy(policy.provider(provider_named(&provider)?));
-            Self::of(&self.handle, session, self.asks)
+            Self::of(&self.handle, session)
         };
         made().map_err(thrown)
     }
@@ -271,8 +118,8 @@ impl NativeSession {
         form: String,
         given: GivenJson,
         key: Option<String>,
-        cancel: Option<&CancelFlag>,
-    ) -> Promised<Appended> {
+        cancel: Option<&JsCancelFlag>,
+    ) -> Promised<JsAppended> {
         let given = bytes(given);
         self.call(cancel, move |session| {
             let messages = messages::read(&form, &given)?;
@@ -290,8 +137,8 @@ impl NativeSession {
         &self,
         form: String,
         parts: Vec<NativePart>,
-        cancel: Option<&CancelFlag>,
-    ) -> Promised<Vec<Appended>> {
+        cancel: Option<&JsCancelFlag>,
+    ) -> Promised<Vec<JsAppended>> {
         let parts: Vec<_> = parts
             .into_iter()
             .map(|part| (part.key, bytes(part.messages)))
@@ -299,39 +146,34 @@ impl NativeSession {
         self.call(cancel, move |session| {
             let parts = parts
                 .into_iter()
-                .map(|(key, given)| Ok::<_, Failure>((key, messages::read(&form, &given)?)));
+                .map(|(key, given)| Ok::<_, CallError>((key, messages::read(&form, &given)?)));
             let done = session.append_batch(parts.collect::<Result<Vec<_>, _>>()?)?;
             Ok(done.into_iter().map(Into::into).collect())
         })
     }
 
-    /// Returns where the messages of a key are.
+    /// Returns the result of the append under a key.
     #[napi(ts_return_type = "Promise<Appended | null>")]
-    pub fn appended(&self, key: String) -> Promised<Option<Appended>> {
+    pub fn appended(&self, key: String) -> Promised<Option<JsAppended>> {
         self.call(None, move |session| {
             Ok(session.appended(&key)?.map(Into::into))
         })
     }
 
-    /// Lists keys in the order of their bytes, with where their messages are.
+    /// Lists appends with keys, in the order of the bytes of the keys.
     #[napi(ts_return_type = "Promise<Array<KeyedAppend>>")]
-    pub fn append_keys(&self, given: NativeKeys) -> Promised<Vec<KeyedAppend>> {
+    pub fn append_keys(&self, given: NativeKeys) -> Promised<Vec<JsKeyedAppend>> {
         self.call(None, move |session| {
-            let mut query = KeyQuery::prefix(given.prefix);
-            if let Some(after) = given.after {
-                query = query.after(after);
-            }
-            if let Some(before) = given.before {
-                query = query.before(before);
-            }
-            if given.descending {
-                query = query.descending();
-            }
-            if let Some(limit) = whole("limit", given.limit)? {
-                query = query.limit(limit as usize);
-            }
+            let limit = whole("limit", given.limit)?.map(|limit| limit as usize);
+            let query = append_keys::query(
+                given.prefix,
+                given.after,
+                given.before,
+                given.descending,
+                limit,
+            );
             let found = session.append_keys(&query)?.into_iter();
-            let found = found.map(|one| KeyedAppend {
+            let found = found.map(|one| JsKeyedAppend {
                 key: one.key,
                 appended: one.appended.into(),
             });
@@ -339,7 +181,7 @@ impl NativeSession {
         })
     }
 
-    /// Returns stored messages with their places.
+    /// Returns stored messages with their positions.
     #[napi(ts_return_type = "Promise<string>")]
     pub fn entries(&self, query: String) -> Promised<String> {
         self.call(None, move |session| {
@@ -366,7 +208,7 @@ impl NativeSession {
     }
 
     #[napi(ts_return_type = "Promise<NativeSession>")]
-    pub fn unhide(&self, id: String) -> Promised<NativeSession> {
+    pub fn unhide(&self, id: String) -> Promised<JsSession> {
         self.other(move |session| Ok(session.unhide(id)?))
     }
 
@@ -377,7 +219,7 @@ impl NativeSession {
                 reason,
                 ..EraseRequest::new(session.id().clone())
             };
-            json(&retention::erase(session.store().database(), &request)?)
+            json(&erase(session.store().database(), &request)?)
         })
     }
 
@@ -395,9 +237,9 @@ impl NativeSession {
         form: String,
         max_tokens: Option<f64>,
         max_bytes: Option<f64>,
-        at: NativeMoment,
+        at: NativeAsOf,
         check: bool,
-        cancel: Option<&CancelFlag>,
+        cancel: Option<&JsCancelFlag>,
     ) -> Promised<Buffer> {
         self.call(cancel, move |session| {
             let given = (max_tokens, max_bytes);
@@ -412,27 +254,31 @@ impl NativeSession {
         form: String,
         max_tokens: Option<f64>,
         max_bytes: Option<f64>,
-        at: NativeMoment,
+        at: NativeAsOf,
         check: bool,
-        cancel: Option<&CancelFlag>,
+        cancel: Option<&JsCancelFlag>,
     ) -> Promised<String> {
         self.call(cancel, move |session| {
             text(build(&session, &form, (max_tokens, max_bytes), at, check)?)
         })
     }
 
-    /// Returns the context in a form, and what was done to get it.
+    /// Returns the context in a form, and its description.
     #[napi(ts_return_type = "Promise<NativePrepared>")]
     pub fn prepare<'env>(
         &self,
         env: &'env Env,
         form: String,
         for_length: bool,
-        cancel: Option<&CancelFlag>,
+        cancel: Option<&JsCancelFlag>,
     ) -> napi::Result<Object<'env>> {
         let session = self.session().map_err(thrown)?;
         on_thread(env, flag(cancel), move |cancel| {
-            prepared(&session, &form, for_length, cancel)
+            let (request, about) = prepare(&session, &form, for_length, cancel)?;
+            Ok(NativePrepared {
+                request: text(request)?,
+                about: text(about)?,
+            })
         })
     }
 
@@ -443,12 +289,12 @@ impl NativeSession {
         force: bool,
         dry_run: bool,
         policy: Option<&NativePolicy>,
-        cancel: Option<&CancelFlag>,
+        cancel: Option<&JsCancelFlag>,
     ) -> napi::Result<Object<'env>> {
         let policy = policy.map(|given| given.policy.clone());
         let session = self.session().map_err(thrown)?;
         on_thread(env, flag(cancel), move |cancel| {
-            compacted(&session, force, dry_run, policy, cancel)
+            text(compact(&session, force, dry_run, policy, cancel)?)
         })
     }
 
@@ -471,20 +317,16 @@ impl NativeSession {
     }
 
     #[napi(ts_return_type = "Promise<NativeSession>")]
-    pub fn fork(&self, loop_id: String, turn: f64, seq: Option<f64>) -> Promised<NativeSession> {
+    pub fn fork(&self, loop_id: String, turn: f64, seq: Option<f64>) -> Promised<JsSession> {
         self.other(move |session| {
-            LoopId::new(loop_id.as_str())?;
             let turn = index("turn", turn)?;
             let seq = seq.map(|seq| index("seq", seq)).transpose()?;
-            Ok(session.fork_at(match seq {
-                Some(seq) => TurnRef::within(loop_id, turn, seq),
-                None => TurnRef::new(loop_id, turn),
-            })?)
+            loops::fork(&session, loop_id, turn, seq)
         })
     }
 
     #[napi(ts_return_type = "Promise<NativeSession>")]
-    pub fn at_loop(&self, loop_id: String) -> Promised<NativeSession> {
+    pub fn at_loop(&self, loop_id: String) -> Promised<JsSession> {
         self.other(move |session| Ok(session.at_loop(&LoopId::new(loop_id)?)?))
     }
 
@@ -498,36 +340,22 @@ impl NativeSession {
         kind: Option<String>,
     ) -> Promised<String> {
         self.call(None, move |session| {
-            let mut spec = match fresh {
-                true => LoopSpec::fresh(),
-                false => LoopSpec::new(),
-            };
-            if let Some(id) = id {
-                spec = spec.id(LoopId::new(id)?);
-            }
-            if let Some(agent) = agent {
-                spec = spec.agent(agent);
-            }
-            if let Some(kind) = kind {
-                spec = spec.kind(serde_json::from_str::<ContinuationKind>(&kind)?);
-            }
-            Ok(session.begin_loop(spec)?.to_string())
+            loops::begin_loop(
+                &session,
+                id,
+                fresh,
+                agent,
+                kind.as_deref().map(str::as_bytes),
+            )
         })
     }
 
     #[napi(ts_return_type = "Promise<void>")]
     pub fn end_loop(&self, status: String) -> Promised<()> {
-        self.call(None, move |session| {
-            match LoopStatus::from(status.as_str()) {
-                LoopStatus::Other(_) => Err(Failure::Input(format!(
-                    "unknown status `{status}`; known are Completed, Rejected, Aborted"
-                ))),
-                status => Ok(session.end_loop(status)?),
-            }
-        })
+        self.call(None, move |session| loops::end_loop(&session, &status))
     }
 
-    /// Returns the calls that wait for their results as JSON.
+    /// Returns the open calls as JSON.
     #[napi(ts_return_type = "Promise<string>")]
     pub fn open_calls(&self) -> Promised<String> {
         self.call(None, move |session| text(messages::open_calls(&session)?))
@@ -536,21 +364,17 @@ impl NativeSession {
     #[napi(ts_return_type = "Promise<NativeCall>")]
     pub fn start_call(&self, call_id: String) -> Promised<NativeCall> {
         self.call(None, move |session| {
-            let (state, key, message) = match session.start_call(&call_id)? {
-                CallState::New { key } => ("new", Some(key), None),
-                CallState::Started { key } => ("started", Some(key), None),
-                CallState::Finished(message) => ("finished", None, Some(json(&message)?)),
-            };
+            let (state, key, message) = loops::start_call(&session, &call_id)?;
             Ok(NativeCall {
                 state: state.into(),
                 key,
-                message,
+                message: message.map(text).transpose()?,
             })
         })
     }
 
     #[napi(ts_return_type = "Promise<NativeSession>")]
-    pub fn child(&self, call_id: String, id: String) -> Promised<NativeSession> {
+    pub fn child(&self, call_id: String, id: String) -> Promised<JsSession> {
         self.other(move |session| Ok(session.child(&call_id, id)?))
     }
 
@@ -581,7 +405,7 @@ impl NativeSession {
         &self,
         given: String,
         query: String,
-        cancel: Option<&CancelFlag>,
+        cancel: Option<&JsCancelFlag>,
     ) -> Promised<String> {
         self.call(cancel, move |session| {
             let mut query = GivenQuery::of(given, query.as_bytes())?;
@@ -603,7 +427,7 @@ impl NativeSession {
         &self,
         question: String,
         tokens: f64,
-        cancel: Option<&CancelFlag>,
+        cancel: Option<&JsCancelFlag>,
     ) -> Promised<NativeRecall> {
         self.call(cancel, move |session| {
             let answer = session.recall(&question, number("maxTokens", tokens)?)?;
@@ -617,29 +441,22 @@ impl NativeSession {
     #[napi(ts_return_type = "Promise<string>")]
     pub fn expand(&self, given: NativeExpand) -> Promised<String> {
         self.call(None, move |session| {
-            let (first, last) = (index("first", given.first)?, index("last", given.last)?);
-            let mut request = ExpandRequest::turns(first, last);
-            request.loop_id = match given.loop_id {
-                Some(id) => Some(LoopId::new(id)?),
-                None => Some(leaf(&session)?),
+            let turns = (index("first", given.first)?, index("last", given.last)?);
+            let options = ExpandOptions {
+                turns,
+                loop_id: given.loop_id,
+                matching: given.matching,
+                max_tokens: whole("maxTokens", given.max_tokens)?,
+                start: given.start,
             };
-            request.matching = given.matching;
-            request.max_tokens = whole("maxTokens", given.max_tokens)?;
-            let start = given.start.as_deref().map(str::parse).transpose();
-            request.from = start.map_err(Failure::Input)?;
-            let found = inspect::expand(session.store().database(), session.id(), &request);
-            json(&found.map_err(Error::from)?)
+            text(views::expand(&session, options)?)
         })
     }
 
     /// Returns the rows of the session, its loops and the blocks on them.
     #[napi(ts_return_type = "Promise<string>")]
     pub fn show(&self) -> Promised<String> {
-        self.call(None, |session| {
-            let view = session.store().database().session_view(session.id())?;
-            let loops = view.loops.iter().map(|(row, blocks)| (row, blocks));
-            json(&(&view.session, loops.collect::<Vec<_>>()))
-        })
+        self.call(None, |session| text(views::show(&session)?))
     }
 
     /// Returns an export, or writes it to a file.
@@ -651,96 +468,17 @@ impl NativeSession {
         path: Option<String>,
     ) -> Promised<Option<Buffer>> {
         self.call(None, move |session| {
-            let form: ExportForm = format.parse()?;
-            let leaf = loop_id.map(LoopId::new).transpose()?;
-            let database = session.store().database();
-            let bytes = written(path.map(PathBuf::from), |out| {
-                export(database, session.id(), leaf.as_ref(), form, out)?;
-                Ok(())
-            })?;
+            let bytes = views::export(&session, &format, loop_id, path.map(PathBuf::from))?;
             Ok(bytes.map(Into::into))
         })
     }
 
-    /// Returns the page of the session, or writes it to a file.
+    /// Returns the report of the session, or writes it to a file.
     #[napi(ts_return_type = "Promise<string | null>")]
     pub fn report(&self, path: Option<String>) -> Promised<Option<String>> {
         self.call(None, move |session| {
-            let options = ReportOptions {
-                leaf: session.leaf()?,
-                ..ReportOptions::default()
-            };
-            let database = session.store().database();
-            let page = written(path.map(PathBuf::from), |out| {
-                write_report(database, session.id(), &options, out)?;
-                Ok(())
-            })?;
+            let page = views::report(&session, path.map(PathBuf::from))?;
             page.map(text).transpose()
-        })
-    }
-
-    /// Appends items of the Agents SDK, which come back as they are: each with the item of the Responses API
-    /// that says the same, or null.
-    #[napi(ts_return_type = "Promise<void>")]
-    pub fn append_items(&self, given: GivenJson) -> Promised<()> {
-        let given = bytes(given);
-        self.call(None, move |session| {
-            session.append(items::read_agents(&given)?)?;
-            Ok(())
-        })
-    }
-
-    /// Changes the end of the items once: takes what is expected from it, and appends.
-    #[napi(ts_return_type = "Promise<void>")]
-    pub fn change_items(
-        &self,
-        key: String,
-        digest: String,
-        expected: Option<String>,
-        given: GivenJson,
-    ) -> Promised<()> {
-        let given = bytes(given);
-        self.call(None, move |session| {
-            let expected = expected.as_deref().map(serde_json::from_str).transpose()?;
-            let change = Change {
-                key: &key,
-                digest: &digest,
-                expected,
-                messages: items::read_agents(&given)?,
-            };
-            item_changes::apply(&session, ItemForm::Agents, &change)
-        })
-    }
-
-    /// Returns the items of the context, the last `limit` of them if that is given.
-    #[napi(ts_return_type = "Promise<string>")]
-    pub fn items(&self, limit: Option<f64>) -> Promised<String> {
-        self.call(None, move |session| {
-            let limit = whole("limit", limit)?.map(|limit| limit as usize);
-            text(items::write(&session, ItemForm::Agents, limit)?)
-        })
-    }
-
-    /// Takes the last item back.
-    #[napi(ts_return_type = "Promise<string | null>")]
-    pub fn pop_item(&self) -> Promised<Option<String>> {
-        self.call(None, |session| {
-            items::pop(&session, ItemForm::Agents)?
-                .map(text)
-                .transpose()
-        })
-    }
-
-    /// Puts items over all that is there, as the provider's own compaction does; tells whether anything was.
-    #[napi(ts_return_type = "Promise<boolean>")]
-    pub fn seal_items(&self, given: GivenJson) -> Promised<bool> {
-        let given = bytes(given);
-        self.call(None, move |session| {
-            let Some((_, loop_id, seq)) = items::snapshot(&session, ItemForm::Agents)? else {
-                return Ok(false);
-            };
-            items::seal(&session, items::read_agents(&given)?, loop_id, seq)?;
-            Ok(true)
         })
     }
 
@@ -759,13 +497,13 @@ fn build(
     session: &SessionHandle,
     form: &str,
     (max_tokens, max_bytes): (Option<f64>, Option<f64>),
-    at: NativeMoment,
+    at: NativeAsOf,
     check: bool,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, CallError> {
     let place = match (at.loop_id, at.turn) {
         (Some(loop_id), Some(turn)) => Some((loop_id, index("turn", turn)?)),
         (None, None) => None,
-        _ => return Err(Failure::Input("a turn is named with its loop".into())),
+        _ => return Err(CallError::Input("a turn is named with its loop".into())),
     };
     let context = context(
         session,
@@ -776,3 +514,6 @@ fn build(
     )?;
     messages::write(form, &context)
 }
+
+// Behind the class: its macro must have seen the class before further methods of it.
+mod items;

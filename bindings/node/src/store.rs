@@ -1,4 +1,4 @@
-//! A store, and what is asked of all its sessions.
+//! A store, and the calls on all its sessions.
 
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -11,23 +11,24 @@ use loopstore::{Error, Policy, SessionId, SqliteStore};
 use loopstore_bindings::options::OpenOptions;
 use loopstore_bindings::queries::{GivenFilter, GivenQuery};
 use loopstore_bindings::redaction::GivenRedaction;
-use loopstore_bindings::{Failure, Handle};
+use loopstore_bindings::{CallError, Handle};
 use loopstore_transcripts::{ImportOptions, Source, import_paths, import_source, importers};
 use napi_derive::napi;
 
 use crate::policy::NativePolicy;
-use crate::session::NativeSession;
-use crate::work::{CancelFlag, GivenJson, Promised, bytes, json, number, promised, thrown, whole};
+use crate::session::JsSession;
+use crate::work::{
+    GivenJson, JsCancelFlag, Promised, bytes, json, number, promised, thrown, whole,
+};
 
 /// A database of sessions.
 #[napi]
 pub struct NativeStore {
     handle: Arc<Handle>,
     policy: Policy,
-    asks: bool,
 }
 
-/// How a store is opened.
+/// The options of a store.
 #[napi(object, object_to_js = false)]
 pub struct NativeOpenOptions {
     pub counter: Option<String>,
@@ -47,14 +48,14 @@ impl NativeOpenOptions {
     }
 }
 
-/// What is imported, and how.
+/// The options of an import.
 #[napi(object, object_to_js = false)]
 pub struct NativeImport {
     pub paths: Vec<String>,
     pub format: Option<String>,
     pub session: Option<String>,
     pub redact: bool,
-    /// Which secrets are replaced, as JSON.
+    /// The redaction policy, as JSON.
     pub redaction: String,
     pub keep_source: bool,
 }
@@ -67,16 +68,16 @@ pub struct NativeRecall {
 }
 
 impl NativeStore {
-    /// Returns what the store's classes share.
+    /// Returns the shared state of the store's classes.
     pub fn handle(&self) -> &Arc<Handle> {
         &self.handle
     }
 
-    /// Runs `work` on the store and gives the JSON of what it found.
+    /// Runs `work` on the store and returns its JSON.
     fn json(
         &self,
-        cancel: Option<&CancelFlag>,
-        work: impl FnOnce(&loopstore::Store) -> Result<String, Failure> + Send + 'static,
+        cancel: Option<&JsCancelFlag>,
+        work: impl FnOnce(&loopstore::Store) -> Result<String, CallError> + Send + 'static,
     ) -> Promised<String> {
         let handle = Arc::clone(&self.handle);
         promised(cancel, move || work(&handle.store()?))
@@ -85,26 +86,25 @@ impl NativeStore {
 
 fn opening(
     policy: &NativePolicy,
-    open: impl FnOnce() -> Result<loopstore::Store, Failure> + Send + 'static,
+    open: impl FnOnce() -> Result<loopstore::Store, CallError> + Send + 'static,
 ) -> Promised<NativeStore> {
-    let NativePolicy { policy, asks } = policy.clone();
+    let NativePolicy { policy } = policy.clone();
     promised(None, move || {
         Ok(NativeStore {
             handle: Arc::new(Handle::new(open()?)),
             policy,
-            asks,
         })
     })
 }
 
 #[cfg(feature = "postgres")]
-fn connected(url: &str, options: OpenOptions) -> Result<loopstore::Store, Failure> {
+fn connected(url: &str, options: OpenOptions) -> Result<loopstore::Store, CallError> {
     Ok(loopstore_postgres::PostgresStore::open_with(url, options.postgres()?)?.into())
 }
 
 #[cfg(not(feature = "postgres"))]
-fn connected(_url: &str, _options: OpenOptions) -> Result<loopstore::Store, Failure> {
-    Err(Failure::Feature("postgres"))
+fn connected(_url: &str, _options: OpenOptions) -> Result<loopstore::Store, CallError> {
+    Err(CallError::Feature("postgres"))
 }
 
 #[napi]
@@ -139,14 +139,14 @@ impl NativeStore {
         opening(policy, move || connected(&url, options))
     }
 
-    /// Where the database is, without user and password.
+    /// Returns the location of the database, without user and password.
     #[napi]
     pub fn place(&self) -> napi::Result<String> {
         let store = self.handle.store().map_err(thrown)?;
         Ok(store.database().place())
     }
 
-    /// Closes the store once the calls that are under way have ended.
+    /// Closes the store once the running calls have ended.
     #[napi]
     pub fn close(&self) -> napi::Result<()> {
         self.handle.close().map_err(thrown)
@@ -159,18 +159,11 @@ impl NativeStore {
 
     /// Returns a session's handle.
     #[napi]
-    pub fn session(
-        &self,
-        id: String,
-        policy: Option<&NativePolicy>,
-    ) -> napi::Result<NativeSession> {
-        let (policy, asks) = match policy {
-            Some(given) => (given.policy.clone(), given.asks),
-            None => (self.policy.clone(), self.asks),
-        };
+    pub fn session(&self, id: String, policy: Option<&NativePolicy>) -> napi::Result<JsSession> {
+        let policy = policy.map_or_else(|| self.policy.clone(), |given| given.policy.clone());
         let made = || {
             let session = self.handle.store()?.session(&id)?.with_policy(policy);
-            NativeSession::of(&self.handle, session, asks)
+            JsSession::of(&self.handle, session)
         };
         made().map_err(thrown)
     }
@@ -182,7 +175,7 @@ impl NativeStore {
         text: String,
         query: String,
         by_session: bool,
-        cancel: Option<&CancelFlag>,
+        cancel: Option<&JsCancelFlag>,
     ) -> Promised<String> {
         self.json(cancel, move |store| {
             let query = GivenQuery::of(text, query.as_bytes())?;
@@ -203,7 +196,7 @@ impl NativeStore {
         question: String,
         query: String,
         tokens: f64,
-        cancel: Option<&CancelFlag>,
+        cancel: Option<&JsCancelFlag>,
     ) -> Promised<NativeRecall> {
         let handle = Arc::clone(&self.handle);
         promised(cancel, move || {
@@ -238,13 +231,13 @@ impl NativeStore {
         query: String,
         max_rows: Option<f64>,
         timeout: Option<f64>,
-        cancel: Option<&CancelFlag>,
+        cancel: Option<&JsCancelFlag>,
     ) -> Promised<String> {
         self.json(cancel, move |store| {
             let time = timeout.map(Duration::try_from_secs_f64).transpose();
             let limits = QueryLimits {
                 rows: whole("maxRows", max_rows)?.map(|rows| rows as usize),
-                time: time.map_err(|error| Failure::Input(format!("timeout: {error}")))?,
+                time: time.map_err(|error| CallError::Input(format!("timeout: {error}")))?,
             };
             json(&store.database().query_within(&query, limits)?.records())
         })
@@ -254,7 +247,7 @@ impl NativeStore {
     pub fn import_paths(
         &self,
         given: NativeImport,
-        cancel: Option<&CancelFlag>,
+        cancel: Option<&JsCancelFlag>,
     ) -> Promised<String> {
         self.json(cancel, move |store| {
             let options = ImportOptions {
@@ -271,7 +264,7 @@ impl NativeStore {
         })
     }
 
-    /// Imports a transcript that is no file; its name may matter to the format.
+    /// Imports a transcript from memory; its name may matter to the format.
     #[napi(ts_return_type = "Promise<string>")]
     pub fn import_bytes(
         &self,
@@ -285,7 +278,7 @@ impl NativeStore {
             let importer = importer.ok_or_else(|| {
                 let known: Vec<_> = importers().iter().map(|one| one.format()).collect();
                 let known = known.join(", ");
-                Failure::Input(format!("unknown format `{format}`; known are {known}"))
+                CallError::Input(format!("unknown format `{format}`; known are {known}"))
             })?;
             let name = PathBuf::from(name);
             let mut reader = Cursor::new(transcript);

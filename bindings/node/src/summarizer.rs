@@ -13,25 +13,25 @@ use napi::bindgen_prelude::{FnArgs, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
 
-/// The number of a request, and what is asked.
-pub type Asked = FnArgs<(u32, String)>;
-/// It does not keep the process alive: the promise of the call does.
-type Asking = ThreadsafeFunction<Asked, (), Asked, Status, false, true>;
+/// The number of a request, and the request as JSON.
+pub type RequestArgs = FnArgs<(u32, String)>;
+/// A weak reference: the promise of the call keeps the process alive.
+type RequestFunction = ThreadsafeFunction<RequestArgs, (), RequestArgs, Status, false, true>;
 
-/// How often a request that waits looks whether it was cancelled.
+/// The interval in which a waiting request checks its cancellation.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Asks a JavaScript function, which answers with `answer_summary`. A request is told once more, without a text,
-/// when nobody waits for its answer any more.
+/// Calls a JavaScript function, which answers with `answer_summary`. The function is called once more, without a text,
+/// if the request ends before its answer.
 pub struct JsSummarizer {
-    function: Asking,
+    function: RequestFunction,
     name: String,
 }
 
 impl JsSummarizer {
-    pub fn new(function: &Function<'_, Asked, ()>, name: String) -> napi::Result<Self> {
+    pub fn new(function: &Function<'_, RequestArgs, ()>, name: String) -> napi::Result<Self> {
         let function = function
-            .build_threadsafe_function::<Asked>()
+            .build_threadsafe_function::<RequestArgs>()
             .callee_handled::<false>()
             .weak::<true>()
             .build()?;
@@ -39,19 +39,19 @@ impl JsSummarizer {
     }
 }
 
-type Said = Result<String, String>;
+type AnswerResult = Result<String, String>;
 
-static WAITING: LazyLock<Mutex<HashMap<u32, Sender<Said>>>> = LazyLock::new(Mutex::default);
+static WAITING: LazyLock<Mutex<HashMap<u32, Sender<AnswerResult>>>> = LazyLock::new(Mutex::default);
 
-fn waiting() -> MutexGuard<'static, HashMap<u32, Sender<Said>>> {
+fn waiting() -> MutexGuard<'static, HashMap<u32, Sender<AnswerResult>>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A request that waits for its answer.
-struct Waiting(u32);
+struct PendingRequest(u32);
 
-impl Waiting {
-    fn begin(sender: Sender<Said>) -> Self {
+impl PendingRequest {
+    fn begin(sender: Sender<AnswerResult>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         waiting().insert(id, sender);
@@ -59,14 +59,14 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         waiting().remove(&self.0);
     }
 }
 
-/// Answers a request with JSON, or with what went wrong. One that nobody waits for any more is let go.
-// Only Node calls it.
+/// Answers a request with JSON, or with an error. The answer to a request that has ended is dropped.
+// Only Node calls this function.
 #[cfg_attr(test, allow(dead_code))]
 #[napi]
 pub fn answer_summary(request: u32, answer: Option<String>, error: Option<String>) {
@@ -85,7 +85,7 @@ impl Summarizer for JsSummarizer {
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
         let asked = summaries::request(request, request.time_left()?);
         let (sender, receiver) = channel();
-        let waiting = Waiting::begin(sender);
+        let waiting = PendingRequest::begin(sender);
         let asked = FnArgs::from((waiting.0, asked));
         let status = self
             .function
@@ -110,7 +110,7 @@ impl Summarizer for JsSummarizer {
 impl JsSummarizer {
     fn wait(
         request: &SummaryRequest,
-        receiver: &Receiver<Said>,
+        receiver: &Receiver<AnswerResult>,
     ) -> Result<SummaryAnswer, SummarizerError> {
         loop {
             let left = request.time_left()?;

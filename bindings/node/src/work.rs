@@ -3,21 +3,21 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use loopstore_bindings::errors::Field;
-use loopstore_bindings::{Failure, caught};
+use loopstore_bindings::errors::ErrorField;
+use loopstore_bindings::{CallError, caught};
 use napi::bindgen_prelude::{AsyncTask, Either, Object, ToNapiValue, TypeName, Uint8Array};
 use napi::{Env, Error, Status, Task};
 use napi_derive::napi;
 use serde::Serialize;
 
 /// Cancels a call from another thread.
-#[napi]
-pub struct CancelFlag {
+#[napi(js_name = "CancelFlag")]
+pub struct JsCancelFlag {
     flag: loopstore::CancelFlag,
 }
 
 #[napi]
-impl CancelFlag {
+impl JsCancelFlag {
     #[napi(constructor)]
     pub fn new() -> Self {
         Self {
@@ -25,7 +25,7 @@ impl CancelFlag {
         }
     }
 
-    /// Cancels the call: one that has not begun does nothing.
+    /// Cancels the call: a call that has not begun does nothing.
     #[napi]
     pub fn cancel(&self) {
         self.flag.cancel();
@@ -33,20 +33,20 @@ impl CancelFlag {
 }
 
 /// Returns the flag of a call.
-pub fn flag(given: Option<&CancelFlag>) -> loopstore::CancelFlag {
+pub fn flag(given: Option<&JsCancelFlag>) -> loopstore::CancelFlag {
     given.map(|given| given.flag.clone()).unwrap_or_default()
 }
 
-/// What goes over the border in place of an error.
+/// An error as it is passed to TypeScript.
 #[derive(Serialize)]
 struct Thrown<'a> {
     class: &'a str,
     text: String,
-    fields: HashMap<&'a str, Field>,
+    fields: HashMap<&'a str, ErrorField>,
 }
 
-/// Makes the error that the TypeScript part makes an error of its own of.
-pub fn thrown(failure: Failure) -> Error {
+/// Returns the error from which the TypeScript part makes one of its own classes.
+pub fn thrown(failure: CallError) -> Error {
     let (class, text, fields) = failure.describe(build);
     let thrown = Thrown {
         class,
@@ -60,24 +60,24 @@ pub fn thrown(failure: Failure) -> Error {
     )
 }
 
-/// Says how the package is built with a feature.
+/// Returns the command that builds the package with a feature.
 fn build(feature: &str) -> String {
     format!("npm run build -- --features {feature}")
 }
 
-fn cancelled() -> Failure {
-    Failure::Named("AbortError", "the call was aborted before it began".into())
+fn cancelled() -> CallError {
+    CallError::Named("AbortError", "the call was aborted before it began".into())
 }
 
-type Job<T> = Box<dyn FnOnce() -> Result<T, Failure> + Send>;
+type Job<T> = Box<dyn FnOnce() -> Result<T, CallError> + Send>;
 
 /// A call on a thread of Node's pool.
-pub struct Work<T> {
+pub struct BlockingTask<T> {
     cancel: loopstore::CancelFlag,
     job: Option<Job<T>>,
 }
 
-impl<T: ToNapiValue + TypeName + Send + 'static> Task for Work<T> {
+impl<T: ToNapiValue + TypeName + Send + 'static> Task for BlockingTask<T> {
     type Output = T;
     type JsValue = T;
 
@@ -96,14 +96,14 @@ impl<T: ToNapiValue + TypeName + Send + 'static> Task for Work<T> {
 }
 
 /// The promise of a call.
-pub type Promised<T> = AsyncTask<Work<T>>;
+pub type Promised<T> = AsyncTask<BlockingTask<T>>;
 
 /// Runs `job` on a thread of Node's pool, unless it is cancelled before it begins.
 pub fn promised<T: ToNapiValue + TypeName + Send + 'static>(
-    cancel: Option<&CancelFlag>,
-    job: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    cancel: Option<&JsCancelFlag>,
+    job: impl FnOnce() -> Result<T, CallError> + Send + 'static,
 ) -> Promised<T> {
-    AsyncTask::new(Work {
+    AsyncTask::new(BlockingTask {
         cancel: flag(cancel),
         job: Some(Box::new(job)),
     })
@@ -116,10 +116,10 @@ type Resolver<T> = Box<dyn FnOnce(Env) -> napi::Result<T> + Send>;
 pub fn on_thread<'env, T: ToNapiValue + Send + 'static>(
     env: &'env Env,
     cancel: loopstore::CancelFlag,
-    job: impl FnOnce(loopstore::CancelFlag) -> Result<T, Failure> + Send + 'static,
+    job: impl FnOnce(loopstore::CancelFlag) -> Result<T, CallError> + Send + 'static,
 ) -> napi::Result<Object<'env>> {
     let (deferred, promise) = env.create_deferred::<T, Resolver<T>>()?;
-    let calls = Calls::of(env)?;
+    let calls = RunningCalls::of(env)?;
     let thread = std::thread::Builder::new().name("loopstore".into());
     let spawned = thread.spawn(move || {
         let under_way = calls.begin(cancel.clone());
@@ -135,7 +135,7 @@ pub fn on_thread<'env, T: ToNapiValue + Send + 'static>(
     });
     match spawned {
         Ok(_) => Ok(promise),
-        Err(error) => Err(thrown(Failure::File(format!(
+        Err(error) => Err(thrown(CallError::File(format!(
             "no thread can be started: {error}"
         )))),
     }
@@ -143,20 +143,20 @@ pub fn on_thread<'env, T: ToNapiValue + Send + 'static>(
 
 /// The calls on own threads of one environment: the main thread's or a worker's.
 #[derive(Clone, Default)]
-struct Calls(Arc<Mutex<UnderWay>>);
+struct RunningCalls(Arc<Mutex<CallFlags>>);
 
 #[derive(Default)]
-struct UnderWay {
+struct CallFlags {
     next: u64,
     flags: HashMap<u64, loopstore::CancelFlag>,
     has_ended: bool,
 }
 
-impl Calls {
-    /// Returns those of the environment of this thread, whose end cancels them.
+impl RunningCalls {
+    /// Returns the calls of this thread's environment, whose end cancels them.
     fn of(env: &Env) -> napi::Result<Self> {
         thread_local! {
-            static CALLS: std::cell::RefCell<Option<Calls>> = const { std::cell::RefCell::new(None) };
+            static CALLS: std::cell::RefCell<Option<RunningCalls>> = const { std::cell::RefCell::new(None) };
         }
         CALLS.with_borrow_mut(|kept| {
             if let Some(calls) = kept {
@@ -175,11 +175,11 @@ impl Calls {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, UnderWay> {
+    fn lock(&self) -> MutexGuard<'_, CallFlags> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, flag: loopstore::CancelFlag) -> CallUnderWay {
+    fn begin(&self, flag: loopstore::CancelFlag) -> RunningCall {
         let mut under_way = self.lock();
         if under_way.has_ended {
             flag.cancel();
@@ -187,25 +187,25 @@ impl Calls {
         let id = under_way.next;
         under_way.next += 1;
         under_way.flags.insert(id, flag);
-        CallUnderWay {
+        RunningCall {
             calls: self.clone(),
             id,
         }
     }
 }
 
-struct CallUnderWay {
-    calls: Calls,
+struct RunningCall {
+    calls: RunningCalls,
     id: u64,
 }
 
-impl Drop for CallUnderWay {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         self.calls.lock().flags.remove(&self.id);
     }
 }
 
-/// JSON as JavaScript has it: a text, or its bytes.
+/// JSON from JavaScript: a text, or its bytes.
 pub type GivenJson = Either<String, Uint8Array>;
 
 /// Copies JSON, as JavaScript may change it meanwhile.
@@ -216,39 +216,39 @@ pub fn bytes(given: GivenJson) -> Vec<u8> {
     }
 }
 
-/// Writes what was found as JSON.
-pub fn json(found: &impl Serialize) -> Result<String, Failure> {
+/// Writes a value as JSON.
+pub fn json(found: &impl Serialize) -> Result<String, CallError> {
     Ok(serde_json::to_string(found)?)
 }
 
 /// Reads JSON that was written as bytes.
-pub fn text(json: Vec<u8>) -> Result<String, Failure> {
-    String::from_utf8(json).map_err(|error| Failure::Input(error.to_string()))
+pub fn text(json: Vec<u8>) -> Result<String, CallError> {
+    String::from_utf8(json).map_err(|error| CallError::Input(error.to_string()))
 }
 
 /// Reads a count; JavaScript has only floats.
-pub fn whole(name: &str, given: Option<f64>) -> Result<Option<u64>, Failure> {
+pub fn whole(name: &str, given: Option<f64>) -> Result<Option<u64>, CallError> {
     const SAFE: f64 = 9_007_199_254_740_991.0;
     match given {
         None => Ok(None),
         Some(number) if number.fract() == 0.0 && (0.0..=SAFE).contains(&number) => {
             Ok(Some(number as u64))
         }
-        Some(number) => Err(Failure::Input(format!(
+        Some(number) => Err(CallError::Input(format!(
             "{name} is a whole number from 0, not {number}"
         ))),
     }
 }
 
-/// Reads a number that has to be there.
-pub fn number(name: &str, given: f64) -> Result<u64, Failure> {
+/// Reads a required number.
+pub fn number(name: &str, given: f64) -> Result<u64, CallError> {
     let number = whole(name, Some(given))?;
     Ok(number.unwrap_or_default())
 }
 
 /// Reads a turn's or a message's number.
-pub fn index(name: &str, given: f64) -> Result<u32, Failure> {
+pub fn index(name: &str, given: f64) -> Result<u32, CallError> {
     let number = number(name, given)?;
-    let too_large = |_| Failure::Input(format!("{name} is too large: {given}"));
+    let too_large = |_| CallError::Input(format!("{name} is too large: {given}"));
     u32::try_from(number).map_err(too_large)
 }

@@ -4,38 +4,38 @@ use std::sync::Arc;
 
 use loopstore_bindings::checkpoints::answer;
 use loopstore_checkpoints::{
-    Checkpoints as Kept, Language, ListQuery, NewCheckpoint, NewWrites, OnDelete, Strategy,
+    Checkpoints, Language, ListQuery, NewCheckpoint, NewWrites, OnDelete, Strategy,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 use crate::guard::{Handle, call};
-use crate::store::Store;
+use crate::store::PyStore;
 
 /// The checkpoints of a store.
-#[pyclass(frozen, module = "loopstore._loopstore")]
-pub struct Checkpoints {
+#[pyclass(frozen, name = "Checkpoints", module = "loopstore._loopstore")]
+pub struct PyCheckpoints {
     handle: Arc<Handle>,
 }
 
-impl Checkpoints {
-    fn kept(&self) -> Result<Kept, Failure> {
-        Ok(Kept::new(self.handle.store()?, Language::Python))
+impl PyCheckpoints {
+    fn kept(&self) -> Result<Checkpoints, CallError> {
+        Ok(Checkpoints::new(self.handle.store()?, Language::Python))
     }
 }
 
 #[pymethods]
-impl Checkpoints {
+impl PyCheckpoints {
     #[new]
-    fn new(store: &Store) -> Self {
+    fn new(store: &PyStore) -> Self {
         Self {
             handle: Arc::clone(store.handle()),
         }
     }
 
-    /// Stores a checkpoint. What the caller has to do again is told in place of an error: `missing` names
-    /// channels whose values are wanted, `stale` that what it remembers is of a thread that was deleted.
+    /// Stores a checkpoint. Instead of an error the answer may ask for another call: `missing` names
+    /// channels whose values are needed, `stale` the thread that was deleted since the caller read it.
     fn put<'py>(
         &self,
         py: Python<'py>,
@@ -49,7 +49,7 @@ impl Checkpoints {
         Ok(PyBytes::new(py, &json))
     }
 
-    /// Stores what a task wrote; answers as `put` does.
+    /// Stores the writes of a task; answers as `put` does.
     fn put_writes<'py>(
         &self,
         py: Python<'py>,

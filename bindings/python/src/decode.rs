@@ -1,6 +1,6 @@
 //! JSON as Python objects.
 //!
-//! It is what most of a call takes that returns much: `json.loads` looks at each character by itself.
+//! Decoding takes most of the time of a call with a long result: `json.loads` reads each character by itself.
 
 use loopstore_bindings::json_text::string_end;
 use pyo3::prelude::*;
@@ -9,10 +9,10 @@ use serde::de::IgnoredAny;
 
 /// Deeper values are left to `json.loads`.
 const MAX_DEPTH: usize = 256;
-/// So many names of fields are known by heart.
+/// The number of field names that are cached.
 const MAX_NAMES: usize = 32;
 
-/// Makes the objects that `json.loads` makes. `None`: only that can, or can say what is wrong.
+/// Returns the objects that `json.loads` would return; `None` if only `json.loads` can decode or reject the text.
 pub fn decode<'py>(py: Python<'py>, json: &[u8]) -> Option<Bound<'py, PyAny>> {
     let mut reader = JsonReader {
         py,
@@ -31,7 +31,7 @@ struct JsonReader<'a, 'py> {
     text: &'a str,
     at: usize,
     depth: usize,
-    /// Names of fields, which stand in many objects.
+    /// Names of fields that occur in many objects.
     names: Vec<(&'a str, Bound<'py, PyString>)>,
 }
 
@@ -46,7 +46,7 @@ impl<'a, 'py> JsonReader<'a, 'py> {
         }
     }
 
-    /// Passes over white space and the next byte.
+    /// Skips white space and the next byte.
     fn next(&mut self) -> Option<u8> {
         self.skip_space();
         let next = self.peek();
@@ -165,7 +165,7 @@ impl<'a, 'py> JsonReader<'a, 'py> {
         }
         match number.parse::<i64>() {
             Ok(number) => Some(number.into_pyobject(self.py).ok()?.into_any()),
-            // It may be as large as it likes.
+            // An integer of any size.
             Err(_) => self.py.get_type::<PyInt>().call1((number,)).ok(),
         }
     }

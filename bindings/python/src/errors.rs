@@ -1,20 +1,20 @@
-//! From what can go wrong to the exceptions of `loopstore._errors`.
+//! The exceptions of `loopstore._errors` for each error.
 
-pub use loopstore_bindings::Failure;
-use loopstore_bindings::errors::Field;
+pub use loopstore_bindings::CallError;
+use loopstore_bindings::errors::ErrorField;
 use pyo3::prelude::*;
 
-/// Makes the exception.
-pub fn raise(failure: Failure, py: Python<'_>) -> PyErr {
+/// Returns the exception.
+pub fn raise(failure: CallError, py: Python<'_>) -> PyErr {
     let (class, text, fields) = failure.describe(build);
     let made = || -> PyResult<PyErr> {
         let class = py.import("loopstore._errors")?.getattr(class)?;
         let error = class.call1((text,))?;
         for (name, field) in fields {
             match field {
-                Field::Text(text) => error.setattr(name, text)?,
-                Field::Number(number) => error.setattr(name, number)?,
-                Field::Nothing => error.setattr(name, py.None())?,
+                ErrorField::Text(text) => error.setattr(name, text)?,
+                ErrorField::Number(number) => error.setattr(name, number)?,
+                ErrorField::Nothing => error.setattr(name, py.None())?,
             }
         }
         Ok(PyErr::from_value(error))
@@ -22,7 +22,7 @@ pub fn raise(failure: Failure, py: Python<'_>) -> PyErr {
     made().unwrap_or_else(|error| error)
 }
 
-/// Says how the package is built with a feature.
+/// Returns the command that builds the package with a feature.
 fn build(feature: &str) -> String {
     format!("MATURIN_PEP517_ARGS='--features {feature}' pip install .")
 }

@@ -1,4 +1,4 @@
-//! What every call goes through.
+//! The guard of every call: no GIL, no panic, and no fork while a call runs.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,35 +8,35 @@ use pyo3::prelude::*;
 
 pub use loopstore_bindings::Handle;
 
-use crate::errors::{Failure, raise};
+use crate::errors::{CallError, raise};
 
 /// Runs `work` without the GIL. A panic in it becomes an exception.
 pub fn call<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce() -> Result<T, Failure> + Send,
+    work: impl FnOnce() -> Result<T, CallError> + Send,
 ) -> PyResult<T> {
     py.detach(|| {
-        let _under_way = CallUnderWay::begin();
+        let _under_way = CallGuard::begin();
         caught(work)
     })
     .map_err(|failure| raise(failure, py))
 }
 
-/// Calls that are under way in this process, and whether it is about to be forked.
+/// The number of running calls in this process, and a flag that it is about to be forked.
 ///
 /// A mutex that another thread holds at the moment of a fork stays locked in the child for good, those of
-/// SQLite among them, and no store could be opened there. So a fork waits until no call is under way. These
-/// are atomics, as a mutex would have the same trouble.
+/// SQLite among them, and no store could be opened there. So a fork waits until no call is running. These
+/// are atomics, as a mutex would have the same problem.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 static IS_FORKING: AtomicBool = AtomicBool::new(false);
 
-/// How long a fork waits: a call may itself wait for the thread that forks.
+/// The time for which a fork waits: a call may itself wait for the thread that forks.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_micros(50);
 
-struct CallUnderWay;
+struct CallGuard;
 
-impl CallUnderWay {
+impl CallGuard {
     fn begin() -> Self {
         loop {
             UNDER_WAY.fetch_add(1, Ordering::SeqCst);
@@ -51,13 +51,13 @@ impl CallUnderWay {
     }
 }
 
-impl Drop for CallUnderWay {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Waits until no call is under way, and lets none begin until [`after_fork`].
+/// Waits until no call is running, and lets none begin until [`after_fork`].
 pub fn before_fork(py: Python<'_>) {
     py.detach(|| {
         IS_FORKING.store(true, Ordering::SeqCst);

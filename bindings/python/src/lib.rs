@@ -1,7 +1,7 @@
 //! The native part of the Python package `loopstore`.
 //!
-//! It holds handles and moves JSON as bytes; what a user meets (classes, docstrings, dictionaries, the async
-//! face) is Python in `python/loopstore`. Each call releases the GIL, refuses a store that came through a
+//! It holds handles and moves JSON as bytes; the public classes (with docstrings, dictionaries and the async
+//! interface) are Python in `python/loopstore`. Each call releases the GIL, rejects a store from before a
 //! fork, and turns a panic into an exception: `call` in `guard.rs`.
 
 mod checkpoints;
@@ -26,13 +26,13 @@ mod _loopstore {
     use crate::options::{self, GivenPolicy};
 
     #[pymodule_export]
-    use crate::checkpoints::Checkpoints;
+    use crate::checkpoints::PyCheckpoints;
     #[pymodule_export]
-    use crate::session::Session;
+    use crate::session::PySession;
     #[pymodule_export]
-    use crate::store::Store;
+    use crate::store::PyStore;
     #[pymodule_export]
-    use crate::summarizer::CancelFlag;
+    use crate::summarizer::PyCancelFlag;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -56,7 +56,7 @@ mod _loopstore {
         }
     }
 
-    /// Refuses a policy that says nothing sensible.
+    /// Fails if a policy is not valid.
     #[pyfunction]
     fn check_policy(py: Python<'_>, given: GivenPolicy<'_>) -> PyResult<()> {
         guard::call(py, || options::policy(given).map(drop))
@@ -68,7 +68,7 @@ mod _loopstore {
         loopstore::SqliteStore::allows_other_copies()
     }
 
-    /// Waits until no call is under way.
+    /// Waits until no call is running.
     #[pyfunction]
     fn before_fork(py: Python<'_>) {
         guard::before_fork(py);
@@ -80,7 +80,7 @@ mod _loopstore {
         guard::after_fork(in_child);
     }
 
-    /// Panics, so that a test can see what a panic becomes.
+    /// Panics, for tests of the error of a panic.
     #[pyfunction]
     fn _panic(py: Python<'_>, message: String) -> PyResult<()> {
         guard::call(py, || std::panic::resume_unwind(Box::new(message)))

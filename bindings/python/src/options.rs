@@ -1,17 +1,17 @@
-//! When a session compacts.
+//! Policies of compactions.
 
 use loopstore::Policy;
 pub use loopstore_bindings::options::{OpenOptions, provider_named};
 use pyo3::prelude::*;
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 use crate::summarizer::summarizer;
 
 /// Settings as JSON, the provider that contexts go to, and a callable with its name that writes the summaries.
 pub type GivenPolicy<'a> = (&'a [u8], Option<String>, Option<(Py<PyAny>, String)>);
 
-/// Makes a policy.
-pub fn policy((settings, provider, callable): GivenPolicy<'_>) -> Result<Policy, Failure> {
+/// Returns the policy.
+pub fn policy((settings, provider, callable): GivenPolicy<'_>) -> Result<Policy, CallError> {
     let policy = loopstore_bindings::options::policy(settings, provider.as_deref())?;
     Ok(match summarizer(callable) {
         Some(summarizer) => policy.summarizer(summarizer),

@@ -3,43 +3,35 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopstore::{
-    CallState, CompactRequest, CompactTrigger, ContinuationKind, Error, KeyQuery, LoopId, LoopSpec,
-    LoopStatus, SessionHandle, TurnRef,
-};
-use loopstore_admin::inspect::ExpandRequest;
-use loopstore_admin::retention::EraseRequest;
-use loopstore_admin::{inspect, retention};
-use loopstore_bindings::calls::{
-    Moment, context, flip_request, flipped, leaf, pair, pin_ref, written,
-};
+use loopstore::{LoopId, SessionHandle};
+use loopstore_admin::retention::{EraseRequest, erase};
+use loopstore_bindings::calls::{AsOfInput, context, flip_request, flipped, pair, pin_ref};
 use loopstore_bindings::entries::GivenEntries;
 use loopstore_bindings::items::ItemForm;
+use loopstore_bindings::prepare::{compact, prepare};
 use loopstore_bindings::queries::GivenQuery;
-use loopstore_bindings::{entries, items, messages, redaction};
-use loopstore_export::{ExportForm, export};
-use loopstore_report::{ReportOptions, write_report};
+use loopstore_bindings::views::{self, ExpandOptions};
+use loopstore_bindings::{append_keys, entries, items, loops, messages, redaction};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use serde_json::json;
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 use crate::guard::{Handle, call};
 use crate::options::{GivenPolicy, policy, provider_named};
-use crate::summarizer::CancelFlag;
+use crate::summarizer::PyCancelFlag;
 
 /// One agent's history.
-#[pyclass(frozen, module = "loopstore._loopstore")]
-pub struct Session {
+#[pyclass(frozen, name = "Session", module = "loopstore._loopstore")]
+pub struct PySession {
     handle: Arc<Handle>,
     key: u64,
     id: String,
 }
 
-/// Where an append went: loop, turns, sequences, tokens, loops that began, whether it was known, and what was
-/// completed in its tool calls.
-type Appended = (
+/// The result of an append: its loop, turns, sequences, tokens, the loops that it began, true for a duplicate, and
+/// notes on completed tool calls.
+type AppendedTuple = (
     String,
     (u32, u32),
     (u32, u32),
@@ -50,10 +42,10 @@ type Appended = (
 );
 
 /// The state of a call, its key, and the message that finished it.
-type KnownCall<'py> = (&'static str, Option<String>, Option<Bound<'py, PyBytes>>);
+type CallTuple<'py> = (&'static str, Option<String>, Option<Bound<'py, PyBytes>>);
 
-impl Session {
-    pub fn of(handle: &Arc<Handle>, session: SessionHandle) -> Result<Self, Failure> {
+impl PySession {
+    pub fn of(handle: &Arc<Handle>, session: SessionHandle) -> Result<Self, CallError> {
         let id = session.id().to_string();
         Ok(Self {
             handle: Arc::clone(handle),
@@ -62,23 +54,23 @@ impl Session {
         })
     }
 
-    fn session(&self) -> Result<SessionHandle, Failure> {
+    fn session(&self) -> Result<SessionHandle, CallError> {
         self.handle.session(self.key)
     }
 
     fn call<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(SessionHandle) -> Result<T, Failure> + Send,
+        work: impl FnOnce(SessionHandle) -> Result<T, CallError> + Send,
     ) -> PyResult<T> {
         call(py, || work(self.session()?))
     }
 
-    /// Runs `work` on the session and returns the JSON of what it gives.
+    /// Runs `work` on the session and returns its JSON.
     fn json<'py>(
         &self,
         py: Python<'py>,
-        work: impl FnOnce(SessionHandle) -> Result<Vec<u8>, Failure> + Send,
+        work: impl FnOnce(SessionHandle) -> Result<Vec<u8>, CallError> + Send,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let json = self.call(py, work)?;
         Ok(PyBytes::new(py, &json))
@@ -88,19 +80,19 @@ impl Session {
     fn other(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(SessionHandle) -> Result<SessionHandle, Failure> + Send,
+        work: impl FnOnce(SessionHandle) -> Result<SessionHandle, CallError> + Send,
     ) -> PyResult<Self> {
         self.call(py, |session| Self::of(&self.handle, work(session)?))
     }
 }
 
-impl Drop for Session {
+impl Drop for PySession {
     fn drop(&mut self) {
         self.handle.forget(self.key);
     }
 }
 
-fn appended(done: loopstore::Appended) -> Appended {
+fn appended(done: loopstore::Appended) -> AppendedTuple {
     (
         done.loop_id.to_string(),
         pair(&done.turns),
@@ -113,7 +105,7 @@ fn appended(done: loopstore::Appended) -> Appended {
 }
 
 #[pymethods]
-impl Session {
+impl PySession {
     #[getter]
     fn id(&self) -> &str {
         &self.id
@@ -123,7 +115,7 @@ impl Session {
         self.other(py, |session| Ok(session.with_policy(policy(given)?)))
     }
 
-    /// Returns the same handle for contexts that go to a provider.
+    /// Returns a handle of the session for contexts that go to a provider.
     fn for_provider(&self, py: Python<'_>, provider: &str) -> PyResult<Self> {
         self.other(py, |session| {
             let policy = session.policy().clone();
@@ -143,7 +135,7 @@ impl Session {
         form: &str,
         messages: &[u8],
         key: Option<&str>,
-    ) -> PyResult<Appended> {
+    ) -> PyResult<AppendedTuple> {
         self.call(py, |session| {
             let messages = messages::read(form, messages)?;
             let done = match key {
@@ -160,7 +152,7 @@ impl Session {
         form: &str,
         max_tokens: Option<u64>,
         max_bytes: Option<u64>,
-        at: Moment,
+        at: AsOfInput,
         check: bool,
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.json(py, |session| {
@@ -173,36 +165,17 @@ impl Session {
         self.json(py, |session| messages::open_calls(&session))
     }
 
-    /// Returns the context in a form, and what was done to get it.
+    /// Returns the context in a form, and its description.
     fn prepare<'py>(
         &self,
         py: Python<'py>,
         form: &str,
         for_length: bool,
-        cancel: &CancelFlag,
+        cancel: &PyCancelFlag,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let cancel = cancel.0.clone();
-        let (context, about) = self.call(py, |session| {
-            let trigger = match for_length {
-                true => CompactTrigger::Length,
-                false => CompactTrigger::Policy,
-            };
-            let ready = session.prepare_by(trigger, cancel)?;
-            let about = json!({
-                "loop_id": ready.context.leaf,
-                "tokens": ready.context.tokens,
-                "bytes": ready.context.bytes,
-                "faults": ready.context.faults,
-                "open_calls": ready.context.open_calls(),
-                "mended": messages::mended(form, &ready.context)?,
-                "compactions": ready.compactions,
-                "was_compacted": ready.was_compacted(),
-            });
-            Ok((
-                messages::write(form, &ready.context)?,
-                serde_json::to_vec(&about)?,
-            ))
-        })?;
+        let (context, about) =
+            self.call(py, |session| prepare(&session, form, for_length, cancel))?;
         Ok((PyBytes::new(py, &context), PyBytes::new(py, &about)))
     }
 
@@ -212,24 +185,12 @@ impl Session {
         force: bool,
         dry_run: bool,
         given: Option<GivenPolicy<'_>>,
-        cancel: &CancelFlag,
+        cancel: &PyCancelFlag,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let cancel = cancel.0.clone();
         self.json(py, |session| {
-            let request = match given {
-                Some(given) => policy(given)?.request(),
-                None => session.policy().request(),
-            };
-            let request = CompactRequest {
-                trigger: match force {
-                    true => CompactTrigger::Force,
-                    false => CompactTrigger::Policy,
-                },
-                dry_run,
-                cancel,
-                ..request
-            };
-            Ok(serde_json::to_vec(&session.compact(&request)?)?)
+            let policy = given.map(policy).transpose()?;
+            compact(&session, force, dry_run, policy, cancel)
         })
     }
 
@@ -266,13 +227,7 @@ impl Session {
     }
 
     fn fork(&self, py: Python<'_>, loop_id: String, turn: u32, seq: Option<u32>) -> PyResult<Self> {
-        self.other(py, |session| {
-            LoopId::new(loop_id.as_str())?;
-            Ok(session.fork_at(match seq {
-                Some(seq) => TurnRef::within(loop_id, turn, seq),
-                None => TurnRef::new(loop_id, turn),
-            })?)
-        })
+        self.other(py, |session| loops::fork(&session, loop_id, turn, seq))
     }
 
     fn at_loop(&self, py: Python<'_>, loop_id: String) -> PyResult<Self> {
@@ -288,43 +243,18 @@ impl Session {
         kind: Option<&[u8]>,
     ) -> PyResult<String> {
         self.call(py, |session| {
-            let mut spec = match fresh {
-                true => LoopSpec::fresh(),
-                false => LoopSpec::new(),
-            };
-            if let Some(id) = id {
-                spec = spec.id(LoopId::new(id)?);
-            }
-            if let Some(agent) = agent {
-                spec = spec.agent(agent);
-            }
-            if let Some(kind) = kind {
-                spec = spec.kind(serde_json::from_slice::<ContinuationKind>(kind)?);
-            }
-            Ok(session.begin_loop(spec)?.to_string())
+            loops::begin_loop(&session, id, fresh, agent, kind)
         })
     }
 
     fn end_loop(&self, py: Python<'_>, status: &str) -> PyResult<()> {
-        self.call(py, |session| match LoopStatus::from(status) {
-            LoopStatus::Other(_) => Err(Failure::Input(format!(
-                "unknown status `{status}`; known are Completed, Rejected, Aborted"
-            ))),
-            status => Ok(session.end_loop(status)?),
-        })
+        self.call(py, |session| loops::end_loop(&session, status))
     }
 
     /// Returns the state of a call, its key, and the message that finished it.
-    fn start_call<'py>(&self, py: Python<'py>, call_id: &str) -> PyResult<KnownCall<'py>> {
-        let (state, key, message) = self.call(py, |session| {
-            Ok(match session.start_call(call_id)? {
-                CallState::New { key } => ("new", Some(key), None),
-                CallState::Started { key } => ("started", Some(key), None),
-                CallState::Finished(message) => {
-                    ("finished", None, Some(serde_json::to_vec(&message)?))
-                }
-            })
-        })?;
+    fn start_call<'py>(&self, py: Python<'py>, call_id: &str) -> PyResult<CallTuple<'py>> {
+        let (state, key, message) =
+            self.call(py, |session| loops::start_call(&session, call_id))?;
         Ok((state, key, message.map(|json| PyBytes::new(py, &json))))
     }
 
@@ -406,33 +336,21 @@ impl Session {
         loop_id: Option<String>,
         matching: Option<String>,
         max_tokens: Option<u64>,
-        start: Option<&str>,
+        start: Option<String>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        self.json(py, |session| {
-            let mut request = ExpandRequest::turns(turns.0, turns.1);
-            request.loop_id = match loop_id {
-                Some(id) => Some(LoopId::new(id)?),
-                None => Some(leaf(&session)?),
-            };
-            request.matching = matching;
-            request.max_tokens = max_tokens;
-            request.from = start.map(str::parse).transpose().map_err(Failure::Input)?;
-            let found = inspect::expand(session.store().database(), session.id(), &request);
-            Ok(serde_json::to_vec(&found.map_err(Error::from)?)?)
-        })
+        let options = ExpandOptions {
+            turns,
+            loop_id,
+            matching,
+            max_tokens,
+            start,
+        };
+        self.json(py, |session| views::expand(&session, options))
     }
 
     /// Returns the rows of the session, its loops and the blocks on them.
     fn show<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.json(py, |session| {
-            let view = session.store().database().session_view(session.id())?;
-            let loops: Vec<_> = view
-                .loops
-                .iter()
-                .map(|(row, blocks)| (row, blocks))
-                .collect();
-            Ok(serde_json::to_vec(&(&view.session, loops))?)
-        })
+        self.json(py, |session| views::show(&session))
     }
 
     /// Returns an export, or writes it to a file.
@@ -443,35 +361,17 @@ impl Session {
         loop_id: Option<String>,
         path: Option<PathBuf>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let bytes = self.call(py, |session| {
-            let form: ExportForm = format.parse()?;
-            let leaf = loop_id.map(LoopId::new).transpose()?;
-            let database = session.store().database();
-            written(path, |out| {
-                export(database, session.id(), leaf.as_ref(), form, out)?;
-                Ok(())
-            })
-        })?;
+        let bytes = self.call(py, |session| views::export(&session, format, loop_id, path))?;
         Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
-    /// Returns the page of the session, or writes it to a file.
+    /// Returns the report of the session, or writes it to a file.
     fn report<'py>(
         &self,
         py: Python<'py>,
         path: Option<PathBuf>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let bytes = self.call(py, |session| {
-            let options = ReportOptions {
-                leaf: session.leaf()?,
-                ..ReportOptions::default()
-            };
-            let database = session.store().database();
-            written(path, |out| {
-                write_report(database, session.id(), &options, out)?;
-                Ok(())
-            })
-        })?;
+        let bytes = self.call(py, |session| views::report(&session, path))?;
         Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
@@ -481,22 +381,22 @@ impl Session {
         py: Python<'_>,
         form: &str,
         parts: Vec<(Option<String>, PyBackedBytes)>,
-    ) -> PyResult<Vec<Appended>> {
+    ) -> PyResult<Vec<AppendedTuple>> {
         self.call(py, |session| {
             let parts = parts
                 .into_iter()
-                .map(|(key, messages)| Ok::<_, Failure>((key, messages::read(form, &messages)?)));
+                .map(|(key, messages)| Ok::<_, CallError>((key, messages::read(form, &messages)?)));
             let done = session.append_batch(parts.collect::<Result<Vec<_>, _>>()?)?;
             Ok(done.into_iter().map(appended).collect())
         })
     }
 
-    /// Returns where the messages of a key are.
-    fn appended(&self, py: Python<'_>, key: &str) -> PyResult<Option<Appended>> {
+    /// Returns the result of the append under a key.
+    fn appended(&self, py: Python<'_>, key: &str) -> PyResult<Option<AppendedTuple>> {
         self.call(py, |session| Ok(session.appended(key)?.map(appended)))
     }
 
-    /// Lists keys in the order of their bytes, with where their messages are.
+    /// Lists appends with keys, in the order of the bytes of the keys.
     fn append_keys(
         &self,
         py: Python<'_>,
@@ -505,27 +405,15 @@ impl Session {
         before: Option<String>,
         descending: bool,
         limit: Option<usize>,
-    ) -> PyResult<Vec<(String, Appended)>> {
-        let mut query = KeyQuery::prefix(prefix);
-        if let Some(after) = after {
-            query = query.after(after);
-        }
-        if let Some(before) = before {
-            query = query.before(before);
-        }
-        if descending {
-            query = query.descending();
-        }
-        if let Some(limit) = limit {
-            query = query.limit(limit);
-        }
+    ) -> PyResult<Vec<(String, AppendedTuple)>> {
+        let query = append_keys::query(prefix, after, before, descending, limit);
         self.call(py, |session| {
             let found = session.append_keys(&query)?.into_iter();
             Ok(found.map(|one| (one.key, appended(one.appended))).collect())
         })
     }
 
-    /// Returns stored messages with their places.
+    /// Returns stored messages with their positions.
     fn entries<'py>(&self, py: Python<'py>, query: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
         self.json(py, |session| {
             let found = session.entries(&GivenEntries::of(query)?)?;
@@ -557,7 +445,7 @@ impl Session {
                 reason,
                 ..EraseRequest::new(session.id().clone())
             };
-            let report = retention::erase(session.store().database(), &request)?;
+            let report = erase(session.store().database(), &request)?;
             Ok(serde_json::to_vec(&report)?)
         })
     }
@@ -569,7 +457,7 @@ impl Session {
         })
     }
 
-    /// Appends items of Responses, which come back as they are.
+    /// Appends items of the Responses API, which are returned unchanged.
     fn append_items(&self, py: Python<'_>, items: &[u8]) -> PyResult<()> {
         self.call(py, |session| {
             session.append(items::read(items)?)?;
@@ -577,20 +465,20 @@ impl Session {
         })
     }
 
-    /// Returns the items of the context, the last `limit` of them if that is given.
+    /// Returns the items of the context, the last `limit` of them if it is given.
     fn items<'py>(&self, py: Python<'py>, limit: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
         self.json(py, |session| {
             items::write(&session, ItemForm::Responses, limit)
         })
     }
 
-    /// Takes the last item back.
+    /// Removes the last item.
     fn pop_item<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let item = self.call(py, |session| items::pop(&session, ItemForm::Responses))?;
         Ok(item.map(|item| PyBytes::new(py, &item)))
     }
 
-    /// Returns all items, and the place of the last message, for a compaction by the provider.
+    /// Returns all items, and the position of the last message, for a compaction by the provider.
     fn items_to_seal<'py>(
         &self,
         py: Python<'py>,
@@ -599,10 +487,10 @@ impl Session {
         Ok(found.map(|(items, loop_id, seq)| (PyBytes::new(py, &items), loop_id, seq)))
     }
 
-    /// Records what the provider's own compaction gave.
+    /// Records a compaction by the provider.
     fn seal_items(&self, py: Python<'_>, items: &[u8], loop_id: String, seq: u32) -> PyResult<()> {
         self.call(py, |session| {
-            items::seal(&session, items::read(items)?, loop_id, seq)
+            items::record_compaction(&session, items::read(items)?, loop_id, seq)
         })
     }
 

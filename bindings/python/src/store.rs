@@ -1,4 +1,4 @@
-//! A store, and what is asked of all its sessions.
+//! A store, and the calls on all its sessions.
 
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -15,20 +15,20 @@ use loopstore_transcripts::{ImportOptions, Source, import_paths, import_source, 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 use crate::guard::{Handle, call};
 use crate::options::{GivenPolicy, OpenOptions, policy};
-use crate::session::Session;
+use crate::session::PySession;
 
 /// A database of sessions.
-#[pyclass(frozen, module = "loopstore._loopstore")]
-pub struct Store {
+#[pyclass(frozen, name = "Store", module = "loopstore._loopstore")]
+pub struct PyStore {
     handle: Arc<Handle>,
     policy: Policy,
 }
 
-impl Store {
-    /// Returns what the store's classes share.
+impl PyStore {
+    /// Returns the shared state of the store's classes.
     pub fn handle(&self) -> &Arc<Handle> {
         &self.handle
     }
@@ -40,11 +40,11 @@ impl Store {
         }
     }
 
-    /// Runs `work` on the store and returns the JSON of what it gives.
+    /// Runs `work` on the store and returns its JSON.
     fn json<'py>(
         &self,
         py: Python<'py>,
-        work: impl FnOnce(&loopstore::Store) -> Result<Vec<u8>, Failure> + Send,
+        work: impl FnOnce(&loopstore::Store) -> Result<Vec<u8>, CallError> + Send,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let json = call(py, || work(&self.handle.store()?))?;
         Ok(PyBytes::new(py, &json))
@@ -52,7 +52,7 @@ impl Store {
 }
 
 #[pymethods]
-impl Store {
+impl PyStore {
     #[staticmethod]
     fn open(
         py: Python<'_>,
@@ -105,7 +105,7 @@ impl Store {
         read_only: bool,
     ) -> PyResult<Self> {
         #[cfg(not(feature = "postgres"))]
-        return call(py, || Err(Failure::Feature("postgres")));
+        return call(py, || Err(CallError::Feature("postgres")));
         #[cfg(feature = "postgres")]
         {
             let options = OpenOptions {
@@ -123,7 +123,7 @@ impl Store {
         }
     }
 
-    /// Where the database is, without user and password.
+    /// Returns the location of the database, without user and password.
     fn place(&self, py: Python<'_>) -> PyResult<String> {
         call(py, || Ok(self.handle.store()?.database().place()))
     }
@@ -141,14 +141,14 @@ impl Store {
         py: Python<'_>,
         id: &str,
         given: Option<GivenPolicy<'_>>,
-    ) -> PyResult<Session> {
+    ) -> PyResult<PySession> {
         call(py, || {
             let policy = match given {
                 Some(given) => policy(given)?,
                 None => self.policy.clone(),
             };
             let session = self.handle.store()?.session(id)?.with_policy(policy);
-            Session::of(&self.handle, session)
+            PySession::of(&self.handle, session)
         })
     }
 
@@ -216,7 +216,7 @@ impl Store {
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.json(py, |store| {
             let time = timeout.map(Duration::try_from_secs_f64).transpose();
-            let time = time.map_err(|error| Failure::Input(format!("timeout: {error}")))?;
+            let time = time.map_err(|error| CallError::Input(format!("timeout: {error}")))?;
             let limits = QueryLimits {
                 rows: max_rows,
                 time,
@@ -252,7 +252,7 @@ impl Store {
         })
     }
 
-    /// Imports a transcript that is no file; its name may matter to the format.
+    /// Imports a transcript from memory; its name may matter to the format.
     fn import_bytes<'py>(
         &self,
         py: Python<'py>,
@@ -265,7 +265,7 @@ impl Store {
             let importer = importer.ok_or_else(|| {
                 let known: Vec<_> = importers().iter().map(|one| one.format()).collect();
                 let known = known.join(", ");
-                Failure::Input(format!("unknown format `{format}`; known are {known}"))
+                CallError::Input(format!("unknown format `{format}`; known are {known}"))
             })?;
             let mut reader = Cursor::new(transcript);
             let mut source = Source {

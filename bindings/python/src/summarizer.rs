@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Cancels a call from another thread.
-#[pyclass(frozen, module = "loopstore._loopstore")]
-pub struct CancelFlag(pub loopstore::CancelFlag);
+#[pyclass(frozen, name = "CancelFlag", module = "loopstore._loopstore")]
+pub struct PyCancelFlag(pub loopstore::CancelFlag);
 
 #[pymethods]
-impl CancelFlag {
+impl PyCancelFlag {
     #[new]
     fn new() -> Self {
         Self(loopstore::CancelFlag::new())
@@ -27,7 +27,7 @@ impl CancelFlag {
     }
 }
 
-/// Asks a Python callable, which is given a dictionary and returns JSON.
+/// Calls a Python callable, which gets a dictionary and returns JSON.
 pub struct PythonSummarizer {
     pub callable: Py<PyAny>,
     pub name: String,
@@ -53,7 +53,7 @@ impl Summarizer for PythonSummarizer {
 
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
         let left = request.time_left()?;
-        // The thread that asks may outlive the interpreter.
+        // The calling thread may outlive the interpreter.
         let answer = Python::try_attach(|py| {
             self.ask(py, request, left)
                 .map_err(|error| SummarizerError::Failed(error.to_string()))
@@ -63,7 +63,7 @@ impl Summarizer for PythonSummarizer {
     }
 }
 
-/// Makes a summariser of a callable and its name.
+/// Returns the summariser of a callable and its name.
 pub fn summarizer(given: Option<(Py<PyAny>, String)>) -> Option<PythonSummarizer> {
     given.map(|(callable, name)| PythonSummarizer { callable, name })
 }

@@ -1,4 +1,4 @@
-//! What calls of a session have in common.
+//! Helpers of calls on a session: points in time, pins, undo, and files.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -9,19 +9,19 @@ use loopstore::{
 };
 use loopstore_files::WholeFile;
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 
-/// A moment: a run, a turn of a loop, or a time.
-pub type Moment = (Option<String>, Option<(String, u32)>, Option<String>);
+/// An earlier point of a session: a run, a turn of a loop, or a time.
+pub type AsOfInput = (Option<String>, Option<(String, u32)>, Option<String>);
 
 /// Returns both ends of a range.
 pub fn pair(range: &Range<u32>) -> (u32, u32) {
     (range.start, range.end)
 }
 
-/// Returns the moment that is asked for; `None` if none is.
-pub fn moment(session: &SessionHandle, moment: Moment) -> Result<Option<AsOf>, Failure> {
-    Ok(match moment {
+/// Returns the earlier point; `None` if none is given.
+pub fn as_of(session: &SessionHandle, at: AsOfInput) -> Result<Option<AsOf>, CallError> {
+    Ok(match at {
         (None, None, None) => None,
         (Some(run), None, None) => Some(AsOf::run(run)),
         (None, Some((loop_id, turn)), None) => Some(AsOf::turn(loop_id, turn)),
@@ -33,20 +33,20 @@ pub fn moment(session: &SessionHandle, moment: Moment) -> Result<Option<AsOf>, F
         )?),
         _ => {
             let text = "a moment is a run, a turn or a time: give one of them";
-            return Err(Failure::Input(text.into()));
+            return Err(CallError::Input(text.into()));
         }
     })
 }
 
-/// Builds a context: as of a moment, else that of the handle's line.
+/// Builds a context: of an earlier point, else of the end of the handle's line.
 pub fn context(
     session: &SessionHandle,
     max_tokens: Option<u64>,
     max_bytes: Option<u64>,
-    at: Moment,
+    at: AsOfInput,
     check: bool,
-) -> Result<Context, Failure> {
-    let as_of = moment(session, at)?;
+) -> Result<Context, CallError> {
+    let as_of = as_of(session, at)?;
     if as_of.is_none() && session.leaf()?.is_none() {
         return Ok(session.context()?);
     }
@@ -72,7 +72,7 @@ pub fn flip_request(
     session: &SessionHandle,
     run: Option<String>,
     reason: Option<String>,
-) -> Result<FlipRequest, Failure> {
+) -> Result<FlipRequest, CallError> {
     Ok(FlipRequest {
         leaf: Some(leaf(session)?),
         run,
@@ -80,8 +80,8 @@ pub fn flip_request(
     })
 }
 
-/// Returns the loop that the handle goes on from.
-pub fn leaf(session: &SessionHandle) -> Result<LoopId, Failure> {
+/// Returns the last loop of the handle's line.
+pub fn leaf(session: &SessionHandle) -> Result<LoopId, CallError> {
     let missing = || Error::NotFound {
         what: "session",
         id: session.id().to_string(),
@@ -89,12 +89,12 @@ pub fn leaf(session: &SessionHandle) -> Result<LoopId, Failure> {
     Ok(session.leaf()?.ok_or_else(missing)?)
 }
 
-/// Writes what an undo or a redo did.
-pub fn flipped(report: FlipReport) -> Result<Vec<u8>, Failure> {
+/// Writes the report of an undo or a redo.
+pub fn flipped(report: FlipReport) -> Result<Vec<u8>, CallError> {
     Ok(serde_json::to_vec(&report)?)
 }
 
-/// Names what is pinned: a turn, or a message.
+/// Returns the reference to a pinned turn or message.
 pub fn pin_ref(loop_id: String, turn: u32, seq: Option<u32>) -> PinRef {
     match seq {
         Some(seq) => PinRef::message(loop_id, turn, seq),
@@ -105,15 +105,16 @@ pub fn pin_ref(loop_id: String, turn: u32, seq: Option<u32>) -> PinRef {
 /// Runs `write`, into a file that is renamed into its place once it is whole, or into bytes.
 pub fn written(
     path: Option<PathBuf>,
-    write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), Failure>,
-) -> Result<Option<Vec<u8>>, Failure> {
+    write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), CallError>,
+) -> Result<Option<Vec<u8>>, CallError> {
     let Some(path) = path else {
         let mut bytes = Vec::new();
         write(&mut bytes)?;
         return Ok(Some(bytes));
     };
-    let failed =
-        |error: std::io::Error| Failure::File(format!("cannot write {}: {error}", path.display()));
+    let failed = |error: std::io::Error| {
+        CallError::File(format!("cannot write {}: {error}", path.display()))
+    };
     let file = WholeFile::create(&path).map_err(failed)?;
     let mut out = std::io::BufWriter::with_capacity(64 << 10, file);
     write(&mut out)?;

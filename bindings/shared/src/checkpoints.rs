@@ -1,13 +1,13 @@
-//! What storing a checkpoint answers.
+//! The answers of calls that store checkpoints.
 
-use loopstore_checkpoints::{Error, Stored};
+use loopstore_checkpoints::{Error, PutResult};
 use serde_json::json;
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 
-/// Writes what was stored. What the caller has to do again is told in place of an error: `missing` names
-/// channels whose values are wanted, `stale` that what it remembers is of a thread that was deleted.
-pub fn answer(done: Result<Stored, Error>) -> Result<Vec<u8>, Failure> {
+/// Writes the result as JSON. Instead of an error it may ask for another call: `missing` names
+/// channels whose values are needed, `stale` the thread that was deleted since the caller read it.
+pub fn answer(done: Result<PutResult, Error>) -> Result<Vec<u8>, CallError> {
     Ok(match done {
         Ok(stored) => serde_json::to_vec(&stored)?,
         Err(Error::Missing(channels)) => serde_json::to_vec(&json!({"missing": channels}))?,

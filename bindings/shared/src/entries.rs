@@ -1,11 +1,11 @@
-//! Stored messages with their places.
+//! Stored messages with their positions.
 
 use loopstore::{AgentMessage, Entry, EntryQuery, EntryRef, LoopId, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 
-/// Which messages are asked for: see `EntryQuery`.
+/// A query for stored messages: see `EntryQuery`.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GivenEntries {
@@ -21,7 +21,7 @@ pub struct GivenEntries {
 }
 
 impl GivenEntries {
-    pub fn of(json: &[u8]) -> Result<EntryQuery, Failure> {
+    pub fn of(json: &[u8]) -> Result<EntryQuery, CallError> {
         let given: Self = serde_json::from_slice(json)?;
         let mut query = match given.loop_id {
             Some(id) => {
@@ -32,7 +32,7 @@ impl GivenEntries {
             None => EntryQuery::new(),
         };
         if let Some(roles) = given.roles {
-            let roles: Result<Vec<Role>, Failure> = roles.iter().map(|name| role(name)).collect();
+            let roles: Result<Vec<Role>, CallError> = roles.iter().map(|name| role(name)).collect();
             query = query.roles(roles?);
         }
         if let Some(kinds) = given.kinds {
@@ -55,19 +55,19 @@ impl GivenEntries {
 }
 
 /// Reads the name of a role.
-pub fn role(name: &str) -> Result<Role, Failure> {
+pub fn role(name: &str) -> Result<Role, CallError> {
     match name {
         "user" => Ok(Role::User),
         "assistant" => Ok(Role::Assistant),
         "toolResult" => Ok(Role::ToolResult),
         "extension" => Ok(Role::Extension),
-        _ => Err(Failure::Input(format!(
+        _ => Err(CallError::Input(format!(
             "unknown role `{name}`; known are user, assistant, toolResult, extension"
         ))),
     }
 }
 
-/// What a stored message is in JSON.
+/// A stored message in JSON.
 #[derive(Serialize)]
 pub struct EntryRow<'a> {
     loop_id: &'a str,

@@ -1,4 +1,4 @@
-//! From what can go wrong to the errors of a package: which class, which text, and what else it tells.
+//! The errors of a package: the class, the text and the fields for each error of loopstore.
 
 use std::error::Error as StdError;
 
@@ -9,9 +9,9 @@ use loopstore_report::ReportError;
 use loopstore_transcripts::ImportError;
 use serde::Serialize;
 
-/// Why a call did not do what it was asked.
+/// An error of a call.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CallError {
     Core(Error),
     Open(OpenError),
     /// The arguments are wrong.
@@ -20,14 +20,14 @@ pub enum Failure {
     File(String),
     /// This build lacks a feature.
     Feature(&'static str),
-    /// What a drop-in refuses: the class of the error, and its text.
+    /// An error of a drop-in: its class, and its text.
     Named(&'static str, String),
     Closed,
     Forked,
     Panicked(String),
 }
 
-impl From<loopstore_checkpoints::Error> for Failure {
+impl From<loopstore_checkpoints::Error> for CallError {
     fn from(error: loopstore_checkpoints::Error) -> Self {
         use loopstore_checkpoints::Error;
         match error {
@@ -41,25 +41,25 @@ impl From<loopstore_checkpoints::Error> for Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CallError {
     fn from(error: Error) -> Self {
         Self::Core(error)
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for CallError {
     fn from(error: StoreError) -> Self {
         Self::Core(error.into())
     }
 }
 
-impl From<OpenError> for Failure {
+impl From<OpenError> for CallError {
     fn from(error: OpenError) -> Self {
         Self::Open(error)
     }
 }
 
-impl From<ExportError> for Failure {
+impl From<ExportError> for CallError {
     fn from(error: ExportError) -> Self {
         match error {
             ExportError::Store(error) => error.into(),
@@ -68,7 +68,7 @@ impl From<ExportError> for Failure {
     }
 }
 
-impl From<ReportError> for Failure {
+impl From<ReportError> for CallError {
     fn from(error: ReportError) -> Self {
         match error {
             ReportError::Store(error) => error.into(),
@@ -77,7 +77,7 @@ impl From<ReportError> for Failure {
     }
 }
 
-impl From<ImportError> for Failure {
+impl From<ImportError> for CallError {
     fn from(error: ImportError) -> Self {
         match error {
             ImportError::Store(error) => error.into(),
@@ -87,10 +87,10 @@ impl From<ImportError> for Failure {
     }
 }
 
-/// Errors that say what is wrong with an argument.
+/// Errors in arguments.
 macro_rules! input {
     ($($error:ty),*) => {
-        $(impl From<$error> for Failure {
+        $(impl From<$error> for CallError {
             fn from(error: $error) -> Self {
                 Self::Input(with_causes(&error))
             }
@@ -122,21 +122,21 @@ pub fn with_causes(error: &dyn StdError) -> String {
     text
 }
 
-/// What an error tells beside its text.
+/// A field of an error, in addition to its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Field {
+pub enum ErrorField {
     Text(String),
     Number(u64),
     Nothing,
 }
 
 /// The class of an error, its text, and its fields.
-pub type Described = (&'static str, String, Vec<(&'static str, Field)>);
+pub type ErrorDescription = (&'static str, String, Vec<(&'static str, ErrorField)>);
 
-impl Failure {
-    /// Says which error this is; `build` is how this package is built with a feature that it lacks.
-    pub fn describe(self, build: fn(&str) -> String) -> Described {
+impl CallError {
+    /// Returns the description of the error; `build` returns the command that builds this package with a feature.
+    pub fn describe(self, build: fn(&str) -> String) -> ErrorDescription {
         let plain = |class, text: String| (class, text, Vec::new());
         match self {
             Self::Core(error) => describe(error),
@@ -165,12 +165,15 @@ impl Failure {
     }
 }
 
-fn describe(error: Error) -> Described {
+fn describe(error: Error) -> ErrorDescription {
     let text = with_causes(&error);
     let class = match error {
         Error::Busy => "BusyError",
         Error::NotFound { what, id } => {
-            let fields = vec![("what", Field::Text(what.into())), ("id", Field::Text(id))];
+            let fields = vec![
+                ("what", ErrorField::Text(what.into())),
+                ("id", ErrorField::Text(id)),
+            ];
             return ("NotFoundError", text, fields);
         }
         Error::LoopHeld {
@@ -179,9 +182,9 @@ fn describe(error: Error) -> Described {
             until,
         } => {
             let fields = vec![
-                ("loop_id", Field::Text(loop_id)),
-                ("owner", Field::Text(owner)),
-                ("until", Field::Text(until)),
+                ("loop_id", ErrorField::Text(loop_id)),
+                ("owner", ErrorField::Text(owner)),
+                ("until", ErrorField::Text(until)),
             ];
             return ("LoopHeldError", text, fields);
         }
@@ -243,12 +246,15 @@ fn sizes(
     budget: u64,
     unit: &str,
     reason: Option<String>,
-) -> Vec<(&'static str, Field)> {
+) -> Vec<(&'static str, ErrorField)> {
     vec![
-        ("needed", Field::Number(needed)),
-        ("budget", Field::Number(budget)),
-        ("unit", Field::Text(unit.into())),
-        ("reason", reason.map_or(Field::Nothing, Field::Text)),
+        ("needed", ErrorField::Number(needed)),
+        ("budget", ErrorField::Number(budget)),
+        ("unit", ErrorField::Text(unit.into())),
+        (
+            "reason",
+            reason.map_or(ErrorField::Nothing, ErrorField::Text),
+        ),
     ]
 }
 
@@ -283,11 +289,11 @@ fn of_store(error: &StoreError) -> &'static str {
     }
 }
 
-fn of_opening(error: &OpenError, build: fn(&str) -> String) -> Described {
+fn of_opening(error: &OpenError, build: fn(&str) -> String) -> ErrorDescription {
     let class = match error {
         OpenError::Busy => "BusyError",
         OpenError::Damaged { .. } | OpenError::ForeignSchema { .. } => "DamagedError",
-        OpenError::NoEncryption => return Failure::Feature("sqlcipher").describe(build),
+        OpenError::NoEncryption => return CallError::Feature("sqlcipher").describe(build),
         _ => "OpenError",
     };
     (class, with_causes(error), Vec::new())

@@ -1,4 +1,4 @@
-//! Open stores, and what every call goes through.
+//! Open stores, and the guard of every call.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use loopstore::{SessionHandle, Store};
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 
 /// Runs `work`; a panic in it becomes an error.
-pub fn caught<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub fn caught<T>(work: impl FnOnce() -> Result<T, CallError>) -> Result<T, CallError> {
     let done = catch_unwind(AssertUnwindSafe(work));
-    done.unwrap_or_else(|panic| Err(Failure::Panicked(text_of(&*panic))))
+    done.unwrap_or_else(|panic| Err(CallError::Panicked(text_of(&*panic))))
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> String {
@@ -22,14 +22,14 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
-/// An open store with the sessions that were asked for, until it is closed. It belongs to the process that
-/// opened it: locks do not go through a fork, and neither do the threads that it may wait for.
+/// An open store with the handles of its sessions, until it is closed. It belongs to the process that
+/// opened it: neither locks nor threads survive a fork.
 pub struct Handle {
     process: u32,
-    opened: Mutex<Option<Opened>>,
+    opened: Mutex<Option<OpenStore>>,
 }
 
-struct Opened {
+struct OpenStore {
     store: Store,
     sessions: HashMap<u64, SessionHandle>,
     next: u64,
@@ -39,7 +39,7 @@ impl Handle {
     pub fn new(store: Store) -> Self {
         Self {
             process: std::process::id(),
-            opened: Mutex::new(Some(Opened {
+            opened: Mutex::new(Some(OpenStore {
                 store,
                 sessions: HashMap::new(),
                 next: 0,
@@ -51,39 +51,39 @@ impl Handle {
         self.process != std::process::id()
     }
 
-    /// Takes the lock, which another thread may have held when the process was forked: so the process is
-    /// looked at first.
-    fn lock(&self) -> Result<MutexGuard<'_, Option<Opened>>, Failure> {
+    /// Takes the lock, which another thread may have held when the process was forked: so the process id is
+    /// compared first.
+    fn lock(&self) -> Result<MutexGuard<'_, Option<OpenStore>>, CallError> {
         match self.is_forked() {
-            true => Err(Failure::Forked),
-            // What it holds is whole also after a panic of another thread.
+            true => Err(CallError::Forked),
+            // The value is consistent also after a panic of another thread.
             false => Ok(self.opened.lock().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 
-    pub fn store(&self) -> Result<Store, Failure> {
+    pub fn store(&self) -> Result<Store, CallError> {
         let opened = self.lock()?;
-        let opened = opened.as_ref().ok_or(Failure::Closed)?;
+        let opened = opened.as_ref().ok_or(CallError::Closed)?;
         Ok(opened.store.clone())
     }
 
-    pub fn session(&self, key: u64) -> Result<SessionHandle, Failure> {
+    pub fn session(&self, key: u64) -> Result<SessionHandle, CallError> {
         let opened = self.lock()?;
-        let opened = opened.as_ref().ok_or(Failure::Closed)?;
-        opened.sessions.get(&key).cloned().ok_or(Failure::Closed)
+        let opened = opened.as_ref().ok_or(CallError::Closed)?;
+        opened.sessions.get(&key).cloned().ok_or(CallError::Closed)
     }
 
     /// Keeps a session's handle for as long as the store is open, and returns its key.
-    pub fn keep(&self, session: SessionHandle) -> Result<u64, Failure> {
+    pub fn keep(&self, session: SessionHandle) -> Result<u64, CallError> {
         let mut opened = self.lock()?;
-        let opened = opened.as_mut().ok_or(Failure::Closed)?;
+        let opened = opened.as_mut().ok_or(CallError::Closed)?;
         let key = opened.next;
         opened.next += 1;
         opened.sessions.insert(key, session);
         Ok(key)
     }
 
-    /// Lets a session's handle go.
+    /// Drops a session's handle.
     pub fn forget(&self, key: u64) {
         let Ok(mut opened) = self.lock() else {
             return;
@@ -96,12 +96,12 @@ impl Handle {
         drop(gone);
     }
 
-    pub fn is_closed(&self) -> Result<bool, Failure> {
+    pub fn is_closed(&self) -> Result<bool, CallError> {
         Ok(self.lock()?.is_none())
     }
 
     /// Closes the store once the calls that are under way have ended.
-    pub fn close(&self) -> Result<(), Failure> {
+    pub fn close(&self) -> Result<(), CallError> {
         let opened = self.lock()?.take();
         drop(opened);
         Ok(())
@@ -113,7 +113,7 @@ impl Drop for Handle {
         let opened = self.opened.get_mut();
         let opened = opened.unwrap_or_else(PoisonError::into_inner).take();
         if self.process != std::process::id() {
-            // To close it here would act on files that the parent has open.
+            // Closing it here would act on files that the parent has open.
             std::mem::forget(opened);
         }
     }

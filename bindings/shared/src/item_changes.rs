@@ -1,32 +1,36 @@
-//! Changes of a session's items that are made once, however often they are tried.
+//! Changes of a session's items that are applied once, however often they are requested.
 
 use loopstore::extend::{self, AppendKey, append, session_of};
 use loopstore::{AgentMessage, Entry, EntryQuery, Error, Json, SessionHandle};
 use serde_json::Value;
 
-use crate::errors::Failure;
-use crate::items::{self, ItemForm, Items, branch_after, end_of};
+use crate::errors::CallError;
+use crate::items::{self, ItemForm, ItemList, branch_after, end_of};
 
-/// A change of the history that is made once.
-pub struct Change<'a> {
+/// A change of the history that is applied once.
+pub struct ItemChange<'a> {
     /// The key of its append.
     pub key: &'a str,
-    /// What tells it from another change.
+    /// The digest that identifies the change.
     pub digest: &'a str,
-    /// The items that it takes from the end, if it takes any.
+    /// The items to remove from the end, if any.
     pub expected: Option<Vec<Value>>,
-    /// What it appends.
+    /// The messages to append.
     pub messages: Vec<AgentMessage>,
 }
 
-/// The kind of the extension that says which change was made.
+/// The kind of the extension that records a change.
 const CHANGE: &str = "items.change";
 
-/// Makes a change, all of it or nothing, unless it was made before.
+/// Applies a change, all of it or nothing, unless it was applied before.
 ///
 /// # Errors
 /// If another change has the key, or the session does not end with the items that are expected.
-pub fn apply(session: &SessionHandle, form: ItemForm, change: &Change<'_>) -> Result<(), Failure> {
+pub fn apply(
+    session: &SessionHandle,
+    form: ItemForm,
+    change: &ItemChange<'_>,
+) -> Result<(), CallError> {
     let note = Json::string(change.digest);
     let note = || std::iter::once(AgentMessage::extension(CHANGE, note.clone()));
     let messages = || {
@@ -46,7 +50,7 @@ pub fn apply(session: &SessionHandle, form: ItemForm, change: &Change<'_>) -> Re
         if expected.is_empty() {
             match session.append_once(change.key, messages()) {
                 Ok(done) if !done.duplicate => return Ok(()),
-                // Somebody else was faster; what the change was is looked up.
+                // Another program was faster; the next round checks its change.
                 Ok(_) | Err(Error::KeyTaken { .. }) => continue,
                 Err(error) => return Err(error.into()),
             }
@@ -59,7 +63,7 @@ pub fn apply(session: &SessionHandle, form: ItemForm, change: &Change<'_>) -> Re
         if !says(form, &suffix, expected)? {
             let text =
                 "the session does not end with the expected items; read it again, then try again";
-            return Err(Failure::Input(text.into()));
+            return Err(CallError::Input(text.into()));
         }
         let done = extend::write(backend, |write| {
             let owner = session_of(write, session.id())?.key;
@@ -85,13 +89,13 @@ pub fn apply(session: &SessionHandle, form: ItemForm, change: &Change<'_>) -> Re
     }
 }
 
-/// Whether entries are these items.
-fn says(form: ItemForm, entries: &[Entry], items: &[Value]) -> Result<bool, Failure> {
+/// True if entries have these items.
+fn says(form: ItemForm, entries: &[Entry], items: &[Value]) -> Result<bool, CallError> {
     if entries.len() != items.len() {
         return Ok(false);
     }
     for (entry, item) in entries.iter().zip(items) {
-        let items = Items::of(form, [&entry.message])?;
+        let items = ItemList::of(form, [&entry.message])?;
         let (1, Some(own)) = (items.len(), items.last()) else {
             return Ok(false);
         };
@@ -102,12 +106,12 @@ fn says(form: ItemForm, entries: &[Entry], items: &[Value]) -> Result<bool, Fail
     Ok(true)
 }
 
-/// Refuses a change whose key another one has.
+/// Fails if the key belongs to another change.
 fn is_made(
     session: &SessionHandle,
     known: &loopstore::Appended,
     digest: &str,
-) -> Result<(), Failure> {
+) -> Result<(), CallError> {
     let query = EntryQuery::whole_session().kinds([CHANGE.to_owned()]);
     let noted = session.entries(&query)?.into_iter().any(|entry| {
         let is_here = entry.loop_id == known.loop_id && known.seqs.contains(&entry.seq);
@@ -115,7 +119,7 @@ fn is_made(
     });
     match noted {
         true => Ok(()),
-        false => Err(Failure::Input(
+        false => Err(CallError::Input(
             "this operation was made before with another change; give each change an id of its own"
                 .into(),
         )),

@@ -1,4 +1,4 @@
-//! The texts of items, without what their messages hold as well.
+//! The texts of items, without the strings that their messages also contain.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use crate::json_text::{string_end, write_string};
 
 /// The mark in place of a string; a number and `}` follow. As text it occurs in no string of JSON.
 const MARK: &str = r#"{"$loopstore":"#;
-/// Shorter strings stay where they are.
+/// Shorter strings are not replaced.
 const SHORT: usize = 32;
 
-/// Returns what is kept of an item beside its message: its text, with marks in place of what the message holds.
+/// Returns the kept text of an item, with marks in place of the strings that its message contains.
 pub(crate) fn shortened(message: &AgentMessage, item: &str) -> Json {
     let (text, marks) = marked(message, item);
     match Json::parse(&text) {
         Ok(json) if json.as_str().matches(MARK).count() == marks => json,
-        // It nests too deep to stand within another, or has such a mark of its own.
+        // It nests too deep for another value, or has such a mark of its own.
         _ => Json::string(item),
     }
 }
@@ -61,7 +61,7 @@ fn read(literal: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Writes an item again of what is kept of it.
+/// Writes an item from its kept text.
 pub(crate) fn write_whole(out: &mut String, message: &AgentMessage, kept: &Json) {
     let text = kept.as_str();
     if text.starts_with('"')
@@ -90,7 +90,7 @@ fn content(message: &AgentMessage) -> &[Content] {
     message.message().map(Message::content).unwrap_or_default()
 }
 
-/// Returns the string of a block that an item may hold too.
+/// Returns the string of a block that an item may contain as well.
 fn string_of(block: &Content) -> Cow<'_, str> {
     match block {
         Content::Text(text) => Cow::Borrowed(text.text.as_str()),
@@ -104,7 +104,7 @@ fn string_of(block: &Content) -> Cow<'_, str> {
     }
 }
 
-/// Returns what of an item of the provider's state is encrypted.
+/// Returns the encrypted part of an opaque item.
 fn encrypted(item: &str) -> String {
     #[derive(Deserialize)]
     struct Encrypted {

@@ -1,9 +1,9 @@
-//! Items as a framework keeps them, of the Responses API or of the Agents SDK for JavaScript: each becomes a
-//! message, and comes back as it was.
+//! Items of a framework, in the format of the Responses API or of the Agents SDK for JavaScript: each becomes a
+//! message, and is returned unchanged.
 //!
-//! What a message has no place for (ids, states, annotations, the form of the content) stands in a field of
-//! its own beside it: the item's text, in which each long string that the message holds as well is replaced
-//! by a mark. So nothing is stored twice, and what a compaction shortened comes back short.
+//! The fields that a message lacks (ids, states, annotations, the form of the content) are kept in an extra field:
+//! the text of the item, in which each long string that the message also contains is replaced
+//! by a mark. So nothing is stored twice, and content that a compaction shortened is returned short.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,16 +20,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 use crate::item_texts;
 
-/// Whose items they are. An item of one is none of the other: there its message is written anew.
+/// The format of items. An item of one format is not used in the other: its message is converted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemForm {
-    /// The Responses API's.
+    /// Items of the Responses API.
     Responses,
-    /// The Agents SDK's for JavaScript, which has names of its own. Those that are not made of items of its own
-    /// come as `{"$responses": …}`.
+    /// Items of the Agents SDK for JavaScript, which has names of its own. Messages that were not made of its items
+    /// are written as `{"$responses": …}`.
     Agents,
 }
 
@@ -44,14 +44,14 @@ impl ItemForm {
 }
 
 /// Makes messages of items of the Responses API.
-pub fn read(json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
+pub fn read(json: &[u8]) -> Result<Vec<AgentMessage>, CallError> {
     let items: Vec<&RawValue> = serde_json::from_slice(json)?;
     let shown = items.into_iter().map(|item| (item.get(), Some(item.get())));
     messages_of(ItemForm::Responses, shown)
 }
 
-/// Makes messages of items of the Agents SDK, each with the item of the Responses API that says the same, or null.
-pub fn read_agents(json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
+/// Makes messages of items of the Agents SDK, each with the equivalent item of the Responses API, or null.
+pub fn read_agents(json: &[u8]) -> Result<Vec<AgentMessage>, CallError> {
     let items: Vec<(&RawValue, Option<&RawValue>)> = serde_json::from_slice(json)?;
     let shown = items
         .into_iter()
@@ -62,11 +62,11 @@ pub fn read_agents(json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
 fn messages_of<'a>(
     form: ItemForm,
     items: impl Iterator<Item = (&'a str, Option<&'a str>)>,
-) -> Result<Vec<AgentMessage>, Failure> {
+) -> Result<Vec<AgentMessage>, CallError> {
     let mut response = None;
     let messages = items.map(|(item, shown)| {
         let message = message_of(form, item, shown)?;
-        // What the model put out in a row is one answer.
+        // Consecutive outputs of the model are one answer.
         Ok(match message.role() {
             Role::Assistant => message.of_response(response.get_or_insert_with(fresh_id)),
             _ => {
@@ -87,7 +87,7 @@ fn fresh_id() -> String {
     format!("items-{nanos:x}-{:x}-{count:x}", std::process::id())
 }
 
-fn message_of(form: ItemForm, item: &str, shown: Option<&str>) -> Result<AgentMessage, Failure> {
+fn message_of(form: ItemForm, item: &str, shown: Option<&str>) -> Result<AgentMessage, CallError> {
     let read = shown.map(|shown| provider::read_str(Form::OpenAiResponses, shown));
     let read = read.and_then(Result::ok).unwrap_or_default();
     let mut message = match <[AgentMessage; 1]>::try_from(read) {
@@ -106,8 +106,8 @@ fn message_of(form: ItemForm, item: &str, shown: Option<&str>) -> Result<AgentMe
     Ok(message)
 }
 
-/// Makes a message of an item that no message has a place for: its texts can be found, and the rest is kept.
-fn unread(item: &str) -> Result<AgentMessage, Failure> {
+/// Makes a message of an unknown item: its texts can be searched, and the rest is kept.
+fn unread(item: &str) -> Result<AgentMessage, CallError> {
     let value: Value = serde_json::from_str(item)?;
     let role = value.get("role").and_then(Value::as_str);
     let said: Vec<&str> = match value.get("content") {
@@ -149,7 +149,7 @@ fn kept(item: &str) -> Content {
     }
 }
 
-/// Returns the item of state that only the provider can read, if a message holds nothing else.
+/// Returns the opaque item of the provider, if a message contains nothing else.
 fn sealed_item(message: &AgentMessage) -> Option<&str> {
     match message.message()?.content() {
         [Content::Sealed(sealed)] => Some(sealed.item.as_str()),
@@ -158,20 +158,20 @@ fn sealed_item(message: &AgentMessage) -> Option<&str> {
 }
 
 /// Items, written one after the other as a list of JSON that is not ended yet.
-pub(crate) struct Items {
+pub(crate) struct ItemList {
     form: ItemForm,
     list: String,
-    /// Where each begins.
+    /// The start of each item.
     begins: Vec<usize>,
     /// Messages in a row that were not made of items.
     others: Vec<AgentMessage>,
 }
 
-impl Items {
+impl ItemList {
     pub(crate) fn of<'a>(
         form: ItemForm,
         messages: impl IntoIterator<Item = &'a AgentMessage>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CallError> {
         let mut items = Self {
             form,
             list: "[".into(),
@@ -187,7 +187,7 @@ impl Items {
     }
 
     /// Adds a message; `rest` begins with it.
-    fn add(&mut self, message: &AgentMessage, rest: &[&AgentMessage]) -> Result<(), Failure> {
+    fn add(&mut self, message: &AgentMessage, rest: &[&AgentMessage]) -> Result<(), CallError> {
         let Some(kept) = extra_of(message, self.form.field()) else {
             if message.message().is_some() {
                 self.others.push(message.clone());
@@ -211,8 +211,8 @@ impl Items {
         self.begins.push(self.list.len());
     }
 
-    /// Adds results to the calls of messages that were not made of items if the conversation goes on behind
-    /// them without a result: a provider refuses such a call. The calls of the last turn stay open.
+    /// Adds results to the calls of messages that were not made of items if the conversation continues after
+    /// them without a result: a provider rejects such a call. The calls of the last turn stay open.
     fn close_calls(&mut self, rest: &[&AgentMessage]) {
         let goes_on =
             |message: &&AgentMessage| matches!(message.role(), Role::User | Role::Assistant);
@@ -222,7 +222,7 @@ impl Items {
         let mut open: Vec<ToolCall> = Vec::new();
         for message in self.others.iter().filter_map(AgentMessage::message) {
             match message {
-                // The request itself closes what another prompt follows.
+                // The request itself closes calls before another prompt.
                 Message::User(_) => open.clear(),
                 Message::Assistant(_) => open.extend(message.tool_calls().cloned()),
                 Message::ToolResult(result) => open.retain(|call| call.id != result.tool_call_id),
@@ -239,7 +239,7 @@ impl Items {
     }
 
     /// Writes the messages that were not made of items in the provider's form.
-    fn flush(&mut self) -> Result<(), Failure> {
+    fn flush(&mut self) -> Result<(), CallError> {
         if self.others.is_empty() {
             return Ok(());
         }
@@ -273,7 +273,7 @@ impl Items {
         self.list.get(begin..)
     }
 
-    /// Returns the last `limit` of them, all if there is no limit.
+    /// Returns the last `limit` items, all if `None`.
     fn into_list(mut self, limit: Option<usize>) -> Vec<u8> {
         let surplus = self.len().saturating_sub(limit.unwrap_or(usize::MAX));
         if surplus > 0 {
@@ -298,25 +298,25 @@ pub fn write(
     session: &SessionHandle,
     form: ItemForm,
     limit: Option<usize>,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, CallError> {
     let items = match limit {
-        // Nothing is hidden: the last ones are the last that were stored.
+        // Nothing is hidden: the last items are those of the last stored messages.
         Some(limit) if !is_compacted(session)? => {
             let entries = session.entries(&messages().last(limit))?;
-            Items::of(form, entries.iter().map(|entry| &entry.message))?
+            ItemList::of(form, entries.iter().map(|entry| &entry.message))?
         }
         _ => of_context(session, form)?,
     };
     Ok(items.into_list(limit))
 }
 
-/// What a model sees: everything but extensions.
+/// Returns the query for all messages that a model sees: all but extensions.
 pub(crate) fn messages() -> EntryQuery {
     EntryQuery::new().roles([Role::User, Role::Assistant, Role::ToolResult])
 }
 
-/// Whether a compaction was ever committed in the session, whatever became of it.
-fn is_compacted(session: &SessionHandle) -> Result<bool, Failure> {
+/// True if a compaction was ever committed in the session, even if it was undone.
+fn is_compacted(session: &SessionHandle) -> Result<bool, CallError> {
     let found = extend::read(session.store().database(), |read| {
         let Some((key, _)) = read.current(session.id())? else {
             return Ok(false);
@@ -335,28 +335,28 @@ fn is_compacted(session: &SessionHandle) -> Result<bool, Failure> {
 }
 
 /// Returns the items of the whole context.
-fn of_context(session: &SessionHandle, form: ItemForm) -> Result<Items, Failure> {
-    Items::of(form, &session.context()?.messages)
+fn of_context(session: &SessionHandle, form: ItemForm) -> Result<ItemList, CallError> {
+    ItemList::of(form, &session.context()?.messages)
 }
 
-/// Records what OpenAI's own compaction gave: its items stand for all up to message `seq` of loop `loop_id`.
-pub fn seal(
+/// Records a compaction by OpenAI: its items replace everything up to message `seq` of loop `loop_id`.
+pub fn record_compaction(
     session: &SessionHandle,
     items: Vec<AgentMessage>,
     loop_id: String,
     seq: u32,
-) -> Result<(), Failure> {
+) -> Result<(), CallError> {
     let through = EntryRef::new(loop_id, seq);
     session.record_compaction(SealingProvider::OpenAi, &through, items)?;
     Ok(())
 }
 
-/// Returns all items with the place of the last message, for a compaction by the provider; nothing if there
+/// Returns all items with the position of the last message, for a compaction by the provider; `None` if there
 /// are none.
 pub fn snapshot(
     session: &SessionHandle,
     form: ItemForm,
-) -> Result<Option<(Vec<u8>, String, u32)>, Failure> {
+) -> Result<Option<(Vec<u8>, String, u32)>, CallError> {
     let Some(last) = session.entries(&messages().last(1))?.pop() else {
         return Ok(None);
     };
@@ -364,12 +364,12 @@ pub fn snapshot(
     Ok(Some((items, last.loop_id.to_string(), last.seq)))
 }
 
-/// Takes the last item back: a branch without it becomes the current loop; of a compaction that nothing
-/// followed the originals are back. Returns the item, nothing if there is none.
-pub fn pop(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, Failure> {
+/// Removes the last item: a branch without it becomes the current loop; a compaction without later messages
+/// is undone. Returns the item, `None` if there is none.
+pub fn pop(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, CallError> {
     let backend = session.store().database();
     loop {
-        // A handle stays on its line; somebody else may have begun another.
+        // A handle stays on its line; another program may have begun a branch.
         let session = &session
             .store()
             .session(session.id().as_str())?
@@ -384,7 +384,7 @@ pub fn pop(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, F
         };
         let before = last.pop();
         let done = extend::write(backend, |write| {
-            // What somebody else added meanwhile is not taken back.
+            // Messages that were added meanwhile are kept.
             let is_same = end_of(write, session)? == end;
             if is_same {
                 branch_after(write, session, before.as_ref(), "pop_item")?;
@@ -392,14 +392,14 @@ pub fn pop(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, F
             Ok(is_same)
         })?;
         if done {
-            let items = Items::of(form, [&popped.message])?;
+            let items = ItemList::of(form, [&popped.message])?;
             return Ok(Some(items.last().unwrap_or("null").as_bytes().to_vec()));
         }
     }
 }
 
-/// Undoes a compaction of the provider's that nothing followed; returns the last of its items.
-fn undo_of_provider(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, Failure> {
+/// Undoes a provider's compaction without later messages; returns the last of its items.
+fn undo_of_provider(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, CallError> {
     if session.policy().request().provider.is_none() {
         return Ok(None);
     }
@@ -409,11 +409,11 @@ fn undo_of_provider(session: &SessionHandle, form: ItemForm) -> Result<Option<Ve
         return Ok(None);
     }
     session.undo()?;
-    let items = Items::of(form, &context.messages)?;
+    let items = ItemList::of(form, &context.messages)?;
     Ok(items.last().map(|item| item.as_bytes().to_vec()))
 }
 
-/// Returns where a session ends: its current loop, and the sequence that comes next there.
+/// Returns the end of a session: its current loop, and the next sequence there.
 pub(crate) fn end_of(
     read: &dyn StoreRead,
     session: &SessionHandle,
@@ -463,7 +463,7 @@ mod tests {
 
     /// Returns the calls and results of a list of items, in order.
     fn calls_of(form: ItemForm, messages: &[AgentMessage]) -> Vec<String> {
-        let list = Items::of(form, messages).unwrap().into_list(None);
+        let list = ItemList::of(form, messages).unwrap().into_list(None);
         let items: Vec<Value> = serde_json::from_slice(&list).unwrap();
         let items = items
             .iter()

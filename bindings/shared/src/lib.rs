@@ -1,8 +1,10 @@
-//! What the packages of loopstore for other languages share: open stores, options, queries and messages as
-//! JSON, the items of the Responses API, and which error is which class.
+//! The common part of the packages of loopstore for other languages: open stores, options, queries and messages as
+//! JSON, the items of the Responses API, and the classes of errors.
 //!
-//! Such a package holds handles and moves JSON; what its users meet is written in their language.
+//! Such a package holds handles and moves JSON; its public classes are written in its language. This crate knows
+//! neither Python nor JavaScript, prints nothing, and has no SQL.
 
+pub mod append_keys;
 pub mod calls;
 pub mod checkpoints;
 pub mod entries;
@@ -12,11 +14,14 @@ pub mod item_changes;
 mod item_texts;
 pub mod items;
 pub mod json_text;
+pub mod loops;
 pub mod messages;
 pub mod options;
+pub mod prepare;
 pub mod queries;
 pub mod redaction;
 pub mod summaries;
+pub mod views;
 
-pub use errors::Failure;
+pub use errors::CallError;
 pub use handle::{Handle, caught};

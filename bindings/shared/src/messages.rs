@@ -5,7 +5,7 @@ use loopstore::provider::{self, Form, Mending, ProviderRequest};
 use loopstore::{AgentMessage, Context, SessionHandle};
 use serde::Serialize;
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 
 /// The form of messages: loopstore's own, or a provider's.
 #[derive(Clone, Copy)]
@@ -15,12 +15,12 @@ pub enum MessageForm {
 }
 
 impl MessageForm {
-    pub fn named(name: &str) -> Result<Self, Failure> {
+    pub fn named(name: &str) -> Result<Self, CallError> {
         if name == "loopstore" {
             return Ok(Self::Own);
         }
         let unknown = |_| {
-            Failure::Input(format!(
+            CallError::Input(format!(
                 "unknown format `{name}`; known are loopstore, openai, responses, anthropic"
             ))
         };
@@ -29,21 +29,21 @@ impl MessageForm {
 }
 
 /// Reads messages.
-pub fn read(form: &str, json: &[u8]) -> Result<Vec<AgentMessage>, Failure> {
+pub fn read(form: &str, json: &[u8]) -> Result<Vec<AgentMessage>, CallError> {
     let form = MessageForm::named(form)?;
     let text = std::str::from_utf8(json)
-        .map_err(|error| Failure::Input(format!("the JSON is not UTF-8: {error}")))?;
+        .map_err(|error| CallError::Input(format!("the JSON is not UTF-8: {error}")))?;
     match form {
         MessageForm::Provider(form) => Ok(provider::read_str(form, text)?),
         MessageForm::Own => {
-            provider::read_own(text).map_err(|error| Failure::Input(error.to_string()))
+            provider::read_own(text).map_err(|error| CallError::Input(error.to_string()))
         }
     }
 }
 
-/// What a context is in JSON.
+/// A context in JSON.
 #[derive(Serialize)]
-struct ContextJson<'a> {
+struct ContextDocument<'a> {
     session_id: &'a str,
     loop_id: &'a str,
     messages: &'a [AgentMessage],
@@ -56,9 +56,9 @@ struct ContextJson<'a> {
 }
 
 /// Writes a context.
-pub fn write(form: &str, context: &Context) -> Result<Vec<u8>, Failure> {
+pub fn write(form: &str, context: &Context) -> Result<Vec<u8>, CallError> {
     Ok(match MessageForm::named(form)? {
-        MessageForm::Own => serde_json::to_vec(&ContextJson {
+        MessageForm::Own => serde_json::to_vec(&ContextDocument {
             session_id: context.session.as_str(),
             loop_id: context.leaf.as_str(),
             messages: &context.messages,
@@ -74,13 +74,13 @@ pub fn write(form: &str, context: &Context) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Writes the calls that wait for their results: `id`, `name` and `arguments` of each.
-pub fn open_calls(session: &SessionHandle) -> Result<Vec<u8>, Failure> {
+/// Returns the open calls as JSON: `id`, `name` and `arguments` of each.
+pub fn open_calls(session: &SessionHandle) -> Result<Vec<u8>, CallError> {
     Ok(serde_json::to_vec(&session.open_calls()?)?)
 }
 
-/// Returns what was mended for a provider.
-pub fn mended(form: &str, context: &Context) -> Result<Vec<Mending>, Failure> {
+/// Returns the changes that were made for a provider.
+pub fn mended(form: &str, context: &Context) -> Result<Vec<Mending>, CallError> {
     Ok(match MessageForm::named(form)? {
         MessageForm::Own => Vec::new(),
         MessageForm::Provider(form) => ProviderRequest::of_context(form, context)?.mended,

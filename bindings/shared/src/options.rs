@@ -1,10 +1,10 @@
-//! How a store is opened, and when it compacts.
+//! The options of a store, and its policy.
 
 use loopstore::{Durability, Key, Policy, SealingProvider, Settings, SqliteOptions, counter_named};
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 
-/// What is given to open a store.
+/// The options of a store.
 #[derive(Default)]
 pub struct OpenOptions {
     pub counter: Option<String>,
@@ -14,13 +14,13 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    pub fn sqlite(self) -> Result<SqliteOptions, Failure> {
+    pub fn sqlite(self) -> Result<SqliteOptions, CallError> {
         let durability = match self.durability.as_deref() {
             None | Some("full") => Durability::Full,
             Some("normal") => Durability::Normal,
             Some(other) => {
                 let text = format!("unknown durability `{other}`; known are full, normal");
-                return Err(Failure::Input(text));
+                return Err(CallError::Input(text));
             }
         };
         let options = SqliteOptions::new()
@@ -37,10 +37,10 @@ impl OpenOptions {
     }
 
     #[cfg(feature = "postgres")]
-    pub fn postgres(self) -> Result<loopstore_postgres::PostgresOptions, Failure> {
+    pub fn postgres(self) -> Result<loopstore_postgres::PostgresOptions, CallError> {
         if self.key.is_some() || self.durability.is_some() {
             let text = "key and durability only apply to a database file; a server has its own";
-            return Err(Failure::Input(text.into()));
+            return Err(CallError::Input(text.into()));
         }
         let options = loopstore_postgres::PostgresOptions::new().read_only(self.read_only);
         Ok(match &self.counter {
@@ -50,20 +50,20 @@ impl OpenOptions {
     }
 }
 
-fn counter(name: &str) -> Result<std::sync::Arc<dyn loopstore::TokenCounter>, Failure> {
+fn counter(name: &str) -> Result<std::sync::Arc<dyn loopstore::TokenCounter>, CallError> {
     counter_named(name).ok_or_else(|| match name.starts_with("tiktoken:") {
         true if !loopstore::COUNTERS.contains(&"tiktoken:o200k_base") => {
-            Failure::Feature("tiktoken")
+            CallError::Feature("tiktoken")
         }
-        _ => Failure::Input(format!(
+        _ => CallError::Input(format!(
             "unknown counter `{name}`; known are {}",
             loopstore::COUNTERS.join(", ")
         )),
     })
 }
 
-/// Makes a policy of settings as JSON, and the provider that contexts go to.
-pub fn policy(settings: &[u8], provider: Option<&str>) -> Result<Policy, Failure> {
+/// Returns the policy of settings as JSON, and of the provider that contexts go to.
+pub fn policy(settings: &[u8], provider: Option<&str>) -> Result<Policy, CallError> {
     let settings: Settings = serde_json::from_slice(settings)?;
     let policy = settings.policy()?;
     Ok(match provider {
@@ -73,11 +73,11 @@ pub fn policy(settings: &[u8], provider: Option<&str>) -> Result<Policy, Failure
 }
 
 /// Returns the provider of this name.
-pub fn provider_named(name: &str) -> Result<SealingProvider, Failure> {
+pub fn provider_named(name: &str) -> Result<SealingProvider, CallError> {
     let mut all = SealingProvider::ALL.into_iter();
     let found = all.find(|provider| provider.as_str() == name);
     found.ok_or_else(|| {
         let text = format!("unknown provider `{name}`; known are openai, anthropic");
-        Failure::Input(text)
+        CallError::Input(text)
     })
 }

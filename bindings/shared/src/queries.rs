@@ -1,4 +1,4 @@
-//! What is looked for, as JSON.
+//! Searches and filters of sessions, as JSON.
 
 use loopstore::extend as store;
 use loopstore::search::SearchQuery;
@@ -6,9 +6,9 @@ use loopstore::{SessionCursor, SessionFilter, SessionId, Store, StoreError, Time
 use serde::{Deserialize, Serialize};
 
 use crate::entries::role;
-use crate::errors::Failure;
+use crate::errors::CallError;
 
-/// What a search is to look for: see `SearchQuery`.
+/// A search: see `SearchQuery`.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GivenQuery {
@@ -25,7 +25,7 @@ pub struct GivenQuery {
 }
 
 impl GivenQuery {
-    pub fn of(text: String, json: &[u8]) -> Result<SearchQuery, Failure> {
+    pub fn of(text: String, json: &[u8]) -> Result<SearchQuery, CallError> {
         let given: Self = serde_json::from_slice(json)?;
         Ok(SearchQuery {
             text,
@@ -43,7 +43,7 @@ impl GivenQuery {
     }
 }
 
-/// Which sessions a list shows: see `SessionFilter`.
+/// A filter of sessions: see `SessionFilter`.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GivenFilter {
@@ -51,16 +51,16 @@ pub struct GivenFilter {
     project: Option<String>,
     text: Option<String>,
     since: Option<String>,
-    /// The session behind which the list goes on.
+    /// The session after which the list continues.
     after: Option<String>,
     limit: Option<usize>,
 }
 
 impl GivenFilter {
-    /// The rows of the view `v_sessions` that are asked for.
-    pub fn rows(json: &[u8], store: &Store) -> Result<impl Serialize + use<>, Failure> {
+    /// Returns the rows of the view `v_sessions` that match.
+    pub fn rows(json: &[u8], store: &Store) -> Result<impl Serialize + use<>, CallError> {
         let given: Self = serde_json::from_slice(json)?;
-        let behind = |id: String| -> Result<SessionCursor, Failure> {
+        let behind = |id: String| -> Result<SessionCursor, CallError> {
             let session = SessionId::new(&id)?;
             let found = store::read(store.database(), |read| {
                 SessionCursor::behind(read, &session)

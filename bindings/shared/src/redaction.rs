@@ -1,4 +1,4 @@
-//! Which secrets are replaced, as JSON, and the redaction of a session.
+//! Redaction policies as JSON, and the redaction of a session.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use loopstore::redact::{Confidence, RedactionPolicy};
 use loopstore_admin::retention::{RedactReport, RedactRequest, redact_session};
 use serde::Deserialize;
 
-use crate::errors::Failure;
+use crate::errors::CallError;
 
-/// Which of the secrets found are replaced: see `RedactionPolicy`.
+/// The secrets that are replaced: see `RedactionPolicy`.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GivenRedaction {
-    /// Values that are no secrets, or the ids of findings that are none.
+    /// Values that are not secrets, or the ids of false findings.
     allow: BTreeSet<String>,
     /// The rules that apply; all if it is empty.
     only: BTreeSet<String>,
@@ -22,12 +22,12 @@ pub struct GivenRedaction {
 
 impl GivenRedaction {
     /// Reads the policy from JSON.
-    pub fn of(json: &[u8]) -> Result<RedactionPolicy, Failure> {
+    pub fn of(json: &[u8]) -> Result<RedactionPolicy, CallError> {
         let given: Self = serde_json::from_slice(json)?;
         given.policy()
     }
 
-    fn policy(self) -> Result<RedactionPolicy, Failure> {
+    fn policy(self) -> Result<RedactionPolicy, CallError> {
         let mut policy = RedactionPolicy::default();
         if let Some(name) = self.min_confidence {
             policy = policy.min_confidence(confidence(&name)?);
@@ -37,36 +37,36 @@ impl GivenRedaction {
         }
         for rule in self.only {
             let known = policy.only(rule);
-            policy = known.map_err(|error| Failure::Input(error.to_string()))?;
+            policy = known.map_err(|error| CallError::Input(error.to_string()))?;
         }
         Ok(policy)
     }
 }
 
-fn confidence(name: &str) -> Result<Confidence, Failure> {
+fn confidence(name: &str) -> Result<Confidence, CallError> {
     let mut known = [Confidence::Low, Confidence::Medium, Confidence::High].into_iter();
     let found = known.find(|one| one.name() == name);
     found.ok_or_else(|| {
-        Failure::Input(format!(
+        CallError::Input(format!(
             "the confidence is `low`, `medium` or `high`, not `{name}`"
         ))
     })
 }
 
-/// How a session is redacted.
+/// The request of a redaction.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct GivenRequest {
     reason: Option<String>,
-    /// Also kept files that hold other sessions too.
+    /// Also kept files that other sessions use too.
     with_files: bool,
     /// Only report what would be replaced.
     dry_run: bool,
     policy: GivenRedaction,
 }
 
-/// Replaces the secrets in a session by markers, as a request in JSON says.
-pub fn redact(session: &SessionHandle, request: &[u8]) -> Result<RedactReport, Failure> {
+/// Replaces the secrets in a session by markers; the request is JSON.
+pub fn redact(session: &SessionHandle, request: &[u8]) -> Result<RedactReport, CallError> {
     let given: GivenRequest = serde_json::from_slice(request)?;
     let request = RedactRequest {
         reason: given.reason,

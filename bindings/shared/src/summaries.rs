@@ -1,4 +1,4 @@
-//! What a summariser is asked and answers, as JSON.
+//! Requests to summarisers and their answers, as JSON.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use loopstore::{SummarizerError, SummaryAnswer, SummaryRequest, Usage};
 use serde::Deserialize;
 use serde_json::json;
 
-/// Writes a request, with the time that is left for it.
+/// Writes a request, with its remaining time.
 pub fn request(request: &SummaryRequest, left: Duration) -> String {
     let asked = json!({
         "system": request.system,
@@ -21,7 +21,7 @@ pub fn request(request: &SummaryRequest, left: Duration) -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Answer {
+struct AnswerJson {
     text: String,
     #[serde(default)]
     model: Option<String>,
@@ -31,7 +31,7 @@ struct Answer {
 
 /// Reads an answer.
 pub fn answer(json: &[u8]) -> Result<SummaryAnswer, SummarizerError> {
-    let answer: Answer = serde_json::from_slice(json)
+    let answer: AnswerJson = serde_json::from_slice(json)
         .map_err(|error| SummarizerError::Unreadable(error.to_string()))?;
     Ok(SummaryAnswer {
         text: answer.text,

@@ -1,7 +1,7 @@
 //! Copies of threads.
 //!
-//! What happened in the session happens once more in its copy, in the same order: so a compaction counts where
-//! and when it counted, an undo undoes it, and a question as of an earlier moment has the same answer.
+//! The history of the session is repeated in its copy, in the same order: so a compaction applies where
+//! and when it applied, an undo undoes it, and a context as of an earlier point is the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
@@ -19,13 +19,13 @@ use crate::Checkpoints;
 use crate::error::{Error, Result};
 use crate::lines::PARENT_SEQ;
 
-/// How many messages are copied together.
+/// The number of messages that are copied at a time.
 const PAGE: usize = 256;
 
 impl Checkpoints {
     /// Copies a thread: its loops with all messages, checkpoints and writes, its compactions with their undos,
-    /// and its pins. Nothing happens if there is none. A compaction of messages whose content was removed since
-    /// is left behind.
+    /// and its pins. Nothing is copied if there is no thread. A compaction of messages whose content was removed since
+    /// is not copied.
     ///
     /// # Errors
     /// [`Error::ThreadExists`] if the target holds anything, [`Error::Foreign`], or if the store fails.
@@ -49,7 +49,7 @@ impl Checkpoints {
                     session::create_session(write, &new, source.title.clone(), None)?
                 }
             };
-            let mut copy = Copy {
+            let mut copy = ThreadCopy {
                 target,
                 counter: self.store.database().counter(),
                 loops: BTreeMap::new(),
@@ -66,8 +66,8 @@ impl Checkpoints {
     }
 }
 
-/// What happened in a session.
-enum Step {
+/// A step in the history of a session.
+enum CopyStep {
     Loop(LoopRow),
     Messages(LoopKey, Range<u32>),
     Run(RunRow),
@@ -75,29 +75,29 @@ enum Step {
     Pin(PinRow),
 }
 
-/// Returns what happened in a session, in order.
-fn steps(read: &dyn StoreRead, session: SessionKey) -> Result<Vec<Step>> {
-    let mut steps: Vec<(Tick, Step)> = Vec::new();
+/// Returns the history of a session, in order.
+fn steps(read: &dyn StoreRead, session: SessionKey) -> Result<Vec<CopyStep>> {
+    let mut steps: Vec<(Tick, CopyStep)> = Vec::new();
     let loops = read.loops(session)?;
     let ends: Vec<(LoopKey, Tick, u32)> = loops
         .iter()
         .map(|row| (row.key, row.tick, row.totals.next_seq))
         .collect();
-    steps.extend(loops.into_iter().map(|row| (row.tick, Step::Loop(row))));
+    steps.extend(loops.into_iter().map(|row| (row.tick, CopyStep::Loop(row))));
     for (key, mut tick, end) in ends {
         let mut first = 0;
         read.messages(key, 0..end, &mut |row| {
-            // A loop begins before its messages, and they follow each other, whatever the clock says.
+            // A loop begins before its messages, and they follow each other, whatever their times.
             if row.tick > tick {
                 if row.seq > first {
-                    steps.push((tick, Step::Messages(key, first..row.seq)));
+                    steps.push((tick, CopyStep::Messages(key, first..row.seq)));
                 }
                 (tick, first) = (row.tick, row.seq);
             }
             Ok(ControlFlow::Continue(()))
         })?;
         if end > first {
-            steps.push((tick, Step::Messages(key, first..end)));
+            steps.push((tick, CopyStep::Messages(key, first..end)));
         }
     }
     let mut runs = Vec::new();
@@ -110,40 +110,40 @@ fn steps(read: &dyn StoreRead, session: SessionKey) -> Result<Vec<Step>> {
     runs.reverse();
     for run in runs {
         let flips = read.flips(run.key)?.into_iter();
-        steps.push((run.tick, Step::Run(run)));
-        steps.extend(flips.map(|flip| (flip.tick, Step::Flip(flip))));
+        steps.push((run.tick, CopyStep::Run(run)));
+        steps.extend(flips.map(|flip| (flip.tick, CopyStep::Flip(flip))));
     }
     let pins = read.pins(session)?.into_iter();
-    steps.extend(pins.map(|pin| (pin.tick, Step::Pin(pin))));
+    steps.extend(pins.map(|pin| (pin.tick, CopyStep::Pin(pin))));
     // The sort is stable.
     steps.sort_by_key(|(tick, _)| *tick);
     Ok(steps.into_iter().map(|(_, step)| step).collect())
 }
 
-/// A copy on its way.
-struct Copy<'a> {
+/// The state of a copy.
+struct ThreadCopy<'a> {
     write: &'a mut dyn StoreWrite,
     target: SessionKey,
     counter: &'a dyn TokenCounter,
     loops: BTreeMap<LoopKey, LoopKey>,
     runs: BTreeMap<RunKey, RunKey>,
     blocks: BTreeMap<BlockKey, BlockKey>,
-    /// Loops with messages whose content was removed: other messages stand in their places here.
+    /// Loops with messages whose content was removed: the copy has other messages in their places.
     removed: BTreeSet<LoopKey>,
 }
 
-impl Copy<'_> {
-    fn take(&mut self, step: Step) -> Result<()> {
+impl ThreadCopy<'_> {
+    fn take(&mut self, step: CopyStep) -> Result<()> {
         match step {
-            Step::Loop(row) => {
+            CopyStep::Loop(row) => {
                 let record = record_of(self.write, &row)?;
                 let key = session::create_loop(self.write, self.target, &record)?;
                 self.loops.insert(row.key, key);
                 Ok(())
             }
-            Step::Messages(from, seqs) => self.messages(from, seqs),
-            Step::Run(row) => self.run(row),
-            Step::Flip(row) => {
+            CopyStep::Messages(from, seqs) => self.messages(from, seqs),
+            CopyStep::Run(row) => self.run(row),
+            CopyStep::Flip(row) => {
                 let Some(run) = self.runs.get(&row.run).copied() else {
                     return Ok(());
                 };
@@ -156,7 +156,7 @@ impl Copy<'_> {
                 };
                 Ok(self.write.insert_flip(self.target, &row)?)
             }
-            Step::Pin(row) => {
+            CopyStep::Pin(row) => {
                 let (loop_key, point) = (self.copied(row.loop_key)?, self.point(row.point)?);
                 let tick = self.next_tick()?;
                 let row = PinRow {
@@ -246,8 +246,8 @@ impl Copy<'_> {
         Ok(self.write.close_run(&row, None)?)
     }
 
-    /// Returns the copy of a block, whose `extends` names the original still; `None` if it stands on what is
-    /// not here.
+    /// Returns the copy of a block, whose `extends` still names the original; `None` if it depends on content that
+    /// is not copied.
     fn block(&self, block: &BlockRow, own: &BTreeSet<BlockKey>) -> Result<Option<NewBlock>> {
         let is_here = |key: &LoopKey| self.loops.contains_key(key) && !self.removed.contains(key);
         let read: &dyn StoreRead = self.write;
@@ -292,7 +292,7 @@ impl Copy<'_> {
         Ok(Some(copy))
     }
 
-    /// Copies the names of appends, and which loop is the current one.
+    /// Copies the names of appends, and sets the current loop.
     fn names(&mut self, source: &SessionRow) -> Result<()> {
         for key in self.write.append_keys(source.key)? {
             if let Some(loop_key) = self.loops.get(&key.loop_key) {
@@ -308,7 +308,7 @@ impl Copy<'_> {
     }
 }
 
-/// Returns a loop as it began, without what it holds.
+/// Returns the record of a loop, without its content.
 fn record_of(read: &dyn StoreRead, row: &LoopRow) -> Result<LoopRecord> {
     let mut record = read.loop_meta(row.key)?.record()?;
     record.extra.remove(PARENT_SEQ);

@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller can do about it.
+//! The errors of checkpoints, by what the caller can do about them.
 
 use loopstore::StoreError;
 use loopstore::model::InvalidId;
@@ -6,7 +6,7 @@ use loopstore::model::InvalidId;
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a checkpoint was not written or read. Nothing of a write was kept then.
+/// An error of a call on checkpoints. Nothing of a write was kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,32 +23,32 @@ pub enum Error {
         thread: String,
         /// The language that wrote it.
         theirs: &'static str,
-        /// The language that asked.
+        /// The language of the caller.
         ours: &'static str,
     },
-    /// What the caller remembered is of a session that has been deleted since: read the thread again.
+    /// The segments of the caller are of a session that was deleted since: read the thread again.
     #[error("thread `{0}` was deleted and began again since it was read")]
     Stale(String),
-    /// Channels of the state are stored at none of the versions that the checkpoint names: give their values.
+    /// No value is stored for these channels at the versions of the checkpoint: pass their values.
     #[error("no value is stored for {}", .0.join(", "))]
     Missing(Vec<String>),
     /// The target of a copy has checkpoints.
     #[error("thread `{0}` has checkpoints already; delete it first, or copy to another id")]
     ThreadExists(String),
-    /// Something that a checkpoint refers to is not what was stored there: it was redacted, erased or damaged.
+    /// A message or value of a checkpoint was redacted, erased or damaged.
     #[error("{what} of thread `{thread}` cannot be read: {why}")]
     Unreadable {
-        /// What it is.
+        /// The unreadable part.
         what: String,
         /// The thread.
         thread: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// A name or a value that cannot be stored.
     #[error("{0}")]
     Invalid(String),
-    /// What the store says.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::names;
 use crate::packed::{OpenValues, Slot, filled, pack, unpack};
-use crate::record::{Place, Record, Segment, StoredValue, WritesRecord};
+use crate::record::{CheckpointRecord, MessagePosition, Segment, StoredValue, WritesRecord};
 
-/// What an extension of a kind holds.
-pub(crate) trait Recorded: Sized {
-    /// Writes it.
+/// A record that is stored as an extension.
+pub(crate) trait RecordForm: Sized {
+    /// Writes the record.
     fn to_json(&self) -> Result<Json>;
 
-    /// Reads it, or says what is wrong with it.
+    /// Reads the record; the error is a text.
     fn from_json(data: &Json) -> Result<Self, String>;
 
-    /// Takes over what only the name of its append says.
+    /// Sets the fields that only the name of the append contains.
     fn named(self, name: &str) -> Self {
         let _ = name;
         self
@@ -34,7 +34,7 @@ struct CheckpointForm(
     BTreeMap<String, Json>,
     BTreeMap<String, Slot>,
     BTreeMap<String, ValueForm>,
-    BTreeMap<String, Place>,
+    BTreeMap<String, MessagePosition>,
     Vec<Segment>,
 );
 
@@ -45,11 +45,11 @@ enum ValueForm {
     List(Vec<Segment>),
 }
 
-impl Recorded for Record {
+impl RecordForm for CheckpointRecord {
     fn to_json(&self) -> Result<Json> {
         let mut open = OpenValues::default();
         let own = self.checkpoint.clone();
-        // Only the tasks of an older version say what a program said.
+        // Only the tasks of an older version contain content of a program.
         let checkpoint = match own.as_str() {
             text if text.starts_with("{\"value\":{") && !text.contains("\"pending_sends\"") => {
                 Some((own,))
@@ -138,7 +138,7 @@ struct WritesForm(
     Vec<Segment>,
 );
 
-impl Recorded for WritesRecord {
+impl RecordForm for WritesRecord {
     fn to_json(&self) -> Result<Json> {
         let mut open = OpenValues::default();
         let writes = self

@@ -1,13 +1,13 @@
 //! Checkpoints of LangGraph in sessions of loopstore.
 //!
-//! A thread is a session. What LangGraph calls a checkpoint, the values of its channels and what tasks wrote
-//! are extension messages of it, which no model sees: durable when a call returns, never changed, verified,
-//! copied and erased with their session. A value is stored with the checkpoint that brought it, and later ones
+//! A thread is a session. Its checkpoints, the values of their channels and the writes of tasks
+//! are extension messages, which no model sees: durable when a call returns, never changed, verified,
+//! copied and erased with their session. A value is stored with its first checkpoint, and later checkpoints
 //! refer to it. A list of messages is stored as messages, each once, which are searched and shown as any
-//! others (`lines.rs`); a value that holds messages of a list, or such as will stand at its end, refers to them.
+//! others (`lines.rs`); a value with messages of a list, or with messages to be appended to it, refers to them.
 //!
-//! The packages for Python and Node stand on this. Values are in an encoding of LangGraph's own, which differs
-//! by language: a thread that the other language wrote is refused.
+//! The packages for Python and Node use this crate. Values are in an encoding of LangGraph, which differs
+//! by language: a thread that the other language wrote is rejected. The crate runs no graph, and decodes no values.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -36,8 +36,8 @@ use loopstore::extend::{self, StoreRead, StoreWrite};
 pub use error::{Error, Result};
 pub use names::Language;
 pub use record::{
-    ChannelHistory, Checkpoint, CheckpointRef, ListQuery, MessagesOf, NewCheckpoint, NewValue,
-    NewWrites, Part, Place, Segment, Stored, StoredList, Value, Write,
+    ChannelHistory, Checkpoint, CheckpointRef, ListPart, ListQuery, MessagePosition, MessagesOf,
+    NewCheckpoint, NewValue, NewWrites, PutResult, Segment, StoredList, Value, Write,
 };
 pub use thread::{OnDelete, Strategy};
 
@@ -49,7 +49,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The checkpoints that LangGraph of a language keeps in a store.
+    /// Returns the checkpoints of LangGraph for a language in a store.
     pub fn new(store: Store, language: Language) -> Self {
         Self { store, language }
     }
@@ -76,7 +76,7 @@ impl Checkpoints {
     }
 }
 
-/// Carries an error that is not the store's out of a transaction, which it ends.
+/// Moves an error that is not the store's out of a transaction, which ends with it.
 fn outside(error: Error, refused: &mut Option<Error>) -> StoreError {
     match error {
         Error::Store(error) => error,

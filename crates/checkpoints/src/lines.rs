@@ -1,12 +1,12 @@
 //! Lists of messages as lines of loops.
 //!
-//! A list grows at its end nearly always, as a session does. So a list is where it begins and where it ends
-//! on a line of loops, however long it is, and its new messages go behind its last one: onto the line if that
-//! is where the line ends, else onto a branch from there. A list that lost messages is several such segments.
-//! What a model sees of the line is the list, and two who go on from one state do not meet.
+//! A list nearly always grows at its end, as a session does. So a list is stored as its first and its last message
+//! on a line of loops, however long it is, and new messages are appended after the last one: to the line if that
+//! is the end of the line, else to a branch from there. A list that lost messages is several such segments.
+//! A model sees exactly the list on the line, and two programs that continue one state get separate branches.
 //!
-//! A system message is an extension, as everywhere in loopstore. So is a message that came into the middle of
-//! a list, where an earlier one was changed: no line holds it there. Each is a segment of its own.
+//! A system message is an extension, as everywhere in loopstore. So is a message inserted into the middle of
+//! a list, or in place of a changed one: it cannot be part of a line. Each is a segment of its own.
 
 use std::ops::{ControlFlow, Range};
 
@@ -20,24 +20,24 @@ use loopstore::{
 };
 
 use crate::error::{Error, Result};
-use crate::record::{MessagesOf, Part, Place, Segment, StoredList, kinds};
+use crate::record::{ListPart, MessagePosition, MessagesOf, Segment, StoredList, kinds};
 
-/// The field of a loop that says after which message of its parent it begins.
+/// The field of a loop with the message of its parent after which it begins.
 pub(crate) const PARENT_SEQ: &str = "parent_seq";
 
-/// A session that lists are written to.
+/// A writer of lists to a session.
 pub(crate) struct Lines<'a> {
     pub(crate) write: &'a mut dyn StoreWrite,
     pub(crate) session: SessionKey,
     pub(crate) counter: &'a dyn TokenCounter,
-    /// The loop that the messages of the state end in: what belongs to the state goes there too.
+    /// The loop of the last message of the state; the record is appended there.
     home: Option<LoopKey>,
-    /// What is appended to the loop that was last written to.
+    /// The running append to the loop that was written last.
     open: Option<TurnsAppend>,
 }
 
 impl<'a> Lines<'a> {
-    /// Begins to write to a session; the state ends in the loop `home`.
+    /// Returns a writer to a session; the state ends in the loop `home`.
     pub(crate) fn new(
         write: &'a mut dyn StoreWrite,
         session: SessionKey,
@@ -53,7 +53,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Appends a record as an extension under a name, and ends what was begun.
+    /// Appends a record as an extension under its names, and finishes the append.
     pub(crate) fn finish(mut self, kind: &str, data: Json, names: Vec<String>) -> Result<()> {
         let message = AgentMessage::extension(kind, data);
         let (loop_key, place) = self.push_extension(self.home, message)?;
@@ -78,7 +78,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// Returns the append that goes on in a loop.
+    /// Returns the append to a loop.
     fn open(&mut self, leaf: Option<LoopKey>) -> Result<&mut TurnsAppend> {
         if self
             .open
@@ -94,19 +94,26 @@ impl<'a> Lines<'a> {
         Ok(self.open.insert(open))
     }
 
-    /// Appends a message, and says where it is.
-    fn push(&mut self, leaf: Option<LoopKey>, message: AgentMessage) -> Result<(LoopKey, Place)> {
+    /// Appends a message, and returns its position.
+    fn push(
+        &mut self,
+        leaf: Option<LoopKey>,
+        message: AgentMessage,
+    ) -> Result<(LoopKey, MessagePosition)> {
         self.open(leaf)?;
         let Some(open) = self.open.as_mut() else {
             return Err(Error::Invalid("nothing is open".into()));
         };
         open.push(self.write, message, self.counter)?;
         let seq = open.next_seq().saturating_sub(1);
-        Ok((open.loop_key(), Place(open.loop_id().clone(), seq)))
+        Ok((
+            open.loop_key(),
+            MessagePosition(open.loop_id().clone(), seq),
+        ))
     }
 
     /// Returns the loop of a message.
-    fn loop_of(&self, place: &Place) -> Result<LoopKey> {
+    fn loop_of(&self, place: &MessagePosition) -> Result<LoopKey> {
         match &self.open {
             Some(open) if *open.loop_id() == place.0 && place.1 < open.next_seq() => {
                 Ok(open.loop_key())
@@ -115,8 +122,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Stores a list, and says where all of it is.
-    pub(crate) fn store(&mut self, parts: Vec<Part>) -> Result<StoredList> {
+    /// Stores a list, and returns its positions.
+    pub(crate) fn store(&mut self, parts: Vec<ListPart>) -> Result<StoredList> {
         let mut list = StoredList {
             segments: Vec::new(),
             new: Vec::new(),
@@ -141,9 +148,9 @@ impl<'a> Lines<'a> {
         Ok(list)
     }
 
-    /// Stores the lists that values refer to, and says where they are. Only what is new decides where the
-    /// record goes: what is referred to may stand far back.
-    pub(crate) fn store_said(&mut self, said: Vec<Vec<Part>>) -> Result<Vec<StoredList>> {
+    /// Stores the lists that values refer to, and returns their positions. Only lists with new messages set the loop of
+    /// the record: other lists may be far back.
+    pub(crate) fn store_said(&mut self, said: Vec<Vec<ListPart>>) -> Result<Vec<StoredList>> {
         let mut stored = Vec::new();
         for parts in said {
             let home = self.home;
@@ -156,17 +163,17 @@ impl<'a> Lines<'a> {
         Ok(stored)
     }
 
-    /// Appends the messages at the end of a list, which goes on `behind` a message if nothing stands in it.
+    /// Appends the messages at the end of a list; an empty list begins after the message `behind`.
     fn push_tail(
         &mut self,
         list: &mut StoredList,
         new: Vec<AgentMessage>,
-        behind: Option<&Place>,
+        behind: Option<&MessagePosition>,
     ) -> Result<()> {
         let mut group: Vec<AgentMessage> = Vec::new();
         for message in new {
             let is_single = message.role() == Role::Extension;
-            // Only a user message may begin a loop, so that a group lies in one.
+            // Only a user message may begin a loop, so that a group belongs to one loop.
             if is_single || message.role() == Role::User {
                 self.push_group(list, std::mem::take(&mut group), behind)?;
             }
@@ -183,7 +190,7 @@ impl<'a> Lines<'a> {
         &mut self,
         list: &mut StoredList,
         group: Vec<AgentMessage>,
-        behind: Option<&Place>,
+        behind: Option<&MessagePosition>,
     ) -> Result<()> {
         let count = group.len();
         if count == 0 {
@@ -218,7 +225,9 @@ impl<'a> Lines<'a> {
             }),
         }
         let segment = list.segments.len() - 1;
-        let new = places.into_iter().map(|Place(id, seq)| (id, seq, segment));
+        let new = places
+            .into_iter()
+            .map(|MessagePosition(id, seq)| (id, seq, segment));
         list.new.extend(new);
         Ok(())
     }
@@ -237,12 +246,12 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// Appends an extension to a loop, else to the current one.
+    /// Appends an extension to a loop, the current one if `None`.
     fn push_extension(
         &mut self,
         at: Option<LoopKey>,
         message: AgentMessage,
-    ) -> Result<(LoopKey, Place)> {
+    ) -> Result<(LoopKey, MessagePosition)> {
         let at = match (at, &self.open) {
             (Some(at), _) => Some(at),
             (None, Some(open)) => Some(open.loop_key()),
@@ -251,8 +260,8 @@ impl<'a> Lines<'a> {
         self.push(at, message)
     }
 
-    /// Returns the loop that goes on behind a message; `None`: the session has none yet.
-    fn leaf_behind(&mut self, end: Option<&Place>) -> Result<Option<LoopKey>> {
+    /// Returns the loop to append to after a message; `None` if the session has no loop yet.
+    fn leaf_behind(&mut self, end: Option<&MessagePosition>) -> Result<Option<LoopKey>> {
         let Some(end) = end else {
             return self.empty_line();
         };
@@ -276,7 +285,7 @@ impl<'a> Lines<'a> {
         Ok(Some(key))
     }
 
-    /// Returns a loop for a list that goes on from nothing.
+    /// Returns a loop for a list without an earlier message.
     fn empty_line(&mut self) -> Result<Option<LoopKey>> {
         let Some(current) = self.write.session_by_key(self.session)?.current_loop else {
             return Ok(None);
@@ -300,15 +309,15 @@ fn invalid(error: &serde_json::Error) -> Error {
     Error::Invalid(error.to_string())
 }
 
-/// Returns the last message of a list that stands on a line.
-fn end_of(segments: &[Segment]) -> Option<&Place> {
+/// Returns the last message of a list that is on a line.
+fn end_of(segments: &[Segment]) -> Option<&MessagePosition> {
     segments
         .iter()
         .rev()
         .find_map(|segment| segment.to.as_ref())
 }
 
-/// Whether nothing that a model sees comes after a message.
+/// True if only extensions follow a message.
 fn is_line_end(read: &dyn StoreRead, row: &LoopCore, seq: u32) -> Result<bool> {
     let mut is_last = true;
     let behind = seq.saturating_add(1)..row.totals.next_seq;
@@ -336,23 +345,23 @@ fn turn_of(read: &dyn StoreRead, row: &LoopCore, seq: u32) -> Result<Option<u32>
 pub(crate) fn loop_at(
     read: &dyn StoreRead,
     session: SessionKey,
-    place: &Place,
+    place: &MessagePosition,
 ) -> Result<LoopCore> {
     let row = read.loop_by_id(session, &place.0)?;
     let row = row.ok_or_else(|| StoreError::NoLoop(place.0.to_string()))?;
     if place.1 >= row.totals.next_seq {
-        let Place(id, seq) = place;
+        let MessagePosition(id, seq) = place;
         return Err(Error::Invalid(format!("loop `{id}` has no message {seq}")));
     }
     Ok(row.core)
 }
 
-/// Returns what of each loop a segment of a line takes, root first.
+/// Returns the messages of each loop in a segment of a line, root first.
 fn ranges(
     read: &dyn StoreRead,
     session: SessionKey,
-    from: &Place,
-    to: &Place,
+    from: &MessagePosition,
+    to: &MessagePosition,
 ) -> Result<Vec<(LoopCore, Range<u32>)>> {
     let mut row = loop_at(read, session, to)?;
     let mut end = to.1.saturating_add(1);
@@ -372,7 +381,7 @@ fn ranges(
     Ok(found)
 }
 
-/// Returns the sequence where a loop's chain leaves its parent.
+/// Returns the sequence in the parent at which a loop branches off.
 fn cut_of(read: &dyn StoreRead, row: &LoopCore, above: &LoopCore) -> Result<u32> {
     if let Some(last) = row.parent_seq {
         return Ok(last.saturating_add(1));
@@ -410,7 +419,7 @@ pub(crate) fn read_segment(
         read.message_refs(row.key, seqs, false, &mut |stored| {
             if !is_line || stored.message.role != Role::Extension {
                 let message = extend::decode_ref(read, &stored.message)?;
-                found.places.push(Place(id.clone(), stored.seq));
+                found.places.push(MessagePosition(id.clone(), stored.seq));
                 found.messages.push(message);
             }
             Ok(ControlFlow::Continue(()))

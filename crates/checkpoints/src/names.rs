@@ -1,16 +1,16 @@
-//! The names of the appends that hold checkpoints and writes.
+//! The names of the appends of checkpoints and writes.
 //!
-//! A name says whose encoding it is, what it is, the namespace, the checkpoint (and the task), and a revision:
-//! `lg-py/c/NAMESPACE/CHECKPOINT/0000`. Within a namespace names come in the order of the checkpoints' ids,
-//! which is that of time, and of one checkpoint in the order of its revisions. A revision that ends with `-`
-//! says that the checkpoint was deleted.
+//! A name has the language of the encoding, the kind, the namespace, the checkpoint (and the task), and a revision:
+//! `lg-py/c/NAMESPACE/CHECKPOINT/0000`. Within a namespace names are in the order of the checkpoints' ids,
+//! which is the order of time, and of one checkpoint in the order of its revisions. A revision that ends with `-`
+//! marks the checkpoint as deleted.
 
 use loopstore::extend::{AppendKey, AppendKeyRange, SessionKey, StoreRead};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 
-/// Whose LangGraph writes: values are in an encoding of its language, which the other cannot read.
+/// The language of LangGraph: values are in an encoding of this language, which the other cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Language {
     /// LangGraph.
@@ -28,7 +28,7 @@ impl Language {
         }
     }
 
-    /// Returns what the names of its appends begin with.
+    /// Returns the prefix of the names of its appends.
     pub(crate) fn prefix(self) -> &'static str {
         match self {
             Self::Python => "lg-py/",
@@ -44,12 +44,12 @@ impl Language {
     }
 }
 
-/// A name may have 512 bytes; a longer namespace or task stands in it as its digest.
+/// A name may have 512 bytes; a longer namespace or task is replaced by its digest.
 const LONGEST_PART: usize = 120;
 /// Ids of checkpoints are never shortened, as their order counts.
 const LONGEST_ID: usize = 200;
 
-/// Returns a part of a name, without the characters that part it from the next.
+/// Returns a part of a name, without separators.
 fn part(text: &str) -> String {
     let escaped = escaped(text);
     if escaped.len() <= LONGEST_PART {
@@ -82,23 +82,23 @@ pub(crate) fn id(name: &str) -> String {
     escaped.replace("%2F", "/").replace("%25", "%")
 }
 
-/// All checkpoints of a thread.
+/// Returns the prefix of all checkpoints of a thread.
 pub(crate) fn checkpoints(language: Language) -> String {
     format!("{}c/", language.prefix())
 }
 
-/// The checkpoints of a namespace.
+/// Returns the prefix of the checkpoints of a namespace.
 pub(crate) fn namespace(language: Language, ns: &str) -> String {
     format!("{}c/{}/", language.prefix(), part(ns))
 }
 
-/// The revisions of a checkpoint.
+/// Returns the prefix of the revisions of a checkpoint.
 pub(crate) fn checkpoint(language: Language, ns: &str, id: &str) -> Result<String> {
     Ok(format!("{}{}/", namespace(language, ns), id_part(id)?))
 }
 
-/// The writes that belong to a checkpoint, and perhaps to others, which is as unlikely as a digest is short:
-/// their records say which. The begin of the id keeps names of one time together.
+/// Returns the prefix of the writes of a checkpoint. Other checkpoints with the same short digest may share it:
+/// the records have the id. The beginning of the id keeps names of one time together.
 pub(crate) fn writes(language: Language, ns: &str, id: &str) -> Result<String> {
     let id = id_part(id)?;
     let begin: String = id.chars().take(18).collect();
@@ -106,18 +106,18 @@ pub(crate) fn writes(language: Language, ns: &str, id: &str) -> Result<String> {
     Ok(format!("{}w/{begin}{digest}/", language.prefix()))
 }
 
-/// What a task wrote, in its revisions; as with [`writes`] also others may have.
+/// Returns the prefix of the writes of a task, in its revisions; as with [`writes`], others may share it.
 pub(crate) fn task(language: Language, ns: &str, id: &str, task: &str) -> Result<String> {
     let writes = writes(language, ns, id)?;
     Ok(format!("{writes}{}/", digest(&[task])))
 }
 
-/// The checkpoints of a run, and perhaps those of others.
+/// Returns the prefix of the checkpoints of a run; other runs may share it.
 pub(crate) fn run(language: Language, run: &str) -> String {
     format!("{}r/{}/", language.prefix(), digest(&[run]))
 }
 
-/// The name of a checkpoint's revision among those of its run.
+/// Returns the name of a checkpoint's revision among the names of its run.
 pub(crate) fn of_run(language: Language, run: &str, revision: &str) -> String {
     let checkpoint = revision.strip_prefix(&checkpoints(language));
     format!(
@@ -127,7 +127,7 @@ pub(crate) fn of_run(language: Language, run: &str, revision: &str) -> String {
     )
 }
 
-/// Returns six letters that stand for texts.
+/// Returns six letters of the digest of texts.
 fn digest(texts: &[&str]) -> String {
     let mut sha256 = Sha256::new();
     for text in texts {
@@ -139,7 +139,7 @@ fn digest(texts: &[&str]) -> String {
     hex.collect()
 }
 
-/// A revision of a checkpoint, as its name says.
+/// A revision of a checkpoint, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Revision {
     pub(crate) number: u32,
@@ -166,12 +166,12 @@ impl Revision {
     }
 }
 
-/// Returns what the names of all revisions of a checkpoint begin with.
+/// Returns the prefix of the names of all revisions of a checkpoint.
 pub(crate) fn without_revision(name: &str) -> &str {
     name.rfind('/').map_or(name, |at| &name[..=at])
 }
 
-/// Returns the newest append whose name begins so, in the order of names.
+/// Returns the newest append whose name has this prefix, in the order of names.
 pub(crate) fn last(
     read: &dyn StoreRead,
     session: SessionKey,
@@ -180,7 +180,7 @@ pub(crate) fn last(
     Ok(before(read, session, beginning, None, 1)?.pop())
 }
 
-/// Returns at most `limit` appends whose names begin so and stand before `end`, the last first.
+/// Returns at most `limit` appends whose names have this prefix and are before `end`, the last first.
 pub(crate) fn before(
     read: &dyn StoreRead,
     session: SessionKey,
@@ -198,7 +198,7 @@ pub(crate) fn before(
     Ok(read.append_keys_within(session, &range)?)
 }
 
-/// Returns all appends whose names begin so, in the order of their names.
+/// Returns all appends whose names have this prefix, in the order of their names.
 pub(crate) fn all(
     read: &dyn StoreRead,
     session: SessionKey,

@@ -1,9 +1,9 @@
-//! How records stand in their extensions.
+//! The stored form of records in their extensions.
 //!
 //! LangGraph stores several records a turn, each with the versions of all channels and the ids of others: text
-//! that says little and repeats itself. That part is compressed, against a text of what such records are made
-//! of. What a program said stays as it is, so that a search for it and a redaction find it: values, and what
-//! metadata hold besides LangGraph's own.
+//! that repeats itself. That part is compressed, with a dictionary of frequent parts of such records.
+//! Content of a program is not compressed, so that search and redaction find it: values, and the entries of
+//! metadata besides LangGraph's own.
 
 use std::cell::RefCell;
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::shorten::{lengthened, shortened};
 
-/// What records are made of, the most frequent last; ids, versions and times as `shortened` writes them. Never
+/// Frequent parts of records, the most frequent last; ids, versions and times as `shortened` writes them. Never
 /// changed: records were written with it.
 const DICTIONARY: &[u8] = b"\"counters_since_delta_snapshot\":[{\"messages\":[1,1]}],\"fork\"],\"update\"],\
 \"__resume__\",\"__error__\",\"__no_writes__\",\"__pregel_tasks\",\"files\",\"todos\",\"context\",\"remaining_steps\",\
@@ -40,12 +40,12 @@ const DICTIONARY: &[u8] = b"\"counters_since_delta_snapshot\":[{\"messages\":[1,
 \"messages\":\"\x02\0\0\"},{\"parents\":[{}],\"source\":[\"loop\"],\"step\":[1]},\
 {\"messages\":{\"list\":[[[\"loop-1\",0],[\"loop-";
 
-/// A packed record may become so many bytes, whatever it claims.
+/// The largest size of an unpacked record in bytes.
 const LONGEST: usize = 256 << 20;
 
-/// A record in its extension, if not all of it is packed: else it is a text.
+/// A record in its extension, if some values are not packed: else it is a text.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct PackedRecord {
     packed: String,
     /// The values that are not packed, in order.
     open: Vec<Json>,
@@ -54,12 +54,12 @@ struct Stored {
 /// A value of a record: itself, or the next one that is not packed.
 pub(crate) type Slot = Option<(Json,)>;
 
-/// Values that are to be stored beside what is packed.
+/// Values that are stored unpacked.
 #[derive(Default)]
 pub(crate) struct OpenValues(Vec<Json>);
 
 impl OpenValues {
-    /// Takes a value, which is packed if it says nothing.
+    /// Adds a value, which is packed if it has no content of a program.
     pub(crate) fn take(&mut self, value: Json) -> Slot {
         if says_nothing(value.as_str()) {
             Some((value,))
@@ -68,14 +68,14 @@ impl OpenValues {
         }
     }
 
-    /// Takes a value that is not to be packed, whatever it says.
+    /// Adds a value that is not packed, whatever its content.
     pub(crate) fn take_open(&mut self, value: Json) -> Slot {
         self.0.push(value);
         None
     }
 }
 
-/// Whether a value is one of LangGraph's own, or refers to messages only.
+/// True if a value is one of LangGraph's own, or only refers to messages.
 fn says_nothing(text: &str) -> bool {
     matches!(
         text,
@@ -92,27 +92,29 @@ fn says_nothing(text: &str) -> bool {
     ) || (text.starts_with(r#"{"said":"#) && !text.contains(r#""value""#))
 }
 
-/// Writes what an extension holds.
+/// Writes the data of an extension.
 pub(crate) fn pack(skeleton: &impl Serialize, open: OpenValues) -> Result<Json> {
     let text = serde_json::to_vec(skeleton).map_err(|error| invalid(&error))?;
     let packed = BASE64.encode(deflated(&shortened(&text))?);
     if open.0.is_empty() {
         return Ok(Json::string(&packed));
     }
-    let stored = Stored {
+    let stored = PackedRecord {
         packed,
         open: open.0,
     };
     Json::of(&stored).map_err(|error| invalid(&error))
 }
 
-/// Reads what an extension holds; the open values come in their order. What is wrong with it is a text.
+/// Reads the data of an extension, with the unpacked values in order. The error is a text.
 pub(crate) fn unpack<T: DeserializeOwned>(
     data: &Json,
 ) -> Result<(T, std::vec::IntoIter<Json>), String> {
     let read = match data.as_str().starts_with('"') {
         true => data.read().map(|packed| (packed, Vec::new())),
-        false => data.read().map(|Stored { packed, open }| (packed, open)),
+        false => data
+            .read()
+            .map(|PackedRecord { packed, open }| (packed, open)),
     };
     let (packed, open): (String, _) = read.map_err(|error| error.to_string())?;
     let bytes = BASE64.decode(packed).map_err(|error| error.to_string())?;
@@ -134,7 +136,7 @@ fn invalid(error: &serde_json::Error) -> Error {
 }
 
 thread_local! {
-    /// Making one costs more than all it does here.
+    /// Creating one takes longer than using it.
     static DEFLATE: RefCell<Compress> = RefCell::new(Compress::new(Compression::new(6), false));
     static INFLATE: RefCell<Decompress> = RefCell::new(Decompress::new(false));
 }

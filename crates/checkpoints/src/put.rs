@@ -1,4 +1,4 @@
-//! Storing checkpoints, and what tasks write.
+//! Storing checkpoints, and the writes of tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,24 +7,24 @@ use loopstore::{Json, Session, SessionId};
 
 use crate::Checkpoints;
 use crate::error::{Error, Result};
-use crate::forms::Recorded;
+use crate::forms::RecordForm;
 use crate::lines::Lines;
 use crate::names::{self, Revision};
 use crate::read;
 use crate::record::{
-    NewCheckpoint, NewWrites, Place, Record, Segment, Stored, StoredList, StoredValue,
-    WritesRecord, kinds,
+    CheckpointRecord, MessagePosition, NewCheckpoint, NewWrites, PutResult, Segment, StoredList,
+    StoredValue, WritesRecord, kinds,
 };
 
 impl Checkpoints {
-    /// Stores a checkpoint. The session begins with it if it is not there. One that has its id is replaced:
-    /// what was stored before stays in the record.
+    /// Stores a checkpoint. The session begins with it if it is not there. A checkpoint with the same id is replaced:
+    /// its earlier revision stays in the record.
     ///
     /// # Errors
     /// [`Error::Missing`] if an unchanged channel is stored at none of the parent's versions,
     /// [`Error::Stale`] if the segments are of a session that was deleted since, [`Error::Foreign`], or if
     /// the store fails.
-    pub fn put(&self, thread: &str, new: NewCheckpoint) -> Result<Stored> {
+    pub fn put(&self, thread: &str, new: NewCheckpoint) -> Result<PutResult> {
         let id = SessionId::new(thread)?;
         let name = names::checkpoint(self.language, &new.ns, &new.id)?;
         let counter = self.store.database().counter();
@@ -42,12 +42,12 @@ impl Checkpoints {
             };
             let at = unchanged(write, &id, &new, parent.as_ref())?;
             let before = names::last(write, session, &name)?;
-            // One without messages of its own goes where its parent is.
+            // A checkpoint without messages of its own is appended to the loop of its parent.
             let home = parent.map(|key| key.loop_key);
             let mut lines = Lines::new(write, session, counter, home);
             let said = lines.store_said(new.said)?;
             let (values, lists) = store_values(&mut lines, new.values)?;
-            let record = Record {
+            let record = CheckpointRecord {
                 ns: new.ns,
                 id: new.id,
                 parent: new.parent,
@@ -65,7 +65,7 @@ impl Checkpoints {
                 names.push(names::of_run(self.language, &run, &names[0]));
             }
             lines.finish(kinds::CHECKPOINT, record.to_json()?, names)?;
-            Ok(Stored {
+            Ok(PutResult {
                 session: session.get(),
                 lists,
                 said,
@@ -73,13 +73,13 @@ impl Checkpoints {
         })
     }
 
-    /// Stores what a task wrote. A write of an index that the task has written before is left as it is; one
-    /// of a negative index replaces it.
+    /// Stores the writes of a task. A write of an index that the task has written before is ignored; a write
+    /// of a negative index replaces the earlier one.
     ///
     /// # Errors
     /// [`Error::Stale`] if the segments are of a session that was deleted since, [`Error::Foreign`], or if the
     /// store fails.
-    pub fn put_writes(&self, thread: &str, new: NewWrites) -> Result<Stored> {
+    pub fn put_writes(&self, thread: &str, new: NewWrites) -> Result<PutResult> {
         let id = SessionId::new(thread)?;
         let name = names::task(self.language, &new.ns, &new.id, &new.task)?;
         let checkpoint = names::checkpoint(self.language, &new.ns, &new.id)?;
@@ -89,7 +89,7 @@ impl Checkpoints {
             if new.session.is_some_and(|seen| seen != session.get()) {
                 return Err(Error::Stale(thread.to_owned()));
             }
-            let mut stored = Stored {
+            let mut stored = PutResult {
                 session: session.get(),
                 lists: Lists::new(),
                 said: Vec::new(),
@@ -126,7 +126,7 @@ impl Checkpoints {
         })
     }
 
-    /// Returns the thread's session, which begins if it is not there.
+    /// Returns the session of the thread, which is created if it is not there.
     fn session(&self, write: &mut dyn StoreWrite, id: &SessionId) -> Result<SessionKey> {
         if let Some(row) = write.session(id)? {
             read::ensure_own(write, row.key, id, self.language)?;
@@ -146,7 +146,7 @@ fn unchanged(
     thread: &SessionId,
     new: &NewCheckpoint,
     parent: Option<&AppendKey>,
-) -> Result<BTreeMap<String, Place>> {
+) -> Result<BTreeMap<String, MessagePosition>> {
     let mut at = BTreeMap::new();
     let mut open = new
         .versions
@@ -154,7 +154,7 @@ fn unchanged(
         .filter(|(channel, _)| !new.values.contains_key(*channel))
         .peekable();
     if let Some(key) = parent.filter(|_| open.peek().is_some()) {
-        let record: Record = read::record(read, thread, key)?;
+        let record: CheckpointRecord = read::record(read, thread, key)?;
         let own = read::place(read, key)?;
         for (channel, version) in open {
             if record.versions.get(channel) != Some(version) {

@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use crate::forms::Recorded;
+use crate::forms::RecordForm;
 use crate::lines::{loop_at, read_segment};
 use crate::names::{self, Language, Revision};
 use crate::record::{
-    ChannelHistory, Checkpoint, CheckpointRef, ListQuery, Place, Record, Segment, StoredValue,
-    Value, Write, WritesRecord,
+    ChannelHistory, Checkpoint, CheckpointRecord, CheckpointRef, ListQuery, MessagePosition,
+    Segment, StoredValue, Value, Write, WritesRecord,
 };
 use crate::{Checkpoints, MessagesOf};
 
-/// How many names are looked at together.
+/// The number of names that are read at a time.
 const PAGE: u32 = 64;
 
 impl Checkpoints {
@@ -70,13 +70,13 @@ impl Checkpoints {
                     }
                 }
             }
-            // Threads and namespaces stay together where ids are equal.
+            // Threads and namespaces stay together if ids are equal.
             keys.sort_by(|one, other| id_of(&other.1.name).cmp(id_of(&one.1.name)));
             for (thread, key) in keys {
                 if query.limit.is_some_and(|limit| found.len() >= limit) {
                     break;
                 }
-                let record: Record = record(read, &thread, &key)?;
+                let record: CheckpointRecord = record(read, &thread, &key)?;
                 let fits = query.ns.as_ref().is_none_or(|ns| *ns == record.ns)
                     && query.id.as_ref().is_none_or(|id| *id == record.id)
                     && query
@@ -99,8 +99,8 @@ impl Checkpoints {
         })
     }
 
-    /// Returns what channels got on the way to a checkpoint (the newest without an id), since the nearest one
-    /// before it that holds a value of theirs.
+    /// Returns the writes to channels on the way to a checkpoint (the newest without an id), since the nearest one
+    /// before it that has a value of them.
     ///
     /// # Errors
     /// As [`Checkpoints::get`].
@@ -130,7 +130,7 @@ impl Checkpoints {
             let mut is_target = true;
             let mut seen = BTreeSet::new();
             while let Some(at) = key.take().filter(|key| seen.insert(key.name.clone())) {
-                let record: Record = record(read, &thread, &at)?;
+                let record: CheckpointRecord = record(read, &thread, &at)?;
                 if !is_target {
                     let writes = self.writes(read, session, &thread, &record.ns, &record.id)?;
                     for write in writes.into_iter().rev() {
@@ -177,7 +177,7 @@ impl Checkpoints {
         Ok(Some(row.key))
     }
 
-    /// Returns the newest revision of a checkpoint, unless that says that it was deleted.
+    /// Returns the newest revision of a checkpoint, unless it marks the checkpoint as deleted.
     pub(crate) fn find(
         &self,
         read: &dyn StoreRead,
@@ -207,7 +207,7 @@ impl Checkpoints {
             };
             let is_partial = (page.len() as u64) < u64::from(limit);
             for key in page {
-                // Older revisions of the one before.
+                // Older revisions of the checkpoint before.
                 if end.as_deref().map(names::without_revision)
                     == Some(names::without_revision(&key.name))
                 {
@@ -225,7 +225,7 @@ impl Checkpoints {
         }
     }
 
-    /// Returns the newest revisions of the checkpoints that a query may want.
+    /// Returns the newest revisions of the checkpoints that a query may select.
     fn live(
         &self,
         read: &dyn StoreRead,
@@ -245,7 +245,7 @@ impl Checkpoints {
         Ok(keys.into_iter().map(|key| (thread.clone(), key)).collect())
     }
 
-    /// Returns the newest revisions of all checkpoints whose names begin so.
+    /// Returns the newest revisions of all checkpoints whose names have this prefix.
     pub(crate) fn live_keys(
         &self,
         read: &dyn StoreRead,
@@ -265,7 +265,7 @@ impl Checkpoints {
         thread: &SessionId,
         key: &AppendKey,
     ) -> Result<Checkpoint> {
-        let record: Record = record(read, thread, key)?;
+        let record: CheckpointRecord = record(read, thread, key)?;
         let own = place(read, key)?;
         let mut values = BTreeMap::new();
         for channel in record.values.keys().chain(record.at.keys()) {
@@ -288,7 +288,7 @@ impl Checkpoints {
         })
     }
 
-    /// Returns what tasks wrote that go on from a checkpoint, in the order in which a step applies them.
+    /// Returns the writes of the tasks that continue a checkpoint, in the order in which a step applies them.
     pub(crate) fn writes(
         &self,
         read: &dyn StoreRead,
@@ -322,7 +322,7 @@ impl Checkpoints {
     }
 }
 
-/// Returns the newest revisions, but for those that say that the checkpoint was deleted.
+/// Returns the newest revisions, without those that mark a checkpoint as deleted.
 fn newest_revisions(all: Vec<(SessionKey, AppendKey)>) -> Vec<(SessionKey, AppendKey)> {
     let mut live: Vec<(SessionKey, AppendKey)> = Vec::new();
     for (session, key) in all {
@@ -342,12 +342,12 @@ fn is_deleted(key: &AppendKey) -> bool {
     Revision::of(&key.name).is_none_or(|revision| revision.is_deleted)
 }
 
-/// Returns the id in the name of a checkpoint, as it stands there.
+/// Returns the encoded id in the name of a checkpoint.
 fn id_of(name: &str) -> &str {
     name.rsplit('/').nth(1).unwrap_or_default()
 }
 
-fn has(record: &Record, name: &str, wanted: &serde_json::Value) -> bool {
+fn has(record: &CheckpointRecord, name: &str, wanted: &serde_json::Value) -> bool {
     let found = record
         .metadata
         .get(name)
@@ -359,7 +359,7 @@ fn has(record: &Record, name: &str, wanted: &serde_json::Value) -> bool {
     }
 }
 
-/// Refuses a thread that the other language wrote.
+/// Fails for a thread that the other language wrote.
 pub(crate) fn ensure_own(
     read: &dyn StoreRead,
     session: SessionKey,
@@ -377,14 +377,14 @@ pub(crate) fn ensure_own(
     })
 }
 
-/// Returns where the extension of an append is.
-pub(crate) fn place(read: &dyn StoreRead, key: &AppendKey) -> Result<Place> {
+/// Returns the position of the extension of an append.
+pub(crate) fn place(read: &dyn StoreRead, key: &AppendKey) -> Result<MessagePosition> {
     let row = read.loop_by_key(key.loop_key)?;
-    Ok(Place(row.core.loop_id, key.seqs.start))
+    Ok(MessagePosition(row.core.loop_id, key.seqs.start))
 }
 
 /// Reads the record of an append.
-pub(crate) fn record<T: Recorded>(
+pub(crate) fn record<T: RecordForm>(
     read: &dyn StoreRead,
     thread: &SessionId,
     key: &AppendKey,
@@ -393,7 +393,7 @@ pub(crate) fn record<T: Recorded>(
     Ok(record.named(&key.name))
 }
 
-fn record_at<T: Recorded>(
+fn record_at<T: RecordForm>(
     read: &dyn StoreRead,
     thread: &SessionId,
     loop_key: LoopKey,
@@ -426,15 +426,15 @@ fn value_of(
     read: &dyn StoreRead,
     session: SessionKey,
     thread: &SessionId,
-    record: &Record,
-    own: &Place,
+    record: &CheckpointRecord,
+    own: &MessagePosition,
     channel: &str,
 ) -> Result<Option<Value>> {
     let (stored, said) = match (record.values.get(channel), record.at.get(channel)) {
         (Some(value), _) => (value.clone(), Cow::Borrowed(&*record.said)),
         (None, Some(place)) if place != own => {
             let row = loop_at(read, session, place)?;
-            let mut holder: Record = record_at(read, thread, row.key, place.1)?;
+            let mut holder: CheckpointRecord = record_at(read, thread, row.key, place.1)?;
             match holder.values.remove(channel) {
                 Some(value) => (value, Cow::Owned(holder.said)),
                 None => {
@@ -470,12 +470,12 @@ fn list_of(
 
 /// A value with the messages that it refers to.
 #[derive(Serialize)]
-struct Said<'a> {
+struct ValueWithMessages<'a> {
     said: &'a RawValue,
     list: Vec<MessagesOf>,
 }
 
-/// Puts the messages of a record to a value that refers to some.
+/// Adds the messages of a record to a value that refers to some of them.
 fn with_messages(
     read: &dyn StoreRead,
     session: SessionKey,
@@ -494,16 +494,16 @@ fn with_messages(
     let invalid = |error: serde_json::Error| Error::Invalid(error.to_string());
     let Referring { said: which } = data.read().map_err(invalid)?;
     let list = list_of(read, session, thread, said)?;
-    Json::of(&Said { said: which, list }).map_err(invalid)
+    Json::of(&ValueWithMessages { said: which, list }).map_err(invalid)
 }
 
-/// Refuses messages whose content was removed.
+/// Fails for messages whose content was removed.
 fn readable(found: MessagesOf, thread: &SessionId) -> Result<MessagesOf> {
     let is_removed = |message: &AgentMessage| matches!(message, AgentMessage::Extension(extension) if extension.kind == "removed");
     let removed = found.messages.iter().position(is_removed);
     match removed.and_then(|at| found.places.get(at)) {
         None => Ok(found),
-        Some(Place(id, seq)) => Err(Error::Unreadable {
+        Some(MessagePosition(id, seq)) => Err(Error::Unreadable {
             what: format!("message {seq} of loop `{id}`"),
             thread: thread.to_string(),
             why: "its content was removed".into(),

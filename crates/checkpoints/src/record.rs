@@ -1,44 +1,44 @@
-//! What is asked for, what is stored, and what is given back.
+//! The arguments and results of calls, and the stored records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use loopstore::{AgentMessage, Json, LoopId};
 use serde::{Deserialize, Serialize};
 
-/// The kinds of the extensions that hold what no model sees.
+/// The kinds of the extensions, which no model sees.
 pub(crate) mod kinds {
     pub(crate) const CHECKPOINT: &str = "langgraph.checkpoint";
     pub(crate) const WRITES: &str = "langgraph.writes";
     pub(crate) const DELETED: &str = "langgraph.deleted";
-    /// A message that came into the middle of a list: no line can hold it there.
+    /// A message inserted into the middle of a list: it cannot be part of a line.
     pub(crate) const MESSAGE: &str = "langgraph.message";
 }
 
 /// A message of a session: its loop and its sequence there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place(pub LoopId, pub u32);
+pub struct MessagePosition(pub LoopId, pub u32);
 
-/// A part of a list of messages: one stored message whatever it is, or what a line holds from one message to
-/// another, both inclusive, without the extensions among them.
+/// A part of a list of messages: one stored message of any kind, or the messages of a line from one to
+/// another, both inclusive, without extensions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Place>", into = "Vec<Place>")]
+#[serde(try_from = "Vec<MessagePosition>", into = "Vec<MessagePosition>")]
 pub struct Segment {
     /// The first message.
-    pub from: Place,
-    /// The last one of a line; `None`: the first is all.
-    pub to: Option<Place>,
+    pub from: MessagePosition,
+    /// The last message; `None` if the segment has only the first.
+    pub to: Option<MessagePosition>,
 }
 
-impl From<Segment> for Vec<Place> {
+impl From<Segment> for Vec<MessagePosition> {
     fn from(segment: Segment) -> Self {
         std::iter::once(segment.from).chain(segment.to).collect()
     }
 }
 
-impl TryFrom<Vec<Place>> for Segment {
+impl TryFrom<Vec<MessagePosition>> for Segment {
     type Error = String;
 
-    fn try_from(places: Vec<Place>) -> Result<Self, String> {
+    fn try_from(places: Vec<MessagePosition>) -> Result<Self, String> {
         let mut places = places.into_iter();
         match (places.next(), places.next(), places.next()) {
             (Some(from), to, None) => Ok(Self { from, to }),
@@ -47,31 +47,31 @@ impl TryFrom<Vec<Place>> for Segment {
     }
 }
 
-/// A part of a list of messages that is to be stored: what of it is stored already, or new messages.
+/// A part of a list of messages to store: stored segments, then new messages.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
-    /// What is stored.
+pub struct ListPart {
+    /// The segments that are stored already.
     #[serde(default)]
     pub kept: Vec<Segment>,
-    /// The messages behind that.
+    /// The messages after the segments.
     #[serde(default)]
     pub new: Vec<AgentMessage>,
-    /// Where a list that keeps nothing goes on: behind this message, which is none of it.
+    /// The message, not in the list, after which a list without stored segments begins.
     #[serde(default)]
-    pub behind: Option<Place>,
+    pub behind: Option<MessagePosition>,
 }
 
-/// The new value of a channel: one of the two.
+/// The new value of a channel: either field is set.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewValue {
-    /// In the caller's encoding.
+    /// The value in the encoding of the caller.
     #[serde(default)]
     pub data: Option<Json>,
     /// A list of messages, each of which is stored once.
     #[serde(default)]
-    pub list: Option<Vec<Part>>,
+    pub list: Option<Vec<ListPart>>,
 }
 
 /// A checkpoint that is to be stored.
@@ -90,7 +90,7 @@ pub struct NewCheckpoint {
     pub checkpoint: Json,
     /// The version of each channel.
     pub versions: BTreeMap<String, Json>,
-    /// What is known of it.
+    /// The metadata.
     pub metadata: BTreeMap<String, Json>,
     /// The channels that have a value of a new version.
     #[serde(default)]
@@ -100,25 +100,25 @@ pub struct NewCheckpoint {
     pub unchanged: BTreeSet<String>,
     /// The messages that values refer to, as lists; see [`Value::Data`].
     #[serde(default)]
-    pub said: Vec<Vec<Part>>,
-    /// The session that the segments are of, as [`Stored::session`] says.
+    pub said: Vec<Vec<ListPart>>,
+    /// The session that the segments are of, as [`PutResult::session`] says.
     #[serde(default)]
     pub session: Option<i64>,
 }
 
-/// Where the messages of a list went.
+/// The positions of the messages of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoredList {
     /// The whole list.
     pub segments: Vec<Segment>,
-    /// The new messages in order: where each one is, and which segment holds it.
+    /// The new messages in order: the position of each one, and the index of its segment.
     pub new: Vec<(LoopId, u32, usize)>,
 }
 
-/// What a put did.
+/// The result of storing a checkpoint or writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Stored {
-    /// The session's number: another one after the thread was deleted.
+pub struct PutResult {
+    /// The number of the session, which changes if the thread is deleted.
     pub session: i64,
     /// The lists of messages.
     pub lists: BTreeMap<String, StoredList>,
@@ -126,26 +126,26 @@ pub struct Stored {
     pub said: Vec<StoredList>,
 }
 
-/// What a task wrote.
+/// The writes of a task.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewWrites {
     /// The namespace of the checkpoint.
     #[serde(default)]
     pub ns: String,
-    /// The checkpoint that the task goes on from.
+    /// The checkpoint that the task continues.
     pub id: String,
     /// The task.
     pub task: String,
-    /// Where the task stands in its step.
+    /// The path of the task in its step.
     #[serde(default)]
     pub path: String,
-    /// Index, channel and value of each write. One with a negative index is written over an earlier one.
+    /// Index, channel and value of each write. A write with a negative index replaces an earlier one.
     pub writes: Vec<(i64, String, Json)>,
     /// The messages that values refer to, as lists; see [`Value::Data`].
     #[serde(default)]
-    pub said: Vec<Vec<Part>>,
-    /// The session that the segments are of, as [`Stored::session`] says.
+    pub said: Vec<Vec<ListPart>>,
+    /// The session that the segments are of, as [`PutResult::session`] says.
     #[serde(default)]
     pub session: Option<i64>,
 }
@@ -154,9 +154,9 @@ pub struct NewWrites {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// In the caller's encoding. One that refers to messages was given as `{"said": …}`, where the caller says
-    /// which of them it means, counted through all lists of `said`. It comes back as
-    /// `{"said": …, "list": […]}`: the list holds the messages by segments.
+    /// A value in the caller's encoding. A value that refers to messages was passed as `{"said": …}`, with the numbers
+    /// of the messages, counted through all lists of `said`. It is returned as
+    /// `{"said": …, "list": […]}`: the list has the messages by segments.
     Data {
         /// The value.
         data: Json,
@@ -173,16 +173,16 @@ pub enum Value {
 pub struct MessagesOf {
     /// The segment.
     pub segment: Segment,
-    /// Where each message is.
-    pub places: Vec<Place>,
+    /// The position of each message.
+    pub places: Vec<MessagePosition>,
     /// The messages.
     pub messages: Vec<AgentMessage>,
 }
 
-/// A write that is stored: task, channel, value.
+/// A stored write: task, channel, value.
 pub type Write = (String, String, Json);
 
-/// A checkpoint as it is stored.
+/// A stored checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Checkpoint {
     /// Its thread.
@@ -193,21 +193,21 @@ pub struct Checkpoint {
     pub id: String,
     /// The checkpoint that it follows.
     pub parent: Option<String>,
-    /// The checkpoint without values and versions, as it was given.
+    /// The checkpoint without values and versions, in the caller's encoding.
     pub checkpoint: Json,
     /// The version of each channel.
     pub versions: BTreeMap<String, Json>,
-    /// What is known of it.
+    /// The metadata.
     pub metadata: BTreeMap<String, Json>,
     /// The values.
     pub values: BTreeMap<String, Value>,
-    /// What tasks wrote that go on from it, in the order in which a step applies them.
+    /// The writes of the tasks that continue it, in the order in which a step applies them.
     pub writes: Vec<Write>,
     /// The session's number.
     pub session: i64,
 }
 
-/// Where a checkpoint is.
+/// A reference to a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckpointRef {
     /// Its thread.
@@ -218,46 +218,46 @@ pub struct CheckpointRef {
     pub id: String,
 }
 
-/// Which checkpoints to list.
+/// A query for checkpoints.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListQuery {
-    /// Of this thread only.
+    /// Only checkpoints of this thread.
     pub thread: Option<String>,
-    /// Of this namespace only.
+    /// Only checkpoints of this namespace.
     pub ns: Option<String>,
-    /// This one only.
+    /// Only this checkpoint.
     pub id: Option<String>,
-    /// Those whose id is smaller.
+    /// Only checkpoints with smaller ids.
     pub before: Option<String>,
-    /// Those whose metadata have these values.
+    /// Only checkpoints whose metadata have these values.
     pub filter: BTreeMap<String, serde_json::Value>,
-    /// At most so many.
+    /// The largest number of results.
     pub limit: Option<usize>,
 }
 
-/// What a channel got on the way to a checkpoint.
+/// The writes to a channel on the way to a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ChannelHistory {
     /// The writes since `seed`, oldest first.
     pub writes: Vec<Write>,
-    /// The value that they go on from.
+    /// The value before these writes.
     pub seed: Option<Value>,
 }
 
 /// A checkpoint in its extension.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+pub(crate) struct CheckpointRecord {
     pub(crate) ns: String,
     pub(crate) id: String,
     pub(crate) parent: Option<String>,
     pub(crate) checkpoint: Json,
     pub(crate) versions: BTreeMap<String, Json>,
     pub(crate) metadata: BTreeMap<String, Json>,
-    /// What is new.
+    /// The new values.
     pub(crate) values: BTreeMap<String, StoredValue>,
-    /// The checkpoints in which the other values stand.
-    pub(crate) at: BTreeMap<String, Place>,
+    /// The checkpoints that contain the other values.
+    pub(crate) at: BTreeMap<String, MessagePosition>,
     /// The messages that values refer to.
     pub(crate) said: Vec<Segment>,
 }

@@ -1,6 +1,6 @@
-//! Ids, versions and times in a text, as bytes: half the length, and nothing that compresses them does as well.
+//! Ids, versions and times in a text as bytes: half the length, which no general compression reaches.
 //!
-//! JSON holds no control characters, so that a byte can tell what follows it.
+//! JSON has no control characters, so that such a byte can mark the value after it.
 
 const UUID: u8 = 1;
 const VERSION: u8 = 2;
@@ -12,7 +12,7 @@ const UUID_LEN: usize = 36;
 const VERSION_LEN: usize = 21;
 /// `2026-01-31T23:59:59.000000+00:00`
 const TIME_LEN: usize = 32;
-/// The parts of a time: where they begin and end, and how many values each may have.
+/// The parts of a time: their start, their end, and the number of values of each.
 const TIME_PARTS: [(usize, usize, u64); 7] = [
     (0, 4, 10_000),
     (5, 7, 13),
@@ -24,12 +24,12 @@ const TIME_PARTS: [(usize, usize, u64); 7] = [
 ];
 const TIME_FRAME: &[u8; TIME_LEN] = b"0000-00-00T00:00:00.000000+00:00";
 
-/// Writes what a text holds of these as bytes. The text has no control characters.
+/// Replaces these values in a text by bytes. The text has no control characters.
 pub(crate) fn shortened(text: &[u8]) -> Vec<u8> {
     let mut short = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, behind)) = rest.split_first() {
-        // All of them stand behind the quote of a text.
+        // Each of these values follows the quote of a string.
         let found = match first {
             b'"' => uuid(behind)
                 .or_else(|| version(behind))
@@ -46,7 +46,7 @@ pub(crate) fn shortened(text: &[u8]) -> Vec<u8> {
     short
 }
 
-/// Reads what `shortened` wrote, or says what is wrong with it.
+/// Reads a text that `shortened` wrote; the error is a text.
 pub(crate) fn lengthened(short: &[u8]) -> Result<Vec<u8>, String> {
     let mut text = Vec::with_capacity(short.len() * 2);
     let mut rest = short;
@@ -74,9 +74,9 @@ pub(crate) fn lengthened(short: &[u8]) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-type Found = Option<(Vec<u8>, usize)>;
+type ShortForm = Option<(Vec<u8>, usize)>;
 
-fn uuid(text: &[u8]) -> Found {
+fn uuid(text: &[u8]) -> ShortForm {
     let text = text.get(..UUID_LEN)?;
     let mut short = vec![UUID];
     for (part, length) in text.split(|byte| *byte == b'-').zip([8, 4, 4, 4, 12]) {
@@ -97,7 +97,7 @@ fn put_uuid(text: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-fn version(text: &[u8]) -> Found {
+fn version(text: &[u8]) -> ShortForm {
     let text = text.get(..VERSION_LEN)?;
     let (number, random) = (text.get(..10)?, text.get(11..)?);
     if text.get(10) != Some(&b'.') {
@@ -121,7 +121,7 @@ fn put_version(text: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-fn time(text: &[u8]) -> Found {
+fn time(text: &[u8]) -> ShortForm {
     let text = text.get(..TIME_LEN)?;
     let is_framed = TIME_FRAME
         .iter()

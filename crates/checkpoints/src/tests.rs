@@ -8,7 +8,7 @@ mod copies;
 mod said;
 
 use crate::{
-    Checkpoints, Error, Language, ListQuery, NewCheckpoint, NewWrites, Stored, Strategy, Value,
+    Checkpoints, Error, Language, ListQuery, NewCheckpoint, NewWrites, PutResult, Strategy, Value,
 };
 
 fn python() -> Checkpoints {
@@ -35,7 +35,7 @@ fn answer(text: &str) -> Any {
 }
 
 /// Puts a list of messages as version `n` of the channel `messages`.
-fn put_list(saver: &Checkpoints, id: &str, parent: Option<&str>, n: u32, parts: Any) -> Stored {
+fn put_list(saver: &Checkpoints, id: &str, parent: Option<&str>, n: u32, parts: Any) -> PutResult {
     let form = json!({
         "id": id, "parent": parent, "versions": {"messages": n},
         "values": {"messages": {"list": parts}},
@@ -43,7 +43,7 @@ fn put_list(saver: &Checkpoints, id: &str, parent: Option<&str>, n: u32, parts: 
     saver.put("t", checkpoint(form)).unwrap()
 }
 
-fn segments(stored: &Stored) -> Any {
+fn segments(stored: &PutResult) -> Any {
     serde_json::to_value(&stored.lists["messages"].segments).unwrap()
 }
 
@@ -513,7 +513,7 @@ fn places_that_are_not_there_are_errors() {
     let broken = r#"{"id": "b", "checkpoint": 1, "versions": {}, "metadata": {}, "nonsense": 1}"#;
     assert!(serde_json::from_str::<NewCheckpoint>(broken).is_err());
     let broken = r#"{"kept": [[]]}"#;
-    assert!(serde_json::from_str::<crate::Part>(broken).is_err());
+    assert!(serde_json::from_str::<crate::ListPart>(broken).is_err());
 }
 
 #[test]

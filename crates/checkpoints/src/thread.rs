@@ -12,35 +12,35 @@ use crate::error::{Error, Result};
 use crate::lines::Lines;
 use crate::names::{self, Revision};
 use crate::read;
-use crate::record::{Record, kinds};
+use crate::record::{CheckpointRecord, kinds};
 
-/// What becomes of a thread that is deleted.
+/// The treatment of a deleted thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDelete {
-    /// Nobody finds it any more, and its id may be used again; the record stays.
+    /// The thread is hidden, and its id may be used again; the record stays.
     #[default]
     Hide,
     /// Its content is removed.
     Erase,
 }
 
-/// Which checkpoints of a thread stay.
+/// The checkpoints of a thread that pruning keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// The newest of each namespace, with what it needs of those before it.
+    /// The newest of each namespace, with the earlier checkpoints that it needs.
     KeepLatest,
     /// None.
     Delete,
 }
 
-/// Which checkpoints were deleted.
+/// The deleted checkpoints.
 #[derive(Serialize)]
 struct DeletedRecord {
     deleted: Vec<String>,
 }
 
 impl Checkpoints {
-    /// Deletes a thread; nothing happens if there is none. Its values may be of the other language.
+    /// Deletes a thread, if there is one. Its values may be of the other language.
     ///
     /// # Errors
     /// If another program drives it, or the store fails.
@@ -109,8 +109,8 @@ impl Checkpoints {
                 let all = read.append_keys_of_all(&names::run(self.language, run))?;
                 for (session, key) in all {
                     let thread = read.session_by_key(session)?.session_id;
-                    // A name says the digest of a run, and not that its checkpoint is there still.
-                    let record: Record = read::record(read, &thread, &key)?;
+                    // A name has the digest of a run; its checkpoint may have been deleted.
+                    let record: CheckpointRecord = read::record(read, &thread, &key)?;
                     let own = record.metadata.get("run_id");
                     if own.and_then(|own| own.read::<String>().ok()).as_ref() != Some(run) {
                         continue;
@@ -139,7 +139,7 @@ impl Checkpoints {
         Ok(deleted)
     }
 
-    /// Keeps a checkpoint, and those before it whose writes make up a channel that it has no value of.
+    /// Keeps a checkpoint, and the earlier ones whose writes make up a channel without a value in it.
     fn keep(
         &self,
         write: &dyn StoreWrite,
@@ -149,7 +149,7 @@ impl Checkpoints {
         kept: &mut BTreeSet<String>,
     ) -> Result<()> {
         kept.insert(key.name.clone());
-        let mut record: Record = read::record(write, thread, key)?;
+        let mut record: CheckpointRecord = read::record(write, thread, key)?;
         let counters = record.metadata.get("counters_since_delta_snapshot");
         let deltas = counters
             .and_then(|counters| counters.read::<BTreeMap<String, serde_json::Value>>().ok());
@@ -169,7 +169,7 @@ impl Checkpoints {
         }
     }
 
-    /// Notes that revisions were deleted.
+    /// Stores that revisions were deleted.
     fn delete(
         &self,
         write: &mut dyn StoreWrite,
@@ -178,7 +178,7 @@ impl Checkpoints {
     ) -> Result<usize> {
         let mut new = Vec::new();
         for name in &names {
-            // Another program may have stored a newer one since.
+            // Another program may have stored a newer revision since.
             let base = names::without_revision(name);
             let last = names::last(write, session, base)?;
             if last.is_some_and(|last| last.name == *name) {

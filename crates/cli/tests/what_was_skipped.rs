@@ -1,9 +1,7 @@
 //! The last of the test programs, by its name: prints which tests of the others were skipped, and what
 //! they lack.
 
-#[path = "../../../tests/support/needs.rs"]
-#[allow(dead_code)]
-mod needs;
+use loopstore_testing::needs;
 
 fn main() {
     let folders = std::fs::read_dir(needs::notes())

@@ -1,12 +1,12 @@
-//! Writes sessions of loopstore in the forms that others read.
+//! Writes sessions of loopstore in the formats of other programs.
 //!
 //! [`export`] writes a session into anything that takes bytes, message by message where the form allows it. A new
-//! form is one file here, its word in [`ExportForm`] and its line in [`export`]. [`export_source`] writes a file
+//! format is one file here, its name in [`ExportForm`] and its line in [`export`]. [`export_source`] writes a file
 //! that was kept by an import, byte for byte. [`write_native`] writes a conversation as a transcript of another
 //! coding agent, in the files from which that agent resumes it.
 //!
-//! The crate changes nothing in a store. It makes no pages for people to look at: `loopstore-report` does. What
-//! it writes, `loopstore-transcripts` reads.
+//! The crate changes nothing in a store. It makes no pages for people: `loopstore-report` does. The files that
+//! this crate writes, `loopstore-transcripts` reads.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -46,9 +46,9 @@ pub enum ExportForm {
     PhiCore,
     /// The originals of a chain as the messages of a provider's request.
     Request(Form),
-    /// For people.
+    /// Markdown, for people.
     Markdown,
-    /// Lines of JSON that an import takes back without loss; of a chain only its messages.
+    /// Lines of JSON that an import reads without loss; of a chain only its messages.
     Lines,
 }
 
@@ -70,13 +70,13 @@ impl FromStr for ExportForm {
     }
 }
 
-/// Why an export ended before it was done.
+/// An error of an export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The store failed, or what was asked for is not there.
+    /// The store failed, or the session or loop is not there.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What takes the bytes failed.
+    /// The writer failed.
     #[error(transparent)]
     Write(#[from] io::Error),
 }
@@ -96,10 +96,10 @@ impl From<SourceError> for ExportError {
     }
 }
 
-/// Writes a session as one snapshot shows it, and returns what was mended of a request's messages.
+/// Writes a session from one snapshot, and returns the changes that were made to the messages of a request.
 ///
-/// With `leaf` it is the chain that ends there. Without one a request has the chain of the current
-/// loop, and the other forms have all loops. The interchange form knows no chains and always has
+/// With `leaf` the chain that ends there is written. Without one a request has the chain of the current
+/// loop, and the other forms have all loops. The interchange form has no chains and always has
 /// all loops.
 ///
 /// # Errors
@@ -202,7 +202,7 @@ fn stretches(
     links.into_iter().map(cut).collect()
 }
 
-/// Visits the messages of a loop; what `visit` returns as an error ends it.
+/// Visits the messages of a loop; an error of `visit` ends it.
 fn each_message(
     read: &dyn StoreRead,
     stretch: &ExportRange,
@@ -242,7 +242,7 @@ fn request(
                 messages.push(came);
             }
             let message = store::decode(read, row.body)?;
-            // A prompt that is set again for each loop is said once.
+            // A prompt that is set again for each loop is written once.
             let is_shown = match &message {
                 AgentMessage::Llm(_) => true,
                 AgentMessage::Extension(note) => {
@@ -270,7 +270,7 @@ fn request(
     Ok(request.mended)
 }
 
-/// Takes the compaction that came behind the messages of a loop before `seq`.
+/// Takes the compaction after the messages of a loop before `seq`.
 fn came_before(live: &mut Option<LiveCompaction>, key: LoopKey, seq: u32) -> Option<AgentMessage> {
     let came = live.take_if(|live| {
         matches!(live, LiveCompaction::Behind(of, end_seq, _) if *of == key && seq >= *end_seq)
@@ -281,10 +281,10 @@ fn came_before(live: &mut Option<LiveCompaction>, key: LoopKey, seq: u32) -> Opt
     }
 }
 
-/// Writes a kept file byte for byte, and returns how many bytes it has.
+/// Writes a kept file byte for byte, and returns the number of its bytes.
 ///
 /// # Errors
-/// If it is damaged, or `out` fails.
+/// If the file is damaged, or `out` fails.
 ///
 /// # Examples
 /// ```

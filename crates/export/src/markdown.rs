@@ -1,6 +1,6 @@
 //! A session for people, as Markdown.
 //!
-//! What a transcript says stands in fences longer than any row of backticks in it, so that no
+//! The texts of a transcript are in fences longer than any row of backticks in them, so that no
 //! markup in it counts; characters that could steer a terminal are shown as `\u{1b}`.
 
 use std::io::Write;
@@ -140,7 +140,7 @@ fn block_text(block: &Content) -> String {
     }
 }
 
-/// Returns text between fences that nothing in it can end.
+/// Returns text between fences that no part of it can end.
 fn fenced(kind: &str, text: &str) -> String {
     let text = visible(text);
     let fence = "`".repeat((longest_row(&text) + 1).max(3));
@@ -152,7 +152,7 @@ fn fenced(kind: &str, text: &str) -> String {
     format!("{fence}{kind}\n{text}{end}{fence}\n")
 }
 
-/// Returns text on one line that nothing in it can end or format.
+/// Returns text on one line that no part of it can end or format.
 fn span(text: &str) -> String {
     let text = visible(text).replace('\n', "\\n").replace('\t', "\\t");
     if text.is_empty() {

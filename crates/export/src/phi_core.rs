@@ -1,9 +1,9 @@
 //! A whole session as one document of the interchange form.
 //!
-//! Loops come in the order of their creation, the current one last if nothing goes on from it. A
-//! block is the active one of its loop: from the current loop, where that goes on from the whole
-//! loop, else from the loop itself. The form knows neither tails nor rollups, so a block takes in
-//! what came after it, and a loop that a rollup covers has a block that shows nothing.
+//! Loops are in the order of their creation, the current one last if it has no children. A
+//! block is the active one of its loop: seen from the current loop, if that continues the whole
+//! loop, else from the loop itself. The form has neither tails nor rollups, so a block includes
+//! the turns after it, and a loop that a rollup covers has an empty block.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -34,7 +34,7 @@ struct PhiDocument<'a> {
     out: &'a mut dyn Write,
 }
 
-/// What stands in place of the messages or loops that are written one by one.
+/// The placeholder of the messages or loops that are written one by one.
 fn placeholder() -> AgentMessage {
     AgentMessage::extension("placeholder", Json::null())
 }
@@ -69,7 +69,7 @@ impl PhiDocument<'_> {
         self.object(&text, "messages", &mut |document| document.messages(row))
     }
 
-    /// Writes an object, and the value of one of its keys, if it has that, by `write`.
+    /// Writes an object; the value of one of its keys, if the object has it, is written by `write`.
     fn object(
         &mut self,
         text: &str,

@@ -1,5 +1,5 @@
-//! A session as lines of JSON: everything that is stored of it, so that an import of the lines
-//! gives the same session again. `import/session_jsonl/form.rs` says what a line holds.
+//! A session as lines of JSON: everything that is stored of the session, so that an import of the lines
+//! gives the same session again. The crate `loopstore-transcripts` defines the lines (`session_jsonl/form.rs`).
 //!
 //! Of a chain only the messages are written, in the same form.
 
@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::{ExportError, ExportRange, each_message};
 
-/// How many turns are read at once.
+/// The number of turns that are read at a time.
 const TURNS_AT_ONCE: u32 = 1024;
 
 /// Writes the messages of a chain, loop by loop.
@@ -35,7 +35,7 @@ pub(super) fn write_chain(
         .try_for_each(|stretch| lines.messages(stretch))
 }
 
-/// Writes the whole session; `counter` is what its tokens are counted with.
+/// Writes the whole session; `counter` is the name of its token counter.
 pub(super) fn write(
     read: &dyn StoreRead,
     session: &SessionRow,
@@ -62,7 +62,7 @@ pub(super) fn write(
     })
 }
 
-/// Returns the runs of a session that are over, oldest first.
+/// Returns the closed runs of a session, oldest first.
 fn runs(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<Vec<RunKey>> {
     let mut keys = Vec::new();
     read.runs(session.key, &mut |run| {
@@ -222,7 +222,7 @@ impl<'a> LineWriter<'a> {
     fn messages(&mut self, stretch: &ExportRange) -> Result<(), ExportError> {
         let (read, mut chain) = (self.read, [0; 32]);
         each_message(read, stretch, &mut |row| {
-            // No message tells whose its time is once its content was removed: the chain does.
+            // A message without its content has no source of its time: the chain has it.
             let stamped = row.chain != codec::chain(&chain, &row.body.digest, None);
             chain = row.chain;
             let line = message_line(read, self.session, &stretch.row, row)?;

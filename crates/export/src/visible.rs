@@ -1,10 +1,10 @@
-//! Text for people: what could steer a terminal, turn a line or hide in it is written out.
+//! Text for people: characters that control a terminal, reverse a line or are invisible are escaped.
 
 use std::borrow::Cow;
 
-/// Returns the text with such characters as `\u{1b}`: control characters but for line ends and tabs, those that
-/// turn the direction of a line or end it, and those that take no room, with which a text can hold words that
-/// nobody sees. A joiner stays between letters and signs beyond ASCII, where scripts and emoji need it.
+/// Returns the text with escapes such as `\u{1b}` for control characters except line ends and tabs, characters that
+/// reverse the direction of a line or end it, and characters without width, which can hide words
+/// in a text. A joiner stays between letters and signs beyond ASCII, where scripts and emoji need it.
 ///
 /// ```
 /// use loopstore_export::visible;
@@ -37,7 +37,7 @@ fn is_invisible(c: char) -> bool {
             // Soft hyphen, grapheme joiner, fillers and vowels without a form.
             '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
             | '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{ffa0}'
-            // Zero-width spaces and joiners, operators that are not seen, the byte order mark.
+            // Zero-width spaces and joiners, invisible operators, the byte order mark.
             | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}'
             // Variations, but for those of emoji and text.
             | '\u{fe00}'..='\u{fe0d}' | '\u{fff0}'..='\u{fffb}'
@@ -53,7 +53,7 @@ fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
 
-/// True for a letter or sign that a joiner may stand beside.
+/// True for a letter or sign that may be next to a joiner.
 fn is_joined(c: Option<char>) -> bool {
     c.is_some_and(|c| !c.is_ascii() && !is_invisible(c))
 }
@@ -85,7 +85,7 @@ mod tests {
             );
         }
         assert_eq!(visible("\u{200d}"), "\\u{200d}");
-        // Not even between letters that take one, if there are more.
+        // Several in a row are escaped even between such letters.
         assert_eq!(visible("ن\u{200c}\u{200c}م"), "ن\\u{200c}\\u{200c}م");
     }
 

@@ -1,4 +1,4 @@
-//! What a recorder knows of a loop between two writes. Nothing here touches the store.
+//! The state of a loop between two writes. Nothing here uses the store.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ pub(crate) struct ActiveLoop {
     pub lease: Lease,
     /// The index of the last turn that has ended.
     pub last_index: Option<i64>,
-    /// Whether the loop holds messages.
+    /// True if the loop has messages.
     pub has_messages: bool,
-    /// Whether an answer was recorded here.
+    /// True if an answer was recorded here.
     pub has_answer: bool,
     pub turn: Option<OpenTurn>,
     /// The messages since the last turn that has ended.
@@ -53,16 +53,16 @@ pub(crate) struct OpenTurn {
 /// comes before its `turnStart`.
 #[derive(Default)]
 pub(crate) struct StoredTurn {
-    /// `None`: there are no messages, or they say of no turn.
+    /// `None` if there are no messages, or they have no turn.
     pub index: Option<i64>,
     /// Each with its sequence.
     pub messages: Vec<(u32, AgentMessage)>,
-    /// They as events have them.
+    /// The messages as events have them.
     pub known: StoredMessages,
 }
 
 impl StoredTurn {
-    /// Returns it for whoever resumes it.
+    /// Returns the public state for a resumed loop.
     pub fn state(&self) -> Option<OpenTurnState> {
         Some(OpenTurnState {
             turn_index: self.index?,
@@ -86,7 +86,7 @@ impl StoredTurn {
     }
 }
 
-/// What tells the messages of a loop apart that are open at one time.
+/// The key of an open message: several may be open in a loop at one time.
 #[derive(Clone, PartialEq)]
 struct MessageSlot(Role, String);
 
@@ -191,7 +191,7 @@ impl ActiveLoop {
         Ok(())
     }
 
-    /// Goes on in the turn that another recorder left open.
+    /// Continues the turn that another recorder left open.
     pub fn resume_turn(&mut self, turn: StoredTurn) {
         self.turn = turn.index.map(|index| OpenTurn {
             index,
@@ -202,7 +202,7 @@ impl ActiveLoop {
         self.current = turn;
     }
 
-    /// Leaves the messages of another turn behind.
+    /// Drops the messages of another turn.
     fn enter(&mut self, index: Option<i64>) {
         if self.current.index == index {
             return;
@@ -215,8 +215,8 @@ impl ActiveLoop {
         self.turn = None;
     }
 
-    /// Returns the turn of a message that is complete now: the open one; else, since its turn has not
-    /// begun, the one that it says, or the next one.
+    /// Returns the turn of a message that is complete now: the open turn; else, since its turn has not
+    /// begun, the turn in the message, or the next one.
     fn index_of(&self, message: &AgentMessage) -> Option<i64> {
         match &self.turn {
             Some(turn) if !turn.is_resumed => return Some(turn.index),
@@ -285,7 +285,7 @@ impl ActiveLoop {
         }
     }
 
-    /// Returns a message as it is to be stored, if it may end now; [`ActiveLoop::message_written`] follows.
+    /// Returns the stored form of a message, if it may end now; [`ActiveLoop::message_written`] follows.
     pub fn end_message(&self, message: &AgentMessage) -> RecordResult<AgentMessage> {
         self.open_slot("messageEnd", message)?;
         if let (Some(turn), Some(given)) = (&self.turn, message.turn_index())
@@ -351,7 +351,7 @@ impl ActiveLoop {
         Ok(())
     }
 
-    /// Returns the messages that only the end of the turn has, as they are to be stored.
+    /// Returns the messages that only the end of the turn has, in their stored form.
     pub fn rest_of_turn(&self, end: &TurnEnd) -> RecordResult<Vec<AgentMessage>> {
         self.check_turn("turnEnd", end.turn_index.as_ref().map(|index| index.get()))?;
         let mut rest = Vec::new();
@@ -397,8 +397,8 @@ impl ActiveLoop {
         }
     }
 
-    /// Returns what is noted of the open turn: its messages, also those that are written with the
-    /// note, stand as their sequences.
+    /// Returns the record of the open turn: its messages, including those that are written with the
+    /// record, are replaced by their sequences.
     pub fn turn_note(&self, rest: &[(u32, AgentMessage)], end: &TurnEnd) -> Option<Turn> {
         let turn = self.turn.as_ref()?;
         let mut extra = Extra::default();

@@ -11,9 +11,9 @@ use crate::{AgentEvent, RecordResult, Recorded, RecorderOptions, SessionRecorder
 
 /// A [`SessionRecorder`] for async code; clones record through the same one.
 ///
-/// Calls take effect in the order in which they were first polled, also those whose future was
-/// dropped while they ran. One that was dropped while it waited for its turn has no effect. When the last
-/// clone is dropped its loops are let go, on the pool.
+/// Calls take effect in the order in which they were first polled, including calls whose future was
+/// dropped while they ran. A call that was dropped while it waited has no effect. When the last
+/// clone is dropped its loops are released, on the pool.
 ///
 /// ```
 /// use loopstore::{AsyncStore, LoopId, SessionId, Store};
@@ -38,14 +38,14 @@ pub struct AsyncRecorder {
     recorder: Arc<Mutex<ReleasedOnPool>>,
 }
 
-/// A recorder that lets its loops go on the pool, when the last clone is dropped: that writes.
+/// A recorder that releases its loops on the pool when the last clone is dropped, since that writes.
 struct ReleasedOnPool(Option<SessionRecorder<'static>>);
 
 impl Drop for ReleasedOnPool {
     fn drop(&mut self) {
         let recorder = self.0.take();
         if let Ok(runtime) = Handle::try_current() {
-            // A runtime that is shutting down drops the work, and the recorder, where it stands.
+            // A runtime that is shutting down drops the work and the recorder.
             drop(runtime.spawn_blocking(move || drop(recorder)));
         }
     }
@@ -76,7 +76,7 @@ impl AsyncRecorder {
         &self,
         work: impl FnOnce(&mut SessionRecorder<'static>) -> T + Send + 'static,
     ) -> Result<T> {
-        // The lock goes into the work: if the future is dropped, the next call waits for it still.
+        // The lock moves into the work: if the future is dropped, the next call still waits for it.
         let mut recorder = Arc::clone(&self.recorder).lock_owned().await;
         outside(move || match &mut recorder.0 {
             Some(recorder) => Ok(work(recorder)),

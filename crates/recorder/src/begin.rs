@@ -1,4 +1,4 @@
-//! How a loop begins or goes on: its session, its row, its lease.
+//! Beginning and resuming loops: their session, row and lease.
 
 use std::ops::ControlFlow;
 
@@ -19,7 +19,7 @@ use crate::calls::{self, check_id};
 use crate::error::{RecordError, RecordResult};
 use crate::event::{AgentEvent, AgentStart};
 use crate::notes::{StoredMessages, event_note, last_ended};
-use crate::{Formation, Recorded, RecorderOptions, Resumed, SessionRecorder, writing};
+use crate::{Formation, Recorded, RecorderOptions, ResumedLoop, SessionRecorder, writing};
 
 impl SessionRecorder<'_> {
     pub(crate) fn agent_start(
@@ -119,14 +119,14 @@ impl SessionRecorder<'_> {
         })
     }
 
-    /// Goes on with a loop that its driver left running, or that was aborted: takes its lease and
-    /// sets it running. A turn that had not ended goes on too, as far as it had come; a `turnStart` with
-    /// its index or a larger one is accepted all the same.
+    /// Resumes a loop that its driver left running, or that was aborted: takes its lease and
+    /// sets it running. A turn that had not ended is resumed too, with its messages so far; a `turnStart` with
+    /// its index or a larger one is accepted as well.
     ///
     /// # Errors
-    /// [`StoreError::LeaseHeld`] if somebody drives it; [`RecordError::Ended`] if it came to its
-    /// end; or if it is not there.
-    pub fn resume(&mut self, session: &SessionId, loop_id: &LoopId) -> RecordResult<Resumed> {
+    /// [`StoreError::LeaseHeld`] if it has a driver; [`RecordError::Ended`] if it has
+    /// ended; or if it is not there.
+    pub fn resume(&mut self, session: &SessionId, loop_id: &LoopId) -> RecordResult<ResumedLoop> {
         if self.active.contains_key(loop_id) {
             return Err(RecordError::AlreadyBegun(loop_id.to_string()));
         }
@@ -167,7 +167,7 @@ fn go_on(
     owner: SessionRow,
     row: LoopRow,
     lease: Lease,
-) -> StoreResult<(ActiveLoop, Resumed)> {
+) -> StoreResult<(ActiveLoop, ResumedLoop)> {
     set_status_leased(write, row.key, LoopStatus::Running, None)?;
     let row = write.loop_by_key(row.key)?;
     edit_loop(write, row.key, |record| {
@@ -177,7 +177,7 @@ fn go_on(
     let mut open = write.open_calls(Some(owner.key))?;
     open.retain(|call| call.loop_key == row.key);
     let turn = open_turn(write, &row, &lease)?;
-    let resumed = Resumed {
+    let resumed = ResumedLoop {
         turns: row.totals.turns,
         last_turn_index: row.progress.last_turn_index,
         open_turn: turn.as_ref().and_then(StoredTurn::state),
@@ -206,7 +206,7 @@ fn open_turn(
         return Ok(None);
     };
     let ended = last_ended(read, row.key)?;
-    // Of a loop that nobody drove before no ends are recorded.
+    // A loop that had no driver before has no recorded ends of turns.
     let may_be_open = totals.complete < totals.turns || !lease.is_first();
     if !may_be_open || ended.is_some_and(|ended| ended >= index) {
         return Ok(None);
@@ -284,7 +284,7 @@ fn formed(formation: &Formation) -> serde_json::Value {
     }
 }
 
-/// Notes where a session was started, unless that is known.
+/// Stores the call that started a session, unless it is known.
 pub(crate) fn spawned_by(
     write: &mut dyn StoreWrite,
     mut row: SessionRow,
@@ -308,8 +308,8 @@ pub(crate) fn spawned_by(
     Ok(row)
 }
 
-/// Fills in the parent of a loop that says of none: the session's current loop. Loops that answer one
-/// prompt side by side have the same parent.
+/// Sets the parent of a loop that has none: the session's current loop. Loops that answer one
+/// prompt in parallel have the same parent.
 fn continued(
     read: &dyn StoreRead,
     owner: &SessionRow,
@@ -369,7 +369,7 @@ fn describe(record: &mut LoopRecord, start: &AgentStart) {
     }
 }
 
-/// Creates a loop; one that is there has begun before.
+/// Creates a loop; an existing one has begun before.
 pub(crate) fn new_loop(
     write: &mut dyn StoreWrite,
     owner: &SessionRow,
@@ -406,7 +406,7 @@ fn read_meta<T: serde::de::DeserializeOwned>(meta: &str) -> StoreResult<T> {
     serde_json::from_str(meta).map_err(|error| StoreError::Damaged(format!("meta: {error}")))
 }
 
-/// Reads what a loop says of itself.
+/// Reads the record of a loop.
 pub(crate) fn loop_record(read: &dyn StoreRead, key: LoopKey) -> StoreResult<LoopRecord> {
     read.loop_meta(key)?.record()
 }

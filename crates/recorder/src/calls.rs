@@ -1,4 +1,4 @@
-//! Tool calls that have started, and the keys that make a second attempt known as such.
+//! Tool calls that have started, and their idempotency keys.
 
 use loopstore::extend::calls::idempotency_key;
 use loopstore::extend::{self as store, CallRow, SessionStore, StoreRead, StoreResult, StoreWrite};
@@ -21,15 +21,15 @@ pub struct StartedCall {
     pub tool_call_id: String,
     /// The tool.
     pub tool_name: String,
-    /// What the tool was called with.
+    /// The arguments of the call.
     pub arguments: Json,
-    /// Given to the tool at each attempt, it keeps the work from being done twice.
+    /// The idempotency key, given to the tool each time: the same for the same call.
     pub idempotency_key: String,
     /// The source's index of the turn.
     pub turn_index: Option<i64>,
     /// When it was first started, as ISO-8601 text.
     pub started_at: String,
-    /// How often it was started.
+    /// The number of times that it was started.
     pub attempts: u32,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn check_id(what: &'static str, text: &str) -> RecordResult<()> {
         .map_err(|error: InvalidId| RecordError::Id { what, error })
 }
 
-/// Stores that a call starts; one that started before and has no result keeps its key.
+/// Stores the start of a call; a call that started before and has no result keeps its key.
 pub(crate) fn start(
     write: &mut dyn StoreWrite,
     active: &ActiveLoop,
@@ -104,7 +104,7 @@ fn start_again(
     Ok(row)
 }
 
-/// Marks the calls finished whose results are among `messages`: those of this loop, and those that
+/// Marks the calls finished whose results are among `messages`: calls of this loop, and calls that
 /// an earlier loop of the chain left open.
 pub(crate) fn finish(
     write: &mut dyn StoreWrite,
@@ -128,7 +128,7 @@ pub(crate) fn finish(
     finish_calls(write, active.session, active.loop_key, &results, is_stored)
 }
 
-/// Returns started calls for people.
+/// Returns started calls with their ids.
 pub(crate) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<StartedCall>> {
     let open_call = |row: CallRow| {
         let owner = read.loop_by_key(row.loop_key)?;
@@ -148,8 +148,8 @@ pub(crate) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<V
     rows.into_iter().map(open_call).collect()
 }
 
-/// Notes that somebody found out what became of a started call, so that it is listed no more.
-/// Returns whether there was such a call.
+/// Marks a started call as settled by a person, so that it is not listed any more.
+/// Returns false if there was no such call.
 ///
 /// # Errors
 /// If the store refuses.

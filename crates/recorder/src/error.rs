@@ -1,15 +1,15 @@
-//! What an agent told that cannot be, and what the store refused.
+//! The errors of a recorder: events that cannot be at their place, and errors of the store.
 
 use loopstore::extend::StoreError;
 
-/// Why an event was not recorded. Nothing of it was kept, and the recorder stands as it stood before;
-/// after [`StoreError::Unconfirmed`] a loop is to be resumed.
+/// An error of recording an event. Nothing of the event was kept, and the recorder is unchanged;
+/// after [`StoreError::Unconfirmed`] the loop must be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The store refused; [`StoreError::LeaseLost`] and [`StoreError::LeaseHeld`] among others.
+    /// An error of the store; [`StoreError::LeaseLost`] and [`StoreError::LeaseHeld`] among others.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The text is no event.
+    /// The text is not an event.
     #[error("not an event: {0}")]
     NotAnEvent(#[from] serde_json::Error),
     /// The recorder does not drive this loop: it never began here, or has ended.
@@ -23,7 +23,7 @@ pub enum RecordError {
     /// The loop has begun before.
     #[error("loop `{0}` has already begun; resume it, or use another id")]
     AlreadyBegun(String),
-    /// The loop came to its end and cannot be resumed.
+    /// The loop has ended and cannot be resumed.
     #[error(
         "loop `{loop_id}` is {status} and cannot be resumed; begin a new loop with it as the parent"
     )]
@@ -59,17 +59,17 @@ pub enum RecordError {
         loop_id: String,
         /// The index.
         given: i64,
-        /// That of the last turn.
+        /// The index of the last turn.
         last: Option<i64>,
     },
-    /// A message ended or went on that never began.
+    /// A message ended or was updated that never began.
     #[error("`{event}` for {message} of loop `{loop_id}` that never began")]
     NoMessage {
         /// The event.
         event: &'static str,
         /// The loop.
         loop_id: String,
-        /// What message.
+        /// The message.
         message: String,
     },
     /// A message began twice.
@@ -77,10 +77,10 @@ pub enum RecordError {
     MessageOpen {
         /// The loop.
         loop_id: String,
-        /// What message.
+        /// The message.
         message: String,
     },
-    /// A tool call ended or went on that never started.
+    /// A tool call ended or was updated that never started.
     #[error("`{event}` for call `{call}` of loop `{loop_id}`, which is not running")]
     NoCall {
         /// The event.
@@ -98,20 +98,20 @@ pub enum RecordError {
         /// The call.
         call: String,
     },
-    /// The event says something else than those before.
+    /// The event contradicts earlier ones.
     #[error("loop `{loop_id}`: {what}")]
     Contradiction {
         /// The loop.
         loop_id: String,
-        /// What does not fit.
+        /// The contradiction.
         what: String,
     },
-    /// A text that names something is empty or too long.
+    /// An id is empty or too long.
     #[error("{what}: {error}")]
     Id {
-        /// What it should name.
+        /// The kind of the id.
         what: &'static str,
-        /// Why it cannot.
+        /// The reason.
         error: loopstore::model::InvalidId,
     },
     /// An async call on the recorder panicked, or the runtime shut down before the call began.

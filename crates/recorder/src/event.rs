@@ -1,4 +1,4 @@
-//! What an agent tells while it works.
+//! The events of an agent while it works.
 //!
 //! The JSON of an event is tagged `type`, in camelCase (`agentStart`; `AgentStart` is read too),
 //! with fields in snake_case. Unknown fields are kept and written back.
@@ -10,11 +10,11 @@ use loopstore_model::json::json_object;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 json_object! {
-    /// The model and how it is asked.
+    /// The model and its options.
     pub struct LoopConfigSnapshot {
         /// The model.
         list model: String = "model",
-        /// Who runs it.
+        /// The provider.
         list provider: String = "provider",
         /// Names the configuration.
         maybe config_id: String = "config_id",
@@ -22,17 +22,17 @@ json_object! {
         maybe name: String = "name",
         /// The protocol.
         maybe api: String = "api",
-        /// Where the provider is.
+        /// The address of the provider.
         maybe base_url: String = "base_url",
-        /// Whether the model reasons.
+        /// True if the model reasons.
         maybe reasoning: Json = "reasoning",
         /// Tokens that a context may have.
         maybe context_window: Int = "context_window",
         /// Tokens that an answer may have.
         maybe max_tokens: Int = "max_tokens",
-        /// How much the model thinks.
+        /// The thinking level.
         maybe thinking_level: Json = "thinking_level",
-        /// How freely it answers.
+        /// The temperature.
         maybe temperature: Json = "temperature",
     }
 }
@@ -46,10 +46,10 @@ json_object! {
         must session_id: SessionId = "session_id",
         /// The loop.
         must loop_id: LoopId = "loop_id",
-        /// The loop that this one goes on from; one of another session started it as a sub-agent. Without
-        /// one the loop goes on from the session's current loop, unless it is `Initial`.
+        /// The parent of the loop; a parent in another session started it as a sub-agent. Without
+        /// a parent the loop continues the session's current loop, unless it is `Initial`.
         null parent_loop_id: LoopId = "parent_loop_id",
-        /// The last turn of the parent that belongs to this loop's chain; else all it has.
+        /// The last turn of the parent that belongs to this loop's chain; all of its turns if `None`.
         maybe parent_turn: Int = "parent_turn",
         /// The session of the parent, if it is another one.
         maybe parent_session_id: SessionId = "parent_session_id",
@@ -57,13 +57,13 @@ json_object! {
         maybe tool_call_id: String = "tool_call_id",
         /// The tool that started a sub-agent.
         maybe tool_name: String = "tool_name",
-        /// How the loop came to be; `Initial` for one that goes on from none.
+        /// The kind of continuation; `Initial` for a loop without a parent.
         null continuation_kind: ContinuationKind = "continuation_kind",
-        /// When.
+        /// The time of the event.
         maybe timestamp: Time = "timestamp",
-        /// Anything the caller wants to note.
+        /// Metadata of the caller.
         maybe metadata: Json = "metadata",
-        /// The model and how it is asked.
+        /// The model and its options.
         maybe config_snapshot: LoopConfigSnapshot = "config_snapshot",
     }
 }
@@ -73,15 +73,15 @@ json_object! {
     pub struct AgentEnd {
         /// The loop.
         must loop_id: LoopId = "loop_id",
-        /// Its messages; looked at only if nothing was told of them before.
+        /// Its messages; used only if no event had them before.
         list messages: Vec<AgentMessage> = "messages",
         /// Tokens of the whole loop.
         maybe usage: Usage = "usage",
-        /// When.
+        /// The time of the event.
         maybe timestamp: Time = "timestamp",
-        /// Why its input was refused, if it was.
+        /// The reason why its input was rejected, if it was.
         maybe rejection: Json = "rejection",
-        /// Whether the agent was stopped.
+        /// True if the agent was stopped.
         maybe aborted: bool = "aborted",
     }
 }
@@ -93,7 +93,7 @@ json_object! {
         must loop_id: LoopId = "loop_id",
         /// Counts the turns of the loop; must rise.
         must turn_index: Int = "turn_index",
-        /// When.
+        /// The time of the event.
         maybe timestamp: Time = "timestamp",
         /// `User`, `SubAgent`, `Continuation`, `FollowUp` or `Branch`.
         maybe triggered_by: String = "triggered_by",
@@ -107,9 +107,9 @@ json_object! {
         must loop_id: LoopId = "loop_id",
         /// The turn.
         maybe turn_index: Int = "turn_index",
-        /// When.
+        /// The time of the event.
         maybe timestamp: Time = "timestamp",
-        /// What is sent: a second copy of the context. Stored only if asked for.
+        /// The payload: a second copy of the context. Stored only with [`RecorderOptions::request_payloads`](crate::RecorderOptions).
         maybe request_payload: Json = "request_payload",
     }
 }
@@ -125,7 +125,7 @@ json_object! {
         maybe message: AgentMessage = "message",
         /// Tokens of the call.
         maybe usage: Usage = "usage",
-        /// When.
+        /// The time of the event.
         maybe timestamp: Time = "timestamp",
         /// The results of the turn's calls.
         list tool_results: Vec<AgentMessage> = "tool_results",
@@ -137,7 +137,7 @@ json_object! {
     pub struct MessageStart {
         /// The loop.
         must loop_id: LoopId = "loop_id",
-        /// What there is of it.
+        /// The message so far.
         must message: AgentMessage = "message",
     }
 }
@@ -147,7 +147,7 @@ json_object! {
     pub struct MessageUpdate {
         /// The loop.
         must loop_id: LoopId = "loop_id",
-        /// What there is of it.
+        /// The message so far.
         maybe message: AgentMessage = "message",
         /// The piece.
         maybe delta: Json = "delta",
@@ -173,9 +173,9 @@ json_object! {
         must tool_call_id: String = "tool_call_id",
         /// The tool.
         list tool_name: String = "tool_name",
-        /// What it is called with.
+        /// The arguments.
         list args: Json = "args",
-        /// What makes a second attempt known as such; derived if not given.
+        /// The idempotency key; derived if `None`.
         maybe idempotency_key: String = "idempotency_key",
     }
 }
@@ -203,9 +203,9 @@ json_object! {
         must tool_call_id: String = "tool_call_id",
         /// The tool.
         list tool_name: String = "tool_name",
-        /// What it gave.
+        /// The result.
         maybe result: Json = "result",
-        /// Whether it failed.
+        /// True if the call failed.
         list is_error: bool = "is_error",
         /// The loop of the sub-agent that it started.
         maybe child_loop_id: LoopId = "child_loop_id",
@@ -215,7 +215,7 @@ json_object! {
 }
 
 json_object! {
-    /// A tool says how far it is.
+    /// A tool reports its progress.
     pub struct Progress {
         /// The loop.
         must loop_id: LoopId = "loop_id",
@@ -223,17 +223,17 @@ json_object! {
         maybe tool_call_id: String = "tool_call_id",
         /// The tool.
         maybe tool_name: String = "tool_name",
-        /// What it says.
+        /// The text.
         list text: String = "text",
     }
 }
 
 json_object! {
-    /// A filter refused the input.
+    /// A filter rejected the input.
     pub struct InputRejected {
         /// The loop.
         must loop_id: LoopId = "loop_id",
-        /// Why.
+        /// The reason.
         list reason: Json = "reason",
     }
 }
@@ -245,10 +245,10 @@ json_object! {
         must session_id: SessionId = "session_id",
         /// The loops.
         must loop_ids: Vec<LoopId> = "loop_ids",
-        /// The loop that all go on from. If the field is there (`null`: none) the loops are stored
+        /// The parent of all. If the field is present (`null`: no parent) the loops are stored
         /// as pending; else each is stored when it begins.
         null parent_loop_id: LoopId = "parent_loop_id",
-        /// When.
+        /// The time of the event.
         maybe timestamp: Time = "timestamp",
     }
 }
@@ -260,18 +260,18 @@ json_object! {
         must session_id: SessionId = "session_id",
         /// The loop that was selected.
         must selected_loop_id: LoopId = "selected_loop_id",
-        /// Its place among the loops.
+        /// Its index among the loops.
         maybe selected_config_index: Int = "selected_config_index",
         /// Tokens that judging them took.
         maybe evaluation_usage: Usage = "evaluation_usage",
-        /// When.
+        /// The time of the event.
         maybe timestamp: Time = "timestamp",
     }
 }
 
 json_object! {
-    /// Something about a loop that is only noted: a compaction, a pruning, a revert.
-    pub struct Noted {
+    /// An event of a loop that is only stored: a compaction, a pruning, a revert.
+    pub struct LoopNotice {
         /// The loop.
         must loop_id: LoopId = "loop_id",
     }
@@ -279,18 +279,18 @@ json_object! {
 
 macro_rules! agent_events {
     ($( $(#[$meta:meta])* $name:ident($payload:ident) = $tag:literal $(| $alias:literal)* ),* $(,)?) => {
-        /// What an agent tells while it works.
+        /// The events of an agent while it works.
         // Events come one at a time and are taken apart at once.
         #[allow(clippy::large_enum_variant)]
         #[derive(Clone, Debug, PartialEq)]
         pub enum AgentEvent {
             $( $(#[$meta])* $name($payload), )*
-            /// An event of a type unknown to this version; one that names a loop is noted there.
+            /// An event of a type unknown to this version; stored with its loop if it names one.
             Other(Json),
         }
 
         impl AgentEvent {
-            /// Returns the event's type as it stands in its JSON.
+            /// Returns the type of the event, as in its JSON.
             pub fn name(&self) -> &'static str {
                 match self {
                     $( Self::$name(_) => $tag, )*
@@ -342,22 +342,22 @@ agent_events! {
     ToolExecutionUpdate(ToolExecutionUpdate) = "toolExecutionUpdate",
     /// A tool has run.
     ToolExecutionEnd(ToolExecutionEnd) = "toolExecutionEnd",
-    /// A tool says how far it is.
+    /// A tool reports its progress.
     Progress(Progress) = "progress" | "progressMessage" | "ProgressMessage",
-    /// A filter refused the input.
+    /// A filter rejected the input.
     InputRejected(InputRejected) = "inputRejected",
     /// Several loops are about to answer the same prompt.
     ParallelLoopStart(ParallelLoopStart) = "parallelLoopStart",
     /// One of them was selected.
     ParallelLoopEnd(ParallelLoopEnd) = "parallelLoopEnd",
     /// A compaction begins.
-    CompactionStarted(Noted) = "compactionStarted",
+    CompactionStarted(LoopNotice) = "compactionStarted",
     /// A compaction has ended.
-    CompactionEnded(Noted) = "compactionEnded",
-    /// Something was taken out of the agent's context.
-    PruneApplied(Noted) = "pruneApplied" | "prunApplied" | "PrunApplied",
-    /// The agent's context went back to an earlier place.
-    RevertApplied(Noted) = "revertApplied",
+    CompactionEnded(LoopNotice) = "compactionEnded",
+    /// Messages were pruned from the agent's context.
+    PruneApplied(LoopNotice) = "pruneApplied" | "prunApplied" | "PrunApplied",
+    /// The agent's context was reverted to an earlier point.
+    RevertApplied(LoopNotice) = "revertApplied",
 }
 
 impl AgentEvent {
@@ -408,9 +408,9 @@ json_object! {
     pub struct Fields {}
 }
 
-// What most callers leave out.
+// Constructors without the optional fields.
 impl AgentStart {
-    /// A loop of a session, begun now; it goes on from the session's current loop.
+    /// Returns the start of a loop of a session, now; it continues the session's current loop.
     pub fn new(session_id: SessionId, loop_id: LoopId) -> Self {
         Self {
             agent_id: None,
@@ -429,7 +429,7 @@ impl AgentStart {
         }
     }
 
-    /// Has the loop begin anew: it goes on from no other, and its context begins empty.
+    /// Begins the loop without a parent: its context begins empty.
     #[must_use]
     pub fn fresh_start(mut self) -> Self {
         self.parent_loop_id = None;
@@ -439,7 +439,7 @@ impl AgentStart {
 }
 
 impl AgentEnd {
-    /// The end of a loop, now.
+    /// Returns the end of a loop, now.
     pub fn new(loop_id: LoopId) -> Self {
         Self {
             loop_id,
@@ -454,7 +454,7 @@ impl AgentEnd {
 }
 
 impl TurnStart {
-    /// A turn begun now.
+    /// Returns the start of a turn, now.
     pub fn new(loop_id: LoopId, turn_index: u32) -> Self {
         Self {
             loop_id,
@@ -467,7 +467,7 @@ impl TurnStart {
 }
 
 impl TurnEnd {
-    /// The end of a turn, now.
+    /// Returns the end of a turn, now.
     pub fn new(loop_id: LoopId) -> Self {
         Self {
             loop_id,
@@ -482,7 +482,7 @@ impl TurnEnd {
 }
 
 impl MessageStart {
-    /// The beginning of a message.
+    /// Returns the start of a message.
     pub fn new(loop_id: LoopId, message: AgentMessage) -> Self {
         Self {
             loop_id,
@@ -493,7 +493,7 @@ impl MessageStart {
 }
 
 impl MessageEnd {
-    /// A complete message.
+    /// Returns the end of a message.
     pub fn new(loop_id: LoopId, message: AgentMessage) -> Self {
         Self {
             loop_id,
@@ -504,7 +504,7 @@ impl MessageEnd {
 }
 
 impl ToolExecutionStart {
-    /// A call of a tool.
+    /// Returns the start of a tool call.
     pub fn new(
         loop_id: LoopId,
         tool_call_id: impl Into<String>,
@@ -523,7 +523,7 @@ impl ToolExecutionStart {
 }
 
 impl ToolExecutionEnd {
-    /// The end of a call that went well.
+    /// Returns the end of a successful tool call.
     pub fn new(
         loop_id: LoopId,
         tool_call_id: impl Into<String>,

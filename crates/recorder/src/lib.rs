@@ -10,7 +10,8 @@
 //! event that cannot be at its place is a [`RecordError`], and changes nothing.
 //!
 //! The crate is for agents that emit events. An agent that appends messages itself needs only
-//! [`SessionHandle`](loopstore::SessionHandle); transcripts that an agent has already written are imported.
+//! [`SessionHandle`](loopstore::SessionHandle); transcripts that an agent has already written are imported. The
+//! crate builds no context and compacts nothing: both are calls on the store.
 
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -54,44 +55,44 @@ pub use loopstore::extend::calls::idempotency_key;
 pub use recover::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, recover};
 pub use usage::{Price, Spent, UsageTree, usage_below, usage_tree};
 
-/// Why a session exists.
+/// The reason for which a session was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Formation {
     /// Its first loop began.
     #[default]
     FirstLoop,
-    /// Somebody asked for it.
+    /// The caller requested it.
     Explicit,
     /// The session before had been quiet for too long.
     InactivityTimeout {
-        /// How long is too long, in seconds.
+        /// The threshold in seconds.
         threshold_secs: u64,
         /// The session before.
         previous_session_id: SessionId,
     },
 }
 
-/// Tells the time in milliseconds since the epoch.
+/// A clock that returns milliseconds since the epoch.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// How a recorder works.
+/// The options of a recorder.
 #[derive(Clone)]
 pub struct RecorderOptions {
-    /// Who drives: named to others that want the same loop. By default unique to the recorder.
+    /// The owner of the leases, shown to others that want the same loop. By default unique to the recorder.
     pub owner: String,
-    /// How long a lease lasts after a heartbeat; a write renews it once half of that has passed. By
+    /// The duration of a lease after a heartbeat; a write renews it once half of that has passed. By
     /// default 15 minutes: half of it is longer than a model call or a tool should take. Where the
     /// store can tell that a holder is gone, nobody waits for the end of it.
     pub ttl: Duration,
-    /// Whether pieces of messages and of tool results are stored, too.
+    /// True to store pieces of messages and of tool results, too.
     pub streaming: bool,
-    /// Whether requests are stored with what was sent, a copy of the context each.
+    /// True to store requests with their payload, a copy of the context each.
     pub request_payloads: bool,
-    /// Whether secrets are replaced by markers before anything is stored, as `import --redact` does.
+    /// True to replace secrets by markers before anything is stored, as `import --redact` does.
     pub redact: bool,
-    /// Why the sessions exist that the recorder creates.
+    /// The reason for which the recorder creates sessions.
     pub formation: Formation,
-    /// Tells the time to leases.
+    /// The clock of leases.
     pub clock: Clock,
 }
 
@@ -113,12 +114,12 @@ impl Default for RecorderOptions {
     }
 }
 
-/// What became of an event.
+/// The result of recording an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It waits for the next write, or says nothing that is stored.
-    Noted,
-    /// It is durable: a loop began, or several were announced or judged.
+    /// The event is buffered for the next write, or has nothing to store.
+    Buffered,
+    /// The event is durable: a loop began, or several were announced or one was selected.
     Begun,
     /// The message is durable.
     Message(Appended),
@@ -126,31 +127,31 @@ pub enum Recorded {
     Turn(Appended),
     /// The call is durable; its tool may run.
     Call {
-        /// To be given to the tool.
+        /// The key to pass to the tool.
         idempotency_key: String,
         /// 1, or more if the call was started before and its result is not known.
         attempts: u32,
     },
-    /// The loop has ended, and its lease is let go.
+    /// The loop has ended, and its lease is released.
     Ended,
 }
 
-/// What a resumed loop holds.
+/// The state of a resumed loop.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resumed {
+pub struct ResumedLoop {
     /// Turn groups that are stored.
     pub turns: u32,
     /// The index of the last one; that of the next turn must be larger.
     pub last_turn_index: Option<i64>,
-    /// The last turn, if it had not ended; it goes on.
+    /// The last turn, if it had not ended; it continues.
     pub open_turn: Option<OpenTurnState>,
     /// Calls of the loop that had started and have no result.
     pub calls: Vec<StartedCall>,
-    /// Who drove the loop before and did not let it go: its time had ended, or its process was gone.
+    /// The previous owner of the lease if it did not release the lease: it had expired, or its process was gone.
     pub taken_over_from: Option<String>,
 }
 
-/// A turn that had not ended, as far as it had come.
+/// A turn that had not ended, with its messages so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenTurnState {
     /// Its index.
@@ -160,8 +161,8 @@ pub struct OpenTurnState {
 }
 
 impl OpenTurnState {
-    /// Returns the ids of the turn's calls that have no result: those that are still to be made, and
-    /// those that may have done their work ([`Resumed::calls`]).
+    /// Returns the ids of the turn's calls that have no result: calls that are still to be made, and
+    /// calls that may have done their work ([`ResumedLoop::calls`]).
     pub fn unanswered(&self) -> Vec<&str> {
         let results: Vec<&str> = self.messages.iter().map(answered).collect();
         let known_messages = self.messages.iter().filter_map(AgentMessage::message);
@@ -172,10 +173,10 @@ impl OpenTurnState {
     }
 }
 
-/// Writes what an agent tells into a store.
+/// Writes the events of an agent into a store.
 ///
 /// It may drive any number of loops at once; their events may come mixed. A loop is driven by one
-/// recorder at a time. A recorder that is dropped lets its loops go, for another one to resume.
+/// recorder at a time. A recorder that is dropped releases its loops, for another one to resume.
 ///
 /// # Examples
 /// ```
@@ -205,7 +206,7 @@ pub struct SessionRecorder<'a> {
     pending: BTreeMap<LoopId, ActiveLoop>,
     /// Loops that were announced without their parent, each with its group.
     announced: BTreeMap<LoopId, Vec<LoopId>>,
-    /// Made when it is first needed.
+    /// Created when it is first needed.
     redactor: Option<Redactor>,
 }
 
@@ -228,7 +229,7 @@ impl<'a> Deref for RecorderStore<'a> {
 }
 
 impl SessionRecorder<'static> {
-    /// A recorder that drives no loop yet, for where nothing can be borrowed: another thread, or a
+    /// Returns a recorder that drives no loop yet and owns its store: for another thread, or a
     /// struct that holds both.
     pub fn shared(store: Arc<dyn SessionStore>, options: RecorderOptions) -> Self {
         Self::on(RecorderStore::Shared(store), options)
@@ -236,7 +237,7 @@ impl SessionRecorder<'static> {
 }
 
 impl<'a> SessionRecorder<'a> {
-    /// A recorder that drives no loop yet.
+    /// Returns a recorder that drives no loop yet.
     pub fn new(store: &'a dyn SessionStore, options: RecorderOptions) -> Self {
         Self::on(RecorderStore::Borrowed(store), options)
     }
@@ -252,7 +253,7 @@ impl<'a> SessionRecorder<'a> {
         }
     }
 
-    /// A recorder that goes on with a loop, as [`SessionRecorder::resume`].
+    /// Returns a recorder that resumes a loop, as [`SessionRecorder::resume`].
     ///
     /// # Errors
     /// As [`SessionRecorder::resume`].
@@ -280,7 +281,7 @@ impl<'a> SessionRecorder<'a> {
         options: RecorderOptions,
         session: &SessionId,
         loop_id: &LoopId,
-    ) -> RecordResult<(Self, Resumed)> {
+    ) -> RecordResult<(Self, ResumedLoop)> {
         let mut recorder = Self::new(store, options);
         let resumed = recorder.resume(session, loop_id)?;
         Ok((recorder, resumed))
@@ -338,7 +339,7 @@ impl<'a> SessionRecorder<'a> {
         let name = event.name();
         let (streaming, payloads) = (self.options.streaming, self.options.request_payloads);
         let Some(loop_id) = loop_of(&event) else {
-            return Ok(Recorded::Noted);
+            return Ok(Recorded::Buffered);
         };
         let active = self.active_loop(name, loop_id)?;
         match &event {
@@ -358,15 +359,15 @@ impl<'a> SessionRecorder<'a> {
             _ => {}
         }
         active.events.extend(stored(event, streaming, payloads));
-        Ok(Recorded::Noted)
+        Ok(Recorded::Buffered)
     }
 
     fn note_other(&mut self, json: &Json) -> Recorded {
-        let named = json.read::<event::Noted>().ok();
+        let named = json.read::<event::LoopNotice>().ok();
         if let Some(active) = named.and_then(|named| self.active.get_mut(&named.loop_id)) {
             active.events.push(AgentEvent::Other(json.clone()));
         }
-        Recorded::Noted
+        Recorded::Buffered
     }
 
     fn active_loop(
@@ -419,7 +420,7 @@ impl Drop for SessionRecorder<'_> {
             return;
         }
         let (store, now) = (&*self.store, (self.options.clock)());
-        // Where it fails the lease ends with this process or with its time; and a panic while another
+        // If it fails, the lease ends with this process or by its time; and a panic while another
         // one unwinds would end the process.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             store::write(store, |write| {

@@ -1,6 +1,6 @@
-//! Events and turns as they are stored: a message that is stored stands as its sequence.
+//! The stored form of events and turns: a stored message is replaced by its sequence.
 //!
-//! While a loop runs each is a row, written with the next message; when it ends they become the loop's
+//! While a loop runs each is a row, written with the next message; when the loop ends they become the loop's
 //! recorded turns and events, in the form in which imports keep them.
 
 use loopstore::extend::{LoopKey, LoopMeta, Note, StoreError, StoreRead, StoreResult, StoreWrite};
@@ -15,14 +15,14 @@ use crate::event::AgentEvent;
 pub(crate) struct StoredMessages(Vec<([u8; 32], u32)>);
 
 impl StoredMessages {
-    /// Messages as they are stored, each with its sequence.
+    /// Returns the digests of stored messages, each with its sequence.
     pub fn stored(messages: &[(u32, AgentMessage)]) -> StoreResult<Self> {
         let known = messages.iter();
         let known = known.map(|(seq, message)| Ok((fingerprint(message)?, *seq)));
         Ok(Self(known.collect::<StoreResult<_>>()?))
     }
 
-    /// Messages as an event has them, of which `stored` holds some.
+    /// Returns the digests of messages as an event has them, of which some are in `stored`.
     pub fn named<'m>(
         named: impl Iterator<Item = &'m AgentMessage>,
         stored: &[&(u32, AgentMessage)],
@@ -112,7 +112,7 @@ fn history(meta: &LoopMeta) -> StoreResult<LoopHistory> {
     }
 }
 
-/// Makes the notes of a loop its recorded turns and events, behind those that it has.
+/// Appends the notes of a loop to its recorded turns and events.
 pub(crate) fn fold(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> {
     let notes = write.notes(loop_key)?;
     if notes.is_empty() {

@@ -1,4 +1,4 @@
-//! Loops that answer one prompt side by side, of which one is selected.
+//! Parallel loops that answer one prompt, of which one is selected.
 
 use loopstore::extend::{LoopRow, StoreError, StoreRead, StoreResult, StoreWrite, lease};
 use loopstore::internal::{edit_loop, set_status_leased};
@@ -12,14 +12,14 @@ use crate::error::{RecordError, RecordResult};
 use crate::event::{ParallelLoopEnd, ParallelLoopStart};
 use crate::{Recorded, SessionRecorder, writing};
 
-/// What a loop says of its group.
+/// The group of a loop, as stored with it.
 #[derive(Deserialize)]
 struct GroupSpec {
     all_loop_ids: Vec<LoopId>,
     selected_loop_id: Option<LoopId>,
 }
 
-/// Returns what a loop says of its group, before one was selected or after (and whether it is it).
+/// Returns the group of a loop, before or after one of its loops was selected.
 pub(crate) fn group_json(
     all: &[LoopId],
     selected: Option<(&ParallelLoopEnd, bool)>,
@@ -54,11 +54,11 @@ impl SessionRecorder<'_> {
                 return Err(RecordError::AlreadyBegun(id.to_string()));
             }
         }
-        // A loop never changes its parent: without one the rows have to wait.
+        // A loop never changes its parent: without a parent the rows are written later.
         if start.extra.was_absent("parent_loop_id") {
             let group = ids.iter().map(|id| (id.clone(), ids.clone()));
             self.announced.extend(group);
-            return Ok(Recorded::Noted);
+            return Ok(Recorded::Buffered);
         }
         let stored = self.store_pending(start)?;
         self.pending.extend(stored);
@@ -106,7 +106,7 @@ impl SessionRecorder<'_> {
         Ok(Recorded::Begun)
     }
 
-    /// Notes the selection on a loop; one that never began is aborted.
+    /// Stores the selection on a loop; a loop that never began is aborted.
     fn judge(
         &self,
         write: &mut dyn StoreWrite,

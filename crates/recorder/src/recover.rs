@@ -1,4 +1,4 @@
-//! What a crash left behind: loops that nobody drives any more, and calls without a result.
+//! Recovery after a crash: loops that nobody drives any more, and calls without a result.
 
 use loopstore::extend::{
     self as store, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult,
@@ -12,14 +12,14 @@ use serde::Serialize;
 use crate::calls::{self, StartedCall};
 use crate::notes::fold;
 
-/// What to look at.
+/// The scope of a recovery.
 #[derive(Clone, Debug, Default)]
 pub struct RecoverRequest {
     /// Only this session.
     pub session: Option<SessionId>,
-    /// Also loops that somebody drives, and those that never had one (imports).
+    /// Also loops with a driver, and loops that never had one (imports).
     pub all: bool,
-    /// Only tell.
+    /// Only report.
     pub dry_run: bool,
 }
 
@@ -30,9 +30,9 @@ pub struct AbortedLoop {
     pub session_id: SessionId,
     /// The loop.
     pub loop_id: LoopId,
-    /// What it was before: `Running` or `Pending`.
+    /// Its status before: `Running` or `Pending`.
     pub was: String,
-    /// Who drove it.
+    /// The owner of its lease.
     pub owner: Option<String>,
     /// When its lease ended or would have, as ISO-8601 text.
     pub lease_until: Option<String>,
@@ -40,35 +40,35 @@ pub struct AbortedLoop {
     pub turns: u32,
 }
 
-/// A loop that was left alone: somebody may be driving it.
+/// A loop that was left unchanged: its driver may still run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeldLoop {
     /// The session.
     pub session_id: SessionId,
     /// The loop.
     pub loop_id: LoopId,
-    /// Who drives it; `None`: it never had a driver.
+    /// The owner of its lease; `None` if it never had one.
     pub owner: Option<String>,
     /// When its lease ends, as ISO-8601 text.
     pub lease_until: Option<String>,
 }
 
-/// What was found.
+/// The report of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RecoverReport {
-    /// Whether nothing was changed.
+    /// True if nothing was changed.
     pub dry_run: bool,
     /// Loops that are (or would be) marked as aborted.
     pub aborted: Vec<AbortedLoop>,
     /// Loops that were left running.
     pub left: Vec<HeldLoop>,
-    /// Tool calls that had started and have no result, those of loops left running aside.
+    /// Tool calls that had started and have no result, except those of loops left running.
     pub calls: Vec<StartedCall>,
     /// Compactions that are (or would be) closed as interrupted, by run.
     pub interrupted: Vec<String>,
 }
 
-/// What is to be done with a loop at work.
+/// The treatment of a running loop.
 enum Recovery {
     Gone,
     Left(HeldLoop),
@@ -79,7 +79,7 @@ enum Recovery {
 /// and lists the calls that had started and have no result. An aborted loop can be resumed.
 ///
 /// # Errors
-/// If the session is not there, or the store refuses; loops before are then marked.
+/// If the session is not there, or the store fails; loops before are then marked.
 ///
 /// # Examples
 /// ```
@@ -177,7 +177,7 @@ fn abort(write: &mut dyn StoreWrite, key: LoopKey, all: bool) -> StoreResult<Rec
     lease::recount(write, key, now)?;
     let found = look(write, key, all, now)?;
     if matches!(found, Recovery::Aborted(_)) {
-        // From here on the driver, should it live, is refused.
+        // From here on writes of the driver fail, if it still runs.
         lease::revoke(write, key)?;
         let ended_at = Time::now();
         edit_loop(write, key, |record| {

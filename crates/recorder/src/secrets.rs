@@ -1,7 +1,7 @@
-//! Taking secrets out of events, before anything of them is stored.
+//! Redaction of events before they are stored.
 //!
-//! Each event is redacted for itself: what was found in an earlier one is not looked for in a later
-//! one, so that an event that tells a message again tells the same one.
+//! Each event is redacted by itself: secrets of an earlier event are not searched in a later
+//! one, so that events with the same message are redacted to the same message.
 
 use loopstore::extend::{self as store, SessionKey, StoreResult, StoreWrite};
 use loopstore::model::AgentMessage;
@@ -11,7 +11,7 @@ use crate::event::AgentEvent;
 use crate::{RecordResult, SessionRecorder};
 
 impl SessionRecorder<'_> {
-    /// Returns an event as it is to be recorded.
+    /// Returns an event in the form in which it is recorded.
     pub(crate) fn redacted(&mut self, event: AgentEvent) -> RecordResult<AgentEvent> {
         self.prepare_redactor()?;
         let Some(mut redactor) = self.redactor.take() else {
@@ -22,7 +22,7 @@ impl SessionRecorder<'_> {
         Ok(done?)
     }
 
-    /// Makes the redactor if one is needed, and redacts the name under which the recorder drives: leases have it.
+    /// Creates the redactor if one is needed, and redacts the name of the owner, which leases store.
     pub(crate) fn prepare_redactor(&mut self) -> RecordResult<()> {
         if !self.options.redact || self.redactor.is_some() {
             return Ok(());
@@ -36,15 +36,15 @@ impl SessionRecorder<'_> {
         Ok(())
     }
 
-    /// Returns how many secrets were replaced in the events so far, by type. A message that several
-    /// events tell counts with each.
+    /// Returns the number of secrets replaced in the events so far, by type. A message that several
+    /// events contain counts with each.
     pub fn secrets(&self) -> std::collections::BTreeMap<String, u64> {
         let redactor = self.redactor.as_ref();
         redactor.map_or_else(Default::default, |redactor| redactor.counts().clone())
     }
 }
 
-/// Notes that what comes into a session is redacted.
+/// Marks a session as redacted while it is recorded.
 pub(crate) fn mark(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<()> {
     let mut flags = write.flags(session)?;
     if flags.redacts {

@@ -1,4 +1,4 @@
-//! What a session cost, with the sessions of its sub-agents.
+//! The usage and the cost of a session, with the sessions of its sub-agents.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use loopstore::extend::{
 use loopstore::model::SessionId;
 use serde::Serialize;
 
-/// Tokens as providers reported them, and what they cost.
+/// Tokens as providers reported them, and their cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Spent {
     /// Prompt tokens.
@@ -23,11 +23,11 @@ pub struct Spent {
     pub reasoning: u64,
     /// The providers' own totals, or else input, output and both caches.
     pub total: u64,
-    /// What they cost: by the price given, else as providers reported it (`usage.cost`).
+    /// The cost: by the given price, else as providers reported it (`usage.cost`).
     pub cost: f64,
 }
 
-/// Says what the tokens of a model (`None`: the answers name none) cost; `None`: not known.
+/// Returns the cost of the tokens of a model (`None` if the answers name none); `None` if the price is not known.
 pub type Price<'a> = dyn Fn(Option<&str>, &Spent) -> Option<f64> + 'a;
 
 /// A session with the sessions that it started.
@@ -35,19 +35,19 @@ pub type Price<'a> = dyn Fn(Option<&str>, &Spent) -> Option<f64> + 'a;
 pub struct UsageTree {
     /// The session.
     pub session: SessionId,
-    /// What it spent itself.
+    /// The usage of the session itself.
     pub own: Spent,
-    /// What it spent with all sessions below it.
+    /// The usage of the session with all sessions below it.
     pub tree: Spent,
     /// The sessions that its tool calls started.
     pub children: Vec<UsageTree>,
 }
 
-/// How deep sub-agents may start sub-agents.
+/// The depth to which sessions of sub-agents are followed.
 const MAX_DEPTH: usize = 64;
 
 impl Spent {
-    /// Adds what another one spent.
+    /// Adds another usage.
     pub fn add(&mut self, other: &Self) {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);
@@ -58,7 +58,7 @@ impl Spent {
         self.cost += other.cost;
     }
 
-    /// Returns what a row tells, at this price where it is known.
+    /// Returns the usage of a row, with this price if it is known.
     pub fn of(row: UsageRow, price: Option<&Price<'_>>) -> Self {
         let mut spent = Self {
             input: row.input,
@@ -75,7 +75,7 @@ impl Spent {
     }
 }
 
-/// Sums what a session and the sessions below it spent. Sessions that start each other in a circle,
+/// Sums the usage of a session and the sessions below it. Sessions that start each other in a circle,
 /// or deeper than 64, are counted once and not followed further.
 ///
 /// # Errors
@@ -114,7 +114,7 @@ pub fn usage_tree(
     })
 }
 
-/// Sums what a session and those below it spent, as [`usage_tree`] does.
+/// Sums the usage of a session and the sessions below it, as [`usage_tree`].
 ///
 /// # Errors
 /// If the store fails.

@@ -3,7 +3,9 @@
 
 use loopstore::TokenCounter;
 use loopstore::extend::{Note, StoreError, StoreResult, StoreWrite, append::Appended, lease};
-use loopstore::internal::{append_leased, edit_loop, seal_appended, set_status_leased, to_json};
+use loopstore::internal::{
+    append_leased, edit_loop, record_appended_compactions, set_status_leased, to_json,
+};
 use loopstore::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, LoopRecord, LoopStatus, Message,
 };
@@ -130,7 +132,7 @@ impl SessionRecorder<'_> {
         Ok(Recorded::Ended)
     }
 
-    /// Drives a loop no more if it is not known what of it is stored: whoever resumes it finds that out.
+    /// Stops driving a loop if the outcome of a write is unknown: resuming the loop reads what is stored.
     fn unsure(&mut self, loop_id: &LoopId, error: RecordError) -> RecordError {
         if matches!(error, RecordError::Store(StoreError::Unconfirmed(_))) {
             self.active.remove(loop_id);
@@ -152,7 +154,7 @@ impl SessionRecorder<'_> {
 }
 
 impl ActiveLoop {
-    /// Returns what only the end of the loop has.
+    /// Returns the messages that only the end of the loop has.
     fn last_messages(&self, end: &AgentEnd) -> Vec<AgentMessage> {
         match self.has_messages {
             true => Vec::new(),
@@ -171,16 +173,16 @@ impl ActiveLoop {
     }
 }
 
-/// What one transaction adds to a loop.
+/// The additions of one transaction to a loop.
 struct TurnWrite<'a> {
     /// Messages as they are to be stored.
     messages: Vec<AgentMessage>,
-    /// Messages as the event has them, also some that are stored.
+    /// Messages as the event has them, including stored ones.
     named: Vec<&'a AgentMessage>,
     event: &'a AgentEvent,
 }
 
-/// What was added.
+/// The result of a write.
 struct RecordedWrite {
     appended: Appended,
     /// Each message with its sequence.
@@ -201,7 +203,7 @@ impl TurnWrite<'_> {
         let appended = append_leased(write, (&active.lease, now), new, counter)?;
         let messages: Vec<_> = appended.seqs.clone().zip(self.messages).collect();
         calls::finish(write, active, &messages)?;
-        seal_appended(write, counter, &appended.compactions)?;
+        record_appended_compactions(write, counter, &appended.compactions)?;
         let stored: Vec<_> = active.current.messages.iter().chain(&messages).collect();
         let mut known = StoredMessages::stored(&messages)?;
         known.extend(StoredMessages::named(self.named.into_iter(), &stored)?);
@@ -215,7 +217,7 @@ impl TurnWrite<'_> {
     }
 }
 
-/// Notes the events that are not written, and the sub-agents that they tell of.
+/// Writes the buffered events, and the sub-agents that they name.
 fn put_events(
     write: &mut dyn StoreWrite,
     active: &ActiveLoop,
@@ -266,7 +268,7 @@ fn link_back(
     Ok(())
 }
 
-/// Notes the model of a loop that began without saying it, from its first answer.
+/// Sets the model of a loop that began without one, from its first answer.
 fn put_config(
     write: &mut dyn StoreWrite,
     active: &ActiveLoop,

@@ -10,8 +10,8 @@ use loopstore::model::{AgentMessage, Message, Time};
 
 /// All tool calls of a session.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Calls {
-    /// The names of the tools; calls refer to them by place.
+pub(super) struct CallTable {
+    /// The names of the tools; calls refer to them by position.
     pub(super) tools: Vec<String>,
     pub(super) calls: Vec<Call>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Calls {
 /// One tool call.
 #[derive(Debug, Serialize)]
 pub(super) struct Call {
-    /// The loop, by place in the index.
+    /// The loop, by its position in the index.
     #[serde(rename = "l")]
     loop_key: usize,
     #[serde(rename = "t")]
@@ -42,12 +42,12 @@ pub(super) struct Call {
 
 /// Follows the messages of a session, loop by loop in the order of their creation.
 pub(super) struct CallLog {
-    found: Calls,
+    found: CallTable,
     tools: HashMap<String, usize>,
     /// Calls without a result so far, by loop and id.
     open: HashMap<(usize, String), Vec<usize>>,
     parents: Vec<Option<usize>>,
-    /// What a recorder noted of the loop's calls, by id; the newest last.
+    /// The recorded calls of the loop, by id; the newest last.
     noted: BTreeMap<String, Vec<CallRow>>,
 }
 
@@ -56,7 +56,7 @@ impl CallLog {
         let places = places(loops);
         let parent = |row: &LoopRow| row.parent.and_then(|key| places.get(&key).copied());
         Self {
-            found: Calls::default(),
+            found: CallTable::default(),
             tools: HashMap::new(),
             open: HashMap::new(),
             parents: loops.iter().map(parent).collect(),
@@ -73,7 +73,7 @@ impl CallLog {
         Ok(())
     }
 
-    /// Notes the calls of a message, or which call it answers.
+    /// Adds the calls of a message, or the result of a call.
     pub(super) fn follow(
         &mut self,
         loop_key: usize,
@@ -126,7 +126,7 @@ impl CallLog {
         place
     }
 
-    /// Returns how long the next call with this id took, if a recorder noted that.
+    /// Returns the duration of the next call with this id, if it was recorded.
     fn noted_ms(&mut self, id: &str) -> Option<i64> {
         let same = self.noted.get_mut(id).filter(|same| !same.is_empty())?;
         let row = same.remove(0);
@@ -135,7 +135,7 @@ impl CallLog {
         (took >= 0).then_some(took)
     }
 
-    /// Takes the call that a result answers: one of its turn, else the newest of its loop, else of
+    /// Removes and returns the call that a result answers: a call of its turn, else the newest of its loop, else of
     /// the loops before.
     fn answered(&mut self, loop_key: usize, turn: Option<u32>, id: &str) -> Option<usize> {
         let mut next = Some(loop_key);
@@ -148,13 +148,13 @@ impl CallLog {
                 let at = open.iter().position(is_of_turn).unwrap_or(open.len() - 1);
                 return Some(open.remove(at));
             }
-            // A parent's place is before its child's.
+            // The position of a parent is before the position of its child.
             next = self.parents[place].filter(|parent| *parent < place);
         }
         None
     }
 
-    pub(super) fn finish(self) -> Calls {
+    pub(super) fn finish(self) -> CallTable {
         self.found
     }
 }

@@ -1,4 +1,4 @@
-//! What the context of a leaf shows of each turn of its chain.
+//! The visibility of each turn of a chain in the context of its leaf.
 
 use serde::Serialize;
 
@@ -9,18 +9,18 @@ use loopstore::extend::{LoopRow, Size, StoreRead, StoreResult, shown_chain};
 /// One loop of the chain.
 #[derive(Debug, Serialize)]
 pub(super) struct ChainLoop {
-    /// The loop, by place in the index.
+    /// The loop, by its position in the index.
     #[serde(rename = "loop")]
     loop_key: usize,
-    /// How many of its turns belong to the chain.
+    /// The number of its turns that belong to the chain.
     turns: u32,
-    /// What is shown of them, as runs of the same state: a word and how many turns.
+    /// The states of these turns, as runs of the same state: a word and a number of turns.
     states: Vec<(&'static str, u32)>,
-    /// The block that speaks for the loop, by place in the index.
+    /// The block that applies to the loop, by its position in the index.
     block: Option<usize>,
 }
 
-/// A turn that the context does not reach back to.
+/// The state of a turn before the start of the context.
 const LEFT_OUT: &str = "left_out";
 
 /// Returns the chain, and the size of the context.

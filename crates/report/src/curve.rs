@@ -1,9 +1,9 @@
-//! How large the context was after each turn of a chain.
+//! The size of the context after each turn of a chain.
 //!
 //! Between two compactions a context grows by what is appended, so that only the first turn and the
-//! turns after a run, an undo or a redo are read as contexts; those between are additions. Where that
-//! would not hold, every turn is read: where older loops are left out (the scope moves with each
-//! turn), and where a loop got late messages after another went on from it.
+//! turns after a run, an undo or a redo are read as contexts; the turns between are additions. If that
+//! would be wrong, every turn is read: if older loops are left out (the scope moves with each
+//! turn), and if a loop got late messages after another loop continued it.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub(super) struct Curve {
 /// A compaction, undo or redo.
 #[derive(Debug, Serialize)]
 struct Drop {
-    /// How many turns of the chain were before it.
+    /// The number of turns of the chain before it.
     at: usize,
     change: ChangeKind,
     run_id: String,
@@ -96,7 +96,7 @@ fn moments(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Vec<TurnEnd
     Ok(moments)
 }
 
-/// What the sizes of a context need to know of a run.
+/// A run, as far as the sizes of contexts depend on it.
 struct Committed {
     key: RunKey,
     point: Point,
@@ -116,7 +116,7 @@ fn committed(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<HashMap<St
     Ok(runs)
 }
 
-/// Returns when runs were committed, undone and redone.
+/// Returns the ticks at which runs were committed, undone and redone.
 fn breaks(read: &dyn StoreRead, runs: &HashMap<String, Committed>) -> StoreResult<Vec<Tick>> {
     let mut ticks: Vec<Tick> = runs.values().map(|run| run.tick).collect();
     for run in runs.values() {
@@ -126,7 +126,7 @@ fn breaks(read: &dyn StoreRead, runs: &HashMap<String, Committed>) -> StoreResul
     Ok(ticks)
 }
 
-/// Returns when a loop that another had gone on from last got a message that belongs to the chain.
+/// Returns the tick of the last message of the chain in a loop that has a child.
 fn settled(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Tick> {
     let mut settled = Tick::MIN;
     for pair in links.windows(2) {
@@ -151,7 +151,7 @@ struct CurveWalk<'a> {
     links: &'a [ChainLink],
     breaks: Vec<Tick>,
     settled: Tick,
-    /// The turn before, what its context had, and whether turns only add to it.
+    /// The turn before, the size of its context, and true if turns only add to it.
     before: Option<(Tick, usize, u64, u64, bool)>,
 }
 
@@ -186,7 +186,7 @@ impl CurveWalk<'_> {
     }
 }
 
-/// Returns the size of a context at a moment, and whether turns only add to it.
+/// Returns the size of a context at a tick, and true if turns only add to it.
 fn size_at(sizes: &SizesOverTime<'_>, leaf: &LoopCore, tick: Tick) -> StoreResult<(u64, bool)> {
     let view = View {
         at: Some(tick),
@@ -196,7 +196,7 @@ fn size_at(sizes: &SizesOverTime<'_>, leaf: &LoopCore, tick: Tick) -> StoreResul
     Ok((size.tokens, older_loops == OlderLoops::Rollup))
 }
 
-/// Returns what a change did to the context of its leaf, where so many turns are known to have been complete.
+/// Returns the effect of a change on the context of its leaf, with the known number of complete turns.
 fn drop_of(
     sizes: &SizesOverTime<'_>,
     leaf: &LoopCore,

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::calls::Calls;
+use super::calls::CallTable;
 use super::chain::{ChainLoop, chain_of};
 use super::curve::{Curve, curve_of};
 use super::messages::{WrittenMessages, places};
@@ -19,14 +19,14 @@ use loopstore::extend::{
 };
 use loopstore::model::{Json, Time};
 
-/// What a page knows when it opens.
+/// The index of a page.
 #[derive(Serialize)]
-pub(super) struct Index {
+pub(super) struct SessionIndex {
     version: &'static str,
     made_at: String,
     overview: Option<String>,
-    session: About,
-    /// The loop whose chain is drawn, by place.
+    session: SessionHeader,
+    /// The loop whose chain is drawn, by position.
     leaf: Option<usize>,
     loops: Vec<IndexedLoop>,
     blocks: Vec<IndexedBlock>,
@@ -36,12 +36,12 @@ pub(super) struct Index {
     /// The size of the context that the next model call would see.
     context: IndexedSize,
     curve: Curve,
-    calls: Calls,
+    calls: CallTable,
     usage: UsageLines,
 }
 
 #[derive(Serialize)]
-struct About {
+struct SessionHeader {
     session_id: String,
     title: Option<String>,
     prompt: Option<String>,
@@ -84,7 +84,7 @@ struct IndexedLoop {
     tokens: u64,
     /// The sequence after the last.
     end: u32,
-    /// Of each turn: its first sequence, its tokens, and when it began in milliseconds.
+    /// Of each turn: its first sequence, its tokens, and its start in milliseconds.
     turns: Vec<(u32, u64, Option<i64>)>,
     pieces: Vec<(u32, usize)>,
 }
@@ -95,7 +95,7 @@ struct IndexedBlock {
     loop_key: usize,
     generation: u32,
     kind: &'static str,
-    /// By place in `runs`.
+    /// By position in `runs`.
     run: Option<usize>,
     extends: Option<usize>,
     first: Option<(u32, u32)>,
@@ -106,7 +106,7 @@ struct IndexedBlock {
     strategy: String,
     created_at: String,
     piece: usize,
-    /// Whether it is active as seen from its run's own loop, as the views have it.
+    /// True if it is active from the loop of its run, as in the views.
     is_active: bool,
     /// Turns of each disposition, of all loops that it covers.
     coverage: Vec<(&'static str, u64)>,
@@ -127,25 +127,25 @@ struct IndexedRun {
     after: IndexedSize,
     started_at: String,
     duration_ms: u64,
-    /// What happened around it: its beginning, and its end.
+    /// The events of the run: its start, and its end.
     events: Vec<Json>,
-    /// The tokens that messages had, if the run says so: its window less the system prompt.
+    /// The tokens that messages could have, if the run recorded them: its window without the system prompt.
     budget: Option<u64>,
     counter: String,
 }
 
-impl Index {
-    /// Returns what the overview tells of the session.
+impl SessionIndex {
+    /// Returns the line of the session in the overview.
     pub(super) fn line(&self) -> ReportLine {
-        let about = &self.session;
+        let header = &self.session;
         let committed = |run: &&IndexedRun| run.outcome == Outcome::Committed.as_str();
         let cost = self.usage.tree.total.cost;
         ReportLine {
-            session_id: about.session_id.clone(),
-            title: about.title.clone(),
-            project: about.project.clone(),
-            source: about.source.clone(),
-            last_active_at: about.last_active_at.clone(),
+            session_id: header.session_id.clone(),
+            title: header.title.clone(),
+            project: header.project.clone(),
+            source: header.source.clone(),
+            last_active_at: header.last_active_at.clone(),
             loops: self.loops.len() as u64,
             turns: self.loops.iter().map(|row| row.turns.len() as u64).sum(),
             messages: self.loops.iter().map(|row| row.messages).sum(),
@@ -159,14 +159,14 @@ impl Index {
     }
 }
 
-/// Gathers the index of a session, seen from `leaf`.
+/// Returns the index of a session, seen from `leaf`.
 pub(super) fn index(
     read: &dyn StoreRead,
     owner: &SessionRow,
     leaf: Option<&LoopRow>,
     found: WrittenMessages,
     options: &ReportOptions,
-) -> StoreResult<Index> {
+) -> StoreResult<SessionIndex> {
     let runs = runs_of(read, owner)?;
     let raw = View {
         raw: true,
@@ -178,11 +178,11 @@ pub(super) fn index(
         let (states, size) = chain_of(read, leaf, &links, &found)?;
         (chain, context) = (states, size.into());
     }
-    Ok(Index {
+    Ok(SessionIndex {
         version: env!("CARGO_PKG_VERSION"),
         made_at: Time::now().as_str().to_owned(),
         overview: options.overview.clone(),
-        session: about(read, owner)?,
+        session: session_header(read, owner)?,
         leaf: leaf.and_then(|leaf| found.place_of(leaf.key)),
         loops: loop_lines(read, owner, &found)?,
         blocks: block_lines(read, &found, &runs)?,
@@ -195,8 +195,8 @@ pub(super) fn index(
     })
 }
 
-fn about(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<About> {
-    Ok(About {
+fn session_header(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<SessionHeader> {
+    Ok(SessionHeader {
         session_id: owner.session_id.to_string(),
         title: prompt::session_title(read, owner)?,
         prompt: prompt::session_prompt(read, owner.key)?,
@@ -211,7 +211,7 @@ fn about(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<About> {
 fn runs_of(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<Vec<RunRow>> {
     let mut runs = Vec::new();
     read.runs(owner.key, &mut |mut run| {
-        // What another tool recorded may be large, and nothing here shows it.
+        // The record of another tool may be large, and no page shows it.
         run.record = None;
         runs.push(run);
         Ok(ControlFlow::Continue(()))
@@ -296,7 +296,7 @@ fn block_lines(
     Ok(lines)
 }
 
-/// Whether a block is active as seen from `leaf`, whose active blocks are looked up once.
+/// True if a block is active from `leaf`, whose active blocks are read once.
 fn is_active(
     read: &dyn StoreRead,
     block: &BlockRow,

@@ -1,15 +1,16 @@
-//! A session as one page: the loop tree, the size of its context over time, what became of each turn,
+//! A session as one page: the loop tree, the size of its context over time, the state of each turn,
 //! tool calls, usage, and all of its messages.
 //!
-//! A page needs nothing but a browser: no network, no other file. What it shows stands in it as
-//! compressed pieces that the page's script reads when they are looked at, so that a long session
-//! opens at once. Everything that a transcript says goes into the page as base64, and the script
+//! A page needs only a browser: no network, no other file. Its data is in the page as
+//! compressed pieces that the page's script reads when they are shown, so that a long session
+//! opens at once. All text of a transcript is in the page as base64, and the script
 //! writes it as text.
 //!
-//! [`eval`] measures what of a history a compaction keeps.
+//! `loopstore-eval` measures how much of a history a compaction keeps; [`write_compactions`] shows its report.
 //!
 //! `page.rs` puts the file together from `session.html`, `report.css` and the scripts beside it;
-//! `gather.rs` says what the first piece, the index, holds.
+//! `gather.rs` defines the index, the first piece of data. The crate writes nothing to a store, and exports no
+//! transcripts: `loopstore-export` does.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -22,7 +23,6 @@ mod chain;
 mod compactions;
 mod curve;
 mod error;
-pub mod eval;
 mod gather;
 mod messages;
 mod name;
@@ -43,12 +43,12 @@ pub use prices::{PriceError, Prices};
 use loopstore::extend::{self as store, SessionStore, StoreRead, leaf_of, session_of};
 use loopstore::model::{LoopId, SessionId};
 
-/// What a report is made with.
+/// The options of a report.
 #[derive(Clone, Debug, Default)]
 pub struct ReportOptions {
     /// The loop whose chain is drawn; the session's current loop if not given.
     pub leaf: Option<LoopId>,
-    /// What tokens cost; where a model is not in it, what the transcript says.
+    /// The prices of tokens; for other models the cost in the transcript is used.
     pub prices: Option<Prices>,
     /// The page that lists all sessions, as a path from this one.
     pub overview: Option<String>,
@@ -56,7 +56,7 @@ pub struct ReportOptions {
     pub others: BTreeMap<SessionId, String>,
 }
 
-/// What a report tells in one line.
+/// The summary of a report.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ReportLine {
     /// The session.
@@ -85,11 +85,11 @@ pub struct ReportLine {
     pub calls: u64,
     /// Tool calls that failed.
     pub failed: u64,
-    /// What it cost with its sub-agents, if that is known.
+    /// The cost with its sub-agents, if known.
     pub cost: Option<f64>,
 }
 
-/// Writes the page of a session as one snapshot shows it.
+/// Writes the page of a session from one snapshot.
 ///
 /// # Errors
 /// If the session or the loop is not there, the store fails, or `out` does.
@@ -130,7 +130,7 @@ fn write_from(
         (None, None) => None,
         (leaf, _) => Some(leaf_of(read, &owner, leaf.as_ref())?),
     };
-    let mut page = page::Page::begin(out)?;
+    let mut page = page::HtmlPage::begin(out)?;
     let found = messages::write_all(read, &owner, &mut page)?;
     let index = gather::index(read, &owner, leaf.as_ref(), found, options)?;
     let line = index.line();

@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use super::calls::{CallLog, Calls};
-use super::page::Page;
+use super::calls::{CallLog, CallTable};
+use super::page::HtmlPage;
 use crate::ReportError;
 use loopstore::extend::codec::decode;
 use loopstore::extend::{
@@ -18,14 +18,14 @@ use loopstore::extend::{
 };
 use loopstore::model::{AgentMessage, AssistantMessage, Author, Content, Image, Message, Usage};
 
-/// What was met while the messages were written.
+/// The loops, blocks and calls that were read while the messages were written.
 pub(super) struct WrittenMessages {
     pub(super) loops: Vec<LoopRow>,
-    /// Of each loop, the pieces that hold its messages: the first sequence in each, and its number.
+    /// Of each loop, the pieces with its messages: the first sequence in each, and its number.
     pub(super) pieces: Vec<Vec<(u32, usize)>>,
-    /// All blocks, by loop and generation, with the piece that holds their messages.
+    /// All blocks, by loop and generation, with the piece of their messages.
     pub(super) blocks: Vec<(BlockRow, usize)>,
-    pub(super) calls: Calls,
+    pub(super) calls: CallTable,
     loop_places: HashMap<LoopKey, usize>,
     block_places: HashMap<BlockKey, usize>,
 }
@@ -42,8 +42,8 @@ impl WrittenMessages {
 
 /// A message. The names are short, as there are many.
 #[derive(Default, Serialize)]
-struct Entry<'a> {
-    /// The loop, by place in the index.
+struct MessageEntry<'a> {
+    /// The loop, by its position in the index.
     #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
     loop_key: Option<usize>,
     #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ struct Entry<'a> {
     blocks: Vec<ContentPart<'a>>,
 }
 
-/// A content block: its kind, and what it says.
+/// A content block: its kind, and its text.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ContentPart<'a> {
@@ -84,18 +84,18 @@ enum ContentPart<'a> {
     Json(&'static str, Cow<'a, str>),
 }
 
-/// What a block shows in place of originals.
+/// The messages of a block that replace originals.
 #[derive(Serialize)]
 struct BlockEntry<'a> {
-    /// The block, by place in the index.
+    /// The block, by its position in the index.
     #[serde(rename = "g")]
     block: usize,
     /// The summary.
     #[serde(rename = "m")]
-    summary: Vec<Entry<'a>>,
-    /// What replaces single messages, by their sequence; `None`: nothing does.
+    summary: Vec<MessageEntry<'a>>,
+    /// The replacements of single messages, by their sequence; `None` if the message is left out.
     #[serde(rename = "p")]
-    replaced: Vec<(u32, Option<Entry<'a>>)>,
+    replaced: Vec<(u32, Option<MessageEntry<'a>>)>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -106,7 +106,7 @@ fn is_false(value: &bool) -> bool {
 pub(super) fn write_all(
     read: &dyn StoreRead,
     owner: &SessionRow,
-    page: &mut Page<'_>,
+    page: &mut HtmlPage<'_>,
 ) -> Result<WrittenMessages, ReportError> {
     let loops = read.loops(owner.key)?;
     let mut book = CallLog::new(&loops);
@@ -142,7 +142,7 @@ fn write_loop(
     read: &dyn StoreRead,
     place: usize,
     row: &LoopRow,
-    page: &mut Page<'_>,
+    page: &mut HtmlPage<'_>,
     book: &mut CallLog,
 ) -> Result<Vec<(u32, usize)>, ReportError> {
     let mut pieces: Vec<(u32, usize)> = Vec::new();
@@ -152,7 +152,7 @@ fn write_loop(
         let tokens = message.body.tokens;
         let decoded = without_blobs(message.body)?;
         book.follow(place, turn, seq, at, &decoded);
-        let entry = Entry {
+        let entry = MessageEntry {
             loop_key: Some(place),
             seq: Some(seq),
             turn,
@@ -181,7 +181,7 @@ fn write_block(
     read: &dyn StoreRead,
     place: usize,
     row: &BlockRow,
-    page: &mut Page<'_>,
+    page: &mut HtmlPage<'_>,
 ) -> Result<usize, ReportError> {
     let mut entries = Vec::new();
     for message in read.block_messages(row.key)? {
@@ -208,22 +208,22 @@ fn write_block(
     page.entry(&found)
 }
 
-/// Decodes a message; of an image it only tells type and size.
+/// Decodes a message; of an image only the type and the size are kept.
 fn without_blobs(stored: StoredMessage) -> StoreResult<AgentMessage> {
     decode(stored, &mut |_| Ok(None))
 }
 
-fn entry(message: &AgentMessage, tokens: u64) -> Entry<'_> {
+fn entry(message: &AgentMessage, tokens: u64) -> MessageEntry<'_> {
     let role = message.role().as_str();
-    let bare = Entry {
+    let bare = MessageEntry {
         role,
         tokens,
-        ..Entry::default()
+        ..MessageEntry::default()
     };
     let llm = match message {
         AgentMessage::Llm(llm) => llm,
         AgentMessage::Extension(extension) => {
-            return Entry {
+            return MessageEntry {
                 name: Some(&extension.kind),
                 blocks: vec![ContentPart::Text("json", extension.data.as_str())],
                 ..bare
@@ -232,7 +232,7 @@ fn entry(message: &AgentMessage, tokens: u64) -> Entry<'_> {
     };
     let blocks = llm.message.content().iter().map(part).collect();
     match &llm.message {
-        Message::User(_) => Entry {
+        Message::User(_) => MessageEntry {
             name: Some(llm.message.author())
                 .filter(|author| *author != Author::Human)
                 .map(Author::as_str),
@@ -244,14 +244,14 @@ fn entry(message: &AgentMessage, tokens: u64) -> Entry<'_> {
             usage,
             error_message,
             ..
-        }) => Entry {
+        }) => MessageEntry {
             name: model.as_deref(),
             usage: usage.as_ref(),
             error: error_message.as_deref(),
             blocks,
             ..bare
         },
-        Message::ToolResult(result) => Entry {
+        Message::ToolResult(result) => MessageEntry {
             name: Some(&result.tool_name),
             call: Some(&result.tool_call_id),
             failed: result.is_error,
@@ -287,7 +287,7 @@ fn bytes_of(image: &Image) -> u64 {
     noted.unwrap_or_else(decoded)
 }
 
-/// Places by key, for those who look many of them up.
+/// Returns the positions of loops by key, for many look-ups.
 pub(super) fn places(loops: &[LoopRow]) -> HashMap<LoopKey, usize> {
     let place = |(place, row): (usize, &LoopRow)| (row.key, place);
     loops.iter().enumerate().map(place).collect()

@@ -4,11 +4,11 @@ use sha2::{Digest as _, Sha256};
 
 use loopstore::model::SessionId;
 
-/// How much of an id a name holds.
+/// The number of characters of an id in a name.
 const MAX: usize = 80;
 
 /// Returns a file name for a session's report. It has only letters, digits, `.`, `-` and `_`; ids
-/// that are not made of these alone get a part of their digest, so that no two share a name.
+/// with other characters get a part of their digest, so that no two share a name.
 ///
 /// ```
 /// use loopstore::SessionId;
@@ -25,7 +25,7 @@ pub fn file_name(session: &SessionId) -> String {
     let plain = |c: char| if is_plain(c) { c } else { '-' };
     let safe: String = id.chars().map(plain).take(MAX).collect();
     let safe = safe.trim_matches(['.', '-']);
-    // Some file systems take `A` and `a` for the same name.
+    // Some file systems treat `A` and `a` as the same name.
     let is_same = safe == id && !id.contains(|c: char| c.is_ascii_uppercase()) && safe != "index";
     if is_same {
         return format!("{safe}.html");

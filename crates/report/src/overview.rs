@@ -13,11 +13,11 @@ struct Overview<'a> {
     version: &'static str,
     made_at: String,
     database: &'a str,
-    sessions: Vec<Row<'a>>,
+    sessions: Vec<OverviewRow<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct OverviewRow<'a> {
     file: &'a str,
     #[serde(flatten)]
     line: &'a ReportLine,
@@ -48,7 +48,9 @@ pub fn write_overview(
     reports: &[(String, ReportLine)],
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
-    let sessions = reports.iter().map(|(file, line)| Row { file, line });
+    let sessions = reports
+        .iter()
+        .map(|(file, line)| OverviewRow { file, line });
     let overview = Overview {
         version: env!("CARGO_PKG_VERSION"),
         made_at: Time::now().as_str().to_owned(),

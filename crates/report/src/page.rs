@@ -1,6 +1,6 @@
-//! A page as it is written: the frame, the pieces of data, the script.
+//! A page: the frame, the pieces of data, the script.
 //!
-//! Nothing of a transcript stands in the page but in base64. The policy in its head lets the browser
+//! Text of a transcript is in the page only as base64. The policy in its head lets the browser
 //! run this script only, use this style only, and load nothing.
 
 use std::io::{self, Write};
@@ -17,10 +17,11 @@ use sha2::{Digest as _, Sha256};
 const STYLE: &str = include_str!("report.css");
 const SHARED: &str = include_str!("shared.js");
 const SESSION: &str = include_str!("session.html");
-const SESSION_SCRIPTS: [&str; 4] = [
+const SESSION_SCRIPTS: [&str; 5] = [
     SHARED,
     include_str!("lists.js"),
     include_str!("charts.js"),
+    include_str!("documents.js"),
     include_str!("session.js"),
 ];
 const OVERVIEW: &str = include_str!("overview.html");
@@ -28,17 +29,17 @@ const OVERVIEW_SCRIPTS: [&str; 2] = [SHARED, include_str!("overview.js")];
 const COMPACTIONS: &str = include_str!("compactions.html");
 const COMPACTIONS_SCRIPTS: [&str; 2] = [SHARED, include_str!("compactions.js")];
 
-/// How much JSON a piece holds before the next one is begun.
+/// The bytes of JSON after which the next piece begins.
 const PIECE_BYTES: usize = 192 << 10;
 
 /// The page of a session while it is written: its entries come first, its index last.
-pub(super) struct Page<'a> {
+pub(super) struct HtmlPage<'a> {
     out: &'a mut dyn Write,
     piece: Vec<u8>,
     count: usize,
 }
 
-impl<'a> Page<'a> {
+impl<'a> HtmlPage<'a> {
     pub(super) fn begin(out: &'a mut dyn Write) -> io::Result<Self> {
         frame(out, SESSION, &SESSION_SCRIPTS.concat())?;
         Ok(Self {
@@ -48,7 +49,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// Adds an entry and returns the piece that it stands in.
+    /// Adds an entry and returns the number of its piece.
     pub(super) fn entry(&mut self, entry: &impl Serialize) -> Result<usize, ReportError> {
         let begins = self.piece.is_empty();
         self.piece.push(if begins { b'[' } else { b',' });

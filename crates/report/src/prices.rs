@@ -1,4 +1,4 @@
-//! What tokens cost.
+//! Prices of tokens.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use loopstore_recorder::Spent;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prices(BTreeMap<String, ModelPrice>);
 
-/// Why prices cannot be read.
+/// An error in prices.
 #[derive(Debug, thiserror::Error)]
 pub enum PriceError {
-    /// The text is not the JSON that it should be.
+    /// The text is not valid JSON of prices.
     #[error("expected {{\"MODEL\": {{\"input\": 3, \"output\": 15, …}}}}: {0}")]
     Json(#[from] serde_json::Error),
-    /// A price is no price.
+    /// A price is negative, or not a number.
     #[error("a price of `{0}` is negative or not a number")]
     Negative(String),
 }
 
-/// What a million tokens cost.
+/// The prices of a million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ModelPrice {
@@ -44,7 +44,7 @@ impl Prices {
     /// Reads `{"MODEL": {"input", "output", "cache_read"?, "cache_write"?}}`.
     ///
     /// # Errors
-    /// If it is anything else, or a price is negative.
+    /// If the text has another form, or a price is negative.
     pub fn from_json(text: &str) -> Result<Self, PriceError> {
         let prices: BTreeMap<String, ModelPrice> = serde_json::from_str(text)?;
         for (model, price) in &prices {
@@ -58,8 +58,8 @@ impl Prices {
         Ok(Self(prices))
     }
 
-    /// Returns what tokens of a model cost: by its own name, else by the longest name that it begins
-    /// with; `None` if it has no price.
+    /// Returns the cost of tokens of a model: by its own name, else by the longest prefix of it
+    /// that has a price; `None` if there is none.
     pub fn cost(&self, model: Option<&str>, spent: &Spent) -> Option<f64> {
         let price = self.of(model?)?;
         let cached =

@@ -1,4 +1,4 @@
-//! What a session cost, by model, and with the sessions of its sub-agents.
+//! The usage and the cost of a session, by model, and with the sessions of its sub-agents.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use loopstore_recorder::{Spent, UsageTree};
 #[derive(Debug, Serialize)]
 pub(super) struct UsageLines {
     models: Vec<ModelLine>,
-    /// Whether the prices of any model are known.
+    /// True if the prices of any model are known.
     pub(super) is_priced: bool,
-    /// The session with those that it started.
+    /// The session with the sessions that it started.
     pub(super) tree: SubAgent,
 }
 
@@ -27,7 +27,7 @@ struct ModelLine {
     spent: Spent,
 }
 
-/// A session in the tree of those that started each other.
+/// A session in the tree of sessions that started each other.
 #[derive(Debug, Serialize)]
 pub(super) struct SubAgent {
     session_id: String,

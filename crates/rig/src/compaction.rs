@@ -1,6 +1,7 @@
-//! rig's compactor: the working state of a conversation, which lies over it as an overlay.
+//! rig's compactor: the working state of a conversation, as an overlay.
 
 use loopstore::compact::CompactOutcome;
+use loopstore::internal::CancelOnDrop;
 use loopstore::{CancelFlag, CompactRequest, CompactTrigger, KeepRecent, SessionHandle};
 use rig_core::id::ConversationId;
 use rig_core::memory::{Compactor, MemoryError};
@@ -8,16 +9,16 @@ use rig_core::message::Message;
 use rig_core::wasm_compat::WasmBoxedFuture;
 
 use crate::error::Error;
-use crate::given_back::GivenBack;
-use crate::memory::{CancelOnDrop, LoopstoreMemory, originals, record};
+use crate::memory::{LoopstoreMemory, originals, record};
+use crate::restored::RestoredMessage;
 use crate::{pool, state};
 
-/// What a compaction says in the place of the messages that rig's window does not show any more: the document of
+/// The text of a compaction in place of the messages that left rig's window: the document of
 /// loopstore's `digest`, or of the strategy of the memory's policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkingState {
     text: String,
-    /// How many messages of the conversation it stands for.
+    /// The number of messages of the conversation that it replaces.
     covered: usize,
 }
 
@@ -27,13 +28,13 @@ impl WorkingState {
         &self.text
     }
 
-    /// Returns how many messages, from the first of the conversation on, it stands for.
+    /// Returns the number of messages, from the first of the conversation on, that it replaces.
     pub fn covered(&self) -> usize {
         self.covered
     }
 }
 
-/// It quotes what tools and users said, so it is told as a user's words are, and never with a system's authority.
+/// The text quotes tools and users, so it has the role of the user, and never the authority of the system.
 impl From<WorkingState> for Message {
     fn from(state: WorkingState) -> Self {
         Self::user(state.text)
@@ -42,8 +43,8 @@ impl From<WorkingState> for Message {
 
 /// rig's compactor of a store's conversations, from [`LoopstoreMemory::compacting`].
 ///
-/// A compaction writes an overlay through the last turn that the window lost whole: whoever else reads the session
-/// sees it, and `undo` takes it back. The messages themselves stay. One that is asked for again (after a restart, say)
+/// A compaction writes an overlay through the last turn that left the window completely: other readers of the session
+/// see it, and `undo` undoes it. The messages themselves stay. A repeated compaction (after a restart, say)
 /// finds the overlay and writes none.
 #[derive(Clone, Debug)]
 pub struct WorkingStateCompactor {
@@ -51,8 +52,8 @@ pub struct WorkingStateCompactor {
 }
 
 impl LoopstoreMemory {
-    /// Returns what belongs into rig's `CompactingMemory`: the memory below it, whose loads give the originals, and the
-    /// compactor. That adapter counts the messages that it has handed on, so it must be given all of them each time.
+    /// Returns the arguments of rig's `CompactingMemory`: the memory below it, whose loads return the originals, and the
+    /// compactor. That adapter counts the messages that it has passed on, so it must get all of them each time.
     ///
     /// ```
     /// use loopstore::Store;
@@ -115,9 +116,9 @@ fn compact(
     })
 }
 
-/// Returns how many messages of the record there are up to the end of those that were evicted: right behind what
-/// was covered, else wherever they stand last.
-fn end_of(record: &[GivenBack], evicted: &[Message], covered: usize) -> Option<usize> {
+/// Returns the number of messages of the record up to the end of the evicted ones: right after the covered
+/// messages, else at their last position.
+fn end_of(record: &[RestoredMessage], evicted: &[Message], covered: usize) -> Option<usize> {
     let stands_at = |at: usize| {
         let found = record.get(at..at.checked_add(evicted.len())?)?;
         let is_same = found
@@ -130,7 +131,7 @@ fn end_of(record: &[GivenBack], evicted: &[Message], covered: usize) -> Option<u
     stands_at(covered).or_else(|| (0..=last).rev().find_map(stands_at))
 }
 
-/// Compacts all turns but those that hold the last `kept` messages.
+/// Compacts all turns except those with the last `kept` messages.
 fn write_overlay(session: &SessionHandle, kept: usize, cancel: CancelFlag) -> Result<(), Error> {
     let kept = u32::try_from(kept).unwrap_or(u32::MAX);
     let policy = session
@@ -145,7 +146,7 @@ fn write_overlay(session: &SessionHandle, kept: usize, cancel: CancelFlag) -> Re
     };
     let report = session.compact(&request)?;
     match report.outcome {
-        // Whether it was made here, by somebody else or was not worth it: what the context shows now is told.
+        // The text comes from the context in each of these cases.
         CompactOutcome::Committed
         | CompactOutcome::NotNeeded
         | CompactOutcome::NoGain

@@ -1,4 +1,4 @@
-//! rig's demotion hook: what leaves a window stays in the record.
+//! rig's demotion hook: messages that leave a window stay in the record.
 
 use std::fmt::Write as _;
 
@@ -9,17 +9,17 @@ use rig_core::message::Message;
 use rig_core::wasm_compat::WasmBoxedFuture;
 
 use crate::error::Error;
-use crate::given_back::{GivenBack, given_back};
 use crate::memory::{KEYS, LoopstoreMemory, digest, originals, record};
 use crate::pool;
+use crate::restored::{RestoredMessage, restore_messages};
 use crate::state::summaries;
 use crate::stored::stored;
 
-/// How the keys of demoted messages begin.
+/// The prefix of the keys of demoted messages.
 const DEMOTED: &str = "rig/demoted/";
 
-/// What a window does not show any more is kept, and [`LoopstoreMemory::recall`] finds it. Of a conversation that such a
-/// memory appended, everything is kept already; over a memory of another kind (rig's `InMemoryConversationMemory`)
+/// Messages that leave a window are kept, and [`LoopstoreMemory::recall`] finds them. The messages of a conversation that such a
+/// memory appended are stored already; over a memory of another kind (rig's `InMemoryConversationMemory`)
 /// the demoted messages are appended to the session of the conversation's id, each batch once, however often it is
 /// delivered.
 impl DemotionHook for LoopstoreMemory {
@@ -45,7 +45,7 @@ fn keep(session: &SessionHandle, messages: &[Message]) -> Result<(), Error> {
     let new = if !session.append_keys(&own)?.is_empty() {
         stored(&unknown(session, &record, messages)?)?
     } else if begins_with(messages, &record) {
-        // An adapter that begins anew delivers all from the first message on.
+        // A restarted adapter delivers all messages again.
         let known = record.iter().map(|given| given.parts).sum();
         batch.iter().skip(known).cloned().collect()
     } else {
@@ -59,19 +59,19 @@ fn keep(session: &SessionHandle, messages: &[Message]) -> Result<(), Error> {
         // Writing to a text does not fail.
         let _ = write!(key, "{byte:02x}");
     }
-    // What of a batch is new is another question each time that it is delivered: the first answer counts.
+    // The new messages of a batch differ each time that it is delivered: the first delivery counts.
     session.append_batch([(Some(key), new)])?;
     Ok(())
 }
 
-/// Returns what of the messages is neither in the record, in its order, nor a summary that lies over it.
+/// Returns the messages that are neither in the record, in its order, nor summaries of it.
 fn unknown(
     session: &SessionHandle,
-    record: &[GivenBack],
+    record: &[RestoredMessage],
     messages: &[Message],
 ) -> Result<Vec<Message>, Error> {
     let context = session.context()?;
-    let summaries = given_back(summaries(&context));
+    let summaries = restore_messages(summaries(&context));
     let mut rest = record;
     let mut unknown = Vec::new();
     for message in messages {
@@ -84,20 +84,20 @@ fn unknown(
     Ok(unknown)
 }
 
-/// Whether the record has these messages in a row.
-fn holds(record: &[GivenBack], messages: &[Message]) -> bool {
+/// True if the record has these messages in a row.
+fn holds(record: &[RestoredMessage], messages: &[Message]) -> bool {
     record
         .windows(messages.len())
         .any(|row| same(row, messages))
 }
 
-fn begins_with(messages: &[Message], record: &[GivenBack]) -> bool {
+fn begins_with(messages: &[Message], record: &[RestoredMessage]) -> bool {
     messages
         .get(..record.len())
         .is_some_and(|first| same(record, first))
 }
 
-fn same(record: &[GivenBack], messages: &[Message]) -> bool {
+fn same(record: &[RestoredMessage], messages: &[Message]) -> bool {
     record
         .iter()
         .zip(messages)

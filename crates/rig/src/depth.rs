@@ -1,14 +1,14 @@
-//! How deep the JSON of a message nests.
+//! The nesting depth of the JSON of a message.
 
 use rig_core::message::{
     AssistantContent, Image, Message, Native, Text, ToolResultContent, UserContent,
 };
 use serde_json::Value;
 
-/// How deep a message's own JSON may nest. What it stands in has a few levels, and 128 can be read again.
+/// The largest depth of a message's own JSON. The stored form adds a few levels, and 128 can be read.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// Returns how deep the deepest JSON value of a message nests. No value is too deep to be measured.
+/// Returns the depth of the deepest JSON value of a message, without recursion.
 pub(crate) fn of(message: &Message) -> usize {
     let mut deepest = Deepest(0);
     match message {

@@ -1,11 +1,11 @@
-//! What can go wrong, by what the caller can do about it.
+//! The errors of the memory, by what the caller can do about them.
 
 use rig_core::memory::MemoryError;
 
-/// Why a conversation was not read, appended to, cleared or compacted. Of a write nothing was kept then, but for
-/// [`Error::Stopped`] and what [`loopstore::Error`] says of its own.
+/// An error of a call on a conversation. Nothing of a write was kept, except with
+/// [`Error::Stopped`] and the exceptions of [`loopstore::Error`].
 ///
-/// rig gets it as a [`MemoryError`], from which it can be taken again:
+/// rig gets it as a [`MemoryError`], from which it can be downcast:
 ///
 /// ```
 /// use loopstore_rig::Error;
@@ -20,7 +20,7 @@ use rig_core::memory::MemoryError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store refused, or failed.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] loopstore::Error),
     /// A message holds JSON that nests too deeply to be read again.
@@ -28,9 +28,9 @@ pub enum Error {
         "a message nests {depth} levels deep, and {most} can be kept; flatten its JSON, or append it as text"
     )]
     TooDeep {
-        /// How deep it nests.
+        /// The depth of the message.
         depth: usize,
-        /// How deep it may.
+        /// The largest depth.
         most: usize,
     },
     /// The messages that rig wants to be compacted are not those of the conversation.
@@ -42,12 +42,12 @@ pub enum Error {
         /// The conversation.
         conversation: String,
     },
-    /// The compaction failed, or a hook refused it.
+    /// The compaction failed, or a hook vetoed it.
     #[error("conversation `{conversation}` was not compacted: {reason}")]
     NotCompacted {
         /// The conversation.
         conversation: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// A call did not come to its end. A write may have been made, whole: append the same again, which appends
@@ -76,7 +76,7 @@ impl From<loopstore::StoreError> for Error {
     }
 }
 
-/// What does not fit the policy's window is rig's `Policy`, all else its `Backend`.
+/// An error of a context that does not fit the policy's window is rig's `Policy`, any other error its `Backend`.
 impl From<Error> for MemoryError {
     fn from(error: Error) -> Self {
         match error {

@@ -26,7 +26,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Calls run on tokio's pool of blocking threads, or without tokio on threads of their own.
+//! Calls run on tokio's pool of blocking threads, or without tokio on threads of their own. The crate has no model
+//! and no search of its own: rig calls the model, and loopstore searches.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -34,15 +35,16 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
-mod attempts;
 mod compaction;
 mod demotion;
 mod depth;
 mod error;
-mod given_back;
+
 mod marks;
 mod memory;
+mod pending_appends;
 mod pool;
+mod restored;
 mod state;
 mod stored;
 

@@ -1,30 +1,30 @@
-//! JSON in which marks stand for what is stored beside it.
+//! JSON with marks in place of values that are stored in the message.
 //!
-//! A message is stored as loopstore understands it, and beside that as rig wrote it. What both say (a long text,
-//! the arguments of a call, an image) stands in the first alone: so nothing is stored twice, and what a
-//! compaction shortened comes back short.
+//! A message is stored in the form of loopstore, and in an extra field as rig wrote it. Values of both (a long text,
+//! the arguments of a call, an image) are only in the first: so nothing is stored twice, and content that a
+//! compaction shortened is returned short.
 
 use serde_json::{Map, Value, json};
 
-/// The field of an object that stands for a block of the message; its value is the block's number.
+/// The field of an object that replaces a block of the message; its value is the number of the block.
 const MARK: &str = "$loopstore";
 /// The field that says that the block's text is written JSON.
 const AS_JSON: &str = "json";
-/// Shorter texts stay where they are.
+/// Shorter texts are not replaced.
 const SHORT: usize = 32;
 
-/// What a block of a stored message holds.
+/// The value of a block of a stored message.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Held {
-    /// Nothing that rig's JSON would repeat.
+pub(crate) enum BlockValue {
+    /// No value that rig's JSON would repeat.
     Nothing,
-    /// A value that stands in rig's JSON as it is.
+    /// A value that is in rig's JSON unchanged.
     Value(Value),
-    /// A value of rig's JSON, of which the block holds the text.
+    /// A value of rig's JSON whose text is in the block.
     Written(Value),
 }
 
-impl Held {
+impl BlockValue {
     pub(crate) fn text(text: &str) -> Self {
         match text.len() < SHORT {
             true => Self::Nothing,
@@ -32,7 +32,7 @@ impl Held {
         }
     }
 
-    /// Arguments of a call, say; small ones stay where they are.
+    /// Returns the value of an object such as the arguments of a call; an empty one is not replaced.
     pub(crate) fn object(fields: &Map<String, Value>) -> Self {
         match fields.is_empty() {
             true => Self::Nothing,
@@ -41,7 +41,7 @@ impl Held {
     }
 }
 
-/// Whether a value has a field that would pass for a mark.
+/// True if a value has a field that would pass for a mark.
 pub(crate) fn has_mark(value: &Value) -> bool {
     match value {
         Value::Object(fields) => fields.contains_key(MARK) || fields.values().any(has_mark),
@@ -50,8 +50,8 @@ pub(crate) fn has_mark(value: &Value) -> bool {
     }
 }
 
-/// Puts marks in the places of what the blocks hold.
-pub(crate) fn put(value: &mut Value, blocks: &[Held]) {
+/// Replaces the values of the blocks by marks.
+pub(crate) fn put(value: &mut Value, blocks: &[BlockValue]) {
     let is_long = match value {
         Value::String(text) => text.len() >= SHORT,
         Value::Object(_) | Value::Array(_) => true,
@@ -64,8 +64,8 @@ pub(crate) fn put(value: &mut Value, blocks: &[Held]) {
         .iter()
         .enumerate()
         .find_map(|(at, block)| match block {
-            Held::Value(held) if held == value => Some(json!({ MARK: at })),
-            Held::Written(held) if held == value => Some(json!({ MARK: at, AS_JSON: true })),
+            BlockValue::Value(held) if held == value => Some(json!({ MARK: at })),
+            BlockValue::Written(held) if held == value => Some(json!({ MARK: at, AS_JSON: true })),
             _ => None,
         });
     match (found, value) {
@@ -76,7 +76,7 @@ pub(crate) fn put(value: &mut Value, blocks: &[Held]) {
     }
 }
 
-/// Puts what the blocks hold in the places of the marks; `None` if a mark stands for no block.
+/// Replaces the marks by the values of the blocks; `None` if a mark has no block.
 pub(crate) fn fill(value: &mut Value, blocks: &[Value]) -> Option<()> {
     match value {
         Value::Array(items) => items.iter_mut().try_for_each(|inner| fill(inner, blocks)),
@@ -89,7 +89,7 @@ pub(crate) fn fill(value: &mut Value, blocks: &[Value]) -> Option<()> {
             let at = usize::try_from(mark.as_u64()?).ok()?;
             let held = blocks.get(at)?;
             *value = match held {
-                // What was shortened is JSON no more.
+                // A shortened value is not JSON any more.
                 Value::String(text) if fields.contains_key(AS_JSON) => {
                     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()))
                 }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn what_a_block_holds_is_written_once_and_comes_back() {
         let whole = json!({"text": LONG, "native": {"item": [LONG, {"q": 1}]}, "short": "a text"});
-        let blocks = [Held::text(LONG), Held::Value(json!({"q": 1}))];
+        let blocks = [BlockValue::text(LONG), BlockValue::Value(json!({"q": 1}))];
         let mut marked = whole.clone();
         put(&mut marked, &blocks);
         assert!(!marked.to_string().contains(LONG), "{marked}");

@@ -1,8 +1,9 @@
-//! Conversations that loopstore keeps.
+//! rig's conversation memory over a store.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use loopstore::internal::CancelOnDrop;
 use loopstore::{
     AgentMessage, Appended, CancelFlag, CompactTrigger, Entry, EntryQuery, LoopSpec, OpenError,
     Policy, Recall, Role, SessionHandle, Store, StoreError,
@@ -14,19 +15,19 @@ use rig_core::message::Message;
 use rig_core::wasm_compat::WasmBoxedFuture;
 use sha2::{Digest as _, Sha256};
 
-use crate::attempts::Attempts;
 use crate::error::Error;
-use crate::given_back::{GivenBack, given_back};
+use crate::pending_appends::PendingAppends;
 use crate::pool;
+use crate::restored::{RestoredMessage, restore_messages};
 use crate::stored::stored;
 
-/// How the keys of rig's appends begin.
+/// The prefix of the keys of rig's appends.
 pub(crate) const KEYS: &str = "rig/append/";
 
-/// What [`ConversationMemory::clear`] does.
+/// The effect of [`ConversationMemory::clear`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnClear {
-    /// The conversation begins anew, and the record stays: it can be searched and branched from.
+    /// The conversation begins again, and the record stays: it can be searched and branched from.
     #[default]
     Keep,
     /// The session is erased, its bytes included.
@@ -63,18 +64,18 @@ pub struct LoopstoreMemory {
     policy: Option<Policy>,
     originals: bool,
     on_clear: OnClear,
-    attempts: Arc<Attempts>,
+    pending: Arc<PendingAppends>,
 }
 
 impl LoopstoreMemory {
-    /// Takes an open store. A load gives the context of the session as it is.
+    /// Returns a memory over an open store. A load returns the context of the session as it is.
     pub fn new(store: Store) -> Self {
         Self {
             store,
             policy: None,
             originals: false,
             on_clear: OnClear::default(),
-            attempts: Arc::default(),
+            pending: Arc::default(),
         }
     }
 
@@ -86,7 +87,7 @@ impl LoopstoreMemory {
         Store::open(path).map(Self::new)
     }
 
-    /// Lets each load compact the conversation when the policy says so, as an overlay: what it gives fits the
+    /// Sets a policy by which each load compacts the conversation, as an overlay: the result fits the
     /// policy's window, or is an error.
     pub fn with_policy(self, policy: Policy) -> Self {
         Self {
@@ -95,8 +96,8 @@ impl LoopstoreMemory {
         }
     }
 
-    /// Lets loads give the originals, whatever was compacted. It is what belongs under the adapters of `rig-memory`,
-    /// which count the messages that they have handed on.
+    /// Makes loads return the originals, whatever was compacted: for use under the adapters of `rig-memory`,
+    /// which count the messages that they have passed on.
     pub fn originals(self) -> Self {
         Self {
             originals: true,
@@ -104,18 +105,18 @@ impl LoopstoreMemory {
         }
     }
 
-    /// Sets what a clear does.
+    /// Sets the effect of a clear.
     pub fn on_clear(self, on_clear: OnClear) -> Self {
         Self { on_clear, ..self }
     }
 
-    /// Returns a conversation as loopstore has it, for what rig has no name for: `search`, `undo`, `fork_at`,
+    /// Returns the session of a conversation, for calls that rig does not have: `search`, `undo`, `fork_at`,
     /// `report`.
     ///
     /// # Errors
     /// If the id is empty or longer than 512 bytes.
     pub fn session(&self, conversation: &ConversationId) -> Result<SessionHandle, Error> {
-        // A handle stays on its line; somebody else may have brought the session elsewhere.
+        // A handle stays on its line; another program may have changed the current loop.
         let session = self.store.session(conversation.as_str())?;
         Ok(match &self.policy {
             Some(policy) => session.with_policy(policy.clone()),
@@ -139,8 +140,8 @@ impl LoopstoreMemory {
         pool::run(move || Ok(session.append_once(&key, messages)?)).await
     }
 
-    /// Answers a question from all that was said in a conversation, in at most `tokens` tokens: also from what a
-    /// compaction, a window or a clear took from the model's eyes.
+    /// Answers a question from all messages of a conversation, in at most `tokens` tokens: including messages that a
+    /// compaction, a window or a clear hid from the model.
     ///
     /// # Errors
     /// As [`SessionHandle::recall`].
@@ -155,7 +156,7 @@ impl LoopstoreMemory {
         pool::run(move || Ok(session.recall(&question, tokens)?)).await
     }
 
-    /// Appends as rig asks for it: what failed before, or was dropped, goes by the key that it had.
+    /// Appends messages for rig: an append that failed or was dropped is repeated under its key.
     async fn append_turn(
         &self,
         conversation: &ConversationId,
@@ -166,12 +167,12 @@ impl LoopstoreMemory {
             return Ok(());
         }
         let messages = stored(&messages)?;
-        let attempt = self
-            .attempts
+        let append_guard = self
+            .pending
             .begin(conversation.as_str(), digest(&messages)?);
-        let key = attempt.key();
+        let key = append_guard.key();
         pool::run(move || Ok(session.append_once(&key, messages)?)).await?;
-        attempt.acknowledged();
+        append_guard.acknowledged();
         Ok(())
     }
 
@@ -183,7 +184,7 @@ impl LoopstoreMemory {
             OnClear::Erase => erase_all(&session),
         })
         .await?;
-        self.attempts.forget(conversation.as_str());
+        self.pending.forget(conversation.as_str());
         Ok(())
     }
 
@@ -192,9 +193,9 @@ impl LoopstoreMemory {
             originals(&record(session)?)
         } else if self.policy.is_some() {
             let ready = session.prepare_by(CompactTrigger::Policy, cancel)?;
-            given_back(ready.messages())
+            restore_messages(ready.messages())
         } else {
-            given_back(&session.context()?.messages)
+            restore_messages(&session.context()?.messages)
         };
         Ok(messages.into_iter().map(|given| given.message).collect())
     }
@@ -229,16 +230,6 @@ impl ConversationMemory for LoopstoreMemory {
     }
 }
 
-/// Cancels a compaction whose future is dropped. Once it is done there is nothing to cancel.
-#[derive(Default)]
-pub(crate) struct CancelOnDrop(pub(crate) CancelFlag);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
-
 /// Returns the originals of a conversation: all that a model could see, if nothing was compacted.
 pub(crate) fn record(session: &SessionHandle) -> Result<Vec<Entry>, Error> {
     let query = EntryQuery::new().roles([Role::User, Role::Assistant, Role::ToolResult]);
@@ -246,11 +237,11 @@ pub(crate) fn record(session: &SessionHandle) -> Result<Vec<Entry>, Error> {
 }
 
 /// Returns the originals as rig has them.
-pub(crate) fn originals(record: &[Entry]) -> Vec<GivenBack> {
-    given_back(record.iter().map(|entry| &entry.message))
+pub(crate) fn originals(record: &[Entry]) -> Vec<RestoredMessage> {
+    restore_messages(record.iter().map(|entry| &entry.message))
 }
 
-/// Returns what tells messages from others.
+/// Returns the digest of messages.
 pub(crate) fn digest(messages: &[AgentMessage]) -> Result<[u8; 32], Error> {
     let text = serde_json::to_vec(messages).map_err(|error| {
         StoreError::Invalid(format!("a message cannot be written as JSON: {error}"))

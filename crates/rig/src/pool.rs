@@ -1,17 +1,17 @@
-//! Calls on the store from async code, whatever runs that.
+//! Calls on the store from async code, on any runtime.
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::error::Error;
 
-/// Runs `work` where it may wait: on the pool of blocking threads of tokio, or without tokio on a thread of its
-/// own. A future that is dropped leaves the work to its end.
+/// Runs blocking `work` on the pool of blocking threads of tokio, or without tokio on a thread of its
+/// own. If the future is dropped, the work still runs to its end.
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let (done, told) = oneshot::channel();
-    // Nobody waits for what was dropped.
+    // The receiver may have been dropped.
     let work = move || drop(done.send(work()));
     match Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(work)),

@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use loopstore::context::{Part, PartSection};
 use loopstore::{AgentMessage, Context, Entry, LoopId, Message};
 
-/// Where a line of the text belongs: its loop, by position, and its turn.
-type Place = (usize, u32);
+/// The position of a line of the text: the index of its loop, and its turn.
+type LinePosition = (usize, u32);
 
-/// Tells what the first `lost` messages of a record say, as a context shows them: its summaries as they are, the
-/// messages between, and those for which a summary was not worth it, word for word.
+/// Returns the text of the first `lost` messages of a record, as a context shows them: its summaries as they are, the
+/// other messages word for word.
 pub(crate) fn of(context: &Context, record: &[Entry], lost: usize) -> String {
-    let loops = Loops::of(record);
+    let loops = LoopOrder::of(record);
     let kept = record.len().saturating_sub(lost);
     let shown = shown(context);
     let last_summary = shown.iter().rposition(|(part, _)| is_summary(part));
-    // Somebody else may have compacted more than rig's window lost.
+    // Another program may have compacted more than rig's window lost.
     let end = shown
         .len()
         .saturating_sub(kept)
@@ -39,7 +39,7 @@ pub(crate) fn of(context: &Context, record: &[Entry], lost: usize) -> String {
         let message = entry.message.message().filter(|_| !is_shown)?;
         Some((place, line(message)))
     });
-    let mut lines: Vec<(Place, String)> = of_context.chain(hidden).collect();
+    let mut lines: Vec<(LinePosition, String)> = of_context.chain(hidden).collect();
     lines.retain(|(_, text)| !text.is_empty());
     lines.sort_by_key(|(place, _)| *place);
     let lines: Vec<String> = lines.into_iter().map(|(_, text)| text).collect();
@@ -68,9 +68,9 @@ fn is_summary(part: &Part) -> bool {
 }
 
 /// The loops of a line, root first.
-struct Loops<'a>(HashMap<&'a LoopId, usize>);
+struct LoopOrder<'a>(HashMap<&'a LoopId, usize>);
 
-impl<'a> Loops<'a> {
+impl<'a> LoopOrder<'a> {
     fn of(record: &'a [Entry]) -> Self {
         let mut loops = HashMap::new();
         for entry in record {
@@ -84,26 +84,26 @@ impl<'a> Loops<'a> {
         self.0.get(id).copied().unwrap_or_default()
     }
 
-    fn place(&self, entry: &Entry) -> Place {
+    fn place(&self, entry: &Entry) -> LinePosition {
         (self.at(&entry.loop_id), entry.turn.unwrap_or_default())
     }
 
-    /// Returns where a part begins.
-    fn begin(&self, part: &Part) -> Place {
+    /// Returns the start of a part.
+    fn begin(&self, part: &Part) -> LinePosition {
         match part.section {
             PartSection::Rollup | PartSection::Sealed => (0, 0),
             _ => (self.at(&part.loop_id), part.from_turn),
         }
     }
 
-    /// Whether a part stands for a turn, or shows it.
-    fn stands_for(&self, part: &Part, (of_loop, turn): Place) -> bool {
+    /// True if a part replaces or contains a turn.
+    fn stands_for(&self, part: &Part, (of_loop, turn): LinePosition) -> bool {
         let end = (self.at(&part.loop_id), part.to_turn);
         (self.begin(part)..=end).contains(&(of_loop, turn))
     }
 }
 
-/// Tells a message in the words that it was said in.
+/// Returns the line of a message, word for word.
 fn line(message: &Message) -> String {
     let who = match message {
         Message::User(_) => "user",

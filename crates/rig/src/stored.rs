@@ -1,8 +1,8 @@
-//! rig's messages as loopstore keeps them.
+//! rig's messages in their stored form.
 //!
 //! A message is stored so that it is searched, counted, compacted and shown as any other: its texts, calls and
-//! results stand where loopstore looks for them. What else rig says of it (origins, native items, citations, ids
-//! of its own, media of other kinds) stands in the field [`FIELD`] beside them, as rig writes it.
+//! results are in the fields of loopstore's messages. The other fields of rig (origins, native items, citations, ids
+//! of its own, media of other kinds) are in the extra field [`FIELD`], as rig writes them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -19,27 +19,27 @@ use serde_json::{Value, json};
 
 use crate::depth::{self, MAX_DEPTH};
 use crate::error::Error;
-use crate::marks::{self, Held};
+use crate::marks::{self, BlockValue};
 
-/// The field of a message that holds what only rig knows of it.
+/// The extra field of a message with rig's own fields.
 pub(crate) const FIELD: &str = "rigMessage";
 
-/// What stands in that field.
+/// The content of that field.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Kept {
-    /// Which part of rig's message this is, and of how many.
+pub(crate) struct RigField {
+    /// The index of this part of rig's message, and the number of parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<(usize, usize)>,
-    /// The kinds of the blocks beside it, a letter each.
+    /// The kinds of the blocks of the message, a letter each.
     pub(crate) blocks: String,
     /// The message as rig writes it, with marks; as a text if it has such marks of its own.
     pub(crate) item: Value,
-    /// Those of its media, by their number, that are bytes and stand here as base64.
+    /// The numbers of its media that are bytes, stored as base64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) raw: Vec<usize>,
 }
 
-/// Returns what is stored of messages: one for each, and more where results of tools stand in a user's.
+/// Returns the stored form of messages: one for each, and more for a user message with results of tools.
 ///
 /// # Errors
 /// [`Error::TooDeep`].
@@ -62,7 +62,7 @@ pub(crate) fn stored(messages: &[Message]) -> Result<Vec<AgentMessage>, Error> {
     Ok(stored)
 }
 
-/// Parts a user's message so that each result of a tool stands alone.
+/// Splits a user message so that each result of a tool is a message.
 fn parts(message: &Message) -> Vec<Message> {
     let Message::User { content } = message else {
         return vec![message.clone()];
@@ -90,7 +90,7 @@ fn parts(message: &Message) -> Vec<Message> {
 
 fn stored_part(mut part: Message, place: Option<(usize, usize)>) -> Result<AgentMessage, Error> {
     let raw = encode_raw(&mut part);
-    let mut shown = Shown::default();
+    let mut shown = BlockBuilder::default();
     let message = shown.message(&part);
     let mut item = serde_json::to_value(&part).map_err(not_json)?;
     if marks::has_mark(&item) {
@@ -98,7 +98,7 @@ fn stored_part(mut part: Message, place: Option<(usize, usize)>) -> Result<Agent
     } else {
         marks::put(&mut item, &shown.held);
     }
-    let kept = Kept {
+    let kept = RigField {
         part: place,
         blocks: kinds(message.content()),
         item,
@@ -128,7 +128,7 @@ pub(crate) fn kinds(content: &[Content]) -> String {
     content.iter().map(letter).collect()
 }
 
-/// Writes media that are bytes as base64; returns which.
+/// Writes media that are bytes as base64; returns their numbers.
 fn encode_raw(message: &mut Message) -> Vec<usize> {
     let mut raw = Vec::new();
     for (at, data) in media(message).into_iter().enumerate() {
@@ -140,7 +140,7 @@ fn encode_raw(message: &mut Message) -> Vec<usize> {
     raw
 }
 
-/// Makes media bytes again; `None` if they are not there or not base64.
+/// Decodes media to bytes; `None` if they are not there or not base64.
 pub(crate) fn decode_raw(message: &mut Message, raw: &[usize]) -> Option<()> {
     let mut media = media(message);
     for at in raw {
@@ -153,7 +153,7 @@ pub(crate) fn decode_raw(message: &mut Message, raw: &[usize]) -> Option<()> {
     Some(())
 }
 
-/// Returns where the media of a message have their data.
+/// Returns the data of the media of a message.
 fn media(message: &mut Message) -> Vec<&mut DocumentSourceKind> {
     let mut media = Vec::new();
     match message {
@@ -185,14 +185,14 @@ fn media(message: &mut Message) -> Vec<&mut DocumentSourceKind> {
     media
 }
 
-/// The blocks of a message as loopstore has them, and what of rig's JSON each holds.
+/// The blocks of a message, and the part of rig's JSON that each contains.
 #[derive(Default)]
-struct Shown {
+struct BlockBuilder {
     content: Vec<Content>,
-    held: Vec<Held>,
+    held: Vec<BlockValue>,
 }
 
-impl Shown {
+impl BlockBuilder {
     fn message(&mut self, part: &Message) -> Stored {
         match part {
             Message::System { content } => {
@@ -241,18 +241,18 @@ impl Shown {
         std::mem::take(&mut self.content)
     }
 
-    fn push(&mut self, block: Content, held: Held) {
+    fn push(&mut self, block: Content, held: BlockValue) {
         self.content.push(block);
         self.held.push(held);
     }
 
     fn text(&mut self, text: &str) {
-        self.push(Content::text(text), Held::text(text));
+        self.push(Content::text(text), BlockValue::text(text));
     }
 
-    /// A line in the place of what loopstore has no block for.
+    /// Adds a line in place of content without a kind of block.
     fn line(&mut self, text: String) {
-        self.push(Content::text(text), Held::Nothing);
+        self.push(Content::text(text), BlockValue::Nothing);
     }
 
     fn user(&mut self, block: &UserContent) {
@@ -281,7 +281,7 @@ impl Shown {
                     &document.data,
                 );
             }
-            // It stands alone.
+            // A result is a message of its own.
             UserContent::ToolResult(result) => self.results(&result.content),
         }
     }
@@ -300,7 +300,7 @@ impl Shown {
         let kind = image.media_type.as_ref().map(ImageMediaType::to_mime_type);
         match &image.data {
             DocumentSourceKind::Base64(data) => {
-                let held = Held::text(data);
+                let held = BlockValue::text(data);
                 self.push(Content::image(data, kind.unwrap_or_default()), held);
             }
             data => self.media("image", kind.unwrap_or("image"), data),
@@ -326,8 +326,8 @@ impl Shown {
                 ToolResultContent::Json { value } => {
                     let is_small = matches!(value, Value::Null | Value::Bool(_) | Value::Number(_));
                     let held = match is_small {
-                        true => Held::Nothing,
-                        false => Held::Written(value.clone()),
+                        true => BlockValue::Nothing,
+                        false => BlockValue::Written(value.clone()),
                     };
                     self.push(Content::text(value.to_string()), held);
                 }
@@ -339,13 +339,13 @@ impl Shown {
         match block {
             AssistantContent::Text(text) => self.text(&text.text),
             AssistantContent::Reasoning(reasoning) => {
-                let held = Held::text(&reasoning.text);
+                let held = BlockValue::text(&reasoning.text);
                 self.push(Content::thinking(&reasoning.text, None), held);
             }
             AssistantContent::ToolCall(call) => {
                 let arguments = Json::from(call.function.arguments_value());
                 let (id, name) = (call.id.wire(), call.function.name.as_str());
-                let held = Held::object(&call.function.arguments);
+                let held = BlockValue::object(&call.function.arguments);
                 self.push(Content::tool_call(id, name, arguments), held);
             }
             AssistantContent::Image(image) => self.image(image),
@@ -353,16 +353,16 @@ impl Shown {
                 let block = json!({"type": "providerItem", "form": "rig", "item": opaque.item});
                 self.push(
                     Content::Other(Json::from(block)),
-                    Held::Value(opaque.item.clone()),
+                    BlockValue::Value(opaque.item.clone()),
                 );
             }
-            // What this version does not know has no words to be found by.
+            // A block unknown to this version has no text to search.
             _ => self.line("[provider item]".to_owned()),
         }
     }
 }
 
-/// Returns why a model stopped, in loopstore's words, and what went wrong.
+/// Returns the stop reason in loopstore's words, and the error.
 fn stopped(stop: Option<&StopReason>) -> (Option<String>, Option<String>) {
     let (word, error) = match stop {
         Some(StopReason::Stop) => ("stop", None),

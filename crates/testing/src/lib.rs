@@ -1,12 +1,72 @@
-//! What the tests of several packages need and no user does.
+//! The parts of tests that several packages share. Not published.
 //!
-//! [`SystemSqlite`] is a second copy of SQLite in the process: the shared library of the system, beside the one
-//! that loopstore is linked with. [`Random`] gives the same numbers for the same seed.
+//! - [`conformance!`] defines the tests of the store's contract for one backend; [`conformance`] has their code.
+//! - [`histories`] makes random sessions, [`conversations`] random requests of providers, [`secrets`] random
+//!   secrets; [`provider_faults`] lists what a provider refuses in a request.
+//! - [`keyed`] and [`plain`] open databases, [`server`] starts PostgreSQL (feature `postgres`), [`needs`] finds
+//!   the programs that a test calls and skips the test without them.
+//! - [`SystemSqlite`] is a second copy of SQLite in the process: the shared library of the system, beside the
+//!   one that loopstore is linked with.
+//!
+//! Without its default feature `store` the crate depends on no other crate of the workspace, and has only
+//! [`SystemSqlite`].
 
-mod random;
+#[cfg(feature = "store")]
+pub mod amount;
+#[cfg(feature = "store")]
+pub mod archive;
+#[cfg(feature = "tokio")]
+pub mod asynchronous;
+#[cfg(feature = "postgres")]
+pub mod citus;
+#[cfg(feature = "store")]
+pub mod conformance;
+#[cfg(feature = "store")]
+pub mod conversations;
+#[cfg(feature = "store")]
+pub mod encryption;
+#[cfg(feature = "store")]
+pub mod events;
+#[cfg(feature = "store")]
+pub mod hang;
+#[cfg(feature = "store")]
+pub mod histories;
+#[cfg(feature = "store")]
+pub mod http_server;
+#[cfg(feature = "store")]
+pub mod keyed;
+#[cfg(feature = "store")]
+pub mod letters;
+#[cfg(feature = "store")]
+pub mod needs;
+#[cfg(feature = "store")]
+pub mod pieces;
+#[cfg(feature = "store")]
+pub mod plain;
+#[cfg(feature = "store")]
+pub mod process;
+#[cfg(feature = "store")]
+pub mod proof;
+#[cfg(feature = "store")]
+pub mod provider_faults;
+#[cfg(feature = "store")]
+pub mod questions;
+#[cfg(feature = "store")]
+pub mod recording;
+#[cfg(feature = "store")]
+pub mod removal;
+#[cfg(feature = "store")]
+pub mod requests;
+#[cfg(feature = "store")]
+pub mod root;
+#[cfg(feature = "store")]
+pub mod secrets;
+#[cfg(feature = "postgres")]
+pub mod server;
 #[cfg(target_os = "linux")]
 mod system_sqlite;
+#[cfg(feature = "postgres")]
+pub mod views;
 
-pub use random::Random;
 #[cfg(target_os = "linux")]
-pub use system_sqlite::{Failure, SystemConnection, SystemSqlite};
+pub use system_sqlite::{SqliteFailure, SystemConnection, SystemSqlite};

@@ -1,4 +1,5 @@
 //! The system's own copy of SQLite, loaded beside the one that is linked in.
+#![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +7,8 @@ use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 
-type Row = unsafe extern "C" fn(*mut c_void, c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
+type RowCallback =
+    unsafe extern "C" fn(*mut c_void, c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 
 /// The functions of `libsqlite3.so.0`.
 #[derive(Debug)]
@@ -16,7 +18,7 @@ pub struct SystemSqlite {
     exec: unsafe extern "C" fn(
         *mut c_void,
         *const c_char,
-        Option<Row>,
+        Option<RowCallback>,
         *mut c_void,
         *mut *mut c_char,
     ) -> c_int,
@@ -26,14 +28,14 @@ pub struct SystemSqlite {
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct SqliteFailure {
     /// SQLite's primary result code.
     pub code: i32,
     /// What it says about it.
     pub message: String,
 }
 
-impl Failure {
+impl SqliteFailure {
     /// True if somebody else has the database locked (`SQLITE_BUSY`, `SQLITE_LOCKED`).
     pub fn is_busy(&self) -> bool {
         [5, 6].contains(&self.code)
@@ -94,7 +96,7 @@ impl SystemSqlite {
                     unsafe extern "C" fn(
                         *mut c_void,
                         *const c_char,
-                        Option<Row>,
+                        Option<RowCallback>,
                         *mut c_void,
                         *mut *mut c_char,
                     ) -> c_int,
@@ -115,9 +117,9 @@ impl SystemSqlite {
     ///
     /// # Errors
     /// If the library refuses.
-    pub fn connect(&'static self, path: &Path) -> Result<SystemConnection, Failure> {
+    pub fn connect(&'static self, path: &Path) -> Result<SystemConnection, SqliteFailure> {
         const READ_WRITE: c_int = 2;
-        let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| Failure {
+        let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| SqliteFailure {
             code: 14,
             message: error.to_string(),
         })?;
@@ -155,8 +157,8 @@ impl SystemConnection {
     ///
     /// # Errors
     /// If one of them fails.
-    pub fn run(&self, sql: &str) -> Result<Vec<Vec<String>>, Failure> {
-        let sql = CString::new(sql).map_err(|error| Failure {
+    pub fn run(&self, sql: &str) -> Result<Vec<Vec<String>>, SqliteFailure> {
+        let sql = CString::new(sql).map_err(|error| SqliteFailure {
             code: 1,
             message: error.to_string(),
         })?;
@@ -175,14 +177,14 @@ impl SystemConnection {
         Ok(rows)
     }
 
-    fn checked(&self, code: c_int) -> Result<(), Failure> {
+    fn checked(&self, code: c_int) -> Result<(), SqliteFailure> {
         if code == 0 {
             return Ok(());
         }
         // SAFETY: the handle is open (or null, for which the library has a text too), and the text is copied
         // before the next call.
         let message = unsafe { CStr::from_ptr((self.library.errmsg)(self.handle)) };
-        Err(Failure {
+        Err(SqliteFailure {
             code: code & 0xFF,
             message: message.to_string_lossy().into_owned(),
         })

@@ -15,7 +15,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use loopstore::{AgentMessage, Error, Message, SqliteOptions, SqliteStore, Store};
-use loopstore_testing::{Random, SystemConnection, SystemSqlite};
+use loopstore_testing::histories::Random;
+use loopstore_testing::{SystemConnection, SystemSqlite};
 use loopstore_verify::verify;
 
 /// The environment variable that makes this test the second process of a history.
@@ -81,7 +82,7 @@ impl Actor {
     fn act(&mut self, times: usize) {
         for _ in 0..times {
             let stores = self.ours.len();
-            let who = self.random.below(stores + self.others.len());
+            let who = self.random.below((stores + self.others.len()) as u64) as usize;
             match who.checked_sub(stores) {
                 None => self.act_with_store(who),
                 Some(other) => self.act_with_other(other),
@@ -147,7 +148,7 @@ impl Actor {
                 run(other, "VACUUM");
             }
             (5, false) => {
-                let how = ["PASSIVE", "FULL", "RESTART", "TRUNCATE"][self.random.below(4)];
+                let how = ["PASSIVE", "FULL", "RESTART", "TRUNCATE"][self.random.below(4) as usize];
                 run(other, &format!("PRAGMA wal_checkpoint({how})"));
             }
             (2..=5, true) => {
@@ -195,7 +196,10 @@ impl Actor {
     /// Ends the processes, some by `kill -9`, and takes what they had acknowledged.
     fn end_processes(&mut self) {
         for mut child in std::mem::take(&mut self.children) {
-            let kill_after = self.random.one_in(2).then(|| self.random.below(12));
+            let kill_after = self
+                .random
+                .one_in(2)
+                .then(|| self.random.below(12) as usize);
             let output = BufReader::new(child.stdout.take().unwrap());
             for (at, line) in output.lines().enumerate() {
                 if Some(at) == kill_after {
@@ -291,7 +295,7 @@ fn seeds() -> Vec<u64> {
 }
 
 fn amounts(random: &mut Random) -> [usize; 2] {
-    [2 + random.below(3), 2]
+    [2 + random.below(3) as usize, 2]
 }
 
 #[test]
@@ -308,7 +312,7 @@ fn nothing_is_lost_where_one_thread_uses_both_copies() {
             actor.act(10);
             if random.one_in(6) {
                 actor.begin_process();
-                actor.act(random.below(8));
+                actor.act(random.below(8) as usize);
             }
             if random.one_in(2) {
                 actor.end_processes();

@@ -14,11 +14,12 @@ use loopstore::redact::RedactionPolicy;
 use loopstore_locks::SharedFile;
 use walkdir::{DirEntry, WalkDir};
 
-use super::aider;
+use super::detect::{left_out, missing_feature};
 use super::matching::Digests;
 use super::one_file::import_and_keep;
 use super::queue::{FileQueue, Opened};
 use super::report::{ImportReport, Skipped};
+use super::signs::CHAT_HISTORY;
 use super::sniff::{Head, sniff};
 use super::unread::reason_of;
 use super::{ImportError, Importer, Source, importers, unread};
@@ -182,20 +183,30 @@ fn chosen<'a>(
     };
     let one = importers.iter().find(|i| i.format() == format);
     one.map(|importer| vec![*importer]).ok_or_else(|| {
-        ImportError::NoTranscript(format!(
-            "unknown format `{}`; known formats are {}",
-            format.escape_debug(),
-            names(importers)
-        ))
+        ImportError::NoTranscript(match missing_feature(format) {
+            Some(feature) => format!(
+                "this build cannot read the format `{format}`; \
+                 build loopstore-transcripts with its feature `{feature}`"
+            ),
+            None => format!(
+                "unknown format `{}`; known formats are {}",
+                format.escape_debug(),
+                names(importers)
+            ),
+        })
     })
 }
 
 fn names(importers: &[&dyn Importer]) -> String {
     let names: Vec<&str> = importers.iter().map(|i| i.format()).collect();
-    if names.is_empty() {
-        return "none".into();
+    let left_out = match &left_out()[..] {
+        [] => String::new(),
+        formats => format!(" (this build leaves out {})", formats.join(", ")),
+    };
+    match names.is_empty() {
+        true => format!("none{left_out}"),
+        false => names.join(", ") + &left_out,
     }
-    names.join(", ")
 }
 
 /// Returns the text of an error with its causes.
@@ -455,7 +466,7 @@ pub(super) fn files_within(
 ) -> impl Iterator<Item = Result<PathBuf, (PathBuf, std::io::Error)>> {
     // The one transcript that hides.
     let is_shown = |entry: &DirEntry| {
-        !entry.file_name().as_encoded_bytes().starts_with(b".") || entry.file_name() == aider::NAME
+        !entry.file_name().as_encoded_bytes().starts_with(b".") || entry.file_name() == CHAT_HISTORY
     };
     let unreadable = |error: walkdir::Error| {
         let path = error.path().map_or_else(PathBuf::new, Path::to_owned);

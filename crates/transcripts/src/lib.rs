@@ -6,7 +6,8 @@
 //! [`import_paths`] finds the format of each file, [`import_source`] reads one with a given importer, and [`Watch`]
 //! reads files as they grow. Loopstore's own lines are read back row by row, by [`StoredLines`].
 //!
-//! A new format is a module here with an `Importer`, its line in [`importers`], hand-written transcripts in
+//! Each format is behind a cargo feature; `detect.rs` lists them. A new format is a module here with an `Importer`, a
+//! feature, its lines in `detect.rs`, hand-written transcripts in
 //! `tests/fixtures/` and a module of the tests of transcripts.
 //!
 //! The crate writes no transcripts (that is `loopstore-export`), compacts nothing, and has no SQL of the store's:
@@ -17,24 +18,34 @@
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
+// What formats share has other users if some of them are left out.
+#![cfg_attr(not(feature = "default"), allow(dead_code, unused_imports))]
 
 mod activity;
+#[cfg(feature = "adk")]
 mod adk;
+#[cfg(feature = "aider")]
 mod aider;
 mod appended;
 mod authors;
+#[cfg(feature = "claude-code")]
 mod claude_code;
+#[cfg(feature = "cline")]
 mod cline;
+#[cfg(feature = "codex")]
 mod codex;
 mod contract;
+#[cfg(feature = "copilot-cli")]
 mod copilot;
 mod decode;
 mod detect;
 mod extension;
 mod fields;
 mod files;
+#[cfg(feature = "gemini-cli")]
 mod gemini;
 mod glued;
+#[cfg(feature = "goose")]
 mod goose;
 mod identity;
 mod json_stream;
@@ -42,19 +53,28 @@ mod key_outline;
 mod lines;
 mod loops;
 mod matching;
+#[cfg(feature = "mini-swe-agent")]
 mod mini_swe_agent;
 mod one_file;
+#[cfg(feature = "openai-agents")]
 mod openai_agents;
+#[cfg(feature = "openai-chat")]
 mod openai_chat;
+#[cfg(feature = "opencode")]
 mod opencode;
+#[cfg(feature = "openhands")]
 mod openhands;
 mod origin;
 mod pending;
+#[cfg(feature = "phi-core")]
 mod phi_core;
+#[cfg(feature = "pi")]
 mod pi;
 mod pipeline;
+#[cfg(feature = "provider-forms")]
 mod provider_form;
 mod queue;
+#[cfg(feature = "qwen-code")]
 mod qwen;
 mod records;
 mod report;
@@ -63,9 +83,12 @@ mod revised;
 mod runs;
 mod secrets;
 mod session_jsonl;
+mod signs;
 mod sniff;
+#[cfg(feature = "sqlite")]
 mod sqlite_file;
 mod state;
+#[cfg(feature = "swe-agent")]
 mod swe_agent;
 mod transcript;
 mod unread;
@@ -75,38 +98,56 @@ mod writer;
 
 use std::path::Path;
 
+#[cfg(feature = "adk")]
 pub use adk::Adk;
+#[cfg(feature = "aider")]
 pub use aider::Aider;
 pub use appended::import_appended;
+#[cfg(feature = "claude-code")]
 pub use claude_code::ClaudeCode;
+#[cfg(feature = "cline")]
 pub use cline::{Cline, RooCode};
+#[cfg(feature = "codex")]
 pub use codex::Codex;
 pub use contract::{
     FoundCompaction, FoundEffect, Identity, Importer, MAX_RECORD_BYTES, ReadSeek, SessionHead,
     Sink, Source,
 };
+#[cfg(feature = "copilot-cli")]
 pub use copilot::CopilotCli;
 pub use decode::read_transcript;
 pub use decode::{JsonLine, JsonLines};
 pub use detect::importers;
 pub use files::{FileProgress, ImportOptions, import_paths, import_paths_with};
+#[cfg(feature = "gemini-cli")]
 pub use gemini::GeminiCli;
+#[cfg(feature = "goose")]
 pub use goose::Goose;
+#[cfg(feature = "mini-swe-agent")]
 pub use mini_swe_agent::MiniSweAgent;
 pub use one_file::import_source;
+#[cfg(feature = "openai-agents")]
 pub use openai_agents::OpenAiAgents;
+#[cfg(feature = "openai-chat")]
 pub use openai_chat::OpenAiChat;
+#[cfg(feature = "opencode")]
 pub use opencode::OpenCode;
+#[cfg(feature = "openhands")]
 pub use openhands::OpenHands;
 pub use origin::Origin;
+#[cfg(feature = "phi-core")]
 pub use phi_core::PhiCore;
+#[cfg(feature = "pi")]
 pub use pi::Pi;
+#[cfg(feature = "provider-forms")]
 pub use provider_form::ProviderForm;
+#[cfg(feature = "qwen-code")]
 pub use qwen::QwenCode;
 pub use report::{
     CompletedCall, ImportReport, ImportedBranch, Repaired, SeparatedSession, Skipped,
 };
 pub use session_jsonl::{Restore, StoredLines};
+#[cfg(feature = "swe-agent")]
 pub use swe_agent::SweAgent;
 pub use watch::{Growth, Watch};
 pub use writer::StoreSink;
@@ -114,9 +155,9 @@ pub use writer::StoreSink;
 /// The parts of formats that `loopstore-export` writes, without a promise for others.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::codex::says_failed;
     pub use crate::fields::Fields;
     pub use crate::session_jsonl::form;
+    pub use crate::values::says_failed;
 }
 
 /// Returns where SQLite keeps the write-ahead log of a file.

@@ -1,6 +1,6 @@
 //! The loops of a transcript on their way into the store: found there, or created.
 
-use loopstore::extend::{LoopRow, SessionKey, StoreResult, session};
+use loopstore::extend::{LoopKey, LoopRow, SessionKey, StoreResult, session};
 use loopstore::model::LoopRecord;
 
 use super::ImportError;
@@ -38,9 +38,10 @@ impl StoreSink<'_> {
         let events = std::mem::take(&mut record.events);
         let history = PendingHistory::of(&turns, &events)?;
         if !self.sessions[at].loops.contains_key(&record.loop_id) {
-            let state = self.open_loop(at, &mut record, piece)?;
+            let (state, parent) = self.open_loop(at, &mut record, piece)?;
             let session = &mut self.sessions[at];
-            session.current.begins(state.key, state.known.is_none());
+            let is_new = state.known.is_none();
+            session.current.begins(state.key, parent, is_new);
             session.order.push(record.loop_id.clone());
             session.loops.insert(record.loop_id.clone(), state);
         }
@@ -55,13 +56,13 @@ impl StoreSink<'_> {
         Ok(())
     }
 
-    /// Opens a loop of the store, or creates it.
+    /// Opens a loop of the store, or creates it, and returns it with its parent.
     fn open_loop(
         &mut self,
         at: usize,
         record: &mut LoopRecord,
         piece: Option<&Piece>,
-    ) -> Result<LoopState, ImportError> {
+    ) -> Result<(LoopState, Option<LoopKey>), ImportError> {
         let session = self.session_key(at)?;
         if let Some(piece) = piece
             && let Some(stored) = &piece.stored
@@ -74,11 +75,8 @@ impl StoreSink<'_> {
                 matched: piece.fates.iter().filter_map(|fate| fate.seq()).collect(),
                 replaced_from: None,
             };
-            return Ok(LoopState::known(
-                stored.row.key,
-                known,
-                Described::of(record)?,
-            ));
+            let state = LoopState::known(stored.row.key, known, Described::of(record)?);
+            return Ok((state, stored.row.parent));
         }
         // The child's cut may be the parent's last turn.
         self.flush()?;
@@ -89,7 +87,8 @@ impl StoreSink<'_> {
         self.check_cut(parent.as_ref(), record);
         let key = session::add_loop(self.write, session, record, parent.as_deref())?;
         self.sessions[at].is_changed = true;
-        Ok(LoopState::new(key, Described::of(record)?))
+        let state = LoopState::new(key, Described::of(record)?);
+        Ok((state, parent.map(|parent| parent.key)))
     }
 
     /// Takes out a `parent_turn` that the parent does not have.

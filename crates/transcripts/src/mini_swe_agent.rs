@@ -16,15 +16,10 @@ use super::fields::{Fields, list};
 use super::json_stream::{JsonStream, LineCounter, StreamItem};
 use super::key_outline::KeyOutline;
 use super::openai_chat::{head, run_extra};
+use super::signs::is_bare_trajectory;
 use super::transcript::{Style, TranscriptBuilder};
 use super::values::add_cost;
 use super::{ImportError, Importer, Sink, Source, holds_conversation};
-
-/// How a run ends itself; its task names one of these.
-const ENDS: [&str; 2] = [
-    "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT",
-    "MINI_SWE_AGENT_FINAL_OUTPUT",
-];
 
 /// Reads mini-swe-agent's trajectories.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,37 +56,6 @@ impl Importer for MiniSweAgent {
         runs.end_loose()?;
         holds_conversation(runs.any)
     }
-}
-
-/// Whether a file begins with a list of messages that can only be a run's: its task says how to end
-/// it, or what comes after an answer is what a command gave back.
-pub(super) fn is_bare_trajectory(head: &[u8]) -> bool {
-    let head = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
-    let Some(mut rest) = head.trim_ascii_start().strip_prefix(b"[") else {
-        return false;
-    };
-    let mut answered = false;
-    for _ in 0..8 {
-        rest = rest.trim_ascii_start();
-        rest = rest.strip_prefix(b",").unwrap_or(rest);
-        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
-        let Some(Ok(value)) = values.next() else {
-            return false;
-        };
-        let fields = Fields::parse(value.get()).unwrap_or_default();
-        let (role, content) = (fields.text("role"), fields.text("content"));
-        let (Some(role), Some(content)) = (role, content) else {
-            return false;
-        };
-        match role.as_str() {
-            "user" if ENDS.iter().any(|end| content.contains(end)) => return true,
-            "user" if answered && content.starts_with("<returncode>") => return true,
-            "assistant" => answered = content.contains("```"),
-            _ => {}
-        }
-        rest = &rest[values.byte_offset()..];
-    }
-    false
 }
 
 /// Messages that stand in the file without a document around them.

@@ -13,11 +13,10 @@ use std::path::Path;
 use loopstore::model::{Extra, Json, LoopStatus, Role, Session, SessionId};
 use serde_json::value::RawValue;
 
-use super::cline::is_task;
 use super::fields::{Fields, list, reason, shown};
 use super::json_stream::{JsonStream, LineCounter, StreamItem};
 use super::key_outline::KeyOutline;
-use super::mini_swe_agent::is_bare_trajectory;
+use super::signs::{is_bare_trajectory, is_task};
 use super::transcript::{Style, TranscriptBuilder};
 use super::{Identity, ImportError, Importer, MAX_RECORD_BYTES, SessionHead, Sink, Source};
 

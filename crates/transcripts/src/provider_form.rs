@@ -12,11 +12,11 @@ use loopstore::provider::{Form, read_str};
 use loopstore_model::received::name_calls;
 use serde_json::value::RawValue;
 
-use super::cline::is_task;
 use super::fields::{Fields, list};
 use super::json_stream::{JsonStream, LineCounter, StreamItem};
 use super::key_outline::KeyOutline;
 use super::openai_chat::{head, is_others, run_extra};
+use super::signs::is_task;
 use super::transcript::{Style, TranscriptBuilder};
 use super::{ImportError, Importer, MAX_RECORD_BYTES, Sink, Source, holds_conversation};
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use loopstore::extend::append::NewMessage;
 use loopstore::extend::{LoopKey, StoreResult, append, decode};
-use loopstore::internal::seal_appended;
+use loopstore::internal::record_appended_compactions;
 use loopstore::model::{AgentMessage, Extra, Int, Json, LlmMessage, LoopId, Message, Role, Usage};
 use loopstore_model::extension_kinds;
 
@@ -174,7 +174,7 @@ impl StoreSink<'_> {
         self.reopen(key)?;
         let appended =
             append::replace_turn(self.write, key, turn, self.counter, None, self.last_turn)?;
-        let sealed = seal_appended(self.write, self.counter, &appended.compactions)?;
+        let sealed = record_appended_compactions(self.write, self.counter, &appended.compactions)?;
         self.report.compactions.extend(sealed);
         Ok(())
     }

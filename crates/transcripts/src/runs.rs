@@ -4,8 +4,8 @@ use loopstore::compact::CompactionEnded;
 use loopstore::extend::active_blocks::View;
 use loopstore::extend::{LoopKey, Outcome, StoreResult, StoreWrite, codec};
 use loopstore::internal::{
-    ChainSnapshot, ImportedCompaction, OWN_RUN, Recorded, RecordedRun, StandsFor, block_spec,
-    seal_all,
+    ChainSnapshot, CompactedExtent, ImportedCompaction, OWN_RUN, RecordedResult, RecordedRun,
+    block_spec, record_provider_compaction,
 };
 use loopstore::model::{CompactionBlock, Json, LoopId, SealingProvider, Time};
 use loopstore::tokens::TokenCounter;
@@ -64,7 +64,7 @@ pub(super) struct ImportedRun {
 
 /// What became of it, and what is recorded of it.
 struct Made {
-    recorded: Recorded,
+    recorded: RecordedResult,
     record: Json,
 }
 
@@ -89,12 +89,12 @@ impl ImportedRun {
         if let Some(provider) = SealingProvider::of_strategy(&found.strategy)
             && let FoundEffect::Summary { messages, .. } = found.effect
         {
-            let what = StandsFor {
+            let what = CompactedExtent {
                 leaf: self.loop_key,
                 provider,
                 through: None,
             };
-            return seal_all(write, counter, what, messages, run);
+            return record_provider_compaction(write, counter, what, messages, run);
         }
         let chain = ChainSnapshot::load(&*write, self.loop_key, View::default())?;
         let compaction = ImportedCompaction {
@@ -153,7 +153,7 @@ fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreRe
         FoundEffect::Block(block) => return foreign_block(compaction, found, block),
     };
     let is_empty = blocks.is_empty();
-    let recorded = Recorded {
+    let recorded = RecordedResult {
         blocks,
         outcome: match is_empty {
             true => Outcome::NoGain,
@@ -183,7 +183,7 @@ fn foreign_block(
 ) -> StoreResult<Made> {
     Ok(match block_spec(compaction, block)? {
         Ok(spec) => Made {
-            recorded: Recorded {
+            recorded: RecordedResult {
                 blocks: vec![compaction.build(compaction.chain.leaf(), spec)?],
                 outcome: Outcome::Committed,
                 error: None,
@@ -191,7 +191,7 @@ fn foreign_block(
             record: found.record.clone(),
         },
         Err(broken) => Made {
-            recorded: Recorded {
+            recorded: RecordedResult {
                 blocks: Vec::new(),
                 outcome: Outcome::Failed,
                 error: Some(broken),

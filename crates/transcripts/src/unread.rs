@@ -5,6 +5,7 @@ use std::path::Path;
 use loopstore::internal::is_store;
 
 use super::sniff::Head;
+#[cfg(feature = "sqlite")]
 use super::sqlite_file::table_names;
 
 /// How many tables of a database are named.
@@ -68,4 +69,10 @@ fn of_database(path: &Path, head: &[u8]) -> String {
         }
         Err(error) => format!("a SQLite database that cannot be read: {error}"),
     }
+}
+
+/// Without the formats that are databases nothing looks into one.
+#[cfg(not(feature = "sqlite"))]
+fn table_names(_: &Path) -> Result<Vec<String>, &'static str> {
+    Err("this build leaves out the formats that are databases")
 }

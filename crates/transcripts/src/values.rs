@@ -381,3 +381,27 @@ pub(super) fn contents(
         None => Ok(vec![block(value)?]),
     }
 }
+
+/// True if a text that a tool of Codex gave back reports a failure.
+pub fn says_failed(plain_text: &str) -> bool {
+    if let Ok(fields) = Fields::parse(plain_text) {
+        return exit_code_failed(&fields);
+    }
+    // What stands before the output is Codex's own.
+    let own = plain_text
+        .lines()
+        .take_while(|line| *line != "Output:")
+        .take(8);
+    own.filter_map(|line| {
+        line.strip_prefix("Process exited with code ")
+            .or_else(|| line.strip_prefix("Exit code: "))
+    })
+    .any(|code| code.trim() != "0")
+}
+
+/// True if the metadata of a result has an exit code other than 0.
+pub(super) fn exit_code_failed(fields: &Fields<'_>) -> bool {
+    let metadata = fields.child("metadata");
+    let code = metadata.as_ref().and_then(|m| m.get("exit_code"));
+    code.is_some_and(|code| !matches!(code.get(), "0" | "null"))
+}

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use loopstore::extend::{LoopKey, SessionKey, StoreResult, StoreWrite, append};
-use loopstore::internal::{LastTurn, Ready, seal_appended};
+use loopstore::internal::{LastTurn, Ready, record_appended_compactions};
 use loopstore::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use loopstore::tokens::TokenCounter;
 
@@ -433,7 +433,7 @@ impl<'a> StoreSink<'a> {
         // It runs until the transcript ends, so that its last turn counts as in flight meanwhile.
         let (key, messages) = (batch.loop_key, batch.messages);
         let appended = append::append_ready(self.write, key, messages, self.last_turn)?;
-        let sealed = seal_appended(self.write, self.counter, &appended.compactions)?;
+        let sealed = record_appended_compactions(self.write, self.counter, &appended.compactions)?;
         self.report.compactions.extend(sealed);
         Ok(())
     }

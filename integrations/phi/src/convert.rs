@@ -1,8 +1,8 @@
-//! The one place where values go from phi-core to loopstore and back.
+//! Conversions of values from phi-core to loopstore and back.
 //!
 //! Both read and write the same JSON, so a conversion is a document; loopstore's importer and
 //! exporter do the rest. phi-core insists on fields that loopstore does not need (times, models,
-//! usage): those that a session does not have are filled in here.
+//! usage): fields that a session does not have are filled in here.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -16,23 +16,23 @@ use loopstore_transcripts::{ImportReport, Importer, Origin, PhiCore, Source, Sto
 use phi_core::context as theirs;
 use serde_json::{Map, Value, json};
 
-use super::error::Refusal;
+use super::error::PhiError;
 
-/// Since when a time is that nobody noted.
+/// The time of values without a recorded time.
 const NO_TIME: &str = "1970-01-01T00:00:00Z";
 
-/// Returns a message of phi-core as loopstore has it.
+/// Returns a message of phi-core as a message of loopstore.
 ///
 /// # Errors
-/// If it nests too deeply.
+/// If the value nests too deeply.
 pub fn recorded_message(message: &phi_core::AgentMessage) -> serde_json::Result<AgentMessage> {
     serde_json::from_str(&serde_json::to_string(message)?)
 }
 
-/// Returns a message of loopstore as phi-core has it: for an agent's context.
+/// Returns a message of loopstore as a message of phi-core, for an agent's context.
 ///
 /// # Errors
-/// If it holds what phi-core does not know, as an unknown kind of content.
+/// If the message has content that phi-core does not know.
 ///
 /// # Examples
 /// ```
@@ -57,7 +57,7 @@ pub fn context_message(message: &AgentMessage) -> serde_json::Result<phi_core::A
 /// does begin with, up to the first dot; the loop of a sub-agent likewise.
 ///
 /// # Errors
-/// If it nests too deeply.
+/// If the value nests too deeply.
 pub fn recorded_event(event: &phi_core::AgentEvent) -> serde_json::Result<AgentEvent> {
     let mut event = AgentEvent::parse(&serde_json::to_string(event)?)?;
     match &mut event {
@@ -82,13 +82,13 @@ fn session_in(loop_id: &str) -> Option<SessionId> {
     SessionId::new(session).ok()
 }
 
-/// Takes a session in; what is stored already is known again.
-pub(super) fn take_in(
+/// Imports a session; messages that are stored already are recognised.
+pub(super) fn import_session(
     write: &mut dyn StoreWrite,
     store: &dyn SessionStore,
     session: &phi_core::Session,
-) -> Result<ImportReport, Refusal> {
-    // As loopstore writes it, so that a message has one text, whichever way it came.
+) -> Result<ImportReport, PhiError> {
+    // Written by loopstore, so that a message has one text, whatever its origin.
     let session: Session = serde_json::from_slice(&serde_json::to_vec(session)?)?;
     let path = format!("{}.json", session.session_id);
     let mut text = Cursor::new(serde_json::to_vec(&session)?);
@@ -103,10 +103,10 @@ pub(super) fn take_in(
 }
 
 /// Returns a stored session.
-pub(super) fn give_out(
+pub(super) fn export_session(
     store: &dyn SessionStore,
     session: &SessionId,
-) -> Result<phi_core::Session, Refusal> {
+) -> Result<phi_core::Session, PhiError> {
     let mut text = Vec::new();
     export(store, session, None, ExportForm::PhiCore, &mut text)?;
     let mut json = serde_json::from_slice(&text)?;

@@ -1,4 +1,4 @@
-//! Errors of the store as phi-core knows them.
+//! Errors of the store as errors of phi-core.
 
 use std::io;
 
@@ -8,9 +8,9 @@ use loopstore_recorder::RecordError;
 use loopstore_transcripts::ImportError;
 use phi_core::SessionError;
 
-/// Why an adapter could not do what it was asked.
+/// An error of an adapter.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum PhiError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -27,22 +27,22 @@ pub(super) enum Refusal {
     Other(String),
 }
 
-/// Returns what a call on the pool gave; that it panicked, or that its runtime went, is a refusal.
-pub(super) fn outcome<T>(done: loopstore::Result<Result<T, Refusal>>) -> Result<T, Refusal> {
-    done.unwrap_or_else(|lost| Err(Refusal::Lost(lost)))
+/// Returns the result of a call on the pool; a panic, or a runtime that shut down, is an error.
+pub(super) fn outcome<T>(done: loopstore::Result<Result<T, PhiError>>) -> Result<T, PhiError> {
+    done.unwrap_or_else(|lost| Err(PhiError::Lost(lost)))
 }
 
-/// Returns the error that phi-core has for this one; `session` is what was asked for.
-pub(super) fn session_error(refused: Refusal, session: &str) -> SessionError {
+/// Returns the error of phi-core for this one; `session` is the id in the call.
+pub(super) fn session_error(refused: PhiError, session: &str) -> SessionError {
     let session_id = session.to_owned();
     match refused {
-        Refusal::Lost(error) => SessionError::Task(error.to_string()),
-        Refusal::Json(error) => SessionError::Serialize(error),
-        Refusal::Store(StoreError::NoSession(_))
-        | Refusal::Export(ExportError::Store(StoreError::NoSession(_))) => {
+        PhiError::Lost(error) => SessionError::Task(error.to_string()),
+        PhiError::Json(error) => SessionError::Serialize(error),
+        PhiError::Store(StoreError::NoSession(_))
+        | PhiError::Export(ExportError::Store(StoreError::NoSession(_))) => {
             SessionError::NotFound { session_id }
         }
-        Refusal::Store(error) | Refusal::Record(RecordError::Store(error)) if is_held(&error) => {
+        PhiError::Store(error) | PhiError::Record(RecordError::Store(error)) if is_held(&error) => {
             SessionError::Locked { session_id }
         }
         other => SessionError::Io(io::Error::other(

@@ -1,7 +1,7 @@
 //! phi-core's log of events over a loopstore database.
 //!
-//! The log of a session is a loop of extensions, in a session of its own, so that it is no part of
-//! any context. An event's place in that loop is its ordinal: it cannot be missing, and it goes on
+//! The log of a session is a loop of extensions, in a session of its own, so that it is not part of
+//! any context. The position of an event in that loop is its ordinal: there are no gaps, and numbering continues
 //! after a restart.
 
 use std::collections::HashMap;
@@ -18,18 +18,18 @@ use loopstore::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionI
 use loopstore::{AsyncStore, Store, extend as store};
 use phi_core::session::{EventLog, SessionError};
 
-use super::error::{Refusal, outcome, session_error};
+use super::error::{PhiError, outcome, session_error};
 
-/// What the session of a log has for its agent and its loop, and before the id of its session.
+/// The agent and the loop of a log's session, and the prefix of its id.
 const LOG: &str = "phi-core-events";
 /// The kind of the extensions; search leaves it out.
 const KIND: &str = loopstore_model::extension_kinds::PHI_CORE_EVENT;
 
 /// A durable log of events in a loopstore database.
 ///
-/// `append` gives the next ordinal at once and leaves the writing to a task, which writes all that
-/// waits in one transaction. What cannot be written (the database is locked, say) waits for the next
-/// try: `flush` tries, and says what was wrong. One log writes for a session at a time.
+/// `append` returns the next ordinal at once and leaves the writing to a task, which writes all waiting
+/// events in one transaction. Events that cannot be written (the database is locked, say) wait for the next
+/// try: `flush` tries, and returns the error. One log writes for a session at a time.
 ///
 /// The log of session `s` is the session `phi-core-events/s` of the database.
 #[derive(Clone)]
@@ -46,10 +46,10 @@ struct EventWriter {
 
 #[derive(Default)]
 struct EventQueue {
-    /// The last ordinal that was given, by session.
+    /// The last ordinal, by session.
     last: HashMap<String, u64>,
     waiting: Vec<WaitingEvent>,
-    /// The store did not say whether it has the first of those that wait.
+    /// True if it is unknown whether the first of the waiting events are stored.
     is_unsure: bool,
 }
 
@@ -61,7 +61,7 @@ struct WaitingEvent {
 }
 
 impl PhiEventLog {
-    /// Logs in this database.
+    /// Returns the logs in this database.
     pub fn new(store: AsyncStore) -> Self {
         let log = EventWriter {
             store,
@@ -91,7 +91,7 @@ impl EventLog for PhiEventLog {
         }
         let ordinal = self.log.queue().push(session_id, event);
         let log = Arc::clone(&self.log);
-        // Its errors are told by `flush`.
+        // `flush` returns its errors.
         tokio::spawn(async move { log.write().await });
         Ok(ordinal)
     }
@@ -130,14 +130,14 @@ impl EventWriter {
     async fn call<T: Send + 'static>(
         &self,
         session: &str,
-        work: impl FnOnce(&dyn SessionStore) -> Result<T, Refusal> + Send + 'static,
+        work: impl FnOnce(&dyn SessionStore) -> Result<T, PhiError> + Send + 'static,
     ) -> Result<T, SessionError> {
         let done = self.store.call(|store| work(store.database())).await;
         outcome(done).map_err(|refused| session_error(refused, session))
     }
 
-    /// Writes all that waits; what cannot be written waits on.
-    async fn write(&self) -> Result<(), Refusal> {
+    /// Writes all waiting events; events that cannot be written keep waiting.
+    async fn write(&self) -> Result<(), PhiError> {
         let _one_at_a_time = self.writing.lock().await;
         let (batch, is_unsure) = {
             let mut queue = self.queue();
@@ -152,7 +152,7 @@ impl EventWriter {
         let mut queue = self.queue();
         if let Err(error) = &done {
             queue.waiting.splice(0..0, batch);
-            queue.is_unsure |= matches!(error, Refusal::Store(StoreError::Unconfirmed(_)));
+            queue.is_unsure |= matches!(error, PhiError::Store(StoreError::Unconfirmed(_)));
         } else {
             queue.is_unsure = false;
         }
@@ -175,7 +175,7 @@ impl EventQueue {
     }
 }
 
-/// Whether a session is a log of events.
+/// True if a session is a log of events.
 pub(super) fn is_log(row: &SessionRow) -> bool {
     row.agent_id.as_deref() == Some(LOG) && row.session_id.as_str().starts_with(LOG)
 }
@@ -195,8 +195,8 @@ fn log_loop(read: &dyn StoreRead, session: &str) -> StoreResult<Option<LoopRow>>
         .transpose()
 }
 
-/// Returns how many events a session has.
-fn length(store: &dyn SessionStore, session: &str) -> Result<u64, Refusal> {
+/// Returns the number of events of a session.
+fn length(store: &dyn SessionStore, session: &str) -> Result<u64, PhiError> {
     let row = store::read(store, |read| log_loop(read, session))?;
     Ok(row.map_or(0, |row| u64::from(row.totals.next_seq)))
 }
@@ -205,7 +205,7 @@ fn events(
     store: &dyn SessionStore,
     session: &str,
     since: u64,
-) -> Result<Vec<(u64, phi_core::AgentEvent)>, Refusal> {
+) -> Result<Vec<(u64, phi_core::AgentEvent)>, PhiError> {
     let mut texts = Vec::new();
     let first = u32::try_from(since).unwrap_or(u32::MAX);
     store::read(store, |read| {
@@ -224,12 +224,12 @@ fn events(
     texts.into_iter().map(read).collect()
 }
 
-/// Writes events; where that is unsure, those that are there already are left out.
+/// Writes events; after an unconfirmed write, events that are stored already are skipped.
 fn write_batch(
     store: &dyn SessionStore,
     batch: Vec<WaitingEvent>,
     is_unsure: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), PhiError> {
     store::write(store, |write| {
         let mut by_session: Vec<(String, Vec<WaitingEvent>)> = Vec::new();
         for waiting in batch {

@@ -10,17 +10,17 @@ use super::error::{outcome, session_error};
 
 /// Records the events of phi-core agents; a message is durable when its `MessageEnd` is recorded.
 ///
-/// `BasicAgent` calls each prompt an origin, though it goes on from what was said before. Such a loop
-/// (`Initial`, without a parent) goes on from the session's current loop, so that the session
-/// is one chain. An agent that is made anew for a session must have another `config_id`: phi-core
-/// counts loops from 1 again, and an id that is taken is refused.
+/// `BasicAgent` marks each prompt as an origin, though it continues the conversation. Such a loop
+/// (`Initial`, without a parent) continues the session's current loop, so that the session
+/// is one chain. A new agent for a session must have another `config_id`: phi-core
+/// counts loops from 1 again, and an id in use is rejected.
 #[derive(Clone)]
 pub struct PhiRecorder {
     recorder: AsyncRecorder,
 }
 
 impl PhiRecorder {
-    /// Records into this database.
+    /// Returns a recorder into this database.
     pub fn new(store: AsyncStore, options: RecorderOptions) -> Self {
         let recorder = AsyncRecorder::new(&store, options);
         Self { recorder }
@@ -29,7 +29,8 @@ impl PhiRecorder {
     /// Records an event, as [`SessionRecorder::record`](loopstore_recorder::SessionRecorder::record).
     ///
     /// # Errors
-    /// As there; a loop that another recorder drives is [`SessionError::Locked`].
+    /// As [`SessionRecorder::record`](loopstore_recorder::SessionRecorder::record); a loop that another recorder drives is
+    /// [`SessionError::Locked`].
     pub async fn record(&self, event: &phi_core::AgentEvent) -> Result<Recorded, SessionError> {
         let mut event = convert::recorded_event(event)?;
         let mut session = String::new();

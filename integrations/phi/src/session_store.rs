@@ -8,22 +8,22 @@ use loopstore_transcripts::ImportReport;
 use phi_core::session::{SessionError, SessionStore as TheirStore};
 
 use super::convert;
-use super::error::{Refusal, outcome, session_error};
+use super::error::{PhiError, outcome, session_error};
 use super::event_log::is_log;
 
 /// Sessions of phi-core in a loopstore database.
 ///
-/// A session that was saved is one of loopstore's: what it holds is never rewritten. Saving it again
-/// adds the loops and messages that are new, and takes over what else it says of itself; a loop that
-/// it does not name any more stays. A compaction block becomes a run. A session that was recorded
-/// from events is loaded like any other, but saving over it is refused.
+/// A saved session is a session of loopstore: its content is never rewritten. Saving it again
+/// adds the new loops and messages, and updates its metadata; a loop that
+/// is not in it any more stays. A compaction block becomes a run. A session that was recorded
+/// from events is loaded like any other, but cannot be saved over.
 #[derive(Clone)]
 pub struct PhiSessionStore {
     store: AsyncStore,
 }
 
 impl PhiSessionStore {
-    /// Sessions in this database.
+    /// Returns the sessions in this database.
     pub fn new(store: AsyncStore) -> Self {
         Self { store }
     }
@@ -31,7 +31,7 @@ impl PhiSessionStore {
     async fn call<T: Send + 'static>(
         &self,
         session: &str,
-        work: impl FnOnce(&dyn SessionStore) -> Result<T, Refusal> + Send + 'static,
+        work: impl FnOnce(&dyn SessionStore) -> Result<T, PhiError> + Send + 'static,
     ) -> Result<T, SessionError> {
         let done = self.store.call(|store| work(store.database())).await;
         outcome(done).map_err(|refused| session_error(refused, session))
@@ -53,18 +53,18 @@ impl TheirStore for PhiSessionStore {
     async fn load(&self, session_id: &str) -> Result<phi_core::Session, SessionError> {
         let wanted = session_id.to_owned();
         self.call(session_id, move |store| {
-            convert::give_out(store, &id_of(&wanted)?)
+            convert::export_session(store, &id_of(&wanted)?)
         })
         .await
     }
 
-    /// Lists the sessions, last active first; the logs of events are none.
+    /// Lists the sessions without the logs of events, last active first.
     async fn list_ids(&self) -> Result<Vec<String>, SessionError> {
         self.call("", |store| list(store, None)).await
     }
 
-    /// Always an `Err`, of kind `Unsupported` if the session is there: removal leaves a receipt and
-    /// has its reasons, which `retention::erase` takes.
+    /// Always fails, with the kind `Unsupported` if the session is there: removal needs a reason and leaves a receipt,
+    /// see `retention::erase`.
     async fn delete(&self, session_id: &str) -> Result<(), SessionError> {
         let wanted = session_id.to_owned();
         self.call(session_id, move |store| {
@@ -90,12 +90,12 @@ impl TheirStore for PhiSessionStore {
     }
 }
 
-/// Returns the session's id; one that cannot be an id names no session.
+/// Returns the id of a session; an invalid id refers to no session.
 fn id_of(given: &str) -> Result<SessionId, StoreError> {
     SessionId::new(given).map_err(|_| StoreError::NoSession(given.to_owned()))
 }
 
-fn list(store: &dyn SessionStore, agent: Option<&str>) -> Result<Vec<String>, Refusal> {
+fn list(store: &dyn SessionStore, agent: Option<&str>) -> Result<Vec<String>, PhiError> {
     let mut rows = store::read(store, session::shown_sessions)?;
     rows.retain(|row| !is_log(row) && agent.is_none_or(|id| row.agent_id.as_deref() == Some(id)));
     Ok(rows
@@ -104,10 +104,10 @@ fn list(store: &dyn SessionStore, agent: Option<&str>) -> Result<Vec<String>, Re
         .collect())
 }
 
-fn save(store: &dyn SessionStore, session: &phi_core::Session) -> Result<(), Refusal> {
+fn save(store: &dyn SessionStore, session: &phi_core::Session) -> Result<(), PhiError> {
     let mut result = None;
     let written = store.write(Box::new(|write| {
-        let refused = match result.insert(taken_in(write, store, session)) {
+        let refused = match result.insert(import_into(write, store, session)) {
             Ok(()) => return Ok(()),
             Err(refused) => refused.to_string(),
         };
@@ -119,32 +119,32 @@ fn save(store: &dyn SessionStore, session: &phi_core::Session) -> Result<(), Ref
     }
 }
 
-fn taken_in(
+fn import_into(
     write: &mut dyn StoreWrite,
     store: &dyn SessionStore,
     session: &phi_core::Session,
-) -> Result<(), Refusal> {
+) -> Result<(), PhiError> {
     let id = SessionId::new(session.session_id.as_str())
-        .map_err(|error| Refusal::Other(format!("the session's id: {error}")))?;
+        .map_err(|error| PhiError::Other(format!("the session's id: {error}")))?;
     let known = write.session(&id)?;
     if known.is_some_and(|row| row.source.as_deref() != Some("phi-core")) {
-        return Err(Refusal::Other(format!(
+        return Err(PhiError::Other(format!(
             "session `{id}` was recorded by other means; it cannot be saved over"
         )));
     }
-    complete(&convert::take_in(write, store, session)?)
+    complete(&convert::import_session(write, store, session)?)
 }
 
-/// Refuses what could not be stored as it is.
-fn complete(report: &ImportReport) -> Result<(), Refusal> {
+/// Fails if a part of the session could not be stored unchanged.
+fn complete(report: &ImportReport) -> Result<(), PhiError> {
     if report.revised > 0 {
-        return Err(Refusal::Other(format!(
+        return Err(PhiError::Other(format!(
             "{} messages have changed since they were saved; what is stored is never rewritten",
             report.revised
         )));
     }
     match report.skipped.first() {
-        Some(skipped) => Err(Refusal::Other(skipped.reason.clone())),
+        Some(skipped) => Err(PhiError::Other(skipped.reason.clone())),
         None => Ok(()),
     }
 }

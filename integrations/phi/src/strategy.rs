@@ -1,4 +1,4 @@
-//! Strategies: one of phi-core's used by loopstore, and one of loopstore's used by phi-core.
+//! Adapters of strategies: phi-core's for loopstore, and loopstore's for phi-core.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use phi_core::context as theirs;
 use phi_core::session::{LoopRecord, SessionFormation, SessionScope};
 
 use super::convert;
-use super::error::{Refusal, outcome};
+use super::error::{PhiError, outcome};
 
-/// A window that every context fits.
+/// The tokens of a window that every context fits.
 const WIDE: u64 = 1 << 50;
 
-/// A strategy of phi-core as one of loopstore's.
+/// A strategy of phi-core as a strategy of loopstore.
 ///
-/// It makes the text; which turns are kept is loopstore's plan. The strategy is asked for the
-/// summary of an earlier loop, which holds just the planned turns. The turns of the range that it
+/// The strategy makes the text; loopstore plans the kept turns. The strategy is called for the
+/// summary of an earlier loop, which has just the planned turns. The turns of the range that it
 /// names count as summarised, if it has any message; the others are dropped.
 pub struct FromPhi {
     name: String,
@@ -32,7 +32,7 @@ pub struct FromPhi {
 }
 
 impl FromPhi {
-    /// Uses `strategy` under a name of its own, which is stored with each run.
+    /// Returns an adapter of `strategy` under a name of its own, which is stored with each run.
     pub fn new(
         name: impl Into<String>,
         strategy: Arc<dyn theirs::BlockCompactionStrategy>,
@@ -88,7 +88,7 @@ async fn summary_of(
     strategy.keep_compacted(record, &map, config, false).await
 }
 
-/// Returns the turns that a section was made from; `numbers` says of each message its turn.
+/// Returns the turns that a section was made from; `numbers` has the turn of each message.
 fn covered(
     record: &LoopRecord,
     section: &theirs::CompactedSection,
@@ -105,7 +105,7 @@ fn covered(
     messages.flatten().copied().collect()
 }
 
-/// Waits for a future on a thread of its own, where no runtime is in the way.
+/// Runs a future on a thread of its own, outside of any runtime.
 fn wait<T: Send>(future: impl Future<Output = T> + Send) -> Result<T, StrategyError> {
     let run = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -116,10 +116,10 @@ fn wait<T: Send>(future: impl Future<Output = T> + Send) -> Result<T, StrategyEr
     done.unwrap_or_else(|_| Err(StrategyError::Failed("the strategy panicked".into())))
 }
 
-/// A strategy of loopstore as one of phi-core's.
+/// A strategy of loopstore as a strategy of phi-core.
 ///
 /// Each record is compacted in a small database in memory, by loopstore's rules: turns are never
-/// shown twice, a call stays with its result, and what would not become smaller is kept word for
+/// shown twice, a call stays with its result, and a loop that would not become smaller is kept word for
 /// word. If the strategy fails, the record is kept as it is.
 ///
 /// ```
@@ -137,12 +137,12 @@ pub struct IntoPhi {
 }
 
 impl IntoPhi {
-    /// Uses `strategy`.
+    /// Returns an adapter of `strategy`.
     pub fn new(strategy: Arc<dyn BlockCompactionStrategy>) -> Self {
         Self { strategy }
     }
 
-    /// Returns the block that the strategy makes, `None` if it makes none.
+    /// Returns the block of the strategy; `None` if it makes none.
     async fn block(
         &self,
         record: &LoopRecord,
@@ -230,7 +230,7 @@ impl theirs::BlockCompactionStrategy for IntoPhi {
     }
 }
 
-/// Returns a session of this loop alone. phi-core leaves ids empty that it does not know.
+/// Returns a session with only this loop. phi-core leaves unknown ids empty.
 fn alone(record: &LoopRecord) -> phi_core::Session {
     let named = |id: &str, else_: &str| if id.is_empty() { else_ } else { id }.to_owned();
     let record = LoopRecord {
@@ -259,14 +259,16 @@ fn compacted(
     store: &dyn SessionStore,
     session: &phi_core::Session,
     request: &CompactRequest,
-) -> Result<Option<theirs::CompactionBlock>, Refusal> {
-    let taken = store::write(store, |write| Ok(convert::take_in(write, store, session)))?;
+) -> Result<Option<theirs::CompactionBlock>, PhiError> {
+    let taken = store::write(store, |write| {
+        Ok(convert::import_session(write, store, session))
+    })?;
     let report = taken?;
     let Some(id) = report.sessions.first() else {
         return Ok(None);
     };
     compact_session_loops(store, id, request)?;
-    let mut session = convert::give_out(store, id)?;
+    let mut session = convert::export_session(store, id)?;
     Ok(session
         .loops
         .pop()

@@ -48,7 +48,7 @@ impl Settings {
         if let Err(SettingsError::Parameter { name, reason }) = settings.trigger() {
             return Err(invalid(place_of(text, "policy_param", &name), reason));
         }
-        // Whoever adds a line at the end adds it to the last table.
+        // A line that is added at the end belongs to the last table.
         if let Some(key) = KEYS.iter().find(|key| settings.models.contains_key(**key)) {
             let reason = format!("`{key}` is a setting, not a model; move it above `[models]`");
             return Err(invalid(place_of(text, "models", key), reason));
@@ -85,7 +85,7 @@ impl Settings {
     }
 }
 
-/// Says what is wrong with a text, in one line.
+/// Returns the reason of an error in one line.
 fn reason(message: &str) -> String {
     // serde names the unknown key first.
     let unknown = message.strip_prefix("unknown field `");
@@ -101,7 +101,7 @@ fn line_of(text: &[u8], at: usize) -> usize {
     before.iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Returns where a key of a table stands.
+/// Returns the position of a key of a table.
 fn place_of(text: &str, table: &str, key: &str) -> usize {
     let place = || {
         let whole = toml::de::DeTable::parse(text).ok()?;

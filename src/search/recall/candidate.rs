@@ -1,4 +1,4 @@
-//! A hit that may be in the answer, and how much of it.
+//! A hit that may be in the answer, and its excerpts.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::{ControlFlow, Range};
@@ -7,7 +7,7 @@ use super::RecallPart;
 use crate::context::session_of;
 use crate::model::{AgentMessage, Message, Role};
 use crate::search::SearchHit;
-use crate::search::excerpt::{Reach, ReadableText, one_line, windows};
+use crate::search::excerpt::{ReadableText, WindowLimits, one_line, windows};
 use crate::search::query::Query;
 use crate::store::{self, LoopKey, MessageRow, StoreRead, StoreResult, Tick};
 use crate::tokens::TokenCounter;
@@ -15,30 +15,30 @@ use crate::tokens::TokenCounter;
 /// The most characters of a lead.
 const MAX_LEAD: usize = 160;
 
-/// How many messages before a hit are looked at for its lead: a prompt or a call stands near.
+/// The number of messages before a hit that are searched for its lead: a prompt or a call is near.
 const LOOK_BACK: u32 = 64;
 
-/// Places that stand within this many bytes may answer together.
+/// Places within this many bytes form a group.
 const NEAR: usize = 240;
 
-/// What is shown at first of a place, and on either side of it, in bytes.
+/// The bytes that are shown at first of a place and on either side of it.
 const LEAST: usize = 48;
 
 /// A message that was found.
-pub(super) struct Candidate {
+pub(super) struct RecallCandidate {
     pub(super) loop_key: LoopKey,
     /// The message that leads to it, and a line of it.
     pub(super) lead: Option<(u32, String)>,
     tick: Tick,
     seq: u32,
     readable: ReadableText,
-    /// What was looked for: first where most of it stands together.
+    /// The places of the searched words: first the group with the most of them.
     places: Vec<Range<usize>>,
-    /// How many of the places stand there.
+    /// The number of places in that group.
     together: usize,
 }
 
-impl Candidate {
+impl RecallCandidate {
     /// Reads a hit; `None` if it is gone.
     pub(super) fn load(
         read: &dyn StoreRead,
@@ -63,7 +63,7 @@ impl Candidate {
             return Ok(None);
         };
         let readable = ReadableText::new(&message);
-        // Words that stand in a title, say, may be nowhere in the text; its beginning is shown then.
+        // A hit by words of the title may have none in its text; its beginning is shown then.
         let places = readable.places(words).unwrap_or_default();
         let (places, together) = best_first(places);
         Ok(Some(Self {
@@ -77,7 +77,7 @@ impl Candidate {
         }))
     }
 
-    /// The order in which things were said.
+    /// Returns the sort key of the message: the order of appends.
     pub(super) fn order(&self) -> (Tick, LoopKey, u32) {
         (self.tick, self.loop_key, self.seq)
     }
@@ -109,12 +109,12 @@ impl Candidate {
         part
     }
 
-    /// Returns what is shown at a level, and whether it is cut. Each level shows about twice as much as the
+    /// Returns the excerpt of a level, and true if it is cut. Each level shows about twice as much as the
     /// one before.
     pub(super) fn excerpt(&self, level: u32) -> (String, bool) {
         let text = &self.readable.text;
         let double = |least: usize| least.checked_shl(level).unwrap_or(usize::MAX);
-        let reach = Reach {
+        let limits = WindowLimits {
             lines: double(1).saturating_sub(1).min(text.len()),
             bytes: double(LEAST).min(text.len()),
         };
@@ -125,8 +125,8 @@ impl Candidate {
         let places = self.places.iter().take(count).cloned();
         let shown = windows(
             text,
-            places.map(|place| clipped(text, place, reach.bytes)),
-            reach,
+            places.map(|place| clipped(text, place, limits.bytes)),
+            limits,
         );
         let is_whole = shown == [self.readable.whole()];
         (draw(text, &shown), !is_whole)
@@ -167,8 +167,8 @@ fn draw(text: &str, parts: &[Range<usize>]) -> String {
     drawn
 }
 
-/// Puts the places first that stand near each other and hold the most different phrases; returns how many
-/// they are, and the first places of other phrases next. An empty list becomes the beginning of the text.
+/// Puts the places first that are near each other and have the most different phrases; returns their
+/// number. The first places of other phrases are next. An empty list becomes the beginning of the text.
 fn best_first(places: Vec<(Range<usize>, usize)>) -> (Vec<Range<usize>>, usize) {
     let (mut best, mut kinds) = (0..0, 0);
     for (at, (first, _)) in places.iter().enumerate() {
@@ -199,7 +199,7 @@ fn best_first(places: Vec<(Range<usize>, usize)>) -> (Vec<Range<usize>>, usize) 
     (ordered.collect(), together)
 }
 
-/// Returns one line of what leads to a message: the prompt that an answer answers, the call that a result
+/// Returns one line of the message that leads to this one: the prompt that an answer answers, or the call that a result
 /// is of.
 fn lead(
     read: &dyn StoreRead,

@@ -1,4 +1,4 @@
-//! What answers a question, within so many tokens: the best messages, cut to what was looked for.
+//! Recall: the best messages for a question, cut to the lines around the searched words, within a number of tokens.
 //!
 //! Half of the room is for the beginnings of the best hits. The rest goes to them best first, each a third of
 //! what is left, so that the best answer is the longest; what then remains goes to further hits.
@@ -8,20 +8,20 @@ mod selection;
 
 use std::fmt;
 
-use self::selection::Selection;
+use self::selection::RecallSelection;
 use super::excerpt::{one_line, quote_lines};
 use super::query::without_phrases;
 use super::{SearchError, SearchQuery, parse_query, question, search};
 use crate::model::{LoopId, Role, SessionId, Time};
 use crate::store::{self, SessionStore};
 
-/// How many hits are looked at if the query names no limit.
+/// The number of hits that are read if the query has no limit.
 const LIMIT: usize = 50;
 
-/// What is said where nothing was found.
+/// The text if nothing was found.
 const NOTHING: &str = "Nothing found.\n";
 
-/// What answers a question: excerpts of the best hits, in the order of the conversation.
+/// The answer to a question: excerpts of the best hits, in the order of the conversation.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Recall {
@@ -32,11 +32,11 @@ pub struct Recall {
     /// The excerpts: the session of the best hit first, and within a session in the order in which they
     /// were said.
     pub parts: Vec<RecallPart>,
-    /// What else was found.
+    /// The hits that are not in the answer.
     pub left_out: Option<LeftOut>,
 }
 
-/// What a message says to a question.
+/// The excerpt of a message for a question.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct RecallPart {
@@ -46,42 +46,42 @@ pub struct RecallPart {
     pub loop_id: LoopId,
     /// Its turn.
     pub turn: Option<u32>,
-    /// The messages that it is taken from: that of the lead, if there is one, and that of the text.
+    /// The messages of the excerpt: the message of the lead, if there is one, and the message of the text.
     pub seqs: Vec<u32>,
     /// The role of the message.
     #[serde(serialize_with = "super::role_name")]
     pub role: Role,
-    /// When it was said, if that is known.
+    /// The time of the message, if known.
     pub created_at: Option<Time>,
     /// One line: the prompt that an answer answers, or the call that a result is of, where no other part shows
     /// it and there is room.
     pub lead: Option<String>,
-    /// The lines around what was looked for, word for word; `…` stands where the message is cut.
+    /// The lines around the searched words, word for word; `…` marks a cut.
     pub text: String,
     /// Tokens of this part of the answer, with its heading.
     pub tokens: u64,
-    /// How well the message fits; more is better.
+    /// The score of the message; more is better.
     pub score: f64,
-    /// Whether the context does not hold it.
+    /// True if the context does not contain the message.
     pub hidden: bool,
-    /// Whether there is more of the message.
+    /// True if the message is longer than the excerpt.
     pub cut: bool,
     /// The role of the message, with the tool and the call of a result.
     #[serde(skip)]
     pub heading: String,
 }
 
-/// What was found and is not in the answer.
+/// The hits that are not in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct LeftOut {
     /// Further hits.
     pub hits: u64,
-    /// The turns that they stand in.
+    /// The turns of these hits.
     pub turns: u64,
-    /// Whether there are more than were looked at.
+    /// True if there are more hits than were read.
     pub more: bool,
-    /// The offset at which a search, or the same question, goes on.
+    /// The offset of the next page of a search, or of the same question.
     pub offset: usize,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for LeftOut {
 }
 
 impl RecallPart {
-    /// Returns the part as text: where it stands, the lead, and the excerpt with `> ` before each line.
+    /// Returns the part as text: its loop, turn and message, the lead, and the excerpt with `> ` before each line.
     fn render(&self) -> String {
         let turn = self
             .turn
@@ -129,7 +129,7 @@ impl RecallPart {
 }
 
 impl Recall {
-    /// The answer where there is nothing to look through.
+    /// Returns the answer for a store without messages.
     pub(crate) fn nothing(question: &str) -> Self {
         Self {
             question: question.to_owned(),
@@ -167,7 +167,7 @@ fn session_line(id: &SessionId) -> String {
     format!("Session {}\n\n", one_line(id.as_str(), usize::MAX))
 }
 
-/// Whether something fits a query at all, on whatever page.
+/// True if a query has any hit, on whatever page.
 fn is_anywhere(store: &dyn SessionStore, query: &SearchQuery) -> Result<bool, SearchError> {
     let first = SearchQuery {
         offset: 0,
@@ -177,15 +177,15 @@ fn is_anywhere(store: &dyn SessionStore, query: &SearchQuery) -> Result<bool, Se
     Ok(!search(store, &first)?.hits.is_empty())
 }
 
-/// Answers a question with the best of what [`search`] finds, in at most `tokens` tokens by the store's
+/// Answers a question with the best hits of [`search`], in at most `tokens` tokens by the store's
 /// counter.
 ///
-/// All words are a question, whatever stands before or behind them: `rm -rf` excludes nothing. A phrase in quotes
+/// All words are a question, whatever signs are next to them: `rm -rf` excludes nothing. A phrase in quotes
 /// must occur, if it does anywhere.
 ///
-/// The least answer takes about 100 tokens where ids are short; with less the error says how many are needed.
-/// [`SearchQuery::limit`] is how many hits are looked at (50 if not given), and [`SearchQuery::offset`] goes
-/// on behind those that an earlier answer held. Extensions are left out, unless the query asks for their role.
+/// The shortest answer takes about 100 tokens if ids are short; with less the error has the number needed.
+/// [`SearchQuery::limit`] is the number of hits to read (50 if `None`), and [`SearchQuery::offset`] continues
+/// after the hits of an earlier answer. Extensions are left out, unless the query selects their role.
 ///
 /// # Errors
 /// As [`search`], and [`SearchError::TooFewTokens`].
@@ -227,7 +227,7 @@ pub fn recall(
     }
     let words = parse_query(&limited.text)?;
     limited.text.clone_from(&query.text);
-    let mut selection = Selection::new(store.counter(), &limited, &found, tokens);
+    let mut selection = RecallSelection::new(store.counter(), &limited, &found, tokens);
     let needed = match store::read(store, |read| selection.fill(read, &words))? {
         Err(needed) => needed,
         Ok(()) => {

@@ -1,9 +1,9 @@
-//! Which hits are in an answer, and how much of each.
+//! The selection of hits for an answer, and of the excerpt of each.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use super::candidate::Candidate;
+use super::candidate::RecallCandidate;
 use super::{LeftOut, NOTHING, Recall, RecallPart, session_line};
 use crate::model::Role;
 use crate::search::query::Query;
@@ -11,7 +11,7 @@ use crate::search::{SearchHit, SearchQuery, SearchResults};
 use crate::store::{StoreRead, StoreResult};
 use crate::tokens::TokenCounter;
 
-/// The longest line that may stand at the end of the answer.
+/// Returns the longest line that may end the answer.
 fn last_line(query: &SearchQuery, found: &SearchResults) -> String {
     if found.hits.is_empty() {
         return NOTHING.into();
@@ -27,26 +27,26 @@ fn last_line(query: &SearchQuery, found: &SearchResults) -> String {
 }
 
 /// The hits that are in the answer, best first.
-pub(super) struct Selection<'a> {
+pub(super) struct RecallSelection<'a> {
     counter: &'a dyn TokenCounter,
     query: &'a SearchQuery,
     found: &'a SearchResults,
     most: u64,
     spent: u64,
-    seats: Vec<Seat>,
-    /// How many of the hits are in the answer or passed over.
+    selected: Vec<SelectedHit>,
+    /// The number of hits that are in the answer or skipped.
     taken: usize,
 }
 
-struct Seat {
-    candidate: Candidate,
+struct SelectedHit {
+    candidate: RecallCandidate,
     part: RecallPart,
-    /// Which of the hits it is.
+    /// The index of the hit.
     rank: usize,
     level: u32,
 }
 
-impl<'a> Selection<'a> {
+impl<'a> RecallSelection<'a> {
     pub(super) fn new(
         counter: &'a dyn TokenCounter,
         query: &'a SearchQuery,
@@ -59,12 +59,12 @@ impl<'a> Selection<'a> {
             found,
             most,
             spent: counter.text_tokens(&last_line(query, found)),
-            seats: Vec::new(),
+            selected: Vec::new(),
             taken: 0,
         }
     }
 
-    /// Takes hits and lets them grow; an error is what the least answer needs.
+    /// Selects hits and extends them; the error is the number of tokens that the shortest answer needs.
     pub(super) fn fill(
         &mut self,
         read: &dyn StoreRead,
@@ -75,20 +75,20 @@ impl<'a> Selection<'a> {
         let mut is_grown = false;
         while let Some(hit) = found.hits.get(self.taken) {
             let candidate = match is_wanted(self.query, hit) {
-                true => Candidate::load(read, hit, words)?,
+                true => RecallCandidate::load(read, hit, words)?,
                 false => None,
             };
             let Some(candidate) = candidate else {
                 self.taken += 1;
                 continue;
             };
-            let bound = match is_grown || self.seats.is_empty() {
+            let bound = match is_grown || self.selected.is_empty() {
                 true => self.most,
                 false => half,
             };
-            match self.seat(hit, candidate, bound) {
+            match self.select(hit, candidate, bound) {
                 ControlFlow::Continue(()) => self.taken += 1,
-                ControlFlow::Break(needed) if self.seats.is_empty() => return Ok(Err(needed)),
+                ControlFlow::Break(needed) if self.selected.is_empty() => return Ok(Err(needed)),
                 ControlFlow::Break(_) if is_grown => break,
                 ControlFlow::Break(_) => {
                     self.grow();
@@ -102,12 +102,17 @@ impl<'a> Selection<'a> {
         Ok(Ok(()))
     }
 
-    /// Takes a hit with the least of it, if that fits; breaks with what would be needed.
-    fn seat(&mut self, hit: &SearchHit, candidate: Candidate, bound: u64) -> ControlFlow<u64> {
+    /// Selects a hit with its shortest excerpt, if that fits; breaks with the number of tokens needed otherwise.
+    fn select(
+        &mut self,
+        hit: &SearchHit,
+        candidate: RecallCandidate,
+        bound: u64,
+    ) -> ControlFlow<u64> {
         let is_known = self
-            .seats
+            .selected
             .iter()
-            .any(|seat| seat.part.session_id == hit.session_id);
+            .any(|selected_hit| selected_hit.part.session_id == hit.session_id);
         let line = match is_known {
             true => 0,
             false => self.counter.text_tokens(&session_line(&hit.session_id)),
@@ -118,7 +123,7 @@ impl<'a> Selection<'a> {
             return ControlFlow::Break(spent);
         }
         self.spent = spent;
-        self.seats.push(Seat {
+        self.selected.push(SelectedHit {
             candidate,
             part,
             rank: self.taken,
@@ -127,10 +132,10 @@ impl<'a> Selection<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Lets what was taken grow, best first.
+    /// Extends the selected excerpts, best first.
     fn grow(&mut self) {
         for share in [3, 1] {
-            for at in 0..self.seats.len() {
+            for at in 0..self.selected.len() {
                 let left = self.most.saturating_sub(self.spent);
                 let mut bound = left / share;
                 self.add_lead(at, &mut bound);
@@ -140,46 +145,47 @@ impl<'a> Selection<'a> {
     }
 
     fn add_lead(&mut self, at: usize, bound: &mut u64) {
-        let seat = &self.seats[at];
-        let Some((seq, lead)) = &seat.candidate.lead else {
+        let selected_hit = &self.selected[at];
+        let Some((seq, lead)) = &selected_hit.candidate.lead else {
             return;
         };
         // Several answers to one prompt show it once.
-        let is_there = |other: &Seat| {
-            other.candidate.loop_key == seat.candidate.loop_key && other.part.seqs.contains(seq)
+        let is_there = |other: &SelectedHit| {
+            other.candidate.loop_key == selected_hit.candidate.loop_key
+                && other.part.seqs.contains(seq)
         };
-        if self.seats.iter().any(is_there) {
+        if self.selected.iter().any(is_there) {
             return;
         }
-        let mut part = seat.part.clone();
+        let mut part = selected_hit.part.clone();
         part.lead = Some(lead.clone());
         part.seqs.insert(0, *seq);
         part.tokens = self.counter.text_tokens(&part.render());
         self.replace(at, part, 0, bound);
     }
 
-    /// Shows more around what was looked for; returns whether there was room, and more to show.
+    /// Extends the excerpt; returns true if there was room, and more to show.
     fn add_lines(&mut self, at: usize, bound: &mut u64) -> bool {
-        let seat = &self.seats[at];
-        if !seat.part.cut {
+        let selected_hit = &self.selected[at];
+        if !selected_hit.part.cut {
             return false;
         }
-        let mut part = seat.part.clone();
-        (part.text, part.cut) = seat.candidate.excerpt(seat.level + 1);
+        let mut part = selected_hit.part.clone();
+        (part.text, part.cut) = selected_hit.candidate.excerpt(selected_hit.level + 1);
         part.tokens = self.counter.text_tokens(&part.render());
         self.replace(at, part, 1, bound)
     }
 
     fn replace(&mut self, at: usize, part: RecallPart, levels: u32, bound: &mut u64) -> bool {
-        let seat = &mut self.seats[at];
-        let cost = part.tokens.saturating_sub(seat.part.tokens);
+        let selected_hit = &mut self.selected[at];
+        let cost = part.tokens.saturating_sub(selected_hit.part.tokens);
         if cost > *bound {
             return false;
         }
         *bound -= cost;
         self.spent += cost;
-        seat.level += levels;
-        seat.part = part;
+        selected_hit.level += levels;
+        selected_hit.part = part;
         true
     }
 
@@ -197,9 +203,9 @@ impl<'a> Selection<'a> {
             if answer.tokens <= self.most {
                 return answer;
             }
-            let Some(last) = self.seats.last_mut().filter(|last| last.level > 0) else {
-                match self.seats.pop() {
-                    Some(last) if !self.seats.is_empty() => self.taken = last.rank,
+            let Some(last) = self.selected.last_mut().filter(|last| last.level > 0) else {
+                match self.selected.pop() {
+                    Some(last) if !self.selected.is_empty() => self.taken = last.rank,
                     _ => return answer,
                 }
                 continue;
@@ -211,13 +217,17 @@ impl<'a> Selection<'a> {
     }
 
     fn ordered(&self) -> Vec<RecallPart> {
-        let session = |seat: &Seat| {
-            let same = |other: &Seat| other.part.session_id == seat.part.session_id;
-            self.seats.iter().position(same)
+        let session = |selected_hit: &SelectedHit| {
+            let same = |other: &SelectedHit| other.part.session_id == selected_hit.part.session_id;
+            self.selected.iter().position(same)
         };
-        let mut seats: Vec<&Seat> = self.seats.iter().collect();
-        seats.sort_by_key(|seat| (session(seat), seat.candidate.order()));
-        seats.into_iter().map(|seat| seat.part.clone()).collect()
+        let mut selected: Vec<&SelectedHit> = self.selected.iter().collect();
+        selected
+            .sort_by_key(|selected_hit| (session(selected_hit), selected_hit.candidate.order()));
+        selected
+            .into_iter()
+            .map(|selected_hit| selected_hit.part.clone())
+            .collect()
     }
 
     fn left_out(&self) -> Option<LeftOut> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use loopstore::compaction::*;
 use loopstore::*;
 
-use super::stage::*;
+use crate::support::asynchronous::*;
 use crate::support::hang::HUNG;
 
 /// Says that it was asked, and makes its text once it is told to.

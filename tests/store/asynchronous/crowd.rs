@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loopstore::*;
 
-use super::stage::*;
+use crate::support::asynchronous::*;
 
 const TASKS: u32 = 24;
 const TURNS: u32 = 8;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stage::*;
+use crate::support::asynchronous::*;
 use crate::support::histories::Random;
 
 #[test]

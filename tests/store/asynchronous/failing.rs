@@ -3,7 +3,7 @@
 use loopstore::extend as store;
 use loopstore::*;
 
-use super::stage::*;
+use crate::support::asynchronous::*;
 
 #[test]
 fn an_error_of_the_store_is_returned() {

@@ -5,5 +5,4 @@ mod crowd;
 mod dropped;
 mod failing;
 mod operations;
-mod stage;
 mod summaries;

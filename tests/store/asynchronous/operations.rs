@@ -3,7 +3,7 @@
 use loopstore::compact::CompactOutcome;
 use loopstore::*;
 
-use super::stage::*;
+use crate::support::asynchronous::*;
 
 async fn tokens(chat: &AsyncSession) -> u64 {
     chat.context().await.unwrap().tokens

@@ -7,7 +7,7 @@ use std::time::Duration;
 use loopstore::compact::CompactOutcome;
 use loopstore::*;
 
-use super::stage::*;
+use crate::support::asynchronous::*;
 
 fn request(summarizer: impl Summarizer + 'static, timeout: Duration) -> CompactRequest {
     let options = SummarizeOptions {

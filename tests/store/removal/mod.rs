@@ -4,7 +4,6 @@ mod choices;
 mod detection;
 mod erasing;
 mod incoming;
-mod kept_files;
 mod pieces;
 mod pruning;
 mod redacting;

@@ -3,40 +3,48 @@
 /** JSON, as a text or as its bytes. */
 export type GivenJson = string | Uint8Array
 
-/** Where an append went. */
+/** The result of an append. */
 export interface Appended {
-  /** The loop that holds the last of the messages. */
+  /** The loop of the last of the messages. */
   loopId: string
   /**
-   * The turns that they belong to in that loop, those included that they joined: the first, and the one
+   * The turns of the messages in that loop, including turns that existed before: the first, and the one
    * after the last.
    */
   turns: [first: number, end: number]
-  /** Their sequences in that loop: the first, and the one after the last. */
+  /** The sequences of the messages in that loop: the first, and the one after the last. */
   seqs: [first: number, end: number]
-  /** The tokens of all of them. */
+  /** The tokens of all messages. */
   tokens: number
-  /** The loops that they began, in order. */
+  /** The loops that the messages began, in order. */
   begun: Array<string>
-  /** Whether the session had an append of this key before, and nothing was appended now. */
+  /** True if the session had an append of this key before, and nothing was appended now. */
   duplicate: boolean
-  /** What was completed in tool calls and results that came without an id or a name: a sentence for each. */
+  /** A sentence for each tool call or result that was completed because it had no id or name. */
   notes: Array<string>
 }
 
 /** Cancels a call from another thread. */
 export declare class CancelFlag {
   constructor()
-  /** Cancels the call: one that has not begun does nothing. */
+  /** Cancels the call: a call that has not begun does nothing. */
   cancel(): void
 }
 
-/** An append that has a key. */
+/** An append with a key. */
 export interface KeyedAppend {
   /** The key. */
   key: string
-  /** Where its messages are. */
+  /** The result of the append. */
   appended: Appended
+}
+
+/** An earlier point of a session: a run, a turn of a loop, or a time. */
+export interface NativeAsOf {
+  run?: string
+  loopId?: string
+  turn?: number
+  time?: string
 }
 
 /** The state of a call, its key, and the message that finished it as JSON. */
@@ -50,8 +58,8 @@ export interface NativeCall {
 export declare class NativeCheckpoints {
   constructor(store: NativeStore)
   /**
-   * Stores a checkpoint. What the caller has to do again is told in place of an error: `missing` names
-   * channels whose values are wanted, `stale` that what it remembers is of a thread that was deleted.
+   * Stores a checkpoint. Instead of an error the answer may ask for another call: `missing` names
+   * channels whose values are needed, `stale` the thread that was deleted since the caller read it.
    */
   put(thread: string, checkpoint: GivenJson): Promise<string>
   /** Stores what a task wrote; answers as `put` does. */
@@ -62,7 +70,7 @@ export declare class NativeCheckpoints {
   deleteThread(thread: string, erase: boolean): Promise<void>
 }
 
-/** Which turns are expanded. */
+/** The turns to expand, and how much of them. */
 export interface NativeExpand {
   first: number
   last: number
@@ -72,18 +80,18 @@ export interface NativeExpand {
   start?: string
 }
 
-/** What is imported, and how. */
+/** The options of an import. */
 export interface NativeImport {
   paths: Array<string>
   format?: string
   session?: string
   redact: boolean
-  /** Which secrets are replaced, as JSON. */
+  /** The redaction policy, as JSON. */
   redaction: string
   keepSource: boolean
 }
 
-/** Which keys are listed. */
+/** A query for keys. */
 export interface NativeKeys {
   prefix: string
   after?: string
@@ -92,15 +100,7 @@ export interface NativeKeys {
   limit?: number
 }
 
-/** A moment: a run, a turn of a loop, or a time. */
-export interface NativeMoment {
-  run?: string
-  loopId?: string
-  turn?: number
-  time?: string
-}
-
-/** How a store is opened. */
+/** The options of a store. */
 export interface NativeOpenOptions {
   counter?: string
   durability?: string
@@ -114,16 +114,16 @@ export interface NativePart {
   messages: GivenJson
 }
 
-/** When contexts are compacted, and how. */
+/** The policy of compactions. */
 export declare class NativePolicy {
   /**
-   * Takes settings as JSON, the provider that contexts go to, and a function with its name that writes the
-   * summaries: it is given the number of a request and the request as JSON, and calls `answerSummary`.
+   * Reads settings as JSON, the provider that contexts go to, and a function with its name that writes the
+   * summaries: it gets the number of a request and the request as JSON, and calls `answerSummary`.
    */
   constructor(settings: string, provider?: string | undefined | null, name?: string | undefined | null, summarizer?: ((request: number, json: string) => void) | undefined | null)
 }
 
-/** A context, and what was done to get it, as JSON. */
+/** A context, and its description, as JSON. */
 export interface NativePrepared {
   request: string
   about: string
@@ -139,17 +139,17 @@ export interface NativeRecall {
 export declare class NativeSession {
   get id(): string
   withPolicy(policy: NativePolicy): NativeSession
-  /** Returns the same handle for contexts that go to a provider. */
+  /** Returns a handle of the session for contexts that go to a provider. */
   forProvider(provider: string): NativeSession
   leaf(): Promise<string | null>
   append(form: string, given: GivenJson, key?: string | undefined | null, cancel?: CancelFlag | undefined | null): Promise<Appended>
   /** Appends several times in one transaction. */
   appendBatch(form: string, parts: Array<NativePart>, cancel?: CancelFlag | undefined | null): Promise<Array<Appended>>
-  /** Returns where the messages of a key are. */
+  /** Returns the result of the append under a key. */
   appended(key: string): Promise<Appended | null>
-  /** Lists keys in the order of their bytes, with where their messages are. */
+  /** Lists appends with keys, in the order of the bytes of the keys. */
   appendKeys(given: NativeKeys): Promise<Array<KeyedAppend>>
-  /** Returns stored messages with their places. */
+  /** Returns stored messages with their positions. */
   entries(query: string): Promise<string>
   countEntries(query: string): Promise<number>
   exists(): Promise<boolean>
@@ -158,10 +158,10 @@ export declare class NativeSession {
   erase(reason?: string | undefined | null): Promise<string>
   redact(request: string): Promise<string>
   /** Returns a context as JSON in bytes. */
-  contextBytes(form: string, maxTokens: number | undefined | null, maxBytes: number | undefined | null, at: NativeMoment, check: boolean, cancel?: CancelFlag | undefined | null): Promise<Buffer>
+  contextBytes(form: string, maxTokens: number | undefined | null, maxBytes: number | undefined | null, at: NativeAsOf, check: boolean, cancel?: CancelFlag | undefined | null): Promise<Buffer>
   /** Returns a context as JSON. */
-  context(form: string, maxTokens: number | undefined | null, maxBytes: number | undefined | null, at: NativeMoment, check: boolean, cancel?: CancelFlag | undefined | null): Promise<string>
-  /** Returns the context in a form, and what was done to get it. */
+  context(form: string, maxTokens: number | undefined | null, maxBytes: number | undefined | null, at: NativeAsOf, check: boolean, cancel?: CancelFlag | undefined | null): Promise<string>
+  /** Returns the context in a form, and its description. */
   prepare(form: string, forLength: boolean, cancel?: CancelFlag | undefined | null): Promise<NativePrepared>
   compact(force: boolean, dryRun: boolean, policy?: NativePolicy | undefined | null, cancel?: CancelFlag | undefined | null): Promise<string>
   undo(run?: string | undefined | null, reason?: string | undefined | null): Promise<string>
@@ -171,7 +171,7 @@ export declare class NativeSession {
   /** Begins a loop; `kind` is JSON. */
   beginLoop(id: string | undefined | null, fresh: boolean, agent?: string | undefined | null, kind?: string | undefined | null): Promise<string>
   endLoop(status: string): Promise<void>
-  /** Returns the calls that wait for their results as JSON. */
+  /** Returns the open calls as JSON. */
   openCalls(): Promise<string>
   startCall(callId: string): Promise<NativeCall>
   child(callId: string, id: string): Promise<NativeSession>
@@ -188,23 +188,23 @@ export declare class NativeSession {
   show(): Promise<string>
   /** Returns an export, or writes it to a file. */
   export(format: string, loopId?: string | undefined | null, path?: string | undefined | null): Promise<Buffer | null>
-  /** Returns the page of the session, or writes it to a file. */
+  /** Returns the report of the session, or writes it to a file. */
   report(path?: string | undefined | null): Promise<string | null>
-  /**
-   * Appends items of the Agents SDK, which come back as they are: each with the item of the Responses API
-   * that says the same, or null.
-   */
-  appendItems(given: GivenJson): Promise<void>
-  /** Changes the end of the items once: takes what is expected from it, and appends. */
-  changeItems(key: string, digest: string, expected: string | undefined | null, given: GivenJson): Promise<void>
-  /** Returns the items of the context, the last `limit` of them if that is given. */
-  items(limit?: number | undefined | null): Promise<string>
-  /** Takes the last item back. */
-  popItem(): Promise<string | null>
-  /** Puts items over all that is there, as the provider's own compaction does; tells whether anything was. */
-  sealItems(given: GivenJson): Promise<boolean>
   setTitle(title: string): Promise<void>
   setProject(folder: string): Promise<void>
+  /**
+   * Appends items of the Agents SDK, which are returned unchanged: each with the equivalent item of the Responses
+   * API, or null.
+   */
+  appendItems(given: GivenJson): Promise<void>
+  /** Changes the end of the items once: removes the expected items, and appends others. */
+  changeItems(key: string, digest: string, expected: string | undefined | null, given: GivenJson): Promise<void>
+  /** Returns the items of the context, the last `limit` of them if it is given. */
+  items(limit?: number | undefined | null): Promise<string>
+  /** Removes the last item. */
+  popItem(): Promise<string | null>
+  /** Replaces all items with these, as a compaction by the provider; returns false if there are no items. */
+  sealItems(given: GivenJson): Promise<boolean>
 }
 
 /** A database of sessions. */
@@ -212,9 +212,9 @@ export declare class NativeStore {
   static open(path: string, policy: NativePolicy, options: NativeOpenOptions): Promise<NativeStore>
   static inMemory(policy: NativePolicy, options: NativeOpenOptions): Promise<NativeStore>
   static connect(url: string, policy: NativePolicy, options: NativeOpenOptions): Promise<NativeStore>
-  /** Where the database is, without user and password. */
+  /** Returns the location of the database, without user and password. */
   place(): string
-  /** Closes the store once the calls that are under way have ended. */
+  /** Closes the store once the running calls have ended. */
   close(): void
   isClosed(): boolean
   /** Returns a session's handle. */
@@ -227,7 +227,7 @@ export declare class NativeStore {
   history(session?: string | undefined | null): Promise<string>
   sql(query: string, maxRows?: number | undefined | null, timeout?: number | undefined | null, cancel?: CancelFlag | undefined | null): Promise<string>
   importPaths(given: NativeImport, cancel?: CancelFlag | undefined | null): Promise<string>
-  /** Imports a transcript that is no file; its name may matter to the format. */
+  /** Imports a transcript from memory; its name may matter to the format. */
   importBytes(name: string, transcript: GivenJson, format: string): Promise<string>
   stats(): Promise<string>
   verify(): Promise<string>
@@ -239,13 +239,13 @@ export declare const VERSION: string
 /** Returns `true` if another copy of SQLite in this process may have the same database open. */
 export declare function allowsOtherCopies(): boolean
 
-/** Answers a request with JSON, or with what went wrong. One that nobody waits for any more is let go. */
+/** Answers a request with JSON, or with an error. The answer to a request that has ended is dropped. */
 export declare function answerSummary(request: number, answer?: string | undefined | null, error?: string | undefined | null): void
 
 /** The names of the token counters of this build. */
 export declare function counters(): Array<string>
 
-/** Panics on a worker thread, so that a test can see what a panic becomes. */
+/** Panics on a worker thread, for tests of the error of a panic. */
 export declare function panicOnThread(message: string): Promise<void>
 
 /** Runs the command line and returns its exit code. */

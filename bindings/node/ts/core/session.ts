@@ -6,7 +6,7 @@ import { type Form, type Json, type Messages, checked, decode, encode, encodeOpt
 import {
   type Appended,
   type KeyedAppend,
-  type NativeMoment,
+  type NativeAsOf,
   type NativePrepared,
   type NativeRecall,
   NativeSession,
@@ -587,13 +587,13 @@ export function recalled({ answer, text }: NativeRecall): Recall {
   return { text, tokens: found.tokens, parts: found.parts, leftOut: found.left_out };
 }
 
-function momentOf(moment: Moment): NativeMoment {
-  const given = checked(moment as { [Name in keyof NativeMoment]: NativeMoment[Name] | Date }, ["loopId", "turn", "run", "time"], "asOf");
+function momentOf(moment: Moment): NativeAsOf {
+  const given = checked(moment as { [Name in keyof NativeAsOf]: NativeAsOf[Name] | Date }, ["loopId", "turn", "run", "time"], "asOf");
   const { loopId, turn, run, time } = given;
   if (loopId === undefined && turn === undefined && run === undefined && time === undefined) {
     throw new InvalidInputError("asOf needs a loop and a turn, a run, or a time");
   }
-  return set({ loopId, turn, run, time: time instanceof Date ? time.toISOString() : time }) as NativeMoment;
+  return set({ loopId, turn, run, time: time instanceof Date ? time.toISOString() : time }) as NativeAsOf;
 }
 
 function entryQuery(options: EntryOptions | undefined): string {

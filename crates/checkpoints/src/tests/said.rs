@@ -1,10 +1,10 @@
 //! Messages that values refer to, and how records are packed.
 
 use super::*;
-use crate::forms::Recorded;
-use crate::record::{Record, WritesRecord};
+use crate::forms::RecordForm;
+use crate::record::{CheckpointRecord, WritesRecord};
 
-fn put_writes(saver: &Checkpoints, form: Any) -> Stored {
+fn put_writes(saver: &Checkpoints, form: Any) -> PutResult {
     saver.put_writes("t", writes(form)).unwrap()
 }
 
@@ -18,7 +18,7 @@ fn count(saver: &Checkpoints, text: &str) -> i64 {
 }
 
 /// A list of a question, on which a task answers; the answer is said once, and put as the end of the list.
-fn answered(saver: &Checkpoints) -> Stored {
+fn answered(saver: &Checkpoints) -> PutResult {
     put_list(saver, "a", None, 1, json!([{"new": [user("question")]}]));
     let said = json!([[{"behind": ["loop-1", 0], "new": [answer("the answer")]}]]);
     put_writes(
@@ -183,10 +183,10 @@ fn a_packed_record_that_is_cut_short_or_hostile_is_an_error() {
     ] {
         let other = loopstore::Json::parse(other).unwrap();
         WritesRecord::from_json(&other).unwrap_err();
-        Record::from_json(&other).unwrap_err();
+        CheckpointRecord::from_json(&other).unwrap_err();
     }
     // A record of another kind is not read as this one.
-    Record::from_json(&whole).unwrap_err();
+    CheckpointRecord::from_json(&whole).unwrap_err();
 }
 
 #[test]

@@ -1,14 +1,15 @@
-//! The README says what is there: the columns of the views, and the example of the front page.
+//! The examples of the README are those that run, and the guide lists the columns of the views.
 
 use loopstore::SqliteStore;
 
 use crate::commands::stage::Stage;
 
 const README: &str = include_str!("../../../../README.md");
+const GUIDE: &str = include_str!("../../../../docs/guide.md");
 
 /// Returns what the table under the heading `Views` says: each view with its columns.
 fn documented() -> Vec<(String, Vec<String>)> {
-    let after = README.split("\n### Views\n").nth(1).unwrap();
+    let after = GUIDE.split("\n### Views\n").nth(1).unwrap();
     let section = after.split("\n#").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| v_"));
     rows.map(|row| {
@@ -101,14 +102,14 @@ fn tally(noted: &str) -> String {
 
 /// Without `LOOPSTORE_TALLY` it checks that there is a place for the table.
 #[test]
-fn the_tally_of_the_long_runs_stands_in_the_readme() {
+fn the_tally_of_the_long_runs_is_in_the_guide() {
     const MARKS: (&str, &str) = ("<!-- tally -->\n", "<!-- end of tally -->\n");
-    let (before, rest) = README.split_once(MARKS.0).unwrap();
+    let (before, rest) = GUIDE.split_once(MARKS.0).unwrap();
     let (table, after) = rest.split_once(MARKS.1).unwrap();
     assert!(table.starts_with("| fault | trials |"), "{table}");
     if let Ok(noted) = std::env::var("LOOPSTORE_TALLY") {
         let noted = std::fs::read_to_string(noted).unwrap();
         let text = [before, MARKS.0, &tally(&noted), MARKS.1, after].concat();
-        std::fs::write(crate::support::root::path("README.md"), text).unwrap();
+        std::fs::write(crate::support::root::path("docs/guide.md"), text).unwrap();
     }
 }

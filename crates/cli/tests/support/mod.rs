@@ -1,19 +1,8 @@
-//! What the test programs share that run the command, beside what all test programs share.
+//! The parts of the test programs that run the command, beside those of `loopstore-testing`.
 #![allow(dead_code)]
 
-#[cfg(feature = "postgres")]
-#[path = "../../../postgres/tests/support/citus.rs"]
-pub mod citus;
 pub mod command;
 pub mod door;
 pub mod page;
-#[cfg(feature = "postgres")]
-#[path = "../../../postgres/tests/support/server.rs"]
-pub mod server;
-#[path = "../../../../tests/support/mod.rs"]
-mod shared;
-#[cfg(feature = "postgres")]
-#[path = "../../../postgres/tests/support/views.rs"]
-pub mod views;
 
-pub use shared::*;
+pub use loopstore_testing::*;

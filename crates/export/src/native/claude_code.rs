@@ -1,5 +1,5 @@
-//! Claude Code's records: each names the one before it, an answer is one for each of its blocks, and a
-//! result is a record in the user's name.
+//! The records of Claude Code: each refers to the one before it, an answer is one record for each of its blocks, and a
+//! result is a record with the role of the user.
 
 use std::io::{self, Write};
 
@@ -8,9 +8,11 @@ use loopstore_provider::arguments_object;
 use loopstore_provider::media_type;
 use serde::Serialize;
 
-use super::conversation::{Answered, Conversation, Returned, Said, Step};
+use super::conversation::{
+    AnswerStep, ConversationStep, InputStep, NativeConversation, ToolReturn,
+};
 use super::folders::composed;
-use super::{Form, NativeSession, is_of_anthropic, line};
+use super::{NativeForm, NativeSession, is_of_anthropic, line};
 
 /// The newest version whose records were seen.
 const VERSION: &str = "2.1.62";
@@ -18,9 +20,9 @@ const VERSION: &str = "2.1.62";
 /// The model of answers that Claude Code makes up itself, such as errors.
 const SYNTHETIC: &str = "<synthetic>";
 
-pub(super) struct ClaudeCode;
+pub(super) struct ClaudeCodeForm;
 
-impl Form for ClaudeCode {
+impl NativeForm for ClaudeCodeForm {
     fn takes_thinking(&self, block: &Content) -> bool {
         is_of_anthropic(block)
     }
@@ -32,11 +34,11 @@ impl Form for ClaudeCode {
     fn write(
         &self,
         session: &NativeSession,
-        conversation: &Conversation<'_>,
+        conversation: &NativeConversation<'_>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let folder = composed(session.folder());
-        let mut records = Records {
+        let mut records = RecordWriter {
             session,
             folder: &folder,
             parent: None,
@@ -44,8 +46,8 @@ impl Form for ClaudeCode {
         };
         for step in &conversation.steps {
             match step {
-                Step::Said(said) => records.said(said)?,
-                Step::Answered(answered) => records.answered(answered)?,
+                ConversationStep::Input(said) => records.write_input(said)?,
+                ConversationStep::Answer(answered) => records.write_answer(answered)?,
             }
         }
         match &session.title {
@@ -72,7 +74,7 @@ struct Title<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Record<'a> {
+struct ClaudeRecord<'a> {
     parent_uuid: Option<String>,
     is_sidechain: bool,
     user_type: &'static str,
@@ -81,7 +83,7 @@ struct Record<'a> {
     version: &'static str,
     git_branch: &'static str,
     r#type: &'static str,
-    message: Body<'a>,
+    message: ClaudeBody<'a>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_meta: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -90,11 +92,11 @@ struct Record<'a> {
     timestamp: Time,
 }
 
-// One at a time, and gone once it is written.
+// One value at a time, dropped once it is written.
 #[allow(clippy::large_enum_variant)]
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Body<'a> {
+enum ClaudeBody<'a> {
     User {
         role: &'static str,
         content: UserContent<'a>,
@@ -104,10 +106,10 @@ enum Body<'a> {
         r#type: &'static str,
         role: &'static str,
         model: &'a str,
-        content: [Block<'a>; 1],
+        content: [ClaudeBlock<'a>; 1],
         stop_reason: Option<&'static str>,
         stop_sequence: Option<&'static str>,
-        usage: Tokens,
+        usage: ClaudeUsage,
     },
 }
 
@@ -115,17 +117,17 @@ enum Body<'a> {
 #[serde(untagged)]
 enum UserContent<'a> {
     Text(&'a str),
-    List(Vec<Block<'a>>),
+    List(Vec<ClaudeBlock<'a>>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block<'a> {
+enum ClaudeBlock<'a> {
     Text {
         text: &'a str,
     },
     Image {
-        source: Source<'a>,
+        source: ClaudeImageSource<'a>,
     },
     Thinking {
         thinking: &'a str,
@@ -142,27 +144,27 @@ enum Block<'a> {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
-    /// Thinking that only the provider can read, as it came.
+    /// Opaque thinking of the provider, unchanged.
     #[serde(untagged)]
     Redacted(&'a Json),
 }
 
 #[derive(Serialize)]
-struct Source<'a> {
+struct ClaudeImageSource<'a> {
     r#type: &'static str,
     media_type: &'static str,
     data: &'a str,
 }
 
 #[derive(Serialize, Default)]
-struct Tokens {
+struct ClaudeUsage {
     input_tokens: Int,
     cache_creation_input_tokens: Int,
     cache_read_input_tokens: Int,
     output_tokens: Int,
 }
 
-impl Tokens {
+impl ClaudeUsage {
     fn of(usage: &Usage) -> Self {
         Self {
             input_tokens: usage.input.clone(),
@@ -173,7 +175,7 @@ impl Tokens {
     }
 }
 
-struct Records<'a> {
+struct RecordWriter<'a> {
     session: &'a NativeSession,
     /// The folder as Claude Code writes it.
     folder: &'a str,
@@ -181,15 +183,15 @@ struct Records<'a> {
     out: &'a mut dyn Write,
 }
 
-impl Records<'_> {
-    fn said(&mut self, said: &Said) -> io::Result<()> {
+impl RecordWriter<'_> {
+    fn write_input(&mut self, said: &InputStep) -> io::Result<()> {
         let body = user(content(&said.content));
         self.record("user", body, said.at, |record| {
             record.is_meta = !said.is_prompt;
         })
     }
 
-    fn answered(&mut self, answered: &Answered<'_>) -> io::Result<()> {
+    fn write_answer(&mut self, answered: &AnswerStep<'_>) -> io::Result<()> {
         let answer = &answered.answer;
         let id = format!("msg_{}", SessionId::generate().as_str().replace('-', ""));
         let is_error = answered.failure() == Some("error");
@@ -198,7 +200,7 @@ impl Records<'_> {
             false => answer.model.as_deref().unwrap_or("unknown"),
         };
         for block in answer.content.iter().filter_map(block) {
-            let body = Body::Answer {
+            let body = ClaudeBody::Answer {
                 id: &id,
                 r#type: "message",
                 role: "assistant",
@@ -206,7 +208,11 @@ impl Records<'_> {
                 content: [block],
                 stop_reason: stop_reason(answer.stop_reason.as_deref()),
                 stop_sequence: None,
-                usage: answer.usage.as_ref().map(Tokens::of).unwrap_or_default(),
+                usage: answer
+                    .usage
+                    .as_ref()
+                    .map(ClaudeUsage::of)
+                    .unwrap_or_default(),
             };
             self.record("assistant", body, answered.at, |record| {
                 record.is_api_error_message = is_error;
@@ -215,12 +221,12 @@ impl Records<'_> {
         answered
             .results
             .iter()
-            .try_for_each(|returned| self.returned(returned))
+            .try_for_each(|returned| self.write_result(returned))
     }
 
-    fn returned(&mut self, returned: &Returned) -> io::Result<()> {
+    fn write_result(&mut self, returned: &ToolReturn) -> io::Result<()> {
         let result = &returned.result;
-        let block = Block::ToolResult {
+        let block = ClaudeBlock::ToolResult {
             tool_use_id: &result.tool_call_id,
             content: content(&result.content),
             is_error: result.is_error,
@@ -232,12 +238,12 @@ impl Records<'_> {
     fn record(
         &mut self,
         kind: &'static str,
-        message: Body<'_>,
+        message: ClaudeBody<'_>,
         at: i64,
-        with: impl FnOnce(&mut Record<'_>),
+        with: impl FnOnce(&mut ClaudeRecord<'_>),
     ) -> io::Result<()> {
         let uuid = SessionId::generate().as_str().to_owned();
-        let mut record = Record {
+        let mut record = ClaudeRecord {
             parent_uuid: self.parent.replace(uuid.clone()),
             is_sidechain: false,
             user_type: "external",
@@ -257,14 +263,14 @@ impl Records<'_> {
     }
 }
 
-fn user(content: UserContent<'_>) -> Body<'_> {
-    Body::User {
+fn user(content: UserContent<'_>) -> ClaudeBody<'_> {
+    ClaudeBody::User {
         role: "user",
         content,
     }
 }
 
-/// Returns plain text if that is all there is.
+/// Returns plain text if there are no other blocks.
 fn content(blocks: &[Content]) -> UserContent<'_> {
     match blocks {
         [Content::Text(text)] => UserContent::Text(&text.text),
@@ -272,28 +278,28 @@ fn content(blocks: &[Content]) -> UserContent<'_> {
     }
 }
 
-fn block(block: &Content) -> Option<Block<'_>> {
+fn block(block: &Content) -> Option<ClaudeBlock<'_>> {
     Some(match block {
-        Content::Text(text) => Block::Text { text: &text.text },
-        Content::Image(image) => Block::Image {
+        Content::Text(text) => ClaudeBlock::Text { text: &text.text },
+        Content::Image(image) => ClaudeBlock::Image {
             source: source(image)?,
         },
-        Content::Thinking(thinking) => Block::Thinking {
+        Content::Thinking(thinking) => ClaudeBlock::Thinking {
             thinking: &thinking.thinking,
             signature: thinking.signature.as_deref()?,
         },
-        Content::ToolCall(call) => Block::ToolUse {
+        Content::ToolCall(call) => ClaudeBlock::ToolUse {
             id: &call.id,
             name: &call.name,
             input: arguments_object(call),
         },
-        Content::Sealed(sealed) => Block::Redacted(&sealed.item),
+        Content::Sealed(sealed) => ClaudeBlock::Redacted(&sealed.item),
         Content::Other(_) => return None,
     })
 }
 
-fn source(image: &Image) -> Option<Source<'_>> {
-    Some(Source {
+fn source(image: &Image) -> Option<ClaudeImageSource<'_>> {
+    Some(ClaudeImageSource {
         r#type: "base64",
         media_type: media_type(image)?,
         data: &image.data,

@@ -1,4 +1,4 @@
-//! Codex's rollout: items as the model sees them, in order, and events that show them to a person.
+//! The rollout of Codex: items as the model sees them, in order, and events that show them to a person.
 
 use std::io::{self, Write};
 
@@ -11,24 +11,26 @@ use loopstore_provider::kept_item;
 use loopstore_transcripts::internal::says_failed;
 use serde::Serialize;
 
-use super::conversation::{Answered, Conversation, Returned, Said, Step};
-use super::{Form, NativeSession, line};
+use super::conversation::{
+    AnswerStep, ConversationStep, InputStep, NativeConversation, ToolReturn,
+};
+use super::{NativeForm, NativeSession, line};
 
 /// The newest version whose records were seen.
 const VERSION: &str = "0.142.0";
 
-/// What Codex puts before the output of a command that failed: a result has no other mark.
+/// The text of Codex before the output of a failed command: a result has no other mark.
 const FAILED: &str = "Exit code: 1\nOutput:\n";
 
-/// Nothing more comes of what was asked.
-const ENDED: Event<'static> = Event::TaskComplete {
+/// The end of a task.
+const ENDED: RolloutEvent<'static> = RolloutEvent::TaskComplete {
     turn_id: "",
     last_agent_message: None,
 };
 
-pub(super) struct Codex;
+pub(super) struct CodexForm;
 
-impl Form for Codex {
+impl NativeForm for CodexForm {
     fn name_length(&self) -> usize {
         64
     }
@@ -46,7 +48,7 @@ impl Form for Codex {
         }
     }
 
-    /// Searches that the provider carries out have no result to go with them.
+    /// Searches that the provider carries out have no result.
     fn item_of(&self, block: &Content) -> Option<Json> {
         let item = kept_item(block, provider::Form::OpenAiResponses)?;
         (item.type_name()? == "web_search_call").then_some(item)
@@ -55,13 +57,13 @@ impl Form for Codex {
     fn write(
         &self,
         session: &NativeSession,
-        conversation: &Conversation<'_>,
+        conversation: &NativeConversation<'_>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let steps = &conversation.steps;
         let begun = steps
             .first()
-            .map_or(session.now.timestamp_millis(), Step::at);
+            .map_or(session.now.timestamp_millis(), ConversationStep::at);
         let mut rollout = Rollout {
             out,
             tokens: [0; 5],
@@ -70,28 +72,28 @@ impl Form for Codex {
         rollout.meta(session, begun)?;
         for step in steps {
             match step {
-                Step::Said(said) => rollout.said(said)?,
-                Step::Answered(answered) => rollout.answered(answered)?,
+                ConversationStep::Input(said) => rollout.write_input(said)?,
+                ConversationStep::Answer(answered) => rollout.write_answer(answered)?,
             }
         }
         match steps.last() {
-            // What an item in the user's name is shows in the record behind it.
-            Some(Step::Said(last)) if !last.is_prompt => rollout.event(last.at, ENDED),
+            // The record after an item of the user shows its kind.
+            Some(ConversationStep::Input(last)) if !last.is_prompt => rollout.event(last.at, ENDED),
             _ => Ok(()),
         }
     }
 }
 
 #[derive(Serialize)]
-struct Record<P> {
+struct RolloutRecord<P> {
     timestamp: Time,
     r#type: &'static str,
     payload: P,
 }
 
-/// It names no provider: Codex refuses to go on with a session of another than it is set to.
+/// The header of a rollout. It has no provider: Codex does not resume a session of another provider than its own.
 #[derive(Serialize)]
-struct Meta<'a> {
+struct RolloutMeta<'a> {
     id: &'a str,
     session_id: &'a str,
     timestamp: Time,
@@ -103,31 +105,31 @@ struct Meta<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Item<'a> {
+enum RolloutItem<'a> {
     Message {
         role: &'static str,
-        content: Vec<Part<'a>>,
+        content: Vec<ItemPart<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'a Json>,
     },
     FunctionCallOutput {
         call_id: &'a str,
-        output: Output<'a>,
+        output: ItemOutput<'a>,
     },
     CustomToolCallOutput {
         call_id: &'a str,
-        output: Output<'a>,
+        output: ItemOutput<'a>,
     },
     #[serde(untagged)]
     Call(CallItem),
-    /// What the provider made, as it came.
+    /// An opaque item of the provider, unchanged.
     #[serde(untagged)]
-    Sealed(&'a Json),
+    Opaque(&'a Json),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part<'a> {
+enum ItemPart<'a> {
     InputText { text: &'a str },
     OutputText { text: &'a str },
     InputImage { image_url: String },
@@ -135,14 +137,14 @@ enum Part<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Output<'a> {
+enum ItemOutput<'a> {
     Text(String),
-    List(Vec<Part<'a>>),
+    List(Vec<ItemPart<'a>>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Event<'a> {
+enum RolloutEvent<'a> {
     UserMessage {
         message: String,
         images: [&'static str; 0],
@@ -166,13 +168,13 @@ enum Event<'a> {
 
 #[derive(Serialize)]
 struct TokenInfo {
-    total_token_usage: Tokens,
-    last_token_usage: Tokens,
+    total_token_usage: RolloutUsage,
+    last_token_usage: RolloutUsage,
     model_context_window: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct Tokens {
+struct RolloutUsage {
     input_tokens: i64,
     cached_input_tokens: i64,
     output_tokens: i64,
@@ -180,7 +182,7 @@ struct Tokens {
     total_tokens: i64,
 }
 
-impl From<[i64; 5]> for Tokens {
+impl From<[i64; 5]> for RolloutUsage {
     fn from([input, cached, output, reasoning, total]: [i64; 5]) -> Self {
         Self {
             input_tokens: input,
@@ -194,15 +196,15 @@ impl From<[i64; 5]> for Tokens {
 
 struct Rollout<'a> {
     out: &'a mut dyn Write,
-    /// The tokens so far, as [`Tokens`] has them.
+    /// The tokens so far, as [`RolloutUsage`] has them.
     tokens: [i64; 5],
-    /// Whether an item that follows would be a part of the last answer.
+    /// True if the next item would be a part of the last answer.
     is_open: bool,
 }
 
 impl Rollout<'_> {
     fn meta(&mut self, session: &NativeSession, begun: i64) -> io::Result<()> {
-        let meta = Meta {
+        let meta = RolloutMeta {
             id: session.id(),
             session_id: session.id(),
             timestamp: time(begun),
@@ -215,7 +217,7 @@ impl Rollout<'_> {
     }
 
     fn record(&mut self, kind: &'static str, at: i64, payload: impl Serialize) -> io::Result<()> {
-        let record = Record {
+        let record = RolloutRecord {
             timestamp: time(at),
             r#type: kind,
             payload,
@@ -223,17 +225,17 @@ impl Rollout<'_> {
         line(self.out, &record)
     }
 
-    fn item(&mut self, at: i64, item: Item<'_>) -> io::Result<()> {
+    fn item(&mut self, at: i64, item: RolloutItem<'_>) -> io::Result<()> {
         self.record("response_item", at, item)
     }
 
-    fn event(&mut self, at: i64, event: Event<'_>) -> io::Result<()> {
+    fn event(&mut self, at: i64, event: RolloutEvent<'_>) -> io::Result<()> {
         self.record("event_msg", at, event)
     }
 
-    fn said(&mut self, said: &Said) -> io::Result<()> {
+    fn write_input(&mut self, said: &InputStep) -> io::Result<()> {
         self.is_open = false;
-        let item = Item::Message {
+        let item = RolloutItem::Message {
             role: "user",
             content: parts(&said.content),
             phase: None,
@@ -246,7 +248,7 @@ impl Rollout<'_> {
             Content::Text(text) => Some(text.text.as_str()),
             _ => None,
         });
-        let shown = Event::UserMessage {
+        let shown = RolloutEvent::UserMessage {
             message: texts.collect::<Vec<_>>().join("\n"),
             images: [],
             local_images: [],
@@ -255,7 +257,7 @@ impl Rollout<'_> {
         self.event(said.at, shown)
     }
 
-    fn answered(&mut self, answered: &Answered<'_>) -> io::Result<()> {
+    fn write_answer(&mut self, answered: &AnswerStep<'_>) -> io::Result<()> {
         let at = answered.at;
         if self.is_open {
             self.event(at, ENDED)?;
@@ -266,14 +268,14 @@ impl Rollout<'_> {
             match block {
                 Content::Text(text) => {
                     let (text, phase) = (text.text.as_str(), text.extra.get("phase"));
-                    let shown = Event::AgentMessage {
+                    let shown = RolloutEvent::AgentMessage {
                         message: text,
                         phase,
                     };
                     self.event(at, shown)?;
-                    let item = Item::Message {
+                    let item = RolloutItem::Message {
                         role: "assistant",
-                        content: vec![Part::OutputText { text }],
+                        content: vec![ItemPart::OutputText { text }],
                         phase,
                     };
                     self.item(at, item)?;
@@ -283,12 +285,12 @@ impl Rollout<'_> {
                     if item.is_custom() {
                         custom.push(call.id.as_str());
                     }
-                    self.item(at, Item::Call(item))?;
+                    self.item(at, RolloutItem::Call(item))?;
                 }
-                Content::Sealed(sealed) => self.item(at, Item::Sealed(&sealed.item))?,
+                Content::Sealed(sealed) => self.item(at, RolloutItem::Opaque(&sealed.item))?,
                 Content::Other(_) => {
-                    if let Some(item) = Codex.item_of(block) {
-                        self.item(at, Item::Sealed(&item))?;
+                    if let Some(item) = CodexForm.item_of(block) {
+                        self.item(at, RolloutItem::Opaque(&item))?;
                     }
                 }
                 Content::Image(_) | Content::Thinking(_) => {}
@@ -298,8 +300,8 @@ impl Rollout<'_> {
             let call_id = returned.result.tool_call_id.as_str();
             let output = output(returned);
             let item = match custom.contains(&call_id) {
-                true => Item::CustomToolCallOutput { call_id, output },
-                false => Item::FunctionCallOutput { call_id, output },
+                true => RolloutItem::CustomToolCallOutput { call_id, output },
+                false => RolloutItem::FunctionCallOutput { call_id, output },
             };
             self.item(returned.at, item)?;
         }
@@ -327,10 +329,10 @@ impl Rollout<'_> {
             last_token_usage: last.into(),
             model_context_window: None,
         };
-        // Counts that did not move are those of the call before.
+        // Unchanged counts are those of the call before.
         self.is_open &= last == [0; 5];
         let rate_limits = None;
-        self.event(at, Event::TokenCount { info, rate_limits })
+        self.event(at, RolloutEvent::TokenCount { info, rate_limits })
     }
 }
 
@@ -338,20 +340,22 @@ fn time(at: i64) -> Time {
     Time::from_millis(at).unwrap_or_else(Time::now)
 }
 
-fn parts(content: &[Content]) -> Vec<Part<'_>> {
+fn parts(content: &[Content]) -> Vec<ItemPart<'_>> {
     content.iter().filter_map(part).collect()
 }
 
-fn part(block: &Content) -> Option<Part<'_>> {
+fn part(block: &Content) -> Option<ItemPart<'_>> {
     match block {
-        Content::Text(text) => Some(Part::InputText { text: &text.text }),
-        Content::Image(image) => data_url(image).map(|image_url| Part::InputImage { image_url }),
+        Content::Text(text) => Some(ItemPart::InputText { text: &text.text }),
+        Content::Image(image) => {
+            data_url(image).map(|image_url| ItemPart::InputImage { image_url })
+        }
         _ => None,
     }
 }
 
-/// Returns what a tool gave back: text if that is all there is.
-fn output(returned: &Returned) -> Output<'_> {
+/// Returns the output of a tool: plain text if it has no images.
+fn output(returned: &ToolReturn) -> ItemOutput<'_> {
     let result = &returned.result;
     let text = returned.text();
     let mark = match result.is_error && !says_failed(&text) {
@@ -359,11 +363,11 @@ fn output(returned: &Returned) -> Output<'_> {
         false => "",
     };
     if returned.images().next().is_none() {
-        return Output::Text(format!("{mark}{text}"));
+        return ItemOutput::Text(format!("{mark}{text}"));
     }
     let mut parts = parts(&result.content);
     if !mark.is_empty() {
-        parts.insert(0, Part::InputText { text: mark });
+        parts.insert(0, ItemPart::InputText { text: mark });
     }
-    Output::List(parts)
+    ItemOutput::List(parts)
 }

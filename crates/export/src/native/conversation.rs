@@ -1,4 +1,4 @@
-//! A conversation as every agent wants it: what is said, and answers with the results of their calls.
+//! A conversation in the form that every agent needs: inputs, and answers with the results of their calls.
 
 use std::collections::HashMap;
 
@@ -14,60 +14,60 @@ use loopstore_provider::pairs::Naming;
 use loopstore_provider::pairs::is_word;
 use loopstore_provider::pairs::pair;
 
-use super::Form;
+use super::NativeForm;
 
 /// The steps of a conversation.
-pub(super) struct Conversation<'a> {
-    pub(super) steps: Vec<Step<'a>>,
+pub(super) struct NativeConversation<'a> {
+    pub(super) steps: Vec<ConversationStep<'a>>,
     pub(super) mended: Vec<Mending>,
 }
 
-/// What an agent's transcript is made of.
-pub(super) enum Step<'a> {
-    Said(Said),
-    Answered(Box<Answered<'a>>),
+/// A step of a transcript.
+pub(super) enum ConversationStep<'a> {
+    Input(InputStep),
+    Answer(Box<AnswerStep<'a>>),
 }
 
-impl Step<'_> {
+impl ConversationStep<'_> {
     /// Returns milliseconds since the epoch.
     pub(super) fn at(&self) -> i64 {
         match self {
-            Self::Said(said) => said.at,
-            Self::Answered(answered) => answered.at,
+            Self::Input(said) => said.at,
+            Self::Answer(answered) => answered.at,
         }
     }
 }
 
-/// Something in the user's name.
-pub(super) struct Said {
+/// A message with the role of the user.
+pub(super) struct InputStep {
     pub(super) content: Vec<Content>,
     /// Milliseconds since the epoch.
     pub(super) at: i64,
-    /// Whether a person, or a parent agent, asks for something.
+    /// True for a prompt of a person or a parent agent.
     pub(super) is_prompt: bool,
 }
 
 /// One call of the model.
-pub(super) struct Answered<'a> {
+pub(super) struct AnswerStep<'a> {
     pub(super) answer: AssistantMessage,
     /// Milliseconds since the epoch.
     pub(super) at: i64,
     /// The results of its calls, in the order of the calls.
-    pub(super) results: Vec<Returned>,
-    /// What the transcript that it came from said of it besides.
+    pub(super) results: Vec<ToolReturn>,
+    /// The fields that the original transcript had in addition.
     pub(super) source: Option<&'a Json>,
 }
 
-/// What a tool gave back.
-pub(super) struct Returned {
+/// The result of a tool.
+pub(super) struct ToolReturn {
     pub(super) result: ToolResultMessage,
     /// Milliseconds since the epoch.
     pub(super) at: i64,
 }
 
-impl Answered<'_> {
-    /// Why the answer failed, if nothing came of it: `aborted` or `error`. Agents leave such an answer out
-    /// of what they send, and its calls with it.
+impl AnswerStep<'_> {
+    /// Returns the reason of a failed answer without results: `aborted` or `error`. Agents leave such an answer out
+    /// of their requests, with its calls.
     pub(super) fn failure(&self) -> Option<&str> {
         let reason = self.answer.stop_reason.as_deref();
         let is_failure = |reason: &&str| matches!(*reason, "error" | "aborted");
@@ -77,7 +77,7 @@ impl Answered<'_> {
     }
 }
 
-impl Returned {
+impl ToolReturn {
     /// Returns all texts as one.
     pub(super) fn text(&self) -> String {
         let texts = self.result.content.iter().filter_map(|block| match block {
@@ -95,9 +95,9 @@ impl Returned {
     }
 }
 
-impl<'a> Conversation<'a> {
-    /// Prepares messages for a form; no time in it is after `now`.
-    pub(super) fn of(messages: &'a [AgentMessage], form: &dyn Form, now: i64) -> Self {
+impl<'a> NativeConversation<'a> {
+    /// Prepares messages for a format; no time in it is after `now`.
+    pub(super) fn of(messages: &'a [AgentMessage], form: &dyn NativeForm, now: i64) -> Self {
         let naming = Naming {
             is_plain: match form.call_id() {
                 Some(_) => |_| true,
@@ -107,11 +107,11 @@ impl<'a> Conversation<'a> {
             name: form.name_length(),
         };
         let mut mended = Vec::new();
-        // The agent goes on with a prompt: no call of the transcript can get its result any more.
+        // The agent continues with a prompt: no call of the transcript can get its result any more.
         let paired = pair(messages, false, &naming, &mut mended);
         let times = messages.iter().filter_map(AgentMessage::message);
         let first = times.filter_map(Message::timestamp).find(|at| *at > 0);
-        let mut steps = Steps {
+        let mut steps = ConversationBuilder {
             form,
             now,
             last: first.unwrap_or(now).min(now),
@@ -134,19 +134,19 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Returns how many messages there are.
+    /// Returns the number of messages.
     pub(super) fn messages(&self) -> u64 {
-        let count = |step: &Step<'_>| match step {
-            Step::Said(_) => 1,
-            Step::Answered(answered) => 1 + answered.results.len() as u64,
+        let count = |step: &ConversationStep<'_>| match step {
+            ConversationStep::Input(_) => 1,
+            ConversationStep::Answer(answered) => 1 + answered.results.len() as u64,
         };
         self.steps.iter().map(count).sum()
     }
 }
 
-/// Steps in the making.
-struct Steps<'a, 'f> {
-    form: &'f dyn Form,
+/// A builder of the steps.
+struct ConversationBuilder<'a, 'f> {
+    form: &'f dyn NativeForm,
     now: i64,
     /// The time of the newest step.
     last: i64,
@@ -156,28 +156,28 @@ struct Steps<'a, 'f> {
     names: HashMap<String, String>,
     /// Images of failed calls, which are shown after the results.
     images: Vec<Content>,
-    /// Whether the last answer goes on in the next message.
+    /// True if the last answer continues in the next message.
     goes_on: bool,
-    out: Vec<Step<'a>>,
+    out: Vec<ConversationStep<'a>>,
 }
 
-impl<'a> Steps<'a, '_> {
+impl<'a> ConversationBuilder<'a, '_> {
     fn add(&mut self, placed: IndexedMessage) {
-        // Without turns nothing says that two answers are pieces of one.
+        // Without turns it is unknown if two answers are pieces of one.
         let at = placed.at;
         let goes_on = placed.goes_on && self.messages[at].turn_index().is_some();
         let time = self.time(placed.message.timestamp());
         let is_prompt = placed.message.is_prompt();
         match placed.message {
-            Message::ToolResult(result) => self.result(at, time, result),
+            Message::ToolResult(result) => self.add_result(at, time, result),
             Message::User(said) => {
                 self.flush_images();
-                self.said(at, time, said, is_prompt);
+                self.add_input(at, time, said, is_prompt);
             }
             Message::Assistant(answer) => {
                 self.flush_images();
-                let is_written = self.answer(at, time, answer);
-                // A piece that says nothing parts nothing, and begins nothing.
+                let is_written = self.add_answer(at, time, answer);
+                // An empty piece neither ends nor begins an answer.
                 self.goes_on = goes_on && (is_written || self.goes_on);
             }
         }
@@ -189,20 +189,20 @@ impl<'a> Steps<'a, '_> {
         self.last
     }
 
-    fn said(&mut self, at: usize, time: i64, mut said: UserMessage, is_prompt: bool) {
+    fn add_input(&mut self, at: usize, time: i64, mut said: UserMessage, is_prompt: bool) {
         self.retain(at, Role::User, &mut said.content);
         if said.content.is_empty() {
             return self.mend(MendingKind::EmptyDropped, at);
         }
-        self.out.push(Step::Said(Said {
+        self.out.push(ConversationStep::Input(InputStep {
             content: said.content,
             at: time,
             is_prompt,
         }));
     }
 
-    /// Adds an answer, and returns whether anything is left of it.
-    fn answer(&mut self, at: usize, time: i64, mut answer: AssistantMessage) -> bool {
+    /// Adds an answer; returns false if nothing is left of it.
+    fn add_answer(&mut self, at: usize, time: i64, mut answer: AssistantMessage) -> bool {
         self.retain(at, Role::Assistant, &mut answer.content);
         if answer.content.is_empty() {
             self.mend(MendingKind::EmptyDropped, at);
@@ -213,7 +213,7 @@ impl<'a> Steps<'a, '_> {
                 self.names.insert(call.id.clone(), call.name.clone());
             }
         }
-        if let (true, Some(Step::Answered(last))) = (self.goes_on, self.out.last_mut()) {
+        if let (true, Some(ConversationStep::Answer(last))) = (self.goes_on, self.out.last_mut()) {
             last.answer.content.append(&mut answer.content);
             last.answer.stop_reason = answer.stop_reason.or(last.answer.stop_reason.take());
             last.answer.usage = answer.usage.or(last.answer.usage.take());
@@ -221,13 +221,13 @@ impl<'a> Steps<'a, '_> {
             return true;
         }
         if self.out.is_empty() {
-            self.open(at, time);
+            self.add_opening(at, time);
         }
         let source = match &self.messages[at] {
             AgentMessage::Llm(message) => message.extra.get("source"),
             AgentMessage::Extension(_) => None,
         };
-        self.out.push(Step::Answered(Box::new(Answered {
+        self.out.push(ConversationStep::Answer(Box::new(AnswerStep {
             answer,
             at: time,
             results: Vec::new(),
@@ -236,17 +236,17 @@ impl<'a> Steps<'a, '_> {
         true
     }
 
-    /// No provider takes a conversation that begins with an answer.
-    fn open(&mut self, at: usize, time: i64) {
+    /// Adds an opening: no provider accepts a conversation that begins with an answer.
+    fn add_opening(&mut self, at: usize, time: i64) {
         self.mend(MendingKind::UserAdded, at);
-        self.out.push(Step::Said(Said {
+        self.out.push(ConversationStep::Input(InputStep {
             content: vec![Content::text(OPENING)],
             at: time,
             is_prompt: false,
         }));
     }
 
-    fn result(&mut self, at: usize, time: i64, mut result: ToolResultMessage) {
+    fn add_result(&mut self, at: usize, time: i64, mut result: ToolResultMessage) {
         self.retain(at, Role::ToolResult, &mut result.content);
         if let Some(name) = self.names.get(&result.tool_call_id) {
             result.tool_name.clone_from(name);
@@ -254,9 +254,9 @@ impl<'a> Steps<'a, '_> {
         if result.is_error && !self.form.shows_images_of_errors() {
             self.part_images(at, &mut result);
         }
-        // A pair stands behind its answer.
-        if let Some(Step::Answered(last)) = self.out.last_mut() {
-            last.results.push(Returned { result, at: time });
+        // A result follows its answer.
+        if let Some(ConversationStep::Answer(last)) = self.out.last_mut() {
+            last.results.push(ToolReturn { result, at: time });
         }
     }
 
@@ -278,7 +278,7 @@ impl<'a> Steps<'a, '_> {
         let content = std::mem::take(&mut self.images);
         if !content.is_empty() {
             self.goes_on = false;
-            self.out.push(Step::Said(Said {
+            self.out.push(ConversationStep::Input(InputStep {
                 content,
                 at: self.last,
                 is_prompt: false,
@@ -286,7 +286,7 @@ impl<'a> Steps<'a, '_> {
         }
     }
 
-    /// Leaves out the blocks that the form does not take, and texts of white space, which providers refuse.
+    /// Drops the blocks that the format does not have, and texts of white space, which providers reject.
     fn retain(&mut self, at: usize, role: Role, content: &mut Vec<Content>) {
         let (form, mended) = (self.form, &mut self.mended);
         content.retain(|block| {

@@ -1,11 +1,11 @@
-//! What agents call the folder of a project.
+//! The names of agents for the folder of a project.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// How long such a name may be before Claude Code cuts it.
+/// The length from which Claude Code cuts such a name.
 const LONGEST: usize = 200;
 
-/// How a program of Claude Code tells long folders apart. Which one it is depends on how it was installed.
+/// The hash of long folder names in a program of Claude Code. It depends on the way of its installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FolderHash {
     /// The program in one file, which runs on Bun: its hash of the path.
@@ -17,7 +17,7 @@ pub(super) enum FolderHash {
 impl FolderHash {
     pub(super) const ALL: [Self; 2] = [Self::Bun, Self::Node];
 
-    /// Returns the hash of a path as a folder's name ends with it.
+    /// Returns the hash of a path as the end of a folder's name.
     fn of(self, folder: &str) -> String {
         match self {
             Self::Bun => base36(wyhash(folder.as_bytes())),
@@ -33,21 +33,21 @@ impl FolderHash {
     }
 }
 
-/// Returns a folder as Claude Code writes it: what was taken apart into letters and accents is composed.
+/// Returns a folder as Claude Code writes it: letters and accents are composed.
 pub(super) fn composed(folder: &str) -> String {
     folder.nfc().collect()
 }
 
-/// True if Claude Code cuts the name of a folder, so that its hash tells it apart.
+/// True if Claude Code cuts the name of a folder, and appends a hash.
 pub(super) fn is_long(folder: &str) -> bool {
     composed(folder).encode_utf16().count() > LONGEST
 }
 
-/// Returns what Claude Code calls a folder: a dash for all but ASCII letters and digits. A long name is
+/// Returns the name of a folder in Claude Code: a dash for all but ASCII letters and digits. A long name is
 /// cut, and ends with a hash of the path.
 pub(super) fn claude_code(folder: &str, hash: FolderHash) -> String {
     let folder = composed(folder);
-    // Its strings are UTF-16: what takes two units gives two dashes.
+    // Its strings are UTF-16: a character of two units gives two dashes.
     let mark = |unit: u16| match u8::try_from(unit) {
         Ok(byte) if byte.is_ascii_alphanumeric() => char::from(byte),
         _ => '-',
@@ -61,7 +61,7 @@ pub(super) fn claude_code(folder: &str, hash: FolderHash) -> String {
     name
 }
 
-/// Returns what pi calls a folder.
+/// Returns the name of a folder in pi.
 pub(super) fn pi(folder: &str) -> String {
     let path = folder.strip_prefix(['/', '\\']).unwrap_or(folder);
     format!("--{}--", path.replace(['/', '\\', ':'], "-"))
@@ -106,7 +106,7 @@ fn wyhash(bytes: &[u8]) -> u64 {
     mix(first ^ SECRET[0] ^ bytes.len() as u64, second ^ SECRET[1])
 }
 
-/// Returns the eight bytes at a place as a number, zeros for those behind the end.
+/// Returns the eight bytes at an offset as a number, zeros after the end.
 fn word(bytes: &[u8], at: usize) -> u64 {
     let found = bytes.iter().skip(at).take(8).rev();
     found.fold(0, |number, byte| (number << 8) | u64::from(*byte))

@@ -1,9 +1,9 @@
-//! Native transcripts: a conversation in the files of another coding agent, as that agent reads them, so
-//! that it goes on with it.
+//! Native transcripts: a conversation in the files of another coding agent, so
+//! that this agent can resume it.
 //!
-//! `conversation` prepares what every agent wants: each result behind its call, ids and names that
-//! providers take, times that do not go back, and nothing that the agent could not send. An agent is one
-//! file that writes the steps of that, and its lines in [`NativeAgent`] and [`Form::of`].
+//! `conversation` prepares the steps for every agent: each result after its call, ids and names that
+//! providers accept, ascending times, and nothing that the agent could not send. An agent is one
+//! file that writes these steps, and its lines in [`NativeAgent`] and `NativeAgent::form`.
 
 mod claude_code;
 mod codex;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
-use conversation::Conversation;
+use conversation::NativeConversation;
 use folders::FolderHash;
 use loopstore::compaction::UnknownWord;
 use loopstore::extend as store;
@@ -67,8 +67,8 @@ impl FromStr for NativeAgent {
     }
 }
 
-/// A session that an agent is to find: it has an id of its own, so that no file of the agent's is in its
-/// way.
+/// A session to be resumed by an agent. It has an id of its own, so that it does not conflict with a file of the
+/// agent.
 #[derive(Clone, Debug)]
 pub struct NativeSession {
     agent: NativeAgent,
@@ -79,7 +79,7 @@ pub struct NativeSession {
 }
 
 impl NativeSession {
-    /// A new session of an agent that works in `folder`, an absolute path.
+    /// Returns a new session of an agent that works in `folder`, an absolute path.
     pub fn new(agent: NativeAgent, folder: impl Into<String>) -> Self {
         let now = loopstore_model::clock::utc_now();
         let id = match agent {
@@ -95,7 +95,7 @@ impl NativeSession {
         }
     }
 
-    /// The same session with a title, for the agents that have them.
+    /// Sets the title, for the agents that have titles.
     #[must_use]
     pub fn with_title(mut self, title: Option<String>) -> Self {
         self.title = title;
@@ -107,7 +107,7 @@ impl NativeSession {
         self.agent
     }
 
-    /// Returns the id by which the agent knows it.
+    /// Returns the id of the session in the agent.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -117,7 +117,7 @@ impl NativeSession {
         &self.folder
     }
 
-    /// Returns where below its own folder the agent looks for the session's file. No part of it comes from
+    /// Returns the path of the session's file below the folder of the agent. No part of it comes from
     /// a stored session: only the agent's id, the time and the letters of the folder's path.
     ///
     /// ```
@@ -131,7 +131,7 @@ impl NativeSession {
         self.place_with(FolderHash::Bun)
     }
 
-    /// Returns the places in which a program of the agent may look, the usual one first: a long path of a folder
+    /// Returns the paths that a program of the agent may read, the usual one first: a long path of a folder
     /// is hashed into its name, by the program of Claude Code in one file and by the script that Node runs in
     /// two ways.
     ///
@@ -169,7 +169,7 @@ impl NativeSession {
         place.into()
     }
 
-    /// Returns the name that the agent gives the file.
+    /// Returns the file name that the agent uses.
     pub fn file_name(&self) -> String {
         match self.agent {
             NativeAgent::Pi => {
@@ -185,29 +185,29 @@ impl NativeSession {
     }
 }
 
-/// How often something was done to messages on the way.
+/// The number of changes of one kind to the messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MendingCount {
-    /// What was done.
+    /// The kind of the change.
     pub kind: MendingKind,
-    /// Who made what was left out, if only they take it.
+    /// The provider that produced the omitted item, if only that provider accepts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// What that is, by its own type.
+    /// The type of the item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
-    /// How often.
+    /// The number of changes.
     pub count: u64,
 }
 
-/// What was written.
+/// The report of a written transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NativeReport {
     /// The messages: prompts, answers and results.
     pub messages: u64,
-    /// What the agent could not take.
+    /// The content that the agent does not support.
     pub left_out: Vec<MendingCount>,
-    /// What was changed or added so that a provider accepts the rest.
+    /// The changes that were made so that a provider accepts the rest.
     pub mended: Vec<MendingCount>,
 }
 
@@ -236,7 +236,7 @@ pub fn write_native(
     out: &mut dyn Write,
 ) -> io::Result<NativeReport> {
     let form = session.agent.form();
-    let conversation = Conversation::of(messages, form, session.now.timestamp_millis());
+    let conversation = NativeConversation::of(messages, form, session.now.timestamp_millis());
     form.write(session, &conversation, out)?;
     let (left_out, mended) = counts(&conversation.mended);
     Ok(NativeReport {
@@ -246,7 +246,7 @@ pub fn write_native(
     })
 }
 
-/// Returns the originals of a chain, whatever blocks are active: what [`write_native`] writes of a whole
+/// Returns the originals of a chain, whatever blocks are active: the input of [`write_native`] for a whole
 /// session.
 ///
 /// # Errors
@@ -267,8 +267,8 @@ pub fn originals(
     })
 }
 
-/// What one agent's transcripts hold.
-trait Form: Sync {
+/// The format of an agent's transcripts.
+trait NativeForm: Sync {
     /// Characters that the name of a tool may have.
     fn name_length(&self) -> usize {
         128
@@ -279,10 +279,10 @@ trait Form: Sync {
         None
     }
 
-    /// Whether the agent sends this block of an answer, which is thinking or sealed.
+    /// True if the agent sends this block of an answer, which is thinking or opaque.
     fn takes_thinking(&self, block: &Content) -> bool;
 
-    /// Whether the results of failed calls may hold images.
+    /// True if the results of failed calls may have images.
     fn shows_images_of_errors(&self) -> bool {
         true
     }
@@ -291,11 +291,11 @@ trait Form: Sync {
     fn write(
         &self,
         session: &NativeSession,
-        conversation: &Conversation<'_>,
+        conversation: &NativeConversation<'_>,
         out: &mut dyn Write,
     ) -> io::Result<()>;
 
-    /// Whether the agent sends a block of a message with this role.
+    /// True if the agent sends a block of a message with this role.
     fn takes(&self, block: &Content, role: Role) -> bool {
         let is_answer = role == Role::Assistant;
         match block {
@@ -314,17 +314,17 @@ trait Form: Sync {
 }
 
 impl NativeAgent {
-    fn form(self) -> &'static dyn Form {
+    fn form(self) -> &'static dyn NativeForm {
         match self {
-            Self::ClaudeCode => &claude_code::ClaudeCode,
-            Self::Codex => &codex::Codex,
-            Self::Pi => &pi::Pi,
-            Self::OpenCode => &opencode::OpenCode,
+            Self::ClaudeCode => &claude_code::ClaudeCodeForm,
+            Self::Codex => &codex::CodexForm,
+            Self::Pi => &pi::PiForm,
+            Self::OpenCode => &opencode::OpenCodeForm,
         }
     }
 }
 
-/// Whether a block is thinking that Anthropic signed or redacted.
+/// True for thinking that Anthropic signed or redacted.
 fn is_of_anthropic(block: &Content) -> bool {
     let is_theirs = match block {
         Content::Sealed(sealed) => sealed.provider == "anthropic",
@@ -339,7 +339,7 @@ fn line(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Counts what was left out, and what was mended otherwise.
+/// Counts the omissions, and the other changes.
 fn counts(mended: &[Mending]) -> (Vec<MendingCount>, Vec<MendingCount>) {
     let mut counts = BTreeMap::new();
     for mending in mended {

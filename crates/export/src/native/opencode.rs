@@ -1,4 +1,4 @@
-//! OpenCode's export, which its `import` reads: messages with their parts, a call and its result in one.
+//! The export of OpenCode, which its `import` reads: messages with their parts, a call and its result in one.
 
 mod form;
 
@@ -13,11 +13,14 @@ use loopstore_provider::data_url;
 use serde::Deserialize;
 
 use self::form::{
-    Block, Completed, Created, Empty, Failure, FailureText, Info, Message, MessageInfo, Model,
-    OfRole, Part, Place, Signature, Signed, Span, State, Tokens, Updated,
+    CompletedTime, CreatedTime, Empty, MessageError, MessageErrorText, MessageInfo, MessagePath,
+    Model, OfRole, OpenCodeMessage, OpenCodePart, OpenCodeUsage, PartBlock, SessionInfo, Signature,
+    SignedMetadata, TimeSpan, ToolState, UpdatedTime,
 };
-use super::conversation::{Answered, Conversation, Returned, Said, Step};
-use super::{Form, NativeSession, is_of_anthropic};
+use super::conversation::{
+    AnswerStep, ConversationStep, InputStep, NativeConversation, ToolReturn,
+};
+use super::{NativeForm, NativeSession, is_of_anthropic};
 
 /// The newest version whose exports were seen.
 const VERSION: &str = "1.14.30";
@@ -29,12 +32,12 @@ const AGENT: &str = "build";
 const STEPS: u64 = 0x1000;
 const BITS: u64 = (1 << 48) - 1;
 
-/// So long before the present the first id lies: those that OpenCode makes afterwards are greater.
+/// The distance of the first id from the present: later ids of OpenCode are greater.
 const BEFORE: u64 = 1 << 24;
 
-pub(super) struct OpenCode;
+pub(super) struct OpenCodeForm;
 
-/// Makes the id of a session: the newest one is the least.
+/// Returns the id of a session: the newest one is the least.
 pub(super) fn session_id(now: DateTime<Utc>) -> String {
     id("ses", !clock(now))
 }
@@ -50,8 +53,8 @@ fn id(kind: &str, number: u64) -> String {
     format!("{kind}_{:012x}{end}", number & BITS)
 }
 
-impl Form for OpenCode {
-    /// OpenCode itself leaves out what another model signed.
+impl NativeForm for OpenCodeForm {
+    /// OpenCode itself leaves out the signed thinking of another model.
     fn takes_thinking(&self, block: &Content) -> bool {
         matches!(block, Content::Thinking(_)) || is_of_anthropic(block)
     }
@@ -63,14 +66,14 @@ impl Form for OpenCode {
     fn write(
         &self,
         session: &NativeSession,
-        conversation: &Conversation<'_>,
+        conversation: &NativeConversation<'_>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let steps = &conversation.steps;
         let begun = steps
             .first()
-            .map_or(session.now.timestamp_millis(), Step::at);
-        let mut document = Document {
+            .map_or(session.now.timestamp_millis(), ConversationStep::at);
+        let mut document = DocumentWriter {
             session,
             next: clock(session.now).wrapping_sub(BEFORE),
             prompt: String::new(),
@@ -80,43 +83,45 @@ impl Form for OpenCode {
         document.begin(begun)?;
         for (at, step) in steps.iter().enumerate() {
             match step {
-                Step::Said(said) => document.said(said, model_of(&steps[at..]))?,
-                Step::Answered(answered) => document.answered(answered)?,
+                ConversationStep::Input(said) => {
+                    document.write_input(said, model_of(&steps[at..]))?
+                }
+                ConversationStep::Answer(answered) => document.write_answer(answered)?,
             }
         }
         document.out.write_all(b"]}\n")
     }
 }
 
-/// Returns the model that answers first.
-fn model_of<'a>(steps: &'a [Step<'_>]) -> Model<'a> {
+/// Returns the model of the first answer.
+fn model_of<'a>(steps: &'a [ConversationStep<'_>]) -> Model<'a> {
     let mut answers = steps.iter().filter_map(|step| match step {
-        Step::Answered(answered) => Some(Model::of(answered)),
-        Step::Said(_) => None,
+        ConversationStep::Answer(answered) => Some(Model::of(answered)),
+        ConversationStep::Input(_) => None,
     });
     answers.next().unwrap_or(Model::UNKNOWN)
 }
 
-struct Document<'a> {
+struct DocumentWriter<'a> {
     session: &'a NativeSession,
     next: u64,
-    /// The message that answers are to.
+    /// The message that is answered.
     prompt: String,
     is_first: bool,
     out: &'a mut dyn Write,
 }
 
-impl<'s> Document<'s> {
+impl<'s> DocumentWriter<'s> {
     fn begin(&mut self, created: i64) -> io::Result<()> {
         let session = self.session;
-        let info = Info {
+        let info = SessionInfo {
             id: session.id(),
             slug: session.id(),
             project_id: "global",
             directory: session.folder(),
             title: session.title.as_deref().unwrap_or("Resumed session"),
             version: VERSION,
-            time: Updated {
+            time: UpdatedTime {
                 created,
                 updated: session.now.timestamp_millis(),
             },
@@ -131,7 +136,7 @@ impl<'s> Document<'s> {
         id(kind, self.next)
     }
 
-    fn message(&mut self, id: &str, of: OfRole<'_>, blocks: Vec<Block<'_>>) -> io::Result<()> {
+    fn message(&mut self, id: &str, of: OfRole<'_>, blocks: Vec<PartBlock<'_>>) -> io::Result<()> {
         let session_id = self.session.id();
         let parts = blocks.into_iter().map(|block| self.part(id, block));
         let parts = parts.collect();
@@ -144,16 +149,16 @@ impl<'s> Document<'s> {
         if !std::mem::take(&mut self.is_first) {
             self.out.write_all(b",")?;
         }
-        serde_json::to_writer(&mut *self.out, &Message { info, parts })?;
+        serde_json::to_writer(&mut *self.out, &OpenCodeMessage { info, parts })?;
         Ok(())
     }
 
-    fn part<'a>(&mut self, message_id: &'a str, block: Block<'a>) -> Part<'a>
+    fn part<'a>(&mut self, message_id: &'a str, block: PartBlock<'a>) -> OpenCodePart<'a>
     where
         's: 'a,
     {
         let session = self.session;
-        Part {
+        OpenCodePart {
             id: self.id("prt"),
             session_id: session.id(),
             message_id,
@@ -161,24 +166,24 @@ impl<'s> Document<'s> {
         }
     }
 
-    fn said(&mut self, said: &Said, model: Model<'_>) -> io::Result<()> {
+    fn write_input(&mut self, said: &InputStep, model: Model<'_>) -> io::Result<()> {
         let id = self.id("msg");
         let blocks = said.content.iter();
-        let blocks = blocks.filter_map(|block| said_block(block, said.is_prompt));
+        let blocks = blocks.filter_map(|block| input_block(block, said.is_prompt));
         let blocks = blocks.collect();
-        let time = Created { created: said.at };
+        let time = CreatedTime { created: said.at };
         self.message(&id, OfRole::User { time, model }, blocks)?;
         self.prompt = id;
         Ok(())
     }
 
-    fn answered(&mut self, answered: &Answered<'_>) -> io::Result<()> {
+    fn write_answer(&mut self, answered: &AnswerStep<'_>) -> io::Result<()> {
         let (answer, id) = (&answered.answer, self.id("msg"));
-        let mut blocks = vec![Block::StepStart];
+        let mut blocks = vec![PartBlock::StepStart];
         for block in &answer.content {
             let block = match block {
-                Content::ToolCall(call) => Some(self.called(&id, call, answered)),
-                block => shown(block, answered.at),
+                Content::ToolCall(call) => Some(self.call_block(&id, call, answered)),
+                block => answer_block(block, answered.at),
             };
             blocks.extend(block);
         }
@@ -189,13 +194,17 @@ impl<'s> Document<'s> {
             parent_id: &parent,
             model: Model::of(answered),
             mode: AGENT,
-            path: Place {
+            path: MessagePath {
                 cwd: folder,
                 root: folder,
             },
             cost: 0,
-            tokens: answer.usage.as_ref().map(Tokens::of).unwrap_or_default(),
-            time: Completed {
+            tokens: answer
+                .usage
+                .as_ref()
+                .map(OpenCodeUsage::of)
+                .unwrap_or_default(),
+            time: CompletedTime {
                 created: answered.at,
                 completed,
             },
@@ -206,31 +215,31 @@ impl<'s> Document<'s> {
     }
 
     /// Returns a call with its result.
-    fn called<'a>(
+    fn call_block<'a>(
         &mut self,
         message_id: &'a str,
         call: &'a ToolCall,
-        answered: &'a Answered<'_>,
-    ) -> Block<'a>
+        answered: &'a AnswerStep<'_>,
+    ) -> PartBlock<'a>
     where
         's: 'a,
     {
         let mut results = answered.results.iter();
         let returned = results.find(|returned| returned.result.tool_call_id == call.id);
-        let time = Span {
+        let time = TimeSpan {
             start: answered.at,
             end: returned.map_or(answered.at, |returned| returned.at),
         };
         let input = arguments_object(call);
         let is_error = returned.is_none_or(|returned| returned.result.is_error);
-        let text = returned.map_or_else(|| NO_RESULT.to_owned(), Returned::text);
+        let text = returned.map_or_else(|| NO_RESULT.to_owned(), ToolReturn::text);
         let state = match is_error {
-            true => State::Error {
+            true => ToolState::Error {
                 input,
                 error: text,
                 time,
             },
-            false => State::Completed {
+            false => ToolState::Completed {
                 input,
                 output: text,
                 title: "",
@@ -238,13 +247,13 @@ impl<'s> Document<'s> {
                 time,
                 attachments: returned
                     .into_iter()
-                    .flat_map(Returned::images)
+                    .flat_map(ToolReturn::images)
                     .filter_map(file)
                     .map(|block| self.part(message_id, block))
                     .collect(),
             },
         };
-        Block::Tool {
+        PartBlock::Tool {
             call_id: &call.id,
             tool: &call.name,
             state,
@@ -252,9 +261,9 @@ impl<'s> Document<'s> {
     }
 }
 
-fn said_block(block: &Content, is_prompt: bool) -> Option<Block<'_>> {
+fn input_block(block: &Content, is_prompt: bool) -> Option<PartBlock<'_>> {
     match block {
-        Content::Text(text) => Some(Block::Text {
+        Content::Text(text) => Some(PartBlock::Text {
             text: &text.text,
             synthetic: !is_prompt || is_injected(text),
         }),
@@ -263,27 +272,30 @@ fn said_block(block: &Content, is_prompt: bool) -> Option<Block<'_>> {
     }
 }
 
-fn file(image: &Image) -> Option<Block<'_>> {
-    Some(Block::File {
+fn file(image: &Image) -> Option<PartBlock<'_>> {
+    Some(PartBlock::File {
         mime: &image.mime_type,
         url: data_url(image)?,
     })
 }
 
-/// Returns a block of an answer that is no call.
-fn shown(block: &Content, at: i64) -> Option<Block<'_>> {
-    let time = Span { start: at, end: at };
+/// Returns a block of an answer that is not a call.
+fn answer_block(block: &Content, at: i64) -> Option<PartBlock<'_>> {
+    let time = TimeSpan { start: at, end: at };
     Some(match block {
-        Content::Text(text) => Block::Text {
+        Content::Text(text) => PartBlock::Text {
             text: &text.text,
             synthetic: false,
         },
-        Content::Thinking(thinking) => Block::Reasoning {
+        Content::Thinking(thinking) => PartBlock::Reasoning {
             text: &thinking.thinking,
             time,
-            metadata: thinking.signature.as_deref().map(|signature| Signed {
-                anthropic: Signature::Signature(signature),
-            }),
+            metadata: thinking
+                .signature
+                .as_deref()
+                .map(|signature| SignedMetadata {
+                    anthropic: Signature::Signature(signature),
+                }),
         },
         Content::Sealed(sealed) => {
             #[derive(Deserialize)]
@@ -291,10 +303,10 @@ fn shown(block: &Content, at: i64) -> Option<Block<'_>> {
                 data: String,
             }
             let redacted: Redacted = sealed.item.read().ok()?;
-            Block::Reasoning {
+            PartBlock::Reasoning {
                 text: "",
                 time,
-                metadata: Some(Signed {
+                metadata: Some(SignedMetadata {
                     anthropic: Signature::RedactedData(redacted.data),
                 }),
             }
@@ -303,7 +315,7 @@ fn shown(block: &Content, at: i64) -> Option<Block<'_>> {
     })
 }
 
-fn finish<'a>(answered: &'a Answered<'_>) -> Option<&'a str> {
+fn finish<'a>(answered: &'a AnswerStep<'_>) -> Option<&'a str> {
     match (answered.failure(), answered.results.is_empty()) {
         (Some(_), _) => None,
         (None, false) => Some("tool-calls"),
@@ -314,12 +326,12 @@ fn finish<'a>(answered: &'a Answered<'_>) -> Option<&'a str> {
     }
 }
 
-fn failure<'a>(answered: &'a Answered<'_>) -> Option<Failure<'a>> {
+fn failure<'a>(answered: &'a AnswerStep<'_>) -> Option<MessageError<'a>> {
     let name = match answered.failure()? {
         "aborted" => "MessageAbortedError",
         _ => "UnknownError",
     };
     let message = answered.answer.error_message.as_deref().unwrap_or(name);
-    let data = FailureText { message };
-    Some(Failure { name, data })
+    let data = MessageErrorText { message };
+    Some(MessageError { name, data })
 }

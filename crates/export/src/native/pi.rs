@@ -1,4 +1,4 @@
-//! pi's session: a header, then entries that each name the one before.
+//! The session file of pi: a header, then entries that each refer to the one before.
 
 use std::io::{self, Write};
 
@@ -6,16 +6,18 @@ use loopstore::model::{Content, Extra, Int, Json, Time, Usage};
 use loopstore_provider::arguments_object;
 use serde::{Deserialize, Serialize};
 
-use super::conversation::{Answered, Conversation, Returned, Said, Step};
-use super::{Form, NativeSession, is_of_anthropic, line};
+use super::conversation::{
+    AnswerStep, ConversationStep, InputStep, NativeConversation, ToolReturn,
+};
+use super::{NativeForm, NativeSession, is_of_anthropic, line};
 
-/// The version of the form.
+/// The version of the format.
 const VERSION: u32 = 3;
 
-pub(super) struct Pi;
+pub(super) struct PiForm;
 
-impl Form for Pi {
-    /// pi itself leaves out what another model thought, or sends it as text.
+impl NativeForm for PiForm {
+    /// pi itself leaves out the thinking of another model, or sends it as text.
     fn takes_thinking(&self, block: &Content) -> bool {
         matches!(block, Content::Thinking(_)) || is_of_anthropic(block)
     }
@@ -23,14 +25,14 @@ impl Form for Pi {
     fn write(
         &self,
         session: &NativeSession,
-        conversation: &Conversation<'_>,
+        conversation: &NativeConversation<'_>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let steps = &conversation.steps;
         let begun = steps
             .first()
-            .map_or(session.now.timestamp_millis(), Step::at);
-        let header = Header {
+            .map_or(session.now.timestamp_millis(), ConversationStep::at);
+        let header = PiHeader {
             r#type: "session",
             version: VERSION,
             id: session.id(),
@@ -38,14 +40,14 @@ impl Form for Pi {
             cwd: session.folder(),
         };
         line(out, &header)?;
-        let mut entries = Entries { written: 0, out };
+        let mut entries = EntryWriter { written: 0, out };
         if let Some(name) = &session.title {
-            entries.entry(begun, "session_info", Entry::Info { name })?;
+            entries.entry(begun, "session_info", PiEntryBody::Info { name })?;
         }
         for step in steps {
             match step {
-                Step::Said(said) => entries.said(said)?,
-                Step::Answered(answered) => entries.answered(answered)?,
+                ConversationStep::Input(said) => entries.write_input(said)?,
+                ConversationStep::Answer(answered) => entries.write_answer(answered)?,
             }
         }
         Ok(())
@@ -53,7 +55,7 @@ impl Form for Pi {
 }
 
 #[derive(Serialize)]
-struct Header<'a> {
+struct PiHeader<'a> {
     r#type: &'static str,
     version: u32,
     id: &'a str,
@@ -63,48 +65,48 @@ struct Header<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
+struct PiLine<'a> {
     r#type: &'static str,
     id: String,
     parent_id: Option<String>,
     timestamp: Time,
     #[serde(flatten)]
-    entry: Entry<'a>,
+    entry: PiEntryBody<'a>,
 }
 
-// One at a time, and gone once it is written.
+// One value at a time, dropped once it is written.
 #[allow(clippy::large_enum_variant)]
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Entry<'a> {
+enum PiEntryBody<'a> {
     Info {
         name: &'a str,
     },
     Message {
-        message: Message<'a>,
+        message: PiMessage<'a>,
     },
     #[serde(rename_all = "camelCase")]
     Custom {
         custom_type: &'static str,
-        content: Vec<Block<'a>>,
+        content: Vec<PiBlock<'a>>,
         display: bool,
     },
 }
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "camelCase")]
-enum Message<'a> {
+enum PiMessage<'a> {
     User {
-        content: Vec<Block<'a>>,
+        content: Vec<PiBlock<'a>>,
         timestamp: i64,
     },
     #[serde(rename_all = "camelCase")]
     Assistant {
-        content: Vec<Block<'a>>,
+        content: Vec<PiBlock<'a>>,
         api: String,
         provider: &'a str,
         model: &'a str,
-        usage: Tokens,
+        usage: PiUsage,
         stop_reason: &'a str,
         timestamp: i64,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,7 +116,7 @@ enum Message<'a> {
     ToolResult {
         tool_call_id: &'a str,
         tool_name: &'a str,
-        content: Vec<Block<'a>>,
+        content: Vec<PiBlock<'a>>,
         is_error: bool,
         timestamp: i64,
     },
@@ -122,7 +124,7 @@ enum Message<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
-enum Block<'a> {
+enum PiBlock<'a> {
     #[serde(rename_all = "camelCase")]
     Text {
         text: &'a str,
@@ -151,19 +153,19 @@ enum Block<'a> {
 
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Tokens {
+struct PiUsage {
     input: Int,
     output: Int,
     cache_read: Int,
     cache_write: Int,
     total_tokens: Int,
-    cost: Cost,
+    cost: PiCost,
 }
 
-/// What a call cost. A sum that is not known is none.
+/// The cost of a call; 0 if it is not known.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Cost {
+struct PiCost {
     input: u8,
     output: u8,
     cache_read: u8,
@@ -171,7 +173,7 @@ struct Cost {
     total: u8,
 }
 
-impl Tokens {
+impl PiUsage {
     fn of(usage: &Usage) -> Self {
         let counted = || usage.input.get().saturating_add(usage.output.get()).into();
         Self {
@@ -180,22 +182,22 @@ impl Tokens {
             cache_read: usage.cache_read.clone().unwrap_or_default(),
             cache_write: usage.cache_write.clone().unwrap_or_default(),
             total_tokens: usage.total_tokens.clone().unwrap_or_else(counted),
-            cost: Cost::default(),
+            cost: PiCost::default(),
         }
     }
 }
 
-struct Entries<'a> {
-    /// How many entries there are; their number is their id.
+struct EntryWriter<'a> {
+    /// The number of entries; the number of an entry is its id.
     written: u32,
     out: &'a mut dyn Write,
 }
 
-impl Entries<'_> {
-    fn entry(&mut self, at: i64, kind: &'static str, entry: Entry<'_>) -> io::Result<()> {
+impl EntryWriter<'_> {
+    fn entry(&mut self, at: i64, kind: &'static str, entry: PiEntryBody<'_>) -> io::Result<()> {
         let id = |number: u32| format!("{number:08x}");
         self.written += 1;
-        let entry = Line {
+        let entry = PiLine {
             r#type: kind,
             id: id(self.written),
             parent_id: self.written.checked_sub(1).filter(|n| *n > 0).map(id),
@@ -205,17 +207,17 @@ impl Entries<'_> {
         line(self.out, &entry)
     }
 
-    fn message(&mut self, at: i64, message: Message<'_>) -> io::Result<()> {
-        self.entry(at, "message", Entry::Message { message })
+    fn message(&mut self, at: i64, message: PiMessage<'_>) -> io::Result<()> {
+        self.entry(at, "message", PiEntryBody::Message { message })
     }
 
-    fn said(&mut self, said: &Said) -> io::Result<()> {
+    fn write_input(&mut self, said: &InputStep) -> io::Result<()> {
         let content = blocks(&said.content);
         if said.is_prompt {
             let timestamp = said.at;
-            return self.message(said.at, Message::User { content, timestamp });
+            return self.message(said.at, PiMessage::User { content, timestamp });
         }
-        let added = Entry::Custom {
+        let added = PiEntryBody::Custom {
             custom_type: "loopstore",
             content,
             display: false,
@@ -223,7 +225,7 @@ impl Entries<'_> {
         self.entry(said.at, "custom_message", added)
     }
 
-    fn answered(&mut self, answered: &Answered<'_>) -> io::Result<()> {
+    fn write_answer(&mut self, answered: &AnswerStep<'_>) -> io::Result<()> {
         let answer = &answered.answer;
         let provider = answer.provider.as_deref().unwrap_or("unknown");
         let stop_reason = match (answered.failure(), answered.results.is_empty()) {
@@ -232,12 +234,12 @@ impl Entries<'_> {
             (None, true) if answer.stop_reason.as_deref() == Some("length") => "length",
             (None, true) => "stop",
         };
-        let message = Message::Assistant {
+        let message = PiMessage::Assistant {
             content: blocks(&answer.content),
             api: api(answered.source, provider),
             provider,
             model: answer.model.as_deref().unwrap_or("unknown"),
-            usage: answer.usage.as_ref().map(Tokens::of).unwrap_or_default(),
+            usage: answer.usage.as_ref().map(PiUsage::of).unwrap_or_default(),
             stop_reason,
             timestamp: answered.at,
             error_message: answer.error_message.as_deref(),
@@ -246,12 +248,12 @@ impl Entries<'_> {
         answered
             .results
             .iter()
-            .try_for_each(|returned| self.returned(returned))
+            .try_for_each(|returned| self.write_result(returned))
     }
 
-    fn returned(&mut self, returned: &Returned) -> io::Result<()> {
+    fn write_result(&mut self, returned: &ToolReturn) -> io::Result<()> {
         let result = &returned.result;
-        let message = Message::ToolResult {
+        let message = PiMessage::ToolResult {
             tool_call_id: &result.tool_call_id,
             tool_name: &result.tool_name,
             content: blocks(&result.content),
@@ -266,34 +268,36 @@ fn time(at: i64) -> Time {
     Time::from_millis(at).unwrap_or_else(Time::now)
 }
 
-fn blocks(content: &[Content]) -> Vec<Block<'_>> {
+fn blocks(content: &[Content]) -> Vec<PiBlock<'_>> {
     content.iter().filter_map(block).collect()
 }
 
-fn block(block: &Content) -> Option<Block<'_>> {
+fn block(block: &Content) -> Option<PiBlock<'_>> {
     Some(match block {
-        Content::Text(text) => Block::Text {
+        Content::Text(text) => PiBlock::Text {
             text: &text.text,
             text_signature: text.extra.get("textSignature"),
         },
-        Content::Image(image) => Block::Image {
+        Content::Image(image) => PiBlock::Image {
             data: &image.data,
             mime_type: &image.mime_type,
         },
-        Content::Thinking(thinking) => Block::Thinking {
+        Content::Thinking(thinking) => PiBlock::Thinking {
             thinking: &thinking.thinking,
             thinking_signature: signature(thinking.signature.as_deref(), &thinking.extra),
             redacted: false,
         },
-        Content::ToolCall(call) => Block::ToolCall {
+        Content::ToolCall(call) => PiBlock::ToolCall {
             id: &call.id,
             name: &call.name,
             arguments: arguments_object(call),
             thought_signature: call.extra.get("thoughtSignature"),
         },
-        Content::Sealed(sealed) => Block::Thinking {
+        Content::Sealed(sealed) => PiBlock::Thinking {
             thinking: "",
-            thinking_signature: Some(Json::string(&sealed.item.read::<Redacted>().ok()?.data)),
+            thinking_signature: Some(Json::string(
+                &sealed.item.read::<RedactedThinking>().ok()?.data,
+            )),
             redacted: true,
         },
         Content::Other(_) => return None,
@@ -302,27 +306,27 @@ fn block(block: &Content) -> Option<Block<'_>> {
 
 /// Thinking that Anthropic redacted.
 #[derive(Deserialize)]
-struct Redacted {
+struct RedactedThinking {
     data: String,
 }
 
-/// Returns the signature of Anthropic's, or what pi kept of another provider.
+/// Returns the signature of Anthropic, or the one that pi kept of another provider.
 fn signature(own: Option<&str>, extra: &Extra) -> Option<Json> {
     let kept = || extra.get("thinkingSignature").cloned();
     own.map(Json::string).or_else(kept)
 }
 
-/// Returns the interface of the provider: as pi recorded it, else the one that the provider is known for.
+/// Returns the API of the provider: as pi recorded it, else the usual one of the provider.
 fn api(source: Option<&Json>, provider: &str) -> String {
     #[derive(Deserialize)]
-    struct Recorded {
+    struct PiSource {
         message: Api,
     }
     #[derive(Deserialize)]
     struct Api {
         api: String,
     }
-    let recorded = source.and_then(|source| source.read::<Recorded>().ok());
+    let recorded = source.and_then(|source| source.read::<PiSource>().ok());
     recorded.map_or_else(
         || {
             let known = match provider {

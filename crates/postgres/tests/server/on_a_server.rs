@@ -5,11 +5,12 @@ use loopstore::extend::SessionStore;
 use loopstore::search::{SessionHit, search_sessions};
 use loopstore_copy::copy;
 
-use crate::questions::Question;
+use crate::example;
 use crate::support::amount::amount;
+use crate::support::conformance::pins;
 use crate::support::histories::{Random, open};
-use crate::support::server;
-use crate::{example, pieces, pins, questions};
+use crate::support::questions::Question;
+use crate::support::{pieces, questions, server};
 
 #[test]
 fn a_copy_on_a_server_and_back_keeps_pins_and_quotes() {
@@ -29,27 +30,6 @@ fn a_copy_on_a_server_and_back_keeps_pins_and_quotes() {
     assert!(report.is_whole());
     assert_eq!(pins::seen(&back, &id), before);
     pins::assert_whole(&back);
-}
-
-#[test]
-fn an_archived_session_on_a_server_shows_its_quotes() {
-    if let Some(server) = server::store() {
-        pins::archived_sessions_show_their_quotes(&server);
-    }
-}
-
-#[test]
-fn a_redaction_on_a_server_reaches_quotes_and_what_blocks_cover() {
-    if let Some(server) = server::store() {
-        pins::redaction_reaches_quotes(&server);
-    }
-}
-
-#[test]
-fn what_is_erased_or_pruned_on_a_server_leaves_no_pin_behind() {
-    if let Some(server) = server::store() {
-        pins::what_is_erased_or_pruned_leaves_no_pin(&server);
-    }
 }
 
 /// Both backends give the same hits in the same order.

@@ -4,12 +4,8 @@ use loopstore::Error;
 use loopstore_recorder::event::*;
 use loopstore_recorder::{AgentEvent, AsyncRecorder, RecordError, Recorded, RecorderOptions};
 
+use crate::support::asynchronous::*;
 use crate::support::histories::Random;
-use stage::*;
-
-#[path = "../../../../tests/store/asynchronous/stage.rs"]
-#[allow(dead_code)]
-mod stage;
 
 fn told(at: u32) -> Vec<AgentEvent> {
     let mut events = vec![AgentEvent::TurnStart(TurnStart::new(loop_id("r"), at))];
@@ -89,7 +85,7 @@ fn the_last_clone_lets_its_loops_go() {
     runtime.block_on(async move { drop(other) });
     // A runtime waits for its pool.
     drop(runtime);
-    let resumed = resume(&stage::runtime()).unwrap();
+    let resumed = resume(&crate::support::asynchronous::runtime()).unwrap();
     assert_eq!(resumed.unwrap().turns, 0);
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use loopstore::*;
 use loopstore_recorder::{AgentEvent, Recorded, RecorderOptions, SessionRecorder};
-use loopstore_recorder::{OpenTurnState, RecoverRequest, Resumed, recover};
+use loopstore_recorder::{OpenTurnState, RecoverRequest, ResumedLoop, recover};
 
 use crate::support::amount::amount;
 use crate::support::events::*;
@@ -22,7 +22,7 @@ fn script(from: u32) -> Vec<AgentEvent> {
 }
 
 /// The events that are left once the loop was taken over.
-fn rest(resumed: &Resumed) -> Vec<AgentEvent> {
+fn rest(resumed: &ResumedLoop) -> Vec<AgentEvent> {
     let next = resumed.last_turn_index.map_or(0, |last| last as u32 + 1);
     let open = resumed.open_turn.iter().flat_map(|open| rest_of("a", open));
     open.chain(script(next)).collect()

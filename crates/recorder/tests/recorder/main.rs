@@ -7,6 +7,7 @@ mod events;
 mod killed;
 mod links;
 mod model;
-mod support;
 mod unconfirmed;
 mod window;
+
+use loopstore_testing as support;

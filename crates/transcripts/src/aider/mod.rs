@@ -16,12 +16,11 @@ use loopstore::model::{
 
 use self::blocks::{Block, Blocks, Speaker};
 use super::authors::by_harness;
+use super::signs::CHAT_HISTORY;
 use super::transcript::{Style, TranscriptBuilder, session};
 use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
 
 const TOOL: &str = "aider";
-/// What the name of the file ends with, mostly all of it.
-pub(super) const NAME: &str = ".aider.chat.history.md";
 /// Begins a chat.
 const STARTED: &str = "# aider chat started at ";
 /// Commands whose words go to the model.
@@ -39,7 +38,7 @@ impl Importer for Aider {
     fn detect(&self, path: &Path, head: &[u8]) -> bool {
         let named = path.file_name().is_some_and(|name| {
             let name = name.as_encoded_bytes();
-            name.ends_with(NAME.as_bytes())
+            name.ends_with(CHAT_HISTORY.as_bytes())
         });
         let head = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
         head.trim_ascii_start().starts_with(STARTED.as_bytes())

@@ -26,7 +26,7 @@ use self::emit::{ClaudeEmitter, TOOL, child_ref};
 use self::index::ClaudeIndex;
 use self::track::Track;
 use super::lines::{LinePart, SourceLocation, ValueReader};
-use super::qwen;
+use super::signs::is_qwen;
 use super::transcript::session;
 use super::{
     Identity, ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation,
@@ -45,7 +45,7 @@ impl Importer for ClaudeCode {
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
         let text = String::from_utf8_lossy(head);
         let mut lines = text.lines().filter(|line| !line.trim().is_empty()).take(20);
-        lines.any(looks_like_a_record) && !qwen::holds_records(head)
+        lines.any(looks_like_a_record) && !is_qwen(head)
     }
 
     fn stands_alone(&self, end: &[u8], first: &LoopId, title: Option<&str>) -> bool {

@@ -7,10 +7,10 @@ use std::path::Path;
 use loopstore::model::{Extra, Int, Json, Time, Usage};
 use serde_json::value::RawValue;
 
-use super::TASK_FILE;
 use crate::decode::Decoded;
 use crate::fields::{Fields, list, some};
 use crate::json_stream::JsonStream;
+use crate::signs::TASK_FILE;
 use crate::{Sink, Source};
 
 /// A small file is no longer than this, in bytes.

@@ -22,11 +22,10 @@ use self::emit::TaskEmitter;
 use super::fields::Fields;
 use super::json_stream::{JsonStream, LineCounter, documents};
 use super::key_outline::KeyOutline;
+use super::signs::{holds, is_task};
 use super::transcript::session;
 use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
 
-/// The file of a task.
-const TASK_FILE: &str = "api_conversation_history.json";
 /// The folders in which Roo Code, an offshoot of it, and Cline keep their tasks.
 const ROO_FOLDERS: [&str; 2] = ["rooveterinaryinc.roo-cline", "kilocode.kilo-code"];
 const CLINE_FOLDERS: [&str; 2] = ["saoudrizwan.claude-dev", ".cline"];
@@ -89,21 +88,6 @@ impl Importer for RooCode {
     fn rewrites(&self) -> bool {
         true
     }
-}
-
-fn holds(bytes: &[u8], text: &str) -> bool {
-    memchr::memmem::find(bytes, text.as_bytes()).is_some()
-}
-
-/// Whether a file is a task's: by its name, or as its first message has a task and the state of an editor.
-pub(super) fn is_task(path: &Path, head: &[u8]) -> bool {
-    let outline = KeyOutline::of(head);
-    if !outline.has("[].role") || !outline.has("[].content") {
-        return false;
-    }
-    let is_named = path.file_name().is_some_and(|name| name == TASK_FILE);
-    let has_prompt = holds(head, "\"<task>") || holds(head, "\"<user_message>");
-    is_named || has_prompt && holds(head, "<environment_details>")
 }
 
 /// Whether a task is Roo's, or of what came from Roo.

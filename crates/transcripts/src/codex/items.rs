@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::fields::{Fields, list};
 use crate::values::{
-    arguments, call, contents, count, data_url, is_encrypted, json, millis_of, object_in, other,
-    rest_within, text_of, user, with_source,
+    arguments, call, contents, count, data_url, exit_code_failed, is_encrypted, json, millis_of,
+    object_in, other, rest_within, says_failed, text_of, user, with_source,
 };
 
 /// A call that the provider itself carries out.
@@ -366,32 +366,10 @@ fn annotated(raw: &RawValue) -> Option<Content> {
 /// Whether what a tool gave back says that it failed.
 fn failed(output: &RawValue) -> bool {
     if let Some(fields) = object_in(Some(output)) {
-        return fields.get("success").is_some_and(|v| v.get() == "false") || exit_code(&fields);
+        return fields.get("success").is_some_and(|v| v.get() == "false")
+            || exit_code_failed(&fields);
     }
     let first_part = || text_of(object_in(Some(list(output)?.first()?))?.get("text"));
     let plain_text = text_of(Some(output)).or_else(first_part);
     plain_text.is_some_and(|plain_text| says_failed(&plain_text))
-}
-
-/// Whether a text that a tool gave back says that it failed.
-pub fn says_failed(plain_text: &str) -> bool {
-    if let Ok(fields) = Fields::parse(plain_text) {
-        return exit_code(&fields);
-    }
-    // What stands before the output is Codex's own.
-    let own = plain_text
-        .lines()
-        .take_while(|line| *line != "Output:")
-        .take(8);
-    own.filter_map(|line| {
-        line.strip_prefix("Process exited with code ")
-            .or_else(|| line.strip_prefix("Exit code: "))
-    })
-    .any(|code| code.trim() != "0")
-}
-
-fn exit_code(fields: &Fields<'_>) -> bool {
-    let metadata = fields.child("metadata");
-    let code = metadata.as_ref().and_then(|m| m.get("exit_code"));
-    code.is_some_and(|code| !matches!(code.get(), "0" | "null"))
 }

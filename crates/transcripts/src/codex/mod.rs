@@ -20,7 +20,6 @@ use std::path::Path;
 use loopstore::model::Time;
 
 use self::index::{CodexIndex, Meta};
-pub use self::items::says_failed;
 use super::fields::Fields;
 use super::json_stream::documents;
 use super::key_outline::KeyOutline;

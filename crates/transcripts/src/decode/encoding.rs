@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use flate2::bufread::MultiGzDecoder;
 
 use super::utf16::Utf16Reader;
+#[cfg(feature = "zstd")]
 use super::zstd::ZstdReader;
 use crate::SQLITE_MAGIC;
 
@@ -92,7 +93,15 @@ pub(super) fn text_in<'a>(
                 "it is UTF-32; convert it to UTF-8 and import the result",
             ));
         }
+        #[cfg(feature = "zstd")]
         Encoding::Zstd => Box::new(ZstdReader::new(reader)),
+        #[cfg(not(feature = "zstd"))]
+        Encoding::Zstd => {
+            return Err(unusable(
+                "it is compressed with zstd, which this build cannot read; unpack it with `zstd -d` and import the \
+                 result",
+            ));
+        }
         Encoding::Gzip => Box::new(MultiGzDecoder::new(reader)),
     };
     if encodings.len() > 2 {

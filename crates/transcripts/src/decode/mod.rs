@@ -12,6 +12,7 @@ mod repair;
 mod spool;
 mod surrogates;
 mod utf16;
+#[cfg(feature = "zstd")]
 mod zstd;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
@@ -292,6 +293,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "zstd")]
     #[test]
     fn a_compressed_file_has_the_name_of_its_text() {
         let packed = ruzstd::encoding::compress_to_vec(

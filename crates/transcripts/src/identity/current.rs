@@ -17,6 +17,8 @@ pub(crate) struct CurrentLoop {
     pub(crate) before: Option<LoopKey>,
     /// The loop that the transcript ends in.
     end: Option<LoopKey>,
+    /// The last loop and its parent, and the end before it began, if it begins elsewhere and holds no message yet.
+    branch: Option<([Option<LoopKey>; 2], LoopKey)>,
     /// Milliseconds since the epoch of the newest message that a person or an agent said.
     newest: Option<i64>,
     has_voice: bool,
@@ -32,8 +34,10 @@ impl CurrentLoop {
         }
     }
 
-    /// Notes that a loop begins.
-    pub(crate) fn begins(&mut self, key: LoopKey, is_new: bool) {
+    /// Notes that a loop begins below another.
+    pub(crate) fn begins(&mut self, key: LoopKey, parent: Option<LoopKey>, is_new: bool) {
+        let before = self.end.filter(|end| Some(*end) != parent);
+        self.branch = before.map(|before| ([Some(key), parent], before));
         self.end = Some(key);
         self.has_grown |= is_new;
     }
@@ -41,8 +45,20 @@ impl CurrentLoop {
     /// Notes a message, which is or is not stored already. A result may come late, when the conversation is
     /// elsewhere.
     pub(crate) fn message(&mut self, key: LoopKey, role: Role) {
-        if !matches!(role, Role::Extension | Role::ToolResult) {
-            self.end = Some(key);
+        match role {
+            Role::Extension => {}
+            Role::ToolResult => {
+                // A branch for a late result alone is not where the conversation goes on.
+                if let Some((_, before)) =
+                    self.branch.take_if(|(keys, _)| keys.contains(&Some(key)))
+                {
+                    self.end = Some(before);
+                }
+            }
+            Role::User | Role::Assistant => {
+                self.end = Some(key);
+                self.branch = None;
+            }
         }
     }
 

@@ -2,7 +2,9 @@
 
 use loopstore::extend::StoreResult;
 use loopstore::internal::{forget_parent_seq, set_parent_seq};
-use loopstore::model::{AgentMessage, ContinuationKind, LoopId, LoopRecord, SessionId, TurnId};
+use loopstore::model::{
+    AgentMessage, ContinuationKind, LoopId, LoopRecord, Role, SessionId, TurnId,
+};
 use loopstore_model::GroupCursor;
 
 use super::align::{Fate, message_at};
@@ -212,26 +214,50 @@ impl Replay {
             let last = (before.from..piece.from)
                 .rev()
                 .find(|at| !entries[*at].is_note());
-            self.cut(&mut record, number, last);
+            self.cut(
+                &mut record,
+                number,
+                last,
+                self.begins_with_result(number, piece.from),
+            );
         } else if let Some((parent, entry)) = self.incoming.parent_of(number) {
-            self.move_parent(&mut record, parent, entry);
+            self.move_parent(&mut record, number, (parent, entry));
         }
         Some(record)
     }
 
     /// Lets a record go on from where its parent went.
-    fn move_parent(&self, record: &mut LoopRecord, parent: usize, entry: Option<usize>) {
+    fn move_parent(
+        &self,
+        record: &mut LoopRecord,
+        number: usize,
+        (parent, entry): (usize, Option<usize>),
+    ) {
         let pieces = &self.plan.loops[parent];
         let at = entry.map_or(0, |entry| self.plan.piece_of(parent, entry));
         record.parent_loop_id = Some(pieces[at].id.clone());
         if pieces.len() > 1 || pieces[0].is_left_behind {
-            self.cut(record, parent, entry);
+            self.cut(record, parent, entry, self.begins_with_result(number, 0));
         }
     }
 
+    /// True if the messages of a loop from `from` on begin with the result of a call.
+    fn begins_with_result(&self, number: usize, from: usize) -> bool {
+        let entries = &self.incoming.loops[number].entries[from..];
+        let first = entries.iter().find(|entry| !entry.is_note());
+        first.is_some_and(|first| first.role == Role::ToolResult)
+    }
+
     /// Lets a record go on from a message of a loop of the transcript.
-    fn cut(&self, record: &mut LoopRecord, number: usize, entry: Option<usize>) {
-        let Some((turn, seq)) = entry.and_then(|entry| self.turn_of(number, entry)) else {
+    fn cut(
+        &self,
+        record: &mut LoopRecord,
+        number: usize,
+        entry: Option<usize>,
+        has_own_results: bool,
+    ) {
+        let cut = entry.and_then(|entry| self.turn_of(number, entry, has_own_results));
+        let Some((turn, seq)) = cut else {
             return;
         };
         record.parent_turn = Some(i64::from(turn).into());
@@ -242,11 +268,16 @@ impl Replay {
     }
 
     /// Returns the turn of the store that a message is in, and the message itself if the turn goes on behind it.
-    fn turn_of(&self, number: usize, entry: usize) -> Option<(u32, Option<u32>)> {
+    fn turn_of(
+        &self,
+        number: usize,
+        entry: usize,
+        has_own_results: bool,
+    ) -> Option<(u32, Option<u32>)> {
         let piece = &self.plan.loops[number][self.plan.piece_of(number, entry)];
         let fate = self.plan.fate_of(number, entry);
         if let (Some(stored), Some(seq)) = (&piece.stored, fate.seq()) {
-            return stored.cut_after(seq);
+            return stored.cut_after(seq, has_own_results);
         }
         let (mut cursor, mut turns) = match &piece.stored {
             Some(stored) if stored.row.totals.turns > 0 => {
@@ -294,7 +325,7 @@ impl Replay {
         }
         let kept = self.incoming.turns(number, 0).find(|(_, at)| at >= turn);
         if let Some((entry, _)) = kept
-            && let Some((placed, _)) = self.turn_of(number, entry)
+            && let Some((placed, _)) = self.turn_of(number, entry, false)
         {
             let at = self.plan.piece_of(number, entry);
             loop_id.clone_from(&self.plan.loops[number][at].id);

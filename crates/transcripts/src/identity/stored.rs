@@ -77,13 +77,14 @@ impl StoredLoop {
         self.entries.get(at.ok()?)
     }
 
-    /// Returns the turn of a message, and the message itself if the turn goes on behind it with more than results of
-    /// its calls.
-    pub(super) fn cut_after(&self, seq: u32) -> Option<(u32, Option<u32>)> {
+    /// Returns the turn of a message, and the message itself if the turn goes on after it with messages that a branch
+    /// from the message must not show. Results of the calls of the turn belong to the branch too, unless it has
+    /// results of its own.
+    pub(super) fn cut_after(&self, seq: u32, has_own_results: bool) -> Option<(u32, Option<u32>)> {
         let turn = self.entry(seq)?.turn?;
         let after = self.entries.iter().filter(|entry| entry.seq > seq);
         let mut of_turn = after.filter(|entry| entry.turn == Some(turn) && !entry.is_note());
-        let goes_on = of_turn.any(|entry| entry.role != Role::ToolResult);
+        let goes_on = of_turn.any(|entry| has_own_results || entry.role != Role::ToolResult);
         Some((turn, goes_on.then_some(seq)))
     }
 }

@@ -11,11 +11,16 @@ pub(super) fn canonical(raw: &RawValue) -> String {
     let fields = Fields::parse(raw.get()).unwrap_or_default();
     let mut parts = vec![fields.text("role").unwrap_or_default()];
     parts.push(fields.text("tool_call_id").unwrap_or_default());
+    let text = texts(fields.get("content"));
     let calls = some(fields.get("tool_calls")).and_then(list);
     match calls.filter(|calls| !calls.is_empty()) {
-        // Ids tell an answer; its text and arguments may come back trimmed or written anew.
-        Some(calls) => parts.extend(calls.into_iter().map(one_call)),
-        None => parts.push(texts(fields.get("content"))),
+        // The text of an answer may come back trimmed, and its arguments written anew. Ids of calls alone do not
+        // identify an answer: some servers number them.
+        Some(calls) => {
+            parts.push(text.trim().to_owned());
+            parts.extend(calls.into_iter().map(one_call));
+        }
+        None => parts.push(text),
     }
     let is_item = fields.get("role").is_none();
     if is_item {

@@ -10,11 +10,10 @@ mod messages;
 use std::path::Path;
 
 use loopstore::model::{SessionId, Time};
-use memchr::memmem;
 
 use super::fields::Fields;
-use super::key_outline::KeyOutline;
 use super::records::{RecordLine, RecordStream};
+use super::signs::is_qwen;
 use super::transcript::{identity, session, started_by};
 use super::values::text_of;
 use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
@@ -31,7 +30,7 @@ impl Importer for QwenCode {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        holds_records(head)
+        is_qwen(head)
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
@@ -40,33 +39,6 @@ impl Importer for QwenCode {
         let head = about.head(source.path);
         holds_conversation(emit::emit(source, head, is_of_agent, sink)?)
     }
-}
-
-/// Whether a file begins with records that can only be Qwen Code's: those of Claude Code look much alike.
-pub(super) fn holds_records(head: &[u8]) -> bool {
-    const OWN: [&str; 5] = [
-        "message.parts",
-        "provenance",
-        "systemPayload",
-        "toolCallResult",
-        "usageMetadata",
-    ];
-    // Few files hold any of these words, and the outline of a long record costs a pass over it.
-    let last_names = OWN.map(|path| path.rsplit('.').next().unwrap_or(path));
-    let may_be_own = last_names
-        .iter()
-        .any(|name| memmem::find(head, name.as_bytes()).is_some());
-    if !may_be_own {
-        return false;
-    }
-    let is_own = |line: &[u8]| {
-        let keys = KeyOutline::of(line);
-        let is_record = ["uuid", "sessionId", "type"]
-            .iter()
-            .all(|key| keys.has(key));
-        is_record && OWN.iter().any(|key| keys.has(key))
-    };
-    head.split(|byte| *byte == b'\n').take(20).any(is_own)
 }
 
 /// What the records say of their session.

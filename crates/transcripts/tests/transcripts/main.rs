@@ -17,8 +17,9 @@ mod provider_trips;
 mod provider_types;
 mod rewritten;
 mod session_jsonl;
-mod support;
 mod titles;
 mod tools;
 mod watched;
 mod writer;
+
+use loopstore_testing as support;

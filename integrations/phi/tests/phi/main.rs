@@ -8,5 +8,6 @@ mod example;
 mod sessions;
 mod stage;
 mod strategies;
-mod support;
 mod world;
+
+use loopstore_testing as support;

@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use loopstore::TokenCounter;
 use loopstore::extend::search::Query;
-use loopstore::internal::{Reach, ReadableText, fitting, windows};
+use loopstore::internal::{ReadableText, WindowLimits, fitting, windows};
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Message, ToolResultMessage, UserMessage,
 };
@@ -13,7 +13,7 @@ use loopstore::search::{SearchError, quote_lines};
 use super::{CutMessage, Expanded, MessageOffset, ShownMessage, ShownPart};
 
 /// What is shown around the words that were looked for.
-const AROUND: Reach = Reach {
+const AROUND: WindowLimits = WindowLimits {
     lines: 3,
     bytes: 400,
 };

@@ -1,4 +1,4 @@
-//! Every command gives JSON with `--json`, and the README's questions have answers.
+//! Every command gives JSON with `--json`, and the guide's questions have answers.
 
 use std::path::Path;
 use std::process::Command;
@@ -285,15 +285,15 @@ fn asked(database: &Path, query: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_five_questions_of_the_readme_have_answers() {
+fn the_five_questions_of_the_guide_have_answers() {
     if needs::missing(&needs::SQLITE3) {
         return;
     }
-    if crate::support::keyed::leaves_out("the_five_questions_of_the_readme_have_answers") {
+    if crate::support::keyed::leaves_out("the_five_questions_of_the_guide_have_answers") {
         return;
     }
-    let readme = include_str!("../../../../../README.md");
-    let section = readme.split("\n### Five questions\n").nth(1).unwrap();
+    let guide = include_str!("../../../../../docs/guide.md");
+    let section = guide.split("\n### Five questions\n").nth(1).unwrap();
     let code = section.split("```").nth(1).unwrap();
     let queries: Vec<&str> = code.strip_prefix("sql\n").unwrap().split("\n\n").collect();
     assert_eq!(queries.len(), 5);

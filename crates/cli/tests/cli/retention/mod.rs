@@ -1,7 +1,7 @@
 //! How much of what agents later needed is left after a compaction.
 //!
 //! The transcripts in `tests/fixtures/retention/` are hand-written. With the folder of recorded
-//! ones in `LOOPSTORE_REAL_TRANSCRIPTS`, those are measured too: the figures of the README.
+//! ones in `LOOPSTORE_REAL_TRANSCRIPTS`, those are measured too: the figures of the guide.
 
 mod extractor;
 
@@ -13,7 +13,7 @@ use loopstore::{
     HeuristicTokenCounter, SqliteStore, SummarizeCompaction, Summarizer, SummarizerError,
     SummaryAnswer, SummaryRequest, total_tokens,
 };
-use loopstore_report::eval::{
+use loopstore_eval::{
     EvalStrategy, EvalSummarize, History, RetentionReport, STRATEGIES, needed_values, recall_svg,
     retention, strategy,
 };
@@ -163,8 +163,8 @@ fn a_report_is_json_a_table_and_a_picture() {
     assert_eq!(svg.matches('<').count(), svg.matches('>').count());
 }
 
-/// The README has a row for each strategy with these figures.
-fn assert_in_readme(report: &RetentionReport) {
+/// The guide has a row for each strategy with these figures.
+fn assert_in_guide(report: &RetentionReport) {
     for line in report.table().lines().skip(2) {
         let cells = line.split("  ").map(str::trim);
         let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
@@ -173,8 +173,8 @@ fn assert_in_readme(report: &RetentionReport) {
             _ => "",
         };
         let row = format!("| `{}`{more} | {} |", cells[0], cells[1..].join(" | "));
-        let readme = include_str!("../../../../../README.md");
-        assert!(readme.contains(&row), "not in the README: {row}");
+        let guide = include_str!("../../../../../docs/guide.md");
+        assert!(guide.contains(&row), "not in the guide: {row}");
     }
 }
 
@@ -185,10 +185,10 @@ fn recorded_transcripts_keep_what_is_needed() {
         return;
     };
     let report = measure(&[folder.join("openai-chat")], &[0.05, 0.1, 0.2]);
-    assert_in_readme(&report);
+    assert_in_guide(&report);
     assert_floors(&report, &[(0.05, 0.45), (0.1, 0.72), (0.2, 0.95)]);
     let report = measure(&[folder.join("claude-code")], &[0.01, 0.03, 0.05]);
-    assert_in_readme(&report);
+    assert_in_guide(&report);
     assert_floors(&report, &[(0.01, 0.3), (0.03, 0.5), (0.05, 0.54)]);
     let sessions = ["glued-lines-2.1.7-2.1.12", "partial-auto-compaction-2.1.5"];
     let coding = sessions.map(|name| folder.join(format!("claude-code/{name}.jsonl")));

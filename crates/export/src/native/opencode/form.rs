@@ -1,9 +1,9 @@
-//! What OpenCode's export holds: a session, its messages, and their parts.
+//! The export of OpenCode: a session, its messages, and their parts.
 
 use loopstore::model::{Int, Json, Usage};
 use serde::Serialize;
 
-use crate::native::conversation::Answered;
+use crate::native::conversation::AnswerStep;
 
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Model<'a> {
@@ -19,7 +19,7 @@ impl<'a> Model<'a> {
         model_id: "unknown",
     };
 
-    pub(super) fn of(answered: &'a Answered<'_>) -> Self {
+    pub(super) fn of(answered: &'a AnswerStep<'_>) -> Self {
         let answer = &answered.answer;
         Self {
             provider_id: answer.provider.as_deref().unwrap_or("unknown"),
@@ -29,7 +29,7 @@ impl<'a> Model<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Info<'a> {
+pub(super) struct SessionInfo<'a> {
     pub(super) id: &'a str,
     pub(super) slug: &'a str,
     #[serde(rename = "projectID")]
@@ -37,19 +37,19 @@ pub(super) struct Info<'a> {
     pub(super) directory: &'a str,
     pub(super) title: &'a str,
     pub(super) version: &'static str,
-    pub(super) time: Updated,
+    pub(super) time: UpdatedTime,
 }
 
 #[derive(Serialize)]
-pub(super) struct Updated {
+pub(super) struct UpdatedTime {
     pub(super) created: i64,
     pub(super) updated: i64,
 }
 
 #[derive(Serialize)]
-pub(super) struct Message<'a> {
+pub(super) struct OpenCodeMessage<'a> {
     pub(super) info: MessageInfo<'a>,
-    pub(super) parts: Vec<Part<'a>>,
+    pub(super) parts: Vec<OpenCodePart<'a>>,
 }
 
 #[derive(Serialize)]
@@ -62,13 +62,13 @@ pub(super) struct MessageInfo<'a> {
     pub(super) of: OfRole<'a>,
 }
 
-// One at a time, and gone once it is written.
+// One value at a time, dropped once it is written.
 #[allow(clippy::large_enum_variant)]
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(super) enum OfRole<'a> {
     User {
-        time: Created,
+        time: CreatedTime,
         model: Model<'a>,
     },
     Assistant {
@@ -77,47 +77,47 @@ pub(super) enum OfRole<'a> {
         #[serde(flatten)]
         model: Model<'a>,
         mode: &'static str,
-        path: Place<'a>,
+        path: MessagePath<'a>,
         cost: u8,
-        tokens: Tokens,
-        time: Completed,
+        tokens: OpenCodeUsage,
+        time: CompletedTime,
         #[serde(skip_serializing_if = "Option::is_none")]
         finish: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<Failure<'a>>,
+        error: Option<MessageError<'a>>,
     },
 }
 
 #[derive(Serialize)]
-pub(super) struct Created {
+pub(super) struct CreatedTime {
     pub(super) created: i64,
 }
 
 #[derive(Serialize)]
-pub(super) struct Completed {
+pub(super) struct CompletedTime {
     pub(super) created: i64,
     pub(super) completed: i64,
 }
 
 #[derive(Serialize)]
-pub(super) struct Place<'a> {
+pub(super) struct MessagePath<'a> {
     pub(super) cwd: &'a str,
     pub(super) root: &'a str,
 }
 
 #[derive(Serialize)]
-pub(super) struct Failure<'a> {
+pub(super) struct MessageError<'a> {
     pub(super) name: &'static str,
-    pub(super) data: FailureText<'a>,
+    pub(super) data: MessageErrorText<'a>,
 }
 
 #[derive(Serialize)]
-pub(super) struct FailureText<'a> {
+pub(super) struct MessageErrorText<'a> {
     pub(super) message: &'a str,
 }
 
 #[derive(Default, Serialize)]
-pub(super) struct Tokens {
+pub(super) struct OpenCodeUsage {
     pub(super) input: Int,
     pub(super) output: Int,
     pub(super) reasoning: Int,
@@ -130,7 +130,7 @@ pub(super) struct Cached {
     pub(super) write: Int,
 }
 
-impl Tokens {
+impl OpenCodeUsage {
     pub(super) fn of(usage: &Usage) -> Self {
         Self {
             input: usage.input.clone(),
@@ -145,19 +145,19 @@ impl Tokens {
 }
 
 #[derive(Serialize)]
-pub(super) struct Part<'a> {
+pub(super) struct OpenCodePart<'a> {
     pub(super) id: String,
     #[serde(rename = "sessionID")]
     pub(super) session_id: &'a str,
     #[serde(rename = "messageID")]
     pub(super) message_id: &'a str,
     #[serde(flatten)]
-    pub(super) block: Block<'a>,
+    pub(super) block: PartBlock<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-pub(super) enum Block<'a> {
+pub(super) enum PartBlock<'a> {
     StepStart,
     Text {
         text: &'a str,
@@ -166,9 +166,9 @@ pub(super) enum Block<'a> {
     },
     Reasoning {
         text: &'a str,
-        time: Span,
+        time: TimeSpan,
         #[serde(skip_serializing_if = "Option::is_none")]
-        metadata: Option<Signed<'a>>,
+        metadata: Option<SignedMetadata<'a>>,
     },
     File {
         mime: &'a str,
@@ -178,19 +178,19 @@ pub(super) enum Block<'a> {
         #[serde(rename = "callID")]
         call_id: &'a str,
         tool: &'a str,
-        state: State<'a>,
+        state: ToolState<'a>,
     },
 }
 
 #[derive(Clone, Copy, Serialize)]
-pub(super) struct Span {
+pub(super) struct TimeSpan {
     pub(super) start: i64,
     pub(super) end: i64,
 }
 
-/// What Anthropic signed or redacted.
+/// Metadata of thinking that Anthropic signed or redacted.
 #[derive(Serialize)]
-pub(super) struct Signed<'a> {
+pub(super) struct SignedMetadata<'a> {
     pub(super) anthropic: Signature<'a>,
 }
 
@@ -203,20 +203,20 @@ pub(super) enum Signature<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
-pub(super) enum State<'a> {
+pub(super) enum ToolState<'a> {
     Completed {
         input: Json,
         output: String,
         title: &'static str,
         metadata: Empty,
-        time: Span,
+        time: TimeSpan,
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        attachments: Vec<Part<'a>>,
+        attachments: Vec<OpenCodePart<'a>>,
     },
     Error {
         input: Json,
         error: String,
-        time: Span,
+        time: TimeSpan,
     },
 }
 

@@ -290,8 +290,9 @@ fn gemini(lines: &[Line]) -> Vec<Value> {
             Said::Prompt(_) => all.push(json!({"id": id, "timestamp": iso(line.at), "type": "user", "content": [{"text": text}]})),
             Said::Answer(_) => all.push(json!({"id": id, "timestamp": iso(line.at), "type": "gemini", "content": text, "thoughts": [], "model": "g"})),
             Said::Call(_) => {
-                let mut call = json!({"id": call_id(nth), "name": "read", "args": {"path": "a"}, "status": "success"});
+                let mut call = json!({"id": call_id(nth), "name": "read", "args": {"path": "a"}, "status": "executing"});
                 if let Some(Said::Result(output)) = lines.get(nth + 1).map(|line| &line.said) {
+                    call["status"] = "success".into();
                     call["result"] = json!([{"functionResponse": {"id": call_id(nth), "name": "read", "response": {"output": output}}}]);
                 }
                 all.push(json!({"id": id, "timestamp": iso(line.at), "type": "gemini", "content": text, "thoughts": [],

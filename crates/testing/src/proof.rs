@@ -1,0 +1,41 @@
+//! What the harnesses that look for losses have in common: each is shown to catch a fault that is built
+//! in on purpose, and each can say how much it tried.
+
+use std::io::Write as _;
+
+/// Runs one test of this program with a fault built in. It must fail, and say this.
+#[cfg(debug_assertions)]
+pub fn catches(test: &str, fault: &str, more: &[(&str, &str)], says: &str) {
+    let mut command = super::process::test(test);
+    command
+        .env("LOOPSTORE_BROKEN", fault)
+        .env("RUST_BACKTRACE", "0")
+        .env_remove("LOOPSTORE_TALLY");
+    command.envs(more.iter().copied());
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("running 1 test"), "no test `{test}`: {said}");
+    assert!(!output.status.success(), "{fault} is not caught: {said}");
+    assert!(said.contains(says), "not for this reason: {said}");
+}
+
+/// Builds in the fault that this process is to have.
+pub fn activate() {
+    #[cfg(debug_assertions)]
+    loopstore::failpoints::activate(&super::process::failpoints());
+}
+
+/// Notes, in the file that `LOOPSTORE_TALLY` names, that so many trials went by without a loss, a wrong
+/// answer or a panic: each of those would have ended the test before. `crates/cli/tests/cli/readme.rs` makes the table of the guide from it.
+pub fn tally(kind: &str, trials: u64, command: &str) {
+    let Some(file) = std::env::var_os("LOOPSTORE_TALLY") else {
+        return;
+    };
+    let mut file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)
+        .unwrap();
+    writeln!(file, "{kind}\t{trials}\t0\t0\t0\t{command}").unwrap();
+}

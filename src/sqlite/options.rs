@@ -1,0 +1,188 @@
+//! Options for opening a database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store::key::Key;
+use crate::tokens::{HeuristicTokenCounter, TokenCounter};
+
+/// The durability of the last commits after a power loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// All of them: each commit waits for the disk before it is acknowledged.
+    #[default]
+    Full,
+    /// The last ones may be lost, never one from the middle; an append costs about a third.
+    Normal,
+}
+
+/// Options of a SQLite database.
+///
+/// ```
+/// use loopstore::{Durability, OpenError, SqliteOptions, SqliteStore};
+/// use std::time::Duration;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("agent.db");
+/// let there = SqliteStore::open_with(&path, SqliteOptions::new().create(false));
+/// assert!(matches!(there, Err(OpenError::Missing { .. })));
+/// let patience = Duration::from_secs(30);
+/// let options = SqliteOptions::new().durability(Durability::Normal).busy_timeout(patience);
+/// let store = SqliteStore::open_with(&path, options)?;
+/// let reader = SqliteStore::open_with(&path, SqliteOptions::new().read_only(true))?;
+/// # drop((store, reader));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SqliteOptions {
+    pub(super) durability: Durability,
+    pub(super) busy_timeout: Duration,
+    pub(super) read_only: bool,
+    pub(super) create: bool,
+    pub(super) cache_kib: u32,
+    pub(super) allow_network: bool,
+    pub(super) follow_links: bool,
+    pub(super) key: Option<Key>,
+    pub(super) counter: Arc<dyn TokenCounter>,
+    /// The treatment of a database that was written with another counter.
+    pub(super) other_counter: OtherCounter,
+    /// Found when opening: the folder cannot be written, and nobody writes the file.
+    pub(super) immutable: bool,
+}
+
+/// The treatment of a database that was written with another token counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum OtherCounter {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// Its own counter is used, if this program knows it.
+    Use,
+    /// It is about to be counted anew.
+    Recount,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Full,
+            busy_timeout: Duration::from_secs(10),
+            read_only: false,
+            create: true,
+            cache_kib: 8192,
+            allow_network: false,
+            follow_links: false,
+            key: None,
+            counter: Arc::new(HeuristicTokenCounter),
+            other_counter: OtherCounter::Refuse,
+            immutable: false,
+        }
+    }
+}
+
+impl std::fmt::Debug for SqliteOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteOptions")
+            .field("durability", &self.durability)
+            .field("busy_timeout", &self.busy_timeout)
+            .field("read_only", &self.read_only)
+            .field("create", &self.create)
+            .field("cache_kib", &self.cache_kib)
+            .field("allow_network", &self.allow_network)
+            .field("follow_links", &self.follow_links)
+            .field("key", &self.key)
+            .field("counter", &self.counter.name())
+            .finish()
+    }
+}
+
+impl SqliteOptions {
+    /// The default options: full durability, ten seconds of patience, read and write.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what a power loss may cost.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets how long an operation waits for another writer before it fails as busy.
+    #[must_use]
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// Opens the database for reading only.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Sets whether a database that is not there is created (the default).
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Sets the page cache of each connection in KiB.
+    #[must_use]
+    pub fn cache_kib(mut self, kib: u32) -> Self {
+        self.cache_kib = kib;
+        self
+    }
+
+    /// Opens the database on a network file system too, where locks may not hold.
+    #[must_use]
+    pub fn allow_network(mut self, allow: bool) -> Self {
+        self.allow_network = allow;
+        self
+    }
+
+    /// Follows a symbolic link that stands in the place of the database. By default it is refused:
+    /// whoever can make links in the folder could turn what is recorded to another file.
+    #[must_use]
+    pub fn follow_links(mut self, follow: bool) -> Self {
+        self.follow_links = follow;
+        self
+    }
+
+    /// Encrypts the database with this key: a new one is made so, one that is there must have been.
+    /// Takes the feature `sqlcipher`; a database in memory has no file, and no key.
+    #[must_use]
+    pub fn key(mut self, key: Key) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    #[doc(hidden)]
+    pub fn maybe_key(mut self, key: Option<&Key>) -> Self {
+        self.key = key.cloned();
+        self
+    }
+
+    /// Sets the token counter. A database keeps the counter that it was created with.
+    #[must_use]
+    pub fn counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
+        self.counter = counter;
+        self
+    }
+
+    /// Uses the counter that the database was written with, if this program knows it: the one set
+    /// with [`SqliteOptions::counter`] is then only for a new database.
+    #[must_use]
+    pub fn stored_counter(mut self) -> Self {
+        self.other_counter = OtherCounter::Use;
+        self
+    }
+
+    pub(super) fn for_recount(mut self) -> Self {
+        self.other_counter = OtherCounter::Recount;
+        self
+    }
+}
