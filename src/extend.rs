@@ -52,7 +52,7 @@ pub mod compaction {
     };
     pub use loopstore_model::compaction::{EarlierBlock, ReadError, TurnReader};
     pub use loopstore_model::compaction::{
-        OutputSize, Pruned, Pruning, image_reference, output_cap,
+        OutputSize, PrunedMessage, Pruning, image_reference, output_cap,
     };
     pub use loopstore_model::compaction::{cut_tool_result, truncate_head_tail};
 }

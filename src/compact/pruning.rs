@@ -9,7 +9,7 @@ use super::planner::{CandidatePlanner, StepPlanner};
 use super::room::{MessageForms, TurnForms};
 use crate::compaction::plan::ChainTurn;
 use crate::compaction::{
-    OutputSize, Placed, Pruned, Pruning, Recent, StrategyError, cut_tool_result,
+    OutputSize, Placed, PrunedMessage, Pruning, Recent, StrategyError, cut_tool_result,
 };
 use crate::model::{AgentMessage, Layout, Role, Size, Turns};
 use crate::overlay::turn_seqs;
@@ -88,9 +88,9 @@ impl CandidatePlanner<'_> {
             output_tokens: None,
         };
         let bare = match pruning.prune(cut.as_ref().unwrap_or(&placed.message), counter) {
-            Pruned::Whole => whole,
-            Pruned::Shorter(message) => measure(&message),
-            Pruned::Gone => OutputSize {
+            PrunedMessage::Whole => whole,
+            PrunedMessage::Shorter(message) => measure(&message),
+            PrunedMessage::Gone => OutputSize {
                 tokens: 0,
                 bytes: 0,
             },
@@ -131,11 +131,11 @@ impl StepPlanner<'_> {
                 None => &placed.message,
             };
             match pruning.prune(shown, slice.counter()) {
-                Pruned::Whole => {}
-                Pruned::Shorter(message) => {
+                PrunedMessage::Whole => {}
+                PrunedMessage::Shorter(message) => {
                     replaced.insert(placed.seq, Some(*message));
                 }
-                Pruned::Gone => {
+                PrunedMessage::Gone => {
                     replaced.insert(placed.seq, None);
                 }
             }

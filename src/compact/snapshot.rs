@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 use super::request::{CompactRequest, CompactTrigger};
+use crate::compaction::has_no_content;
 use crate::compaction::plan::{ChainTurn, ForeignAnswer, LoopFacts};
-use crate::compaction::says_nothing;
 use crate::context::{BuildOptions, Chain, Purpose, keys_of, view_for};
 use crate::model::{Role, SessionId, Turns};
 use crate::overlay::{ChainPins, next_round, turn_seqs};
@@ -331,7 +331,7 @@ fn last_user(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<(usize, u
                 let mut is_blank = false;
                 read.messages(key, seq..seq.saturating_add(1), &mut |row| {
                     let message = store::decode(read, row.body)?;
-                    is_blank = message.message().is_none_or(says_nothing);
+                    is_blank = message.message().is_none_or(has_no_content);
                     Ok(ControlFlow::Break(()))
                 })?;
                 if !is_blank {

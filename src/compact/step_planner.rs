@@ -11,7 +11,7 @@ use super::check::check_draft;
 use super::planner::{CandidatePlanner, StepPlanner};
 use super::request::CompactTrigger;
 use super::texts::TextKey;
-use crate::compaction::plan::{Costs, KeptTurns, Plan};
+use crate::compaction::plan::{KeptTurns, LoopCosts, Plan};
 use crate::compaction::{CompactionConfig, Draft, OlderLoops, StrategyError, cut_recent};
 use crate::context::{Chain, Purpose};
 use crate::model::{AgentMessage, Content, Layout, Role, Turns};
@@ -374,7 +374,7 @@ struct ChainCosts<'a> {
     config: &'a CompactionConfig,
 }
 
-impl Costs for ChainCosts<'_> {
+impl LoopCosts for ChainCosts<'_> {
     type Error = StoreError;
 
     fn planned(&mut self, depth: usize, kept: &KeptTurns) -> StoreResult<u64> {

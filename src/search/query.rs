@@ -6,7 +6,7 @@
 use super::stop_words::{self, StopWords};
 use crate::store::index::Phrase;
 use crate::words::stems::{Stems, each_part, is_stop_word};
-use crate::words::{each_word, is_in_word, stands_alone, words_of};
+use crate::words::{each_word, is_in_word, is_single_character, words_of};
 
 /// Terms that are looked for at most: of a question the first so many count; of conditions more are an error.
 pub const MAX_QUERY_WORDS: usize = 256;
@@ -259,7 +259,7 @@ impl QueryReader {
             if self.read > MAX_READ || self.query.terms.len() >= MAX_QUERY_WORDS {
                 break;
             }
-            if stands_alone(&word) {
+            if is_single_character(&word) {
                 match letter.replace(word) {
                     Some(before) => {
                         let both = vec![before, letter.clone().unwrap_or_default()];
@@ -294,7 +294,7 @@ impl QueryReader {
 
     /// Adds an identifier of several words as a phrase: it means more than its parts.
     fn whole(&mut self, text: &str, words: &[(String, Vec<String>)]) {
-        let is_spaced = !words.iter().any(|(word, _)| stands_alone(word));
+        let is_spaced = !words.iter().any(|(word, _)| is_single_character(word));
         // Words joined by an apostrophe are no identifier.
         let is_one = is_spaced && !text.contains(['\'', '’']);
         let is_one = is_one && self.query.terms.len() < MAX_QUERY_WORDS;

@@ -1,12 +1,13 @@
-//! The default strategy of compaction: a document of the working state, made from the record without a model.
+//! The default compaction strategy: a document of the agent's working state, written without a model.
 //!
-//! - [`activity`] reads from calls and their results what an agent did: files, plan, commands, running calls.
-//! - [`DigestCompaction`] writes the document; [`Digester`] and [`digest_of`] do so for any messages.
-//! - The rules for words (their limits, stems and stop words) are those of the search, too.
+//! - [`DigestCompaction`] is the strategy. [`Digester`] and [`digest_of`] write a document of any messages.
+//! - [`activity`] extracts what an agent did from its calls and their results: changed files, the plan, commands and
+//!   their outcomes, running calls.
+//! - The hidden module `words` splits text into words and stems. The search index of `loopstore` uses the same rules.
 //!
-//! Everything is text in, text out: the crate reads no database, calls no model, and knows no domain. Summaries
-//! by models are in `loopstore-summarize`; when a compaction is made, and how it is stored, is the task of
-//! `loopstore`, which exports these types.
+//! The crate maps text to text: it reads no database, calls no model and has no rule for a particular domain. It does
+//! not decide when to compact, and it stores nothing; `loopstore` does both and exports these types. Summaries by a
+//! model are in `loopstore-summarize`.
 
 #![warn(missing_docs)]
 #![cfg_attr(

@@ -1,7 +1,7 @@
-//! Whose words a message is: a person's, an agent's, or those of the program around them.
+//! The author of a message: a person, an agent, or the harness, which is the program that runs the agent.
 //!
-//! A harness says much in the user's name: notifications, reminders, the output of commands, files that
-//! it puts in. Whoever asks what a person wants must leave that out.
+//! A harness writes much in the user's name: notifications, reminders, the output of commands, attached files. Code
+//! that looks for a person's request must skip these.
 
 mod frames;
 
@@ -11,10 +11,10 @@ use super::message::{Message, Role, ToolResultMessage};
 #[doc(hidden)]
 pub use frames::{is_frame, own_words, without_frames};
 
-/// Whose words a message is.
+/// The author of a message.
 ///
-/// In the JSON of a message it is the field `author`; without it a user message is a person's, an answer
-/// is an agent's, and all else is the harness's.
+/// In the JSON of a message it is the field `author`. If the field is absent, the author of a user message is a
+/// person, that of an answer an agent, and that of any other message the harness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Author {
     /// `human`: a person.
@@ -29,7 +29,7 @@ impl Author {
     /// Every author.
     pub const ALL: [Self; 3] = [Self::Human, Self::Agent, Self::Harness];
 
-    /// Returns whose words a message of this role is if nothing else is said.
+    /// Returns the author of a message of this role without the field `author`.
     pub fn of_role(role: Role) -> Self {
         match role {
             Role::User => Self::Human,
@@ -53,11 +53,11 @@ impl Author {
     }
 }
 
-/// The field of a text block that says `harness` if a harness put the block into a person's message.
+/// The field of a text block with the value `harness` if a harness added the block to a person's message.
 #[doc(hidden)]
 pub const BLOCK_AUTHOR: &str = "author";
 
-/// Whether a harness put a block into a person's message.
+/// True if a harness added the block to a person's message.
 #[doc(hidden)]
 pub fn is_injected(text: &Text) -> bool {
     let author = text.extra.get(BLOCK_AUTHOR).map(Json::read::<String>);
@@ -65,7 +65,7 @@ pub fn is_injected(text: &Text) -> bool {
 }
 
 impl Message {
-    /// Returns whose words the message is.
+    /// Returns the author of the message.
     ///
     /// ```
     /// use loopstore_model::{Author, Message};
@@ -83,7 +83,7 @@ impl Message {
         author.unwrap_or(Author::of_role(self.role()))
     }
 
-    /// Says whose words the message is.
+    /// Sets the author.
     #[must_use]
     pub fn with_author(mut self, author: Author) -> Self {
         let author = Some(author);
@@ -95,13 +95,13 @@ impl Message {
         self
     }
 
-    /// Whether the message asks something of the agent: a user message of a person, or of a parent agent.
+    /// True if the message is a prompt: a user message of a person or a parent agent.
     pub fn is_prompt(&self) -> bool {
         self.role() == Role::User && self.author() != Author::Harness
     }
 
-    /// Returns what a prompt says, without what a harness put before and behind it; `None` if nothing is
-    /// left, or if the message is no prompt.
+    /// Returns the text of a prompt without the harness's text before and after it; `None` if the message is no prompt
+    /// or nothing is left.
     ///
     /// ```
     /// use loopstore_model::Message;
@@ -124,7 +124,7 @@ impl Message {
 }
 
 impl ToolResultMessage {
-    /// Returns what a person says in place of a tool, with what the harness puts before it in the same text.
+    /// Returns the texts of a person in place of a tool's result, with the harness's text before them.
     #[doc(hidden)]
     pub fn texts_of_person(&self) -> impl Iterator<Item = &str> {
         let is_persons = self.author == Some(Author::Human);
@@ -132,7 +132,7 @@ impl ToolResultMessage {
     }
 }
 
-/// Returns the texts that no harness put into a message of another.
+/// Returns the texts of blocks that no harness added.
 fn own_texts(content: &[Content]) -> impl Iterator<Item = &str> {
     content.iter().filter_map(|block| match block {
         Content::Text(text) if !is_injected(text) => Some(text.text.as_str()),

@@ -14,7 +14,7 @@ json_object! {
 }
 
 impl TurnRange {
-    /// The turns `start` to `end`, both inclusive.
+    /// Returns the range from `start` to `end`, both inclusive.
     pub fn new(start: u32, end: u32) -> Self {
         Self {
             start: i64::from(start).into(),
@@ -23,7 +23,7 @@ impl TurnRange {
         }
     }
 
-    /// Returns the ends if both are turn numbers and in order.
+    /// Returns the first and the last turn; `None` if one is no turn number or the last is before the first.
     pub fn bounds(&self) -> Option<(u32, u32)> {
         let start = u32::try_from(self.start.get()).ok()?;
         let end = u32::try_from(self.end.get()).ok()?;
@@ -32,23 +32,22 @@ impl TurnRange {
 }
 
 json_object! {
-    /// Turns and the messages that stand in their place.
+    /// Turns and the messages that replace them in a context.
     pub struct CompactedSection {
         /// The turns.
         must range: TurnRange = "range",
-        /// What a context shows instead; may be empty.
+        /// The messages that replace the turns; may be empty.
         list messages: Vec<AgentMessage> = "messages",
     }
 }
 
 json_object! {
-    /// What one compaction made of one loop. The loop's messages stay as they are.
+    /// The overlay that a compaction puts on one loop. The loop's messages are unchanged.
     ///
-    /// A block on the loop that was current has up to three sections; on an earlier loop
-    /// `keep_first` is empty, unless the whole loop is to be read raw again. A section whose
-    /// turns are none is absent.
+    /// A block on the loop that was current has up to three sections. A block on an earlier loop has no `keep_first`,
+    /// unless it shows the whole loop unchanged. A section without turns is absent.
     pub struct CompactionBlock {
-        /// Turns from the start that are kept word for word.
+        /// Turns at the start that are kept unchanged.
         maybe keep_first: TurnRange = "keep_first",
         /// Turns in the middle, replaced by a summary.
         maybe keep_compacted: CompactedSection = "keep_compacted",

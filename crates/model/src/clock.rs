@@ -1,14 +1,14 @@
-//! The system clock, and ids that are made from it.
+//! The system clock, and ids with its time.
 //!
-//! A clock may show a time before 1970: of a board without a battery, or one that was set by hand. What
-//! asks the clock elsewhere panics then.
+//! A clock may show a time before 1970, on a board without a battery or if it was set by hand. Libraries that read the
+//! clock panic then; these functions do not.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Utc};
 use uuid::{NoContext, Timestamp, Uuid};
 
-/// Returns milliseconds since the epoch; fewer than none before it.
+/// Returns milliseconds since 1970, negative before.
 #[doc(hidden)]
 pub fn now() -> i64 {
     let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
@@ -25,7 +25,7 @@ pub fn utc_now() -> DateTime<Utc> {
     DateTime::from_timestamp_millis(now()).unwrap_or_default()
 }
 
-/// Makes a UUIDv7. Before 1970 its time is that of the epoch, and only its random bits differ.
+/// Returns a new UUIDv7. If the clock is before 1970, its time is 1970, and only its random bits differ.
 #[doc(hidden)]
 pub fn new_uuid() -> Uuid {
     match now() {

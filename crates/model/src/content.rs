@@ -28,7 +28,7 @@ json_object! {
 json_object! {
     /// A thinking block.
     pub struct Thinking {
-        /// What the model thought.
+        /// The text of the thinking.
         must thinking: String = "thinking",
         /// The provider's signature, which ties the block to the tool calls after it.
         maybe signature: String = "signature",
@@ -38,20 +38,20 @@ json_object! {
 json_object! {
     /// A call of a tool.
     pub struct ToolCall {
-        /// Names the call; its result carries the same id.
+        /// The id of the call; its result has the same id.
         must id: String = "id",
-        /// The tool.
+        /// The name of the tool.
         must name: String = "name",
-        /// What the tool is called with.
+        /// The arguments of the call.
         list arguments: Json = "arguments",
     }
 }
 
 json_object! {
-    /// State that only its provider can read, and that goes back to it unchanged: encrypted reasoning, a
+    /// State that only its provider can read, and that is sent back to the provider unchanged: encrypted reasoning, a
     /// compaction, redacted thinking.
     ///
-    /// It displays as what a person may see of it.
+    /// `Display` writes its kind, provider and size.
     ///
     /// ```
     /// use loopstore_model::{Json, Sealed};
@@ -63,7 +63,7 @@ json_object! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub struct Sealed {
-        /// Who made it and takes it back: `openai`, `anthropic`, or another.
+        /// The provider: `openai`, `anthropic`, or another.
         must provider: String = "provider",
         /// The provider's item or block, whole.
         must item: Json = "item",
@@ -71,7 +71,7 @@ json_object! {
 }
 
 impl Sealed {
-    /// State of a provider.
+    /// Returns a block with an item of a provider.
     pub fn new(provider: impl Into<String>, item: Json) -> Self {
         Self {
             provider: provider.into(),
@@ -80,12 +80,12 @@ impl Sealed {
         }
     }
 
-    /// Returns what it is, by the item's own `type`: `reasoning`, `compaction`, `redacted_thinking`.
+    /// Returns the `type` of the item: `reasoning`, `compaction`, `redacted_thinking`.
     pub fn kind(&self) -> Option<String> {
         self.item.type_name()
     }
 
-    /// Returns what the provider lets be read of reasoning: its summary and content.
+    /// Returns the readable part of a `reasoning` item: its summary and content; `None` if there is none.
     pub fn readable(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct Part {
@@ -105,7 +105,7 @@ impl Sealed {
         (item.r#type == "reasoning" && !texts.is_empty()).then(|| texts.join("\n\n"))
     }
 
-    /// Whether it is what the model thought.
+    /// True if the item is thinking.
     fn is_thinking(&self) -> bool {
         matches!(
             self.kind().as_deref(),
@@ -133,14 +133,14 @@ impl fmt::Display for Sealed {
     }
 }
 
-/// Writes a word that others chose, so that it stands safely in a line of text, Markdown or HTML.
+/// Writes a foreign word so that it is safe within a line of text, Markdown or HTML.
 fn write_word(f: &mut fmt::Formatter<'_>, word: &str) -> fmt::Result {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     let mut shown = word.chars().take(40);
     shown.try_for_each(|c| write!(f, "{}", if is_plain(c) { c } else { '\u{fffd}' }))
 }
 
-/// One block of a message. A block of a type unknown to this version is kept as it is.
+/// One block of a message. A block of an unknown type is kept unchanged.
 ///
 /// ```
 /// use loopstore_model::{Content, Json};
@@ -166,7 +166,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// A text block.
+    /// Returns a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(Text {
             text: text.into(),
@@ -174,7 +174,7 @@ impl Content {
         })
     }
 
-    /// A thinking block.
+    /// Returns a thinking block.
     pub fn thinking(thinking: impl Into<String>, signature: Option<String>) -> Self {
         Self::Thinking(Thinking {
             thinking: thinking.into(),
@@ -183,7 +183,7 @@ impl Content {
         })
     }
 
-    /// An image block from base64 data.
+    /// Returns an image block from base64 data.
     pub fn image(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
         Self::Image(Image {
             data: data.into(),
@@ -192,7 +192,7 @@ impl Content {
         })
     }
 
-    /// A tool call block.
+    /// Returns a tool call block.
     pub fn tool_call(id: impl Into<String>, name: impl Into<String>, arguments: Json) -> Self {
         Self::ToolCall(ToolCall {
             id: id.into(),
@@ -202,15 +202,14 @@ impl Content {
         })
     }
 
-    /// A block of state that only its provider can read.
+    /// Returns a block of state that only its provider can read.
     pub fn sealed(provider: impl Into<String>, item: Json) -> Self {
         Self::Sealed(Sealed::new(provider, item))
     }
 }
 
 impl Content {
-    /// Whether this is thinking that its provider takes back: signed, or sealed so that only the
-    /// provider can read it.
+    /// True for thinking that its provider accepts back: signed, or sealed.
     #[doc(hidden)]
     pub fn is_signed_thinking(&self) -> bool {
         match self {
@@ -220,14 +219,14 @@ impl Content {
         }
     }
 
-    /// Whether this is thinking of any kind.
+    /// True for thinking of any kind.
     #[doc(hidden)]
     pub fn is_thinking(&self) -> bool {
         matches!(self, Self::Thinking(_)) || self.is_signed_thinking()
     }
 }
 
-/// Writes `inner`, whose form is an object, with a `type` field before its own.
+/// Serialises a value, which must be an object, with the field `type` first.
 struct Tagged<'a, T>(&'static str, &'a T);
 
 impl<T: Serialize> Serialize for Tagged<'_, T> {
@@ -266,7 +265,7 @@ impl<'de> Deserialize<'de> for Content {
 }
 
 impl Content {
-    /// Reads a block; one of a known type with other fields than it should have is kept as it is.
+    /// Reads a block. A block of a known type with wrong fields is kept unchanged.
     fn from_json(raw: Json) -> Self {
         if let Some(content) = fast_parse::block(raw.as_str()) {
             return content;

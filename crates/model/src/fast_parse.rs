@@ -1,10 +1,10 @@
-//! Reading messages that have nothing unusual: nearly all.
+//! A fast parser for usual messages, which nearly all are.
 //!
-//! The interchange form keeps what it does not know, so its reader takes each block as text first and
-//! looks at it three times. What stands here goes over the text once and gives up at the first thing
-//! that is unusual: a field that is `null`, written twice, of another type or of another role, white space,
-//! a number that is no plain integer. The caller then reads the careful way, and both give the same
-//! message. It is the innermost loop of every build: text is copied into the message and nowhere else.
+//! The interchange format keeps unknown fields, so its general parser reads each block as text first and visits it
+//! three times. This parser reads the text once, and returns `None` at the first unusual thing: a field that is `null`,
+//! repeated, or of another type or role, white space, a number that is no plain integer. The caller then uses the
+//! general parser; both return the same message. This is the innermost loop of every build, so a text is copied only
+//! once, into the message.
 
 use serde::Deserialize;
 
@@ -16,7 +16,7 @@ use super::message::{
     TurnId, Usage, UserMessage,
 };
 
-/// Returns the message, if it is a usual one.
+/// Returns the message; `None` if it is unusual.
 #[doc(hidden)]
 pub fn message(json: &str) -> Option<AgentMessage> {
     let mut scan = JsonCursor { text: json, at: 0 };
@@ -25,14 +25,14 @@ pub fn message(json: &str) -> Option<AgentMessage> {
     scan.is_at_end().then(|| line.into_message()).flatten()
 }
 
-/// Returns the block, if it is a usual one.
+/// Returns the block; `None` if it is unusual.
 pub(super) fn block(json: &str) -> Option<Content> {
     let mut scan = JsonCursor { text: json, at: 0 };
     let content = scan.block()?;
     scan.is_at_end().then_some(content)
 }
 
-/// A place in JSON without white space. What is not as expected ends the reading.
+/// A cursor over JSON without white space. Its methods return `None` for anything unexpected.
 struct JsonCursor<'a> {
     text: &'a str,
     at: usize,
@@ -90,8 +90,8 @@ impl<'a> JsonCursor<'a> {
         Some(quoted.to_owned())
     }
 
-    /// Returns what stands between the quotes of a string, and whether it has escapes. Nearly all are
-    /// short, so that a plain loop is the fastest way, and a table faster than to compare three times.
+    /// Returns the text between the quotes of a string, and whether it has escapes. Nearly all strings are short, so a
+    /// plain loop is fastest, and a table is faster than three comparisons.
     #[inline]
     fn quoted(&mut self) -> Option<(&'a str, bool)> {
         self.eat(b'"')?;
@@ -117,12 +117,12 @@ impl<'a> JsonCursor<'a> {
         Some((quoted, has_escapes))
     }
 
-    /// Reads an integer that is written as Rust writes it.
+    /// Reads an integer in the form that Rust writes.
     fn integer(&mut self) -> Option<i64> {
         let is_negative = self.is_next(b'-');
         let (first, from, mut value) = (self.peek()?, self.at, 0_i64);
         while let Some(digit @ b'0'..=b'9') = self.peek() {
-            // There is one more number below zero than above.
+            // `i64::MIN` has no positive counterpart.
             value = value.checked_mul(10)?.checked_sub((digit - b'0').into())?;
             self.at += 1;
         }
@@ -146,7 +146,7 @@ impl<'a> JsonCursor<'a> {
         (value || rest.starts_with("false")).then_some(value)
     }
 
-    /// Reads a value of which nothing is known here.
+    /// Reads a value with `serde`.
     fn value<T: Deserialize<'a>>(&mut self) -> Option<T> {
         let rest = self.text.get(self.at..)?;
         let mut values = serde_json::Deserializer::from_str(rest).into_iter();
@@ -155,7 +155,7 @@ impl<'a> JsonCursor<'a> {
         Some(value)
     }
 
-    /// Reads a field that nobody knows.
+    /// Reads an unknown field.
     fn unknown(&mut self, extra: &mut Extra, key: &str) -> Option<()> {
         let is_first = extra.get(key).is_none();
         extra.insert(key, self.value()?);
@@ -199,7 +199,7 @@ impl<'a> JsonCursor<'a> {
     }
 }
 
-/// Whether a byte does not stand for itself in a string.
+/// True for bytes of a string that need a closer look: quotes, backslashes, control characters.
 static IS_SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let mut byte = 0;
@@ -212,7 +212,7 @@ static IS_SPECIAL: [bool; 256] = {
     special
 };
 
-/// Notes a value that was read; a second one of the same field is unusual.
+/// Sets a field; returns `None` if it was set before.
 fn set<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
     let is_first = field.is_none();
     *field = Some(value?);
@@ -263,7 +263,7 @@ impl<'a> BlockFields<'a> {
         Some(content)
     }
 
-    /// Whether all that was given was taken.
+    /// True if every field was used.
     fn is_spent(&self) -> bool {
         let texts = [
             &self.text,
@@ -375,7 +375,7 @@ impl<'a> MessageFields<'a> {
         }))
     }
 
-    /// Whether every field that not all roles have was taken.
+    /// True if every field that only some roles have was used.
     fn is_spent(&self) -> bool {
         let texts = [
             &self.stop_reason,

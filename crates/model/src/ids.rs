@@ -1,4 +1,4 @@
-//! The ids that cross public signatures.
+//! The ids of sessions and loops.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[doc(hidden)]
 pub const MAX_ID_BYTES: usize = 512;
 
-/// Why a text is not an id.
+/// The error for a text that is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// The text is empty.
@@ -37,7 +37,7 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// Takes `text` as an id.
+            /// Returns `text` as an id.
             ///
             /// # Errors
             /// If `text` is empty or longer than 512 bytes.
@@ -82,30 +82,30 @@ macro_rules! id {
 }
 
 id! {
-    /// Names a session: any non-empty text of at most 512 bytes; new ones are UUIDv7.
+    /// The id of a session: a non-empty text of at most 512 bytes. Generated ids are UUIDv7.
     SessionId
 }
 
 id! {
-    /// Names a loop within its session: any non-empty text of at most 512 bytes.
+    /// The id of a loop, unique within its session: a non-empty text of at most 512 bytes.
     LoopId
 }
 
 impl SessionId {
-    /// Makes a new id, a UUIDv7.
+    /// Returns a new id, a UUIDv7.
     pub fn generate() -> Self {
         Self(crate::clock::new_uuid().to_string())
     }
 }
 
 impl LoopId {
-    /// Takes a text that is an id, or that names nothing if it is none.
+    /// Returns a text as an id without a check; an invalid id matches no loop.
     #[doc(hidden)]
     pub fn of(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Makes a new id, a UUIDv7.
+    /// Returns a new id, a UUIDv7.
     pub fn generate() -> Self {
         Self(crate::clock::new_uuid().to_string())
     }

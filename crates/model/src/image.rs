@@ -1,4 +1,4 @@
-//! The bytes of an image, and the name under which they are stored once.
+//! The bytes of an image, and the id of the blob that stores them once.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Image;
 
-/// Returns an image's bytes, if its base64 can be made again from them.
+/// Returns the bytes of an image; `None` if their base64 would differ from the image's.
 #[doc(hidden)]
 pub fn image_data(image: &Image) -> Option<Vec<u8>> {
     if image.data.is_empty() || image.extra.get("blob").is_some() {
@@ -16,7 +16,7 @@ pub fn image_data(image: &Image) -> Option<Vec<u8>> {
     (STANDARD.encode(&data) == image.data).then_some(data)
 }
 
-/// Returns the id of the blob that holds an image, if one does: the SHA-256 of its bytes.
+/// Returns the id of an image's blob, the SHA-256 of its bytes in hexadecimal; `None` if the image has no blob.
 #[doc(hidden)]
 pub fn blob_id(image: &Image) -> Option<String> {
     match image.extra.get("blob") {

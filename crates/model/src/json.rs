@@ -1,8 +1,8 @@
-//! JSON as it was written: compact text, with the text of numbers kept.
+//! JSON as compact text, with the text of numbers unchanged.
 //!
-//! `Json` holds any value that loopstore does not look into (tool arguments, metadata, unknown
-//! fields). `Extra` is what the objects of the interchange form carry besides their known fields,
-//! so that reading and writing a document gives it back. `json_object!` declares such an object.
+//! [`Json`] is any value that loopstore does not interpret: tool arguments, metadata, unknown fields. [`Extra`] has the
+//! unknown fields of an object of the interchange format, so that a document is written back as it was read.
+//! `json_object!` declares such an object.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// How deep a JSON value may nest. SQLite's own JSON functions stop at 1,000, `serde_json` at 128.
+/// The deepest nesting of a JSON value. SQLite's JSON functions accept 1,000 levels, `serde_json` 128.
 pub const MAX_JSON_DEPTH: usize = 128;
 
 /// Any JSON value as compact text: no white space outside strings, string escapes normalised,
@@ -31,7 +31,7 @@ pub const MAX_JSON_DEPTH: usize = 128;
 pub struct Json(Box<RawValue>);
 
 impl Json {
-    /// The value `null`.
+    /// Returns the value `null`.
     pub fn null() -> Self {
         Self(RawValue::NULL.to_owned())
     }
@@ -52,7 +52,7 @@ impl Json {
         Self::parse(&serde_json::to_string(value)?)
     }
 
-    /// The JSON string `text`.
+    /// Returns `text` as a JSON string.
     pub fn string(text: &str) -> Self {
         serde_json::value::to_raw_value(text).map_or_else(|_| Self::null(), Self)
     }
@@ -80,7 +80,7 @@ impl Json {
         self.read::<Tag>().ok()?.r#type
     }
 
-    /// Whether this is `null`.
+    /// True if the value is `null`.
     pub fn is_null(&self) -> bool {
         self.as_str() == "null"
     }
@@ -189,8 +189,8 @@ fn string_end(bytes: &[u8], start: usize) -> (usize, bool) {
     (bytes.len(), escaped)
 }
 
-/// Whether every escape of a string is surely the one that writing it again gives. Most are, and
-/// this saves making the string anew only to compare it.
+/// True if every escape of a string is surely in normal form. For most strings this saves writing the string again for
+/// a comparison.
 fn has_normal_escapes(quoted: &[u8]) -> bool {
     let mut rest = quoted;
     while let Some(found) = memchr(b'\\', rest) {
@@ -270,10 +270,9 @@ fn shorten(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// What an object carries besides the fields that loopstore knows, in the order it was read.
+/// The unknown fields of an object, in the order of the document.
 ///
-/// It also remembers which of the known fields were absent or `null`, so that a document is
-/// written back as it was.
+/// It also records which known fields were absent, so that the document is written back as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extra {
     fields: Vec<(String, Json)>,
@@ -295,7 +294,7 @@ impl Extra {
         }
     }
 
-    /// Takes the field `key` out.
+    /// Removes the field `key` and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
         let at = self.fields.iter().position(|(k, _)| k == key)?;
         Some(self.fields.remove(at).1)
@@ -306,7 +305,7 @@ impl Extra {
         self.fields.iter().map(|(k, v)| (k.as_str(), v))
     }
 
-    /// Whether there is no unknown field.
+    /// True if there is no unknown field.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
@@ -321,20 +320,20 @@ impl Extra {
         self.absent.contains(&key)
     }
 
-    /// Whether a known field was absent.
+    /// True if a known field was absent.
     #[doc(hidden)]
     pub fn lacks_fields(&self) -> bool {
         !self.absent.is_empty()
     }
 
-    /// Says which known fields were absent.
+    /// Sets the known fields that were absent.
     #[doc(hidden)]
     pub fn set_absent(&mut self, keys: &[&'static str]) {
         self.absent = keys.to_vec();
     }
 }
 
-/// The key of a field, borrowed where the text allows it: `Cow` itself always makes a copy.
+/// The key of a field, borrowed if it has no escapes; `Cow` itself would always copy it.
 #[doc(hidden)]
 pub struct FieldName<'a>(pub Cow<'a, str>);
 
@@ -362,11 +361,11 @@ pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Declares a struct of the interchange form with `Serialize` and `Deserialize`.
+/// Declares a struct of the interchange format with `Serialize` and `Deserialize`.
 ///
-/// Each field is `kind name: Type = "key"` with one of these kinds: `must` (an error if absent),
-/// `maybe` (an `Option`, written only if set), `null` (an `Option`, written as `null` if not
-/// set), `list` (any type with a default, absent reads as the default).
+/// Each field is `kind name: Type = "key"` with one of these kinds: `must` (an error if absent), `maybe` (an `Option`,
+/// written only if set), `null` (an `Option`, written as `null` if not set, unless it was absent), `list` (any type
+/// with a default, which an absent field has).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! json_object {
@@ -416,10 +415,13 @@ macro_rules! json_object {
                     ) -> Result<$name, A::Error> {
                         $( let mut $field: Option<$ty> = None; )*
                         let mut extra = $crate::json::Extra::default();
+                        // The `null` fields that are `null`; the others without a value are absent.
+                        #[allow(unused_mut, unused_variables)]
+                        let mut nulls: Vec<&'static str> = Vec::new();
                         while let Some(key) = map.next_key::<$crate::json::FieldName<'de>>()? {
                             match &*key.0 {
                                 $( $key => $crate::json::json_object!(
-                                    @read $kind map, extra, $field, $key, $ty
+                                    @read $kind map, extra, nulls, $field, $key, $ty
                                 ), )*
                                 _ => {
                                     let value = map.next_value()?;
@@ -429,7 +431,7 @@ macro_rules! json_object {
                         }
                         Ok($name {
                             $( $field: $crate::json::json_object!(
-                                @finish $kind extra, $field, $key, A
+                                @finish $kind extra, nulls, $field, $key, A
                             ), )*
                             extra,
                         })
@@ -467,36 +469,36 @@ macro_rules! json_object {
         }
     };
 
-    (@read must $map:ident, $extra:ident, $field:ident, $key:literal, $ty:ty) => {
+    (@read must $map:ident, $extra:ident, $nulls:ident, $field:ident, $key:literal, $ty:ty) => {
         $field = Some($map.next_value()?)
     };
-    (@read maybe $map:ident, $extra:ident, $field:ident, $key:literal, $ty:ty) => {{
+    (@read maybe $map:ident, $extra:ident, $nulls:ident, $field:ident, $key:literal, $ty:ty) => {{
         $field = $map.next_value::<Option<$ty>>()?;
         if $field.is_none() {
             $extra.insert($key, $crate::json::Json::null());
         }
     }};
-    (@read null $map:ident, $extra:ident, $field:ident, $key:literal, $ty:ty) => {{
+    (@read null $map:ident, $extra:ident, $nulls:ident, $field:ident, $key:literal, $ty:ty) => {{
         $field = $map.next_value::<Option<$ty>>()?;
         if $field.is_none() {
-            $extra.insert(concat!("null ", $key), $crate::json::Json::null());
+            $nulls.push($key);
         }
     }};
-    (@read list $map:ident, $extra:ident, $field:ident, $key:literal, $ty:ty) => {
+    (@read list $map:ident, $extra:ident, $nulls:ident, $field:ident, $key:literal, $ty:ty) => {
         $field = Some($map.next_value()?)
     };
 
-    (@finish must $extra:ident, $field:ident, $key:literal, $access:ident) => {
+    (@finish must $extra:ident, $nulls:ident, $field:ident, $key:literal, $access:ident) => {
         $field.ok_or_else(|| <$access::Error as serde::de::Error>::missing_field($key))?
     };
-    (@finish maybe $extra:ident, $field:ident, $key:literal, $access:ident) => { $field };
-    (@finish null $extra:ident, $field:ident, $key:literal, $access:ident) => {{
-        if $extra.remove(concat!("null ", $key)).is_none() && $field.is_none() {
+    (@finish maybe $extra:ident, $nulls:ident, $field:ident, $key:literal, $access:ident) => { $field };
+    (@finish null $extra:ident, $nulls:ident, $field:ident, $key:literal, $access:ident) => {{
+        if $field.is_none() && !$nulls.contains(&$key) {
             $extra.mark_absent($key);
         }
         $field
     }};
-    (@finish list $extra:ident, $field:ident, $key:literal, $access:ident) => {
+    (@finish list $extra:ident, $nulls:ident, $field:ident, $key:literal, $access:ident) => {
         $field.unwrap_or_else(|| {
             $extra.mark_absent($key);
             Default::default()
@@ -557,5 +559,21 @@ mod tests {
         }
         assert_eq!(serde_json::from_str::<Int>("1.5e3").unwrap().get(), 1500);
         assert!(serde_json::from_str::<Int>("\"7\"").is_err());
+    }
+
+    #[test]
+    fn absent_and_null_fields_are_written_back_as_they_were() {
+        for text in [
+            r#"{"loop_id":"a","session_id":null,"null session_id":null}"#,
+            r#"{"loop_id":"a","null session_id":1,"agent_id":"b"}"#,
+            r#"{"loop_id":"a"}"#,
+        ] {
+            let read: crate::LoopRecord = serde_json::from_str(text).unwrap();
+            let written: serde_json::Value = serde_json::to_value(&read).unwrap();
+            assert_eq!(
+                written,
+                serde_json::from_str::<serde_json::Value>(text).unwrap()
+            );
+        }
     }
 }

@@ -1,28 +1,28 @@
-//! Sections and sizes as plain values: what a plan and a strategy work with before anything is stored.
+//! Sections and sizes as plain values, for plans and strategies.
 
 use std::ops::Range;
 
 /// The size of a context, or of a part of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Sum of the messages' counts.
+    /// The sum of the messages' tokens.
     pub tokens: u64,
-    /// Sum of the messages' JSON.
+    /// The sum of the messages' bytes of JSON.
     pub bytes: u64,
-    /// Number of messages.
+    /// The number of messages.
     pub messages: u64,
 }
 
 impl Size {
-    /// Adds `other`.
+    /// Adds `other` to this size.
     pub fn add(&mut self, other: Self) {
-        // Saturating: a damaged row must not stop the program that looks for damage.
+        // Saturating: a damaged row must not stop `verify`.
         self.tokens = self.tokens.saturating_add(other.tokens);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.messages = self.messages.saturating_add(other.messages);
     }
 
-    /// Returns what is left when `other` is taken away.
+    /// Returns this size less `other`, at least 0.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self {
@@ -36,14 +36,14 @@ impl Size {
 /// Turns of one loop, both ends inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Turns {
-    /// The first.
+    /// The first turn.
     pub first: u32,
-    /// The last.
+    /// The last turn.
     pub last: u32,
 }
 
 impl Turns {
-    /// The turns of `range`, `None` if it is empty.
+    /// Returns the turns of `range`; `None` if it is empty.
     pub fn of(range: Range<u32>) -> Option<Self> {
         (range.start < range.end).then(|| Self {
             first: range.start,
@@ -51,7 +51,7 @@ impl Turns {
         })
     }
 
-    /// One turn.
+    /// Returns a range of one turn.
     #[doc(hidden)]
     pub fn only(turn: u32) -> Self {
         Self {
@@ -65,21 +65,21 @@ impl Turns {
         self.last.saturating_add(1)
     }
 
-    /// Whether a turn is one of these.
+    /// True if the range contains a turn.
     #[doc(hidden)]
     pub fn contains(self, turn: u32) -> bool {
         self.first <= turn && turn <= self.last
     }
 }
 
-/// The turns of a block's sections: they follow each other without gap or overlap.
+/// The turns of a block's sections, which follow each other without gap or overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// Kept word for word.
+    /// Turns at the start, kept unchanged.
     pub first: Option<Turns>,
-    /// Replaced.
+    /// Turns replaced by a summary.
     pub compacted: Option<Turns>,
-    /// Kept, long tool outputs cut.
+    /// Turns at the end, kept with long tool outputs cut.
     pub recent: Option<Turns>,
 }
 
@@ -98,14 +98,14 @@ impl Layout {
         [self.first, self.compacted, self.recent]
     }
 
-    /// Returns which of [`Layout::sections`] holds a turn.
+    /// Returns the index in [`Layout::sections`] of the section with a turn.
     #[doc(hidden)]
     pub fn section_of(&self, turn: u32) -> Option<usize> {
         let holds = |turns: Option<Turns>| turns.is_some_and(|turns| turns.contains(turn));
         self.sections().into_iter().position(holds)
     }
 
-    /// Whether a turn is replaced.
+    /// True if a turn is replaced.
     #[doc(hidden)]
     pub fn replaces(&self, turn: u32) -> bool {
         self.compacted.is_some_and(|turns| turns.contains(turn))

@@ -1,13 +1,13 @@
-//! Plain types of loopstore: sessions, loops, turns and messages, token counters, and the plan of a compaction.
+//! The plain types of loopstore: sessions, loops, turns and messages, token counters, and the plan of a compaction.
 //!
-//! The JSON of the types is the interchange form: one document per session, as phi-core writes it. Unknown
-//! fields, the text of times and the text of numbers survive reading and writing.
+//! The JSON of the types is the interchange format: one document per session, as phi-core writes it. Unknown fields,
+//! the text of times and the text of numbers are unchanged when a document is read and written again.
 //!
-//! [`tokens`] counts messages. [`compaction`] holds what is pure of a compaction: its configuration, the plan
-//! over the sizes of turns, and the traits that strategies implement, with the simplest strategies.
+//! [`tokens`] counts the tokens of messages. [`compaction`] has the configuration of a compaction, its plan over the
+//! sizes of turns, and the traits of strategies, with the simplest strategies.
 //!
-//! The crate reads and writes no database and no file, and calls no model. The store is the crate `loopstore`,
-//! which exports these types; programs use them from there.
+//! The crate accesses no database and no file, and calls no model. The store is the crate `loopstore`, which exports
+//! these types; programs use them from there.
 
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,16 +1,16 @@
-//! Messages, and what they say of themselves.
+//! Messages and their metadata.
 
 use super::author::Author;
 use super::content::{Content, ToolCall};
 use super::json::{Extra, Int, Json, json_object};
 
 json_object! {
-    /// The turn that a message says it belongs to, as its source counted.
+    /// The turn of a message as its source counted it.
     ///
-    /// Turn numbers in ranges and views are positions of turn groups; this index only tells which
-    /// neighbours form a group.
+    /// Turn numbers in ranges and views are positions of turn groups ([`crate::TurnMap`]); this index only decides
+    /// which consecutive messages form a group.
     pub struct TurnId {
-        /// The loop that the source counted in.
+        /// The loop in the source.
         must loop_id: String = "loopId",
         /// The source's index of the turn.
         must turn_index: Int = "turnIndex",
@@ -18,7 +18,7 @@ json_object! {
 }
 
 impl TurnId {
-    /// Turn `turn_index` of loop `loop_id`.
+    /// Returns the id of the turn `turn_index` of the loop `loop_id`.
     pub fn new(loop_id: impl Into<String>, turn_index: u32) -> Self {
         Self {
             loop_id: loop_id.into(),
@@ -46,14 +46,14 @@ json_object! {
     }
 }
 
-/// What a user (or the program in the user's name) said.
+/// A message of the user, or of the harness in the user's name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserMessage {
     /// The blocks.
     pub content: Vec<Content>,
     /// Milliseconds since the epoch.
     pub timestamp: Option<Int>,
-    /// Whose words it is; `None`: a person's.
+    /// The author; a person if `None`.
     pub author: Option<Author>,
 }
 
@@ -62,36 +62,36 @@ pub struct UserMessage {
 pub struct AssistantMessage {
     /// The blocks.
     pub content: Vec<Content>,
-    /// Why the model stopped: `stop`, `length`, `toolUse`, `error`, `aborted` or another word.
+    /// The reason why the model stopped: `stop`, `length`, `toolUse`, `error`, `aborted` or another word.
     pub stop_reason: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
-    /// Who runs the model.
+    /// The provider of the model.
     pub provider: Option<String>,
     /// Tokens as the provider reported them.
     pub usage: Option<Usage>,
     /// Milliseconds since the epoch.
     pub timestamp: Option<Int>,
-    /// What went wrong, if the answer is an error.
+    /// The text of the error, if the answer is one.
     pub error_message: Option<String>,
-    /// Whose words it is; `None`: an agent's.
+    /// The author; an agent if `None`.
     pub author: Option<Author>,
 }
 
-/// What a tool gave back.
+/// The result of a tool call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolResultMessage {
-    /// The id of the call that this answers.
+    /// The id of the call.
     pub tool_call_id: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool_name: String,
     /// The blocks.
     pub content: Vec<Content>,
-    /// Whether the tool failed.
+    /// True if the tool failed.
     pub is_error: bool,
     /// Milliseconds since the epoch.
     pub timestamp: Option<Int>,
-    /// Whose words it is; `None`: the harness's, as it ran the tool.
+    /// The author; the harness, which ran the tool, if `None`.
     pub author: Option<Author>,
 }
 
@@ -121,7 +121,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// A user message of one text block.
+    /// Returns a user message of one text block.
     ///
     /// ```
     /// use loopstore_model::Message;
@@ -145,7 +145,7 @@ impl Message {
         }
     }
 
-    /// An answer of the model; an empty text makes no block.
+    /// Returns an answer of the model with one text block, or with none if the text is empty.
     ///
     /// ```
     /// use loopstore_model::Message;
@@ -165,7 +165,7 @@ impl Message {
         })
     }
 
-    /// The result of the tool call `id`.
+    /// Returns the result of the tool call `id`.
     ///
     /// ```
     /// use loopstore_model::Message;
@@ -181,7 +181,7 @@ impl Message {
         })
     }
 
-    /// Adds a tool call behind the other blocks.
+    /// Adds a tool call after the other blocks.
     ///
     /// ```
     /// use loopstore_model::Message;
@@ -201,8 +201,8 @@ impl Message {
         self.with(Content::tool_call(id, name, arguments.into()))
     }
 
-    /// Adds thinking, with the provider's signature if there is one, before what the answer says
-    /// and behind what was thought before.
+    /// Adds thinking, with the provider's signature if there is one, after earlier thinking and before the other
+    /// blocks.
     ///
     /// ```
     /// use loopstore_model::{Content, Message};
@@ -219,7 +219,7 @@ impl Message {
         self
     }
 
-    /// Adds an image from base64 data behind the other blocks.
+    /// Adds an image from base64 data after the other blocks.
     ///
     /// ```
     /// use loopstore_model::Message;
@@ -232,7 +232,7 @@ impl Message {
         self.with(Content::image(data, mime_type))
     }
 
-    /// Says that the tool failed; any other message than a result stays as it is.
+    /// Marks a tool result as failed; any other message is unchanged.
     ///
     /// ```
     /// use loopstore_model::Message;
@@ -262,7 +262,7 @@ impl Message {
         }
     }
 
-    /// Returns the blocks to change them.
+    /// Returns the blocks for changes.
     pub fn content_mut(&mut self) -> &mut Vec<Content> {
         match self {
             Self::User(m) => &mut m.content,
@@ -271,7 +271,7 @@ impl Message {
         }
     }
 
-    /// Returns milliseconds since the epoch, if the source had a time.
+    /// Returns the time in milliseconds since 1970, if the source had one.
     pub fn timestamp(&self) -> Option<i64> {
         let timestamp = match self {
             Self::User(m) => &m.timestamp,
@@ -298,23 +298,23 @@ impl Message {
     }
 }
 
-/// A message with what ties it to its turn and tree.
+/// A message that a model can see, with its turn and unknown fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlmMessage {
     /// The message itself.
     pub message: Message,
-    /// The turn that the source put it in; without one it is a turn group of its own.
+    /// The turn in the source; a message without one is a turn group of its own.
     pub turn_id: Option<TurnId>,
     /// Fields that loopstore does not interpret, `nodeId`, `parentId`, `tags` and
     /// `provenanceHint` among them.
     pub extra: Extra,
 }
 
-/// The field that names the response which a message is a part of.
+/// The field with the id of the response that a message is a part of.
 const RESPONSE: &str = "responseId";
 
 impl LlmMessage {
-    /// Returns the response that this is a part of, as JSON.
+    /// Returns the id of the response that the message is a part of, as JSON.
     #[doc(hidden)]
     pub fn response(&self) -> Option<&str> {
         self.extra.get(RESPONSE).map(Json::as_str)
@@ -324,7 +324,7 @@ impl LlmMessage {
 /// A message that no model sees: progress, notes, system prompts, revisions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtensionMessage {
-    /// What kind of note this is.
+    /// The kind of the note.
     pub kind: String,
     /// The note.
     pub data: Json,
@@ -343,7 +343,7 @@ pub enum AgentMessage {
     Extension(ExtensionMessage),
 }
 
-/// The role of a message, as it stands in its JSON.
+/// The role of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// `user`.
@@ -379,7 +379,7 @@ impl From<Message> for AgentMessage {
 }
 
 impl AgentMessage {
-    /// An extension message.
+    /// Returns an extension message.
     pub fn extension(kind: impl Into<String>, data: Json) -> Self {
         Self::Extension(ExtensionMessage {
             kind: kind.into(),
@@ -388,8 +388,8 @@ impl AgentMessage {
         })
     }
 
-    /// Says that this is a part of the response `id`, which came as several messages: neighbours of one
-    /// response are one model call, and so one turn.
+    /// Marks the message as a part of the response `id`. Consecutive messages of one response are one model call, and
+    /// so one turn.
     #[must_use]
     pub fn of_response(mut self, id: &str) -> Self {
         if let Self::Llm(message) = &mut self {
@@ -398,7 +398,7 @@ impl AgentMessage {
         self
     }
 
-    /// The same message in the turn `turn_id`; an extension stays as it is.
+    /// Sets the turn of the message; an extension is unchanged.
     #[must_use]
     pub fn in_turn(mut self, turn_id: TurnId) -> Self {
         if let Self::Llm(message) = &mut self {
@@ -415,7 +415,7 @@ impl AgentMessage {
         }
     }
 
-    /// Returns whose words the message is; those of an extension are the harness's.
+    /// Returns the author of the message; the harness for an extension.
     pub fn author(&self) -> Author {
         self.message().map_or(Author::Harness, Message::author)
     }
@@ -428,7 +428,7 @@ impl AgentMessage {
         }
     }
 
-    /// Returns the message to change it, if a model can see it.
+    /// Returns the message for changes, if a model can see it.
     pub fn message_mut(&mut self) -> Option<&mut Message> {
         match self {
             Self::Llm(llm) => Some(&mut llm.message),

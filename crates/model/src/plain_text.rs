@@ -1,4 +1,4 @@
-//! JSON for those who read it: as words, or without what only a provider can read.
+//! JSON as text for people: as words, or without the parts that only a provider can read.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use serde::de::IgnoredAny;
 use super::json::Json;
 
 impl Json {
-    /// Returns the names and values of JSON without its punctuation: `path: src/a.rs, line: 3`. What only a
-    /// provider can read (`encrypted_content`, the `fingerprint` of a program) is left out.
+    /// Returns the names and values of JSON without its punctuation: `path: src/a.rs, line: 3`. Texts that only a
+    /// provider can read (`encrypted_content`, the `fingerprint` of a program) are left out.
     #[doc(hidden)]
     pub fn plain_text(&self) -> String {
         let text = self.as_str();
         let mut out = String::with_capacity(text.len());
         let mut at = 0;
-        // Where the last string begins, and whether it names what is encrypted.
+        // The beginning of the last string, and whether it is the name of an encrypted value.
         let (mut last, mut is_encrypted) = (0, false);
         while let Some(c) = text[at..].chars().next() {
             let length = match c {
@@ -43,8 +43,8 @@ impl Json {
         out
     }
 
-    /// Returns the JSON for people: of each text that only a provider can read (`encrypted_content`, the
-    /// `fingerprint` of a program) nothing but its size.
+    /// Returns the JSON with each text that only a provider can read (`encrypted_content`, the `fingerprint` of a
+    /// program) replaced by its size.
     ///
     /// ```
     /// use loopstore_model::Json;
@@ -80,19 +80,19 @@ impl Json {
     }
 }
 
-/// Whether what a name stands for is for a provider's eyes.
+/// True if only a provider can read the value of a name.
 fn is_sealed(name: &str, text: &str) -> bool {
     name.starts_with("encrypted_") || name == "fingerprint" && text.contains("\"program\"")
 }
 
-/// Adds the string that `text` begins with, and returns its length in the text.
+/// Adds the string at the beginning of `text` to `out`, and returns its length in `text`.
 fn string(text: &str, out: &mut String) -> usize {
     let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
     if let Some(Ok(string)) = strings.next() {
         out.push_str(&string);
         return strings.byte_offset();
     }
-    // Half of a surrogate pair: no text, but JSON.
+    // Half of a surrogate pair is valid JSON, but no text.
     let mut any = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     let is_one = matches!(any.next(), Some(Ok(_)));
     let end = if is_one {

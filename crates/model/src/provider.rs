@@ -1,11 +1,11 @@
-//! Providers that compact by themselves.
+//! Providers that compact contexts themselves.
 
 use super::content::{Content, Sealed};
 use super::message::AgentMessage;
 
-/// A provider that gives out compactions which only it can read.
+/// A provider whose compactions only the provider can read.
 ///
-/// Such a compaction is a run of its own strategy, active in contexts for that provider and in no other.
+/// Such a compaction is a run of a strategy of its own, and active only in contexts for the provider.
 ///
 /// ```
 /// use loopstore_model::SealingProvider;
@@ -22,14 +22,14 @@ pub enum SealingProvider {
     Anthropic,
 }
 
-/// What the strategies of such runs begin with.
+/// The beginning of the names of such strategies.
 const PREFIX: &str = "provider:";
 
 impl SealingProvider {
-    /// All of them.
+    /// All providers.
     pub const ALL: [Self; 2] = [Self::OpenAi, Self::Anthropic];
 
-    /// Returns its name, as sealed content has it.
+    /// Returns the name of the provider in sealed content.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -37,12 +37,12 @@ impl SealingProvider {
         }
     }
 
-    /// Returns the strategy of its compactions.
+    /// Returns the name of the strategy of the provider's compactions.
     pub fn strategy(self) -> String {
         format!("{PREFIX}{}", self.as_str())
     }
 
-    /// Returns whose compactions have this strategy.
+    /// Returns the provider whose compactions have this strategy.
     pub fn of_strategy(strategy: &str) -> Option<Self> {
         let name = strategy.strip_prefix(PREFIX)?;
         Self::ALL
@@ -52,7 +52,7 @@ impl SealingProvider {
 }
 
 impl Sealed {
-    /// Returns who compacted, if this is a compaction.
+    /// Returns the provider if the item is a compaction.
     pub fn compaction(&self) -> Option<SealingProvider> {
         let mut known = SealingProvider::ALL.into_iter();
         let by = known.find(|provider| provider.as_str() == self.provider)?;
@@ -61,7 +61,7 @@ impl Sealed {
 }
 
 impl Content {
-    /// Returns the provider's compaction, if this is one.
+    /// Returns the provider and the block if the block is a provider's compaction.
     #[doc(hidden)]
     pub fn as_compaction(&self) -> Option<(SealingProvider, &Sealed)> {
         match self {
@@ -72,7 +72,7 @@ impl Content {
 }
 
 impl AgentMessage {
-    /// Returns the last compaction of a provider among the model's own blocks, with its place.
+    /// Returns the index and provider of the last compaction among the blocks of an answer.
     #[doc(hidden)]
     pub fn last_compaction(&self) -> Option<(usize, SealingProvider)> {
         let Some(super::Message::Assistant(answer)) = self.message() else {

@@ -1,30 +1,30 @@
-//! Tool calls and results as servers really write them: without an id or a name, with an empty one, or with
-//! arguments that are an object where a text must be.
+//! Tool calls and results with missing or wrong fields, as some servers write them: without an id or a name, or with
+//! arguments that are an object instead of a text.
 //!
-//! They are read all the same: an agent that cannot record an answer stops. What was missing is completed
-//! when the message is stored, and noted in the message, in the extra field `received`.
+//! They are accepted, since an agent that cannot record an answer stops. Missing fields are completed when the message
+//! is stored, and noted in the extra field `received` of the message.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{AgentMessage, Content, Extra, Json, Message, ToolCall};
 
-/// The extra field that notes what was wrong with a call or a result.
+/// The extra field with the notes on a call or a result.
 const RECEIVED: &str = "received";
 
-/// The fields of a call or a result that did not come as they must, each with what came.
+/// The wrong fields of a call or a result, each with the value or defect received.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct Received(BTreeMap<&'static str, &'static str>);
 
 impl Received {
-    /// Notes what came in place of a field.
+    /// Notes the defect of a field.
     #[doc(hidden)]
     pub fn note(&mut self, field: &'static str, what: &'static str) {
         self.0.insert(field, what);
     }
 
-    /// Keeps the notes in the extra fields of the call or the result.
+    /// Stores the notes in the extra fields of the call or the result.
     #[doc(hidden)]
     pub fn keep(self, extra: &mut Extra) {
         if let (false, Ok(json)) = (self.0.is_empty(), Json::of(&self.0)) {
@@ -43,7 +43,7 @@ fn has_made_up_id(call: &ToolCall) -> bool {
     received(&call.extra).contains_key("id")
 }
 
-/// Gives each call of a message that has no id one, made from `prefix` and its place.
+/// Gives each call without an id an id made of `prefix` and the index of the call.
 #[doc(hidden)]
 pub fn name_calls(message: &mut AgentMessage, prefix: &str) {
     let Some(Message::Assistant(answer)) = message.message_mut() else {
@@ -64,8 +64,8 @@ pub fn name_calls(message: &mut AgentMessage, prefix: &str) {
     }
 }
 
-/// Names the call that a result without an id answers: of the `open` ones the first of its tool, one whose id
-/// was made up before any other.
+/// Sets the call id of a result without one: the first of the `open` calls of its tool, preferably one whose id was
+/// made up.
 #[doc(hidden)]
 pub fn pair_result(message: &mut AgentMessage, open: &[ToolCall]) {
     let Some(Message::ToolResult(result)) = message.message_mut() else {
@@ -95,8 +95,8 @@ pub fn pair_result(message: &mut AgentMessage, open: &[ToolCall]) {
     extra.insert(RECEIVED, Json::of(&notes).unwrap_or_default());
 }
 
-/// Completes the calls or the result of a message as those of a stored one were: what lacks an id gets the id,
-/// the name and the notes of its counterpart.
+/// Completes the calls or the result of a message like those of the stored one: each without an id gets the id, name
+/// and notes of its counterpart.
 #[doc(hidden)]
 pub fn complete_as(message: &mut AgentMessage, stored: &AgentMessage) {
     let lacks_call = |message: &Message| matches!(message, Message::ToolResult(result) if result.tool_call_id.is_empty());
@@ -127,7 +127,7 @@ pub fn complete_as(message: &mut AgentMessage, stored: &AgentMessage) {
     }
 }
 
-/// Returns a sentence for each call or result of a message that did not come as it must.
+/// Returns a sentence for each call or result of a message that was completed.
 #[doc(hidden)]
 pub fn notes(message: &AgentMessage) -> Vec<String> {
     let Some(inner) = message.message() else {

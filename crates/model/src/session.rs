@@ -6,7 +6,7 @@ use super::json::{Extra, Int, Json, json_object};
 use super::{AgentMessage, CompactionBlock, LoopId, SessionId, Time, Usage};
 
 json_object! {
-    /// Where a sub-agent's session was started.
+    /// The origin of a sub-agent's session.
     pub struct ParentSpawnRef {
         /// The session of the caller.
         must parent_session_id: SessionId = "parent_session_id",
@@ -33,27 +33,27 @@ json_object! {
     }
 }
 
-/// How a loop came to be.
+/// The relation of a loop to its parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ContinuationKind {
     /// The first loop of a session.
     #[default]
     Initial,
-    /// The next prompt.
+    /// A loop of the next prompt.
     Default,
-    /// The same prompt again.
+    /// A repetition of the parent's prompt.
     Rerun {
-        /// Why, or which attempt.
+        /// The reason, or the number of the repetition.
         tag: String,
     },
-    /// Another way on from the same place.
+    /// An alternative continuation from the same turn.
     Branch {
-        /// Which branch.
+        /// The name of the branch.
         tag: String,
     },
-    /// A loop that begins with what a compaction left.
+    /// A loop that begins with the result of a compaction.
     Compaction,
-    /// A kind unknown to this version, kept as it is.
+    /// An unknown kind, kept unchanged.
     Other(Json),
 }
 
@@ -94,12 +94,12 @@ impl<'de> Deserialize<'de> for ContinuationKind {
     }
 }
 
-/// Where a loop stands. An unknown word of a later version is kept as it is and counts as ended.
+/// The status of a loop. An unknown word is kept unchanged and counts as ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LoopStatus {
-    /// Created, nothing done yet.
+    /// The loop was created and has not started.
     Pending,
-    /// The agent is at work: the last turn may be in flight.
+    /// The agent is running: the last turn may be incomplete.
     Running,
     /// The agent stopped by itself.
     #[default]
@@ -113,7 +113,7 @@ pub enum LoopStatus {
 }
 
 impl LoopStatus {
-    /// Returns the word that stands for the status in JSON and SQL.
+    /// Returns the word of the status in JSON and SQL.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Pending => "Pending",
@@ -125,7 +125,7 @@ impl LoopStatus {
         }
     }
 
-    /// Whether every turn of a loop in this status is complete.
+    /// True if every turn of a loop in this status is complete.
     pub fn is_ended(&self) -> bool {
         !matches!(self, Self::Pending | Self::Running)
     }
@@ -163,17 +163,17 @@ impl<'de> Deserialize<'de> for LoopStatus {
 }
 
 json_object! {
-    /// What a source recorded of one turn besides its messages.
+    /// The metadata of a turn as its source recorded it.
     pub struct Turn {
-        /// The turn, as the source names it.
+        /// The id of the turn in the source.
         maybe turn_id: Json = "turn_id",
         /// `User`, `SubAgent`, `Continuation` or `Branch`.
         maybe triggered_by: String = "triggered_by",
         /// Tokens of the call.
         maybe usage: Usage = "usage",
-        /// When the turn began.
+        /// The start of the turn.
         maybe started_at: Time = "started_at",
-        /// When it ended.
+        /// The end of the turn.
         maybe ended_at: Time = "ended_at",
     }
 }
@@ -181,44 +181,44 @@ json_object! {
 json_object! {
     /// One agent run: a prompt and everything until the agent stops.
     pub struct LoopRecord {
-        /// Names the loop within its session.
+        /// The id of the loop, unique within its session.
         must loop_id: LoopId = "loop_id",
         /// The session.
         null session_id: SessionId = "session_id",
         /// The agent that ran.
         null agent_id: String = "agent_id",
-        /// The loop that this one goes on from; it may lie in another session.
+        /// The loop that this one continues; it may belong to another session.
         null parent_loop_id: LoopId = "parent_loop_id",
         /// The last turn of the parent that belongs to this loop's chain, inclusive; absent
         /// means the last turn that the parent had when this loop was created.
         maybe parent_turn: Int = "parent_turn",
-        /// How the loop came to be.
+        /// The relation to the parent.
         null continuation_kind: ContinuationKind = "continuation_kind",
-        /// When it began.
+        /// The start of the loop.
         null started_at: Time = "started_at",
-        /// When it ended.
+        /// The end of the loop.
         null ended_at: Time = "ended_at",
-        /// Where it stands.
+        /// The status.
         list status: LoopStatus = "status",
-        /// Why its input was refused.
+        /// The reason why the input was rejected.
         null rejection: Json = "rejection",
-        /// The model and how it was asked.
+        /// The model and its settings.
         null config: Json = "config",
         /// The messages, never rewritten.
         list messages: Vec<AgentMessage> = "messages",
-        /// What was recorded per turn.
+        /// The metadata of turns.
         list turns: Vec<Turn> = "turns",
         /// Tokens of the whole loop.
         maybe usage: Usage = "usage",
-        /// Anything the source noted.
+        /// Metadata of the source.
         maybe metadata: Json = "metadata",
-        /// What happened, in order.
+        /// The events of the source, in order.
         list events: Vec<Json> = "events",
-        /// Loops that go on from this one.
+        /// The loops that continue this one.
         list children_loop_ids: Vec<LoopId> = "children_loop_ids",
-        /// Loops of other sessions that this one started.
+        /// The loops of other sessions that this one started.
         list child_loop_refs: Vec<ChildLoopRef> = "child_loop_refs",
-        /// The group of branches that ran in parallel, and which was selected.
+        /// The group of parallel branches, and the selected one.
         null parallel_group: Json = "parallel_group",
         /// The active overlay.
         maybe compaction_block: CompactionBlock = "compaction_block",
@@ -228,17 +228,17 @@ json_object! {
 json_object! {
     /// One agent's history: a tree of loops.
     pub struct Session {
-        /// Names the session.
+        /// The id of the session.
         must session_id: SessionId = "session_id",
         /// The agent.
         null agent_id: String = "agent_id",
-        /// When the session began.
+        /// The start of the session.
         null created_at: Time = "created_at",
-        /// When something last happened in it.
+        /// The time of the last activity.
         null last_active_at: Time = "last_active_at",
-        /// How the session came to be.
+        /// The way in which the session was created.
         maybe formation: Json = "formation",
-        /// Where it was started, for a sub-agent's session.
+        /// The origin of a sub-agent's session.
         null parent_spawn_ref: ParentSpawnRef = "parent_spawn_ref",
         /// `ephemeral` or `persistent`.
         maybe scope: String = "scope",
@@ -248,7 +248,7 @@ json_object! {
 }
 
 impl Session {
-    /// An empty session.
+    /// Returns an empty session.
     pub fn new(session_id: SessionId, agent_id: impl Into<String>) -> Self {
         let now = Time::now();
         Self {
@@ -266,7 +266,7 @@ impl Session {
 }
 
 impl LoopRecord {
-    /// An empty, running loop.
+    /// Returns an empty, running loop.
     pub fn new(loop_id: LoopId, parent_loop_id: Option<LoopId>) -> Self {
         let kind = match parent_loop_id {
             None => ContinuationKind::Initial,

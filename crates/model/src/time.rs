@@ -1,11 +1,11 @@
-//! Times as they were written.
+//! Times as text.
 
 use chrono::{DateTime, Datelike, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-/// A point in time as ISO-8601 text, kept to the letter.
+/// A point in time as ISO 8601 text, kept unchanged.
 ///
-/// A text that is no time (transcripts have them) is kept too; [`Time::parse`] then returns `None`.
+/// A text that is no time, as some transcripts have, is kept too; [`Time::parse`] then returns `None`.
 ///
 /// ```
 /// use loopstore_model::Time;
@@ -20,17 +20,17 @@ use serde::{Deserialize, Serialize};
 pub struct Time(String);
 
 impl Time {
-    /// Takes `text` as it is.
+    /// Returns `text` as a time, unchanged.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The current time in UTC, to the millisecond.
+    /// Returns the current time in UTC, with milliseconds.
     pub fn now() -> Self {
         Self(crate::clock::utc_now().to_rfc3339_opts(SecondsFormat::Millis, true))
     }
 
-    /// The time `ms` milliseconds after the epoch, `None` if that is out of range.
+    /// Returns the time `ms` milliseconds after 1970; `None` if that is out of range.
     pub fn from_millis(ms: i64) -> Option<Self> {
         DateTime::from_timestamp_millis(ms).map(Self::from)
     }
@@ -40,7 +40,7 @@ impl Time {
         &self.0
     }
 
-    /// Reads the text as a time; a time without a zone is taken as UTC.
+    /// Returns the text as an instant; a time without a zone is in UTC.
     pub fn parse(&self) -> Option<DateTime<Utc>> {
         if let Ok(time) = DateTime::parse_from_rfc3339(&self.0) {
             return Some(time.to_utc());
@@ -51,26 +51,26 @@ impl Time {
             .map(|naive| naive.and_utc())
     }
 
-    /// Returns milliseconds since the epoch, `None` if the text is no time.
+    /// Returns milliseconds since 1970; `None` if the text is no time.
     pub fn millis(&self) -> Option<i64> {
         self.parse().map(|time| time.timestamp_millis())
     }
 
-    /// Returns the same instant in the form that lists are ordered by, `None` if the text is no time or its
-    /// year in UTC has not four digits.
+    /// Returns the instant as sortable UTC text; `None` if the text is no time or its year in UTC does not have four
+    /// digits.
     #[doc(hidden)]
     pub fn sortable(&self) -> Option<String> {
         sortable(self.parse()?)
     }
 
-    /// Returns the instant `ms` milliseconds after the epoch in the form that lists are ordered by.
+    /// Returns the instant `ms` milliseconds after 1970 as sortable UTC text.
     #[doc(hidden)]
     pub fn sortable_from_millis(ms: i64) -> Option<String> {
         sortable(DateTime::from_timestamp_millis(ms)?)
     }
 }
 
-/// Writes an instant as UTC text of one width: the order of such texts is the order of the instants.
+/// Returns an instant as UTC text of constant length, so that texts sort like instants.
 fn sortable(time: DateTime<Utc>) -> Option<String> {
     (0..=9999)
         .contains(&time.year())

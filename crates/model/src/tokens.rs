@@ -1,8 +1,7 @@
-//! Counting tokens.
+//! Token counters.
 //!
-//! The figures are those of the product's origin: about four bytes of UTF-8 a token, 750 bytes of
-//! an image a token, and small surcharges for what frames a message. A real tokenizer plugs in
-//! as a [`TokenCounter`].
+//! The default figures are those of phi-core: four bytes of UTF-8 a token, 750 bytes of an image a token, and small
+//! surcharges for each message. A tokenizer implements [`TokenCounter`].
 
 #[cfg(feature = "tiktoken")]
 mod tiktoken;
@@ -15,9 +14,9 @@ pub use tiktoken::TiktokenCounter;
 
 /// Counts the tokens of texts and messages.
 ///
-/// Only [`TokenCounter::text_tokens`] must be given; the rest follows from it with the figures of
-/// [`HeuristicTokenCounter`]. Counts are stored with each message, so a counter must always give
-/// the same figure for the same input.
+/// Only [`TokenCounter::name`] and [`TokenCounter::text_tokens`] must be implemented; the other methods use the figures
+/// of [`HeuristicTokenCounter`]. Counts are stored with each message, so a counter must always return the same number
+/// for the same input.
 ///
 /// ```
 /// use loopstore_model::Message;
@@ -40,24 +39,24 @@ pub use tiktoken::TiktokenCounter;
 /// assert_eq!(Words.message_tokens(&Message::user("Will it rain?").into()), 3 + 4);
 /// ```
 pub trait TokenCounter: Send + Sync {
-    /// Names the counter; stored with the database, which must not mix counters.
+    /// Returns the name of the counter, which is stored with the database: a database has counts of one counter only.
     fn name(&self) -> &str;
 
-    /// Counts a text.
+    /// Returns the tokens of a text.
     fn text_tokens(&self, text: &str) -> u64;
 
-    /// Counts an image from the number of its decoded bytes.
+    /// Returns the tokens of an image with this number of decoded bytes.
     fn image_tokens(&self, bytes: u64) -> u64 {
         (bytes / 750).clamp(85, 16_000)
     }
 
-    /// Counts the blocks of a message.
+    /// Returns the tokens of the blocks of a message.
     fn content_tokens(&self, content: &[Content]) -> u64 {
         content.iter().map(|block| self.block_tokens(block)).sum()
     }
 
-    /// Counts one block. A signature costs nothing; a block of an unknown type costs its JSON, in which data in
-    /// Base64 (a document, a screenshot) costs what an image of its size does.
+    /// Returns the tokens of one block. A signature has none. A block of an unknown type has those of its JSON, in
+    /// which base64 data (a document, a screenshot) counts as an image of its size.
     fn block_tokens(&self, block: &Content) -> u64 {
         match block {
             Content::Text(text) => self.text_tokens(&text.text),
@@ -77,7 +76,7 @@ pub trait TokenCounter: Send + Sync {
         }
     }
 
-    /// Counts a message with what frames it.
+    /// Returns the tokens of a message with its surcharge.
     fn message_tokens(&self, message: &AgentMessage) -> u64 {
         match message {
             AgentMessage::Extension(extension) => self.text_tokens(extension.data.as_str()) + 4,
@@ -136,10 +135,10 @@ pub fn counter_named(name: &str) -> Option<Arc<dyn TokenCounter>> {
     }
 }
 
-/// Characters in a row that are taken for data in Base64: no word and no identifier is so long.
+/// The least consecutive characters that are taken for base64 data: no word and no identifier is so long.
 const LEAST_DATA: usize = 4_096;
 
-/// Returns a text without the data in Base64 that stands in it, and the bytes of each; `None` if there is none.
+/// Returns a text without its base64 data, and the bytes of each datum; `None` if there is none.
 fn without_data(text: &str) -> Option<(String, Vec<u64>)> {
     if text.len() < LEAST_DATA {
         return None;
@@ -163,29 +162,29 @@ fn without_data(text: &str) -> Option<(String, Vec<u64>)> {
     (!sizes.is_empty()).then_some((rest, sizes))
 }
 
-/// Estimates the tokens of a text: its bytes divided by four, rounded up.
+/// Returns the estimated tokens of a text: its bytes divided by four, rounded up.
 pub fn estimate_tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(4)
 }
 
-/// Estimates the tokens of the blocks of a message.
+/// Returns the estimated tokens of the blocks of a message.
 pub fn content_tokens(content: &[Content]) -> u64 {
     HeuristicTokenCounter.content_tokens(content)
 }
 
-/// Estimates the tokens of a message.
+/// Returns the estimated tokens of a message.
 pub fn message_tokens(message: &AgentMessage) -> u64 {
     HeuristicTokenCounter.message_tokens(message)
 }
 
-/// Estimates the tokens of some messages together.
+/// Returns the estimated tokens of all messages together.
 ///
 /// ```
 /// use loopstore_model::tokens::{estimate_tokens, total_tokens};
 /// use loopstore_model::{AgentMessage, Message};
 ///
 /// assert_eq!(estimate_tokens("12345678"), 2);
-/// // With what frames each message.
+/// // Each message has a surcharge of 4.
 /// let messages = ["12345678", "1234"].map(|text| AgentMessage::from(Message::user(text)));
 /// assert_eq!(total_tokens(&messages), (2 + 4) + (1 + 4));
 /// ```
@@ -193,8 +192,8 @@ pub fn total_tokens(messages: &[AgentMessage]) -> u64 {
     messages.iter().map(message_tokens).sum()
 }
 
-/// Returns the size of an image in bytes, from its length and padding or, for an image that was
-/// stored apart, from the number that stands in its place.
+/// Returns the size of an image in bytes: from the length and padding of its base64, or from the number that replaces
+/// the data of an image in a blob.
 #[doc(hidden)]
 pub fn image_bytes(image: &Image) -> u64 {
     match image
@@ -212,15 +211,14 @@ fn base64_bytes(data: &str) -> u64 {
     digits * 3 / 4
 }
 
-/// The largest amount (tokens, bytes, messages) that a row holds: the sum of 65,536 of them is still a
-/// number of 64 bits.
+/// The largest amount (tokens, bytes, messages) of a row: the sum of 65,536 such amounts fits 64 bits.
 #[doc(hidden)]
 pub const MAX_AMOUNT: u64 = 1 << 48;
 
-/// Returns everything that a call read and wrote: the input, cached or not, and the output; `None` for a
-/// report of nothing, or of more than [`MAX_AMOUNT`].
+/// Returns the tokens of a call: the input, cached or not, and the output; `None` if the report is empty or exceeds
+/// [`MAX_AMOUNT`].
 ///
-/// Some sources count what was cached within the input; their own total tells.
+/// Some sources include cached tokens in the input, which their total reveals.
 #[doc(hidden)]
 pub fn reported_tokens(usage: &Usage) -> Option<u64> {
     let count = |int: &Option<Int>| int.as_ref().map_or(0, Int::get);
@@ -230,7 +228,7 @@ pub fn reported_tokens(usage: &Usage) -> Option<u64> {
         .saturating_add(read)
         .saturating_add(count(&usage.cache_write));
     if input <= 0 && read <= 0 && count(&usage.cache_write) <= 0 {
-        // What was answered says nothing of how much was read.
+        // Without the input, the size of the context is unknown.
         return None;
     }
     let is_within = usage.total_tokens.as_ref().is_some_and(|total| {
@@ -244,8 +242,7 @@ pub fn reported_tokens(usage: &Usage) -> Option<u64> {
     (1..=MAX_AMOUNT).contains(&tokens).then_some(tokens)
 }
 
-/// Knows how large a context is: what the provider reported last, and estimates for what came
-/// after.
+/// Tracks the size of a context: the provider's last report, and estimates for the messages after it.
 ///
 /// ```
 /// use loopstore_model::tokens::{ContextTracker, HeuristicTokenCounter};
@@ -254,7 +251,7 @@ pub fn reported_tokens(usage: &Usage) -> Option<u64> {
 /// let prompt = |text| AgentMessage::from(Message::user(text));
 /// let messages = ["Will it rain?", "And tomorrow?"].map(prompt);
 /// let mut tracker = ContextTracker::new();
-/// // The provider counted the first message, and what stands before it, as 500 tokens.
+/// // The provider counted 500 tokens for the system prompt and the first message.
 /// tracker.record(&serde_json::from_str(r#"{"input": 480, "output": 20}"#)?, 1);
 /// assert_eq!(tracker.tokens(&messages, &HeuristicTokenCounter), 500 + 8);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -271,22 +268,22 @@ struct ReportedUsage {
 }
 
 impl ContextTracker {
-    /// A tracker that has no report yet and estimates everything.
+    /// Returns a tracker without a report, which estimates everything.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the provider's report of a call whose answer is the last of `messages` messages.
+    /// Records the provider's report of a call whose answer is the last of `messages` messages.
     ///
-    /// The context's size is everything that the call read and wrote: the input, cached or not,
-    /// and the output. A report of nothing is ignored.
+    /// The size of the context is then the input of the call, cached or not, and its output. An empty report is
+    /// ignored.
     pub fn record(&mut self, usage: &Usage, messages: usize) {
         if let Some(tokens) = reported_tokens(usage) {
             self.reported = Some(ReportedUsage { tokens, messages });
         }
     }
 
-    /// Forgets the report: the context has been rebuilt.
+    /// Drops the report, after the context has been rebuilt.
     pub fn reset(&mut self) {
         self.reported = None;
     }
@@ -375,7 +372,7 @@ mod tests {
         };
         let around = item(String::new());
         assert_eq!(item("A".repeat(101_000)), around + 101);
-        // What is shorter is text.
+        // A shorter run is text.
         assert_eq!(item("A".repeat(4_000)), around + 1_000);
         assert_eq!(item("a b ".repeat(4_000)), around + 4_000);
     }

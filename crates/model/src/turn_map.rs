@@ -1,4 +1,4 @@
-//! Which messages of a loop form which turn.
+//! The grouping of a loop's messages into turns.
 
 use super::{AgentMessage, TurnRange};
 
@@ -26,7 +26,7 @@ pub struct TurnMap {
     ends: Vec<usize>,
 }
 
-/// Follows a loop's messages and says when a new group begins.
+/// A cursor over a loop's messages that detects the beginning of groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct GroupCursor {
@@ -36,13 +36,13 @@ pub struct GroupCursor {
 }
 
 impl GroupCursor {
-    /// Continues after a message whose turn index was `last`.
+    /// Returns a cursor after a message whose turn index was `last`.
     #[doc(hidden)]
     pub fn after(last: Option<i64>) -> Self {
         Self { last: Some(last) }
     }
 
-    /// Whether a message (not an extension) with this turn index begins a group.
+    /// Advances by a message that is no extension; returns true if it begins a group.
     #[doc(hidden)]
     pub fn begins(&mut self, turn_index: Option<i64>) -> bool {
         let begins = turn_index.is_none() || self.last != Some(turn_index);
@@ -82,8 +82,8 @@ impl TurnMap {
         Some((*self.starts.get(at)?, *self.ends.get(at)?))
     }
 
-    /// Returns the messages of a range of turns, extensions between them included. A range that
-    /// reaches beyond the last turn ends there; one that begins beyond it is empty.
+    /// Returns the messages of a range of turns, extensions between them included. Turns beyond the last one are
+    /// ignored.
     pub fn messages_for_range<'a>(
         &self,
         range: &TurnRange,

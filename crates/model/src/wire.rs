@@ -1,4 +1,4 @@
-//! The JSON of a message: one object for every role, and fields that nobody knows kept as they are.
+//! The JSON of a message: one object for all roles, with unknown fields kept unchanged.
 
 use serde::de::Error as _;
 use serde::ser::SerializeMap;
@@ -75,7 +75,7 @@ impl WireMessage {
                     .take()
                     .ok_or("an extension message without kind")?;
                 let data = self.data.take().unwrap_or_default();
-                // It is written in any case: a null that is kept as read would stand there twice.
+                // The field is always written: a kept `null` would be written twice.
                 self.extra.remove("data");
                 let extra = self.leftover();
                 return Ok(AgentMessage::Extension(ExtensionMessage {
@@ -94,7 +94,7 @@ impl WireMessage {
         }))
     }
 
-    /// Takes the author, unless it is a word of another's: that stays where it is.
+    /// Takes the author out of the fields; an unknown value is left as an unknown field.
     fn take_author(&mut self) -> Option<Author> {
         if self.role == "extension" {
             return None;
@@ -126,7 +126,7 @@ impl WireMessage {
         extra
     }
 
-    /// Whether every known field was taken out.
+    /// True if every known field was used.
     fn is_spent(&self) -> bool {
         let texts = [
             &self.stop_reason,
@@ -149,11 +149,11 @@ impl WireMessage {
 }
 
 json_object! {
-    /// An object of which no field is known.
+    /// An object without known fields.
     pub struct UnknownFields {}
 }
 
-/// A message as it is written.
+/// The serialised form of a message.
 struct WireRef<'a>(&'a AgentMessage);
 
 impl Serialize for WireRef<'_> {

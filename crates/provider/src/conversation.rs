@@ -1,10 +1,10 @@
-//! The messages that a request is written from.
+//! The input of a request: messages and their context.
 
 use std::sync::Arc;
 
 use loopstore_model::{AgentMessage, SealingProvider};
 
-/// The messages of a request, and what a context says of them.
+/// The messages of a request, with the facts about their context.
 #[derive(Clone, Copy, Debug)]
 pub struct Conversation<'a> {
     /// The system and developer messages before all others, extensions of the kind `system`.
@@ -15,14 +15,15 @@ pub struct Conversation<'a> {
     pub messages: &'a [AgentMessage],
     /// The provider that the messages were chosen for, if they were chosen for one.
     pub provider: Option<SealingProvider>,
-    /// The message with the compaction of that provider which stands for all before it.
+    /// The index of the message with the compaction of that provider that replaces all messages before it.
     pub compaction: Option<usize>,
     /// True if calls of the last answer can still get their results.
     pub in_flight: bool,
 }
 
 impl<'a> Conversation<'a> {
-    /// Messages without a system prompt of their own, whose last answer may still wait for results.
+    /// Returns a conversation of messages without system messages of their own, whose last answer may still wait for
+    /// results.
     pub fn of(messages: &'a [AgentMessage]) -> Self {
         Self {
             system: &[],
@@ -35,9 +36,9 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// Something that a request can be written from, such as a context of a store.
+/// A source of a request, such as a context of a store.
 pub trait AsConversation {
-    /// Returns the messages of the request.
+    /// Returns the conversation.
     fn as_conversation(&self) -> Conversation<'_>;
 }
 

@@ -1,26 +1,26 @@
-//! Why something a provider gave or takes could not be read or written.
+//! The errors of reading and writing.
 
 use super::Form;
 
-/// Why JSON is not read as messages, or a context not written as JSON.
+/// The error if JSON cannot be read as messages, or a context cannot be written as JSON.
 ///
-/// `at` is a JSON pointer to the place (RFC 6901); the empty pointer is the whole value.
+/// `at` is a JSON pointer (RFC 6901); the empty pointer is the whole value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProviderError {
-    /// A value has another type than it must.
+    /// A value has the wrong type.
     #[error("{form}: expected {expected} at `{at}`, found {found}")]
     WrongType {
         /// The form that was read.
         form: Form,
-        /// Where.
+        /// The JSON pointer to the value.
         at: String,
-        /// What must be there.
+        /// The expected type.
         expected: &'static str,
-        /// What is there.
+        /// The value found.
         found: &'static str,
     },
-    /// A field that must be there is missing or null.
+    /// A required field is missing or null.
     #[error("{form}: `{at}` is missing")]
     Missing {
         /// The form that was read.
@@ -28,45 +28,45 @@ pub enum ProviderError {
         /// The field.
         at: String,
     },
-    /// A value is of the right type, but not one that the form allows.
+    /// A value has the right type, but is not allowed by the form.
     #[error("{form}: invalid value at `{at}`: {reason}")]
     Invalid {
         /// The form that was read.
         form: Form,
-        /// Where.
+        /// The JSON pointer to the value.
         at: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
-    /// A message, item or block of a kind that no message here can hold.
+    /// A message, item or block of a kind that no message can represent.
     #[error("{form}: {what} at `{at}` is not supported")]
     Unsupported {
         /// The form that was read.
         form: Form,
-        /// Where.
+        /// The JSON pointer to the value.
         at: String,
-        /// What it is.
+        /// The kind.
         what: String,
     },
-    /// The context begins with a compaction that only another provider, or another form of its, can read.
+    /// The context begins with a compaction that only another provider, or another form of the provider, can read.
     #[error(
         "{form}: the context was built for {built_for}, whose compaction stands for all before it; \
          build it for the provider that it goes to"
     )]
     BuiltForAnother {
-        /// The form that was asked for.
+        /// The requested form.
         form: Form,
-        /// Whom the context was built for.
+        /// The provider that the context was built for.
         built_for: &'static str,
     },
-    /// An answer with no choice, or with several, of which a history can hold only one.
+    /// An answer has no choice, or several, while a history has room for one.
     #[error("{form}: expected exactly one choice at `{at}`, found {count}")]
     Choices {
         /// The form that was read.
         form: Form,
-        /// Where.
+        /// The JSON pointer to the value.
         at: String,
-        /// How many there are.
+        /// The number of choices.
         count: usize,
     },
     /// A text is not one JSON value.
@@ -74,7 +74,7 @@ pub enum ProviderError {
     Unreadable {
         /// The form that was read.
         form: Form,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
     /// A request cannot be written as a JSON value.
@@ -82,7 +82,7 @@ pub enum ProviderError {
     Unwritable {
         /// The form that was written.
         form: Form,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
 }
@@ -102,7 +102,7 @@ impl ProviderError {
         }
     }
 
-    /// Returns the JSON pointer to the place; empty for the whole value.
+    /// Returns the JSON pointer to the value; empty for the whole value.
     pub fn pointer(&self) -> &str {
         match self {
             Self::WrongType { at, .. }

@@ -1,8 +1,6 @@
-//! What a provider would object to in a list of messages, whatever its form.
+//! Faults of a list of messages, for which any provider may reject it.
 //!
-//! Each rule stands here once; what only the form of one provider asks for (roles that alternate,
-//! ids of certain characters) is with the
-//! form.
+//! Rules of a single form (alternating roles, the characters of ids) are in the module of the form.
 
 mod introduced;
 mod pairing;
@@ -14,60 +12,57 @@ pub use introduced::introduced;
 #[doc(hidden)]
 pub use pairing::{Pairing, ResultPlace};
 
-/// What is wrong.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FaultKind {
     /// A tool result whose call is not before it, or has another result.
     ResultWithoutCall,
-    /// A tool call whose result is not after it.
+    /// A tool call without a result after it.
     CallWithoutResult,
     /// A call id that an earlier call has too.
     DuplicateCallId,
-    /// A tool result that does not follow its call: a prompt or another answer stands between.
+    /// A tool result that does not follow its call: a prompt or another answer is between them.
     LateResult,
-    /// A prompt or an answer that says nothing: no text but white space, no image, no call.
-    /// Thinking alone says nothing either, unless the next message of its turn goes on with the
-    /// answer. A tool result may be empty.
+    /// An empty prompt or answer: no text but white space, no image, no call. Thinking alone counts as empty, unless
+    /// the next message of its turn continues the answer. A tool result may be empty.
     EmptyContent,
-    /// After the last prompt, signed thinking parted from what it led to: an answer that ends in
-    /// it, or calls beside thinking without its signature while other thinking has one. With the
-    /// originals at hand ([`introduced`]), also: thinking removed or altered while calls of its
-    /// answer stay, or kept while calls are gone. Anthropic demands that the thinking of the
-    /// current tool-use cycle goes back unaltered; before the last prompt it may be left out.
+    /// After the last prompt, signed thinking separated from its calls: an answer that ends with it, or calls with
+    /// unsigned thinking while other thinking is signed. If the originals are known ([`introduced`]), also thinking
+    /// that was removed or changed while calls of its answer are kept, or kept while calls are removed. Anthropic
+    /// requires the thinking of the current tool-use cycle unchanged; before the last prompt it may be left out.
     ThinkingParted,
-    /// In a context for a provider: its compaction where it must not be. Anthropic wants it first in the
-    /// conversation, all of them in an answer.
+    /// In a context for a provider: a compaction of the provider in the wrong position. All providers require it in an
+    /// answer, Anthropic also at the beginning of the conversation.
     MisplacedCompaction,
-    /// In a context for a provider: one more compaction of its beside the one that counts.
+    /// In a context for a provider: a compaction of the provider besides the active one.
     SecondCompaction,
-    /// In a context for a provider: its compaction is not what came from it.
+    /// In a context for a provider: the provider's compaction was changed.
     AlteredSealed,
-    /// In a context for a provider: state that another provider made; it is left out of requests.
+    /// In a context for a provider: state of another provider, which is left out of requests.
     ForeignSealed,
-    /// In a context for a provider: a compaction without the run that tells of it, or the other way round.
+    /// In a context for a provider: a compaction without its run, or a run without its compaction.
     OrphanedSealed,
-    /// In a context for a provider: nothing is stored of what its compaction stands for. No other model
-    /// can go on from here, and the compaction cannot be undone.
+    /// In a context for a provider: the messages that the provider's compaction replaces are not stored. No other model
+    /// can continue, and the compaction cannot be undone.
     OriginalsMissing,
 }
 
 /// A fault of a message. It never stops a build.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ContextFault {
-    /// What is wrong.
+    /// The kind of the fault.
     pub kind: FaultKind,
-    /// Which message, counted from 0.
+    /// The index of the message, from 0.
     pub message: usize,
-    /// The call, if it is about one.
+    /// The id of the call, if the fault concerns one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
 }
 
-/// Returns the faults of `messages`, in their order. With `in_flight`, the answer after the last
-/// prompt or result is still being worked on: that its calls have no result, or that it is
-/// thinking so far, is no fault.
+/// Returns the faults of `messages`, in their order. With `in_flight`, the answer after the last prompt or result is
+/// incomplete: calls of it without a result, or an answer of thinking only, are no faults.
 ///
 /// ```
 /// use loopstore_provider::faults::{FaultKind, faults_of};
@@ -89,7 +84,7 @@ pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextFault
     };
     for (at, message) in messages.iter().enumerate() {
         if let Some(message) = message.message() {
-            finder.look_at(at, message);
+            finder.check_message(at, message);
         }
     }
     let mut faults = finder.faults;
@@ -98,8 +93,8 @@ pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextFault
     faults
 }
 
-/// Returns the first message of the answer that is still being worked on: the last one, if only results
-/// follow it and the loop is `in_flight`. Some sources record the blocks of one answer one by one.
+/// Returns the index of the first message of the incomplete answer: the last answer, if only results follow it and the
+/// loop is `in_flight`. Some sources record the blocks of one answer as several messages.
 #[doc(hidden)]
 pub fn answer_in_flight(messages: &[AgentMessage], in_flight: bool) -> Option<usize> {
     let speaks = |message: &AgentMessage| matches!(message.role(), Role::User | Role::Assistant);
@@ -141,13 +136,13 @@ pub fn open_calls(messages: &[AgentMessage], in_flight: bool) -> Vec<&ToolCall> 
 struct Finder<'a> {
     messages: &'a [AgentMessage],
     pairing: Pairing,
-    /// The first message of the answer that is still being worked on.
+    /// The index of the first message of the incomplete answer.
     in_flight: Option<usize>,
     faults: Vec<ContextFault>,
 }
 
 impl<'a> Finder<'a> {
-    fn look_at(&mut self, at: usize, message: &'a Message) {
+    fn check_message(&mut self, at: usize, message: &'a Message) {
         if self.is_empty(at, message) {
             self.fault(FaultKind::EmptyContent, at, None);
         }
@@ -176,7 +171,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// True if an answer is the one in flight, or a part of it.
+    /// True if an answer is the incomplete one, or a part of it.
     fn is_in_flight(&self, at: usize) -> bool {
         self.in_flight.is_some_and(|first| at >= first)
     }
@@ -184,7 +179,7 @@ impl<'a> Finder<'a> {
     fn is_empty(&self, at: usize, message: &Message) -> bool {
         let is_answer = matches!(message, Message::Assistant(_));
         let thinks = is_answer && message.content().iter().any(Content::is_thinking);
-        let may_go_on = self.is_in_flight(at) || goes_on(self.messages, at);
+        let may_go_on = self.is_in_flight(at) || continues_answer(self.messages, at);
         is_silent(message) && !(thinks && may_go_on)
     }
 
@@ -197,10 +192,10 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Whether the message right after an answer is an answer of the same turn: some sources record
-/// the blocks of one answer one by one.
+/// True if the message after an answer is an answer of the same turn: some sources record the blocks of one answer as
+/// several messages.
 #[doc(hidden)]
-pub fn goes_on(messages: &[AgentMessage], at: usize) -> bool {
+pub fn continues_answer(messages: &[AgentMessage], at: usize) -> bool {
     let is_shown = |message: &&AgentMessage| message.role() != Role::Extension;
     let after = messages[at + 1..].iter().find(is_shown);
     after.is_some_and(|after| {
@@ -208,7 +203,7 @@ pub fn goes_on(messages: &[AgentMessage], at: usize) -> bool {
     })
 }
 
-/// Whether nothing in a prompt or an answer says something.
+/// True if a prompt or an answer is empty.
 fn is_silent(message: &Message) -> bool {
     let is_user = match message {
         Message::User(_) => true,
@@ -218,7 +213,7 @@ fn is_silent(message: &Message) -> bool {
     !message.content().iter().any(|block| says(block, is_user))
 }
 
-/// Whether a block says something to a model other than the one that wrote it.
+/// True if a block has content for a model other than the one that wrote it.
 fn says(block: &Content, is_user: bool) -> bool {
     match block {
         Content::Text(text) => !text.text.trim().is_empty(),

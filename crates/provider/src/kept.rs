@@ -1,12 +1,11 @@
-//! Items and blocks of a form that no message has a place for: kept whole, with the form that they
-//! are of, so that they can go back.
+//! Items and blocks that no message can represent: kept whole with their form, so that they can be sent back.
 
 use serde::{Deserialize, Serialize};
 
 use super::Form;
 use loopstore_model::{Content, Extra, Json, ToolCall};
 
-/// An item that was kept.
+/// A kept item.
 #[derive(Deserialize)]
 pub(super) struct KeptItem {
     form: String,
@@ -14,23 +13,23 @@ pub(super) struct KeptItem {
 }
 
 impl KeptItem {
-    /// Reads a block of an unknown type; `None` if it holds no such item.
+    /// Returns the item of a block of an unknown type; `None` if the block has none.
     pub(super) fn of(block: &Json) -> Option<Self> {
         let is_kept = block.type_name().is_some_and(|name| name == TYPE);
         is_kept.then(|| block.read().ok()).flatten()
     }
 
-    /// Reads the item that a call was read from; `None` if the call is written as any other.
+    /// Returns the item that a call was read from; `None` if the call has none.
     pub(super) fn of_call(call: &ToolCall) -> Option<Self> {
         call.extra.get(CALL_ITEM)?.read().ok()
     }
 
-    /// Returns the form that it is of; `None` if this version does not know it.
+    /// Returns the form of the item; `None` if it is unknown.
     pub(super) fn form(&self) -> Option<Form> {
         self.form.parse().ok()
     }
 
-    /// Returns who made it.
+    /// Returns the provider of the item.
     pub(super) fn provider(&self) -> String {
         match self.form() {
             Some(form) => form.provider().to_owned(),
@@ -47,15 +46,15 @@ const CALL_ITEM: &str = "item";
 /// Returns the block that keeps an item.
 ///
 /// # Errors
-/// If it would nest too deep.
+/// If the result would nest too deep.
 pub(super) fn keep(form: Form, item: &Json) -> serde_json::Result<Content> {
     let item = item.as_str();
     let block = format!(r#"{{"type":"{TYPE}","form":"{form}","item":{item}}}"#);
     Json::parse(&block).map(Content::Other)
 }
 
-/// Returns the item of a search that the provider carried out, of which a transcript keeps the call alone;
-/// `None` if the caller carried out the call.
+/// Returns the item of a search that the provider executed, of which a transcript has only the call; `None` if the
+/// caller executed the call.
 pub(super) fn hosted_item(call: &ToolCall) -> Option<Content> {
     #[derive(Serialize)]
     struct HostedCall<'a> {
@@ -76,13 +75,13 @@ pub(super) fn hosted_item(call: &ToolCall) -> Option<Content> {
     keep(Form::OpenAiResponses, &item).ok()
 }
 
-/// The form of a call of which its provider carried out the search.
+/// The item type of a search that the provider executed.
 const WEB_SEARCH: &str = "web_search_call";
 
-/// Keeps the item that a call was read from, beside what every provider reads of the call.
+/// Keeps the item that a call was read from in an extra field of the call.
 ///
 /// # Errors
-/// If it would nest too deep.
+/// If the result would nest too deep.
 pub(super) fn keep_call(form: Form, item: &Json, extra: &mut Extra) -> serde_json::Result<()> {
     let item = item.as_str();
     let kept = Json::parse(&format!(r#"{{"form":"{form}","item":{item}}}"#))?;

@@ -1,33 +1,30 @@
-//! Messages of loopstore in the forms of providers, and back: one mapping for each form.
+//! Conversion of messages from and to the JSON of providers, one mapping for each form.
 //!
-//! [`read`] turns what a provider answered, or what a program is about to send, into messages;
-//! [`write()`] turns a context into what the next request holds. `read` is strict: what it cannot
-//! keep it refuses with a [`ProviderError`] that names the place, and never guesses. Tool calls and results are
-//! read as servers really write them, also without an id or a name: what is missing is completed when they are
-//! stored, and the append says so.
+//! [`read`] converts an answer of a provider, or a request, to messages; [`write()`] converts a context to the messages
+//! of the next request. `read` is strict: JSON that it cannot keep is rejected with a [`ProviderError`] that names the
+//! position, and nothing is guessed. Tool calls and results without an id or a name are accepted, since some servers
+//! send them; missing fields are completed when the messages are stored, and the append reports it.
 //!
 //! A new form is a variant of [`Form`] and one file each in `read` and `write`.
 //!
-//! # What is not kept
+//! # Losses
 //!
-//! What `write` leaves out, moves, or adds so that the provider accepts the request is reported in
-//! [`ProviderRequest::mended`]. The guide (`docs/guide.md`, *For agents*) has the table of what each
-//! form cannot hold.
+//! Everything that `write` leaves out, moves, or adds so that the provider accepts the request is reported in
+//! [`ProviderRequest::mended`]. The guide (`docs/guide.md`, *For agents*) has a table of the content that each form
+//! cannot represent.
 //!
 //! State that only a provider can read (encrypted reasoning, redacted thinking, compactions) becomes
-//! [`Content::Sealed`]. Items of hosted tools, documents and images by URL, which no
-//! message has a place for, are kept whole as [`Content::Other`], of the type
-//! `providerItem` with their `form`. Both go back as they came, in their place, to the provider that
-//! made them; for another they are left out and reported. Anthropic reads nothing before its newest
-//! compaction, so nothing before it is written.
+//! [`Content::Sealed`]. Items of hosted tools, and documents and images by URL, which no message can represent, are
+//! kept whole as [`Content::Other`], of the type `providerItem` with their `form`. Both are sent back unchanged, in
+//! their position, to the provider that made them; for another provider they are left out and reported. Anthropic
+//! ignores everything before its newest compaction, so nothing before it is written.
 //!
-//! `read` refuses what no message can hold without loss: audio, files, several choices, answers that
-//! are not finished; in chat completions and Responses images by URL or file id. Of an answer's
-//! envelope it takes model, usage, stop reason, time and id. A field of a message or block that
-//! loopstore does not know stays with it, in the extra field `source`.
+//! `read` rejects content that no message can represent without loss: audio, files, several choices, incomplete
+//! answers; in chat completions and Responses images by URL or file id. Of an answer's envelope it keeps model, usage,
+//! stop reason, time and id. Unknown fields of a message or block are kept in its extra field `source`.
 //!
-//! The crate sends nothing and stores nothing: it holds no client. [`faults`] says what any provider would refuse
-//! in a list of messages.
+//! The crate has no client: it sends and stores nothing. [`faults`] reports the faults of a list of messages for which
+//! any provider may reject it.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -64,11 +61,11 @@ pub use write::{
 };
 pub use write::{Mending, MendingKind, NO_RESULT, ProviderRequest};
 
-/// The form in which a provider takes and gives messages.
+/// The form of a provider's JSON: its API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Form {
-    /// `openai`: chat completions, which many servers speak.
+    /// `openai`: chat completions, which many servers implement.
     OpenAiChat,
     /// `responses`: the items of OpenAI's Responses API.
     OpenAiResponses,
@@ -80,7 +77,7 @@ impl Form {
     /// All forms.
     pub const ALL: [Self; 3] = [Self::OpenAiChat, Self::OpenAiResponses, Self::Anthropic];
 
-    /// Returns the word for it on the command line.
+    /// Returns the name of the form on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OpenAiChat => "openai",
@@ -89,7 +86,7 @@ impl Form {
         }
     }
 
-    /// Returns the provider whose own compactions the form has a place for.
+    /// Returns the provider whose compactions the form can represent.
     ///
     /// ```
     /// use loopstore_model::SealingProvider;
@@ -106,7 +103,7 @@ impl Form {
         }
     }
 
-    /// Returns the provider whose form it is, as [`Sealed`](loopstore_model::Sealed) names it.
+    /// Returns the provider of the form, as [`Sealed`](loopstore_model::Sealed) names it.
     pub(crate) fn provider(self) -> &'static str {
         match self {
             Self::OpenAiChat | Self::OpenAiResponses => "openai",
@@ -130,12 +127,11 @@ impl FromStr for Form {
     }
 }
 
-/// Reads messages from the JSON of a provider: a whole answer, one message or item, a list of
-/// them, or a request as [`write()`] makes it.
+/// Returns the messages of a provider's JSON: a whole answer, one message or item, a list of them, or a request as
+/// [`write()`] returns it.
 ///
 /// # Errors
-/// If something has another type than it must, is missing, or cannot be kept as a message. Nothing
-/// is read then.
+/// If a value has the wrong type, is missing, or cannot be represented by a message.
 ///
 /// # Examples
 /// ```
@@ -163,11 +159,11 @@ pub fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>, ProviderErro
     read::read(form, items, None)
 }
 
-/// Reads messages from the text of such JSON, as [`read`] does. Sealed state, items that are kept whole
-/// and the arguments of calls keep their text: the order of keys, and numbers that a [`Value`] rounds.
+/// Returns the messages of such JSON as text, as [`read`] does. Sealed state, items that are kept whole and the
+/// arguments of calls keep their text: the order of keys, and numbers that a [`Value`] would round.
 ///
 /// # Errors
-/// As those of [`read`]; also if `text` is not one JSON value.
+/// Those of [`read`], and if `text` is not one JSON value.
 ///
 /// # Examples
 /// ```
@@ -189,21 +185,21 @@ pub fn read_str(form: Form, text: &str) -> Result<Vec<AgentMessage>, ProviderErr
 /// Reads one of the calls of a chat message from its text.
 ///
 /// # Errors
-/// If it is of a type that no message can hold.
+/// If the call has a type that no message can represent.
 #[doc(hidden)]
 pub fn read_call(call: &str) -> Result<Content, ProviderError> {
     read::read_call(call)
 }
 
-/// Writes a context as what a request holds: `{"messages"}` for chat completions,
-/// `{"instructions"?, "input"}` for Responses, `{"system"?, "messages"}` for Anthropic.
+/// Returns a context as the messages of a request: `{"messages"}` for chat completions, `{"instructions"?, "input"}`
+/// for Responses, `{"system"?, "messages"}` for Anthropic.
 ///
-/// What the provider would refuse is mended: a missing result becomes [`NO_RESULT`], empty messages
-/// go, neighbours of one role merge where roles must alternate. [`ProviderRequest`] also says what
-/// was mended, and keeps the text of numbers, which a [`Value`] rounds.
+/// Faults for which the provider would reject the request are mended: a missing result becomes [`NO_RESULT`], empty
+/// messages are left out, consecutive messages of one role are joined if roles must alternate. [`ProviderRequest`] also
+/// reports the mendings, and keeps the text of numbers, which a [`Value`] rounds.
 ///
 /// # Errors
-/// If the arguments of a call hold a number that a [`Value`] cannot, or if the context begins with the
+/// If the arguments of a call have a number that a [`Value`] cannot represent, or if the context begins with the
 /// compaction of another provider.
 ///
 /// # Examples

@@ -1,37 +1,37 @@
-//! Messages in loopstore's own form, also as a person writes them.
+//! Messages in loopstore's own form, including the short form that a person may write.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use loopstore_model::AgentMessage;
 
-/// Why a text holds no messages of loopstore's own form.
+/// The error if a text has no messages in loopstore's own form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnFormError {
-    /// It is no JSON.
+    /// The text is no JSON.
     #[error("this is not JSON: {why}")]
     NotJson {
-        /// What is wrong, and where.
+        /// The defect and its position.
         why: String,
     },
-    /// One of the messages has another form.
+    /// A message has another form.
     #[error(
         "message {at} is not in loopstore's own form: {why}; for messages of a provider name the format: \
          openai, responses or anthropic"
     )]
     NoMessage {
-        /// Which of them, from 0.
+        /// The index of the message, from 0.
         at: usize,
-        /// What is wrong, and where in the message.
+        /// The defect and its position in the message.
         why: String,
     },
 }
 
-/// Reads messages of loopstore's own form: one, or a list of them. Where the form has a list of blocks,
-/// `content` may also be a text.
+/// Returns messages in loopstore's own form: one, or a list of them. `content` may be a text instead of a list of
+/// blocks.
 ///
 /// # Errors
-/// If the text is no JSON, or one of them no such message.
+/// If the text is no JSON, or a message has another form.
 ///
 /// # Examples
 /// ```
@@ -71,8 +71,8 @@ fn message(at: usize, text: &str) -> Result<AgentMessage, OwnFormError> {
         })
 }
 
-/// Returns a message with a block in place of the text that is its content, `None` if it is none. All else
-/// of it keeps its text.
+/// Returns a message whose `content` is a text with a list of one block instead; `None` for any other message. The rest
+/// of the message keeps its text.
 fn with_block(message: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Outer<'a> {

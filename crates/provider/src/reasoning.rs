@@ -1,18 +1,18 @@
-//! Reasoning as servers that speak chat completions return it: in fields beside the content of an answer.
+//! Reasoning that servers of chat completions return in fields next to the content of an answer.
 //!
-//! Some of these servers refuse a tool call that comes back without its reasoning. The text becomes thinking,
-//! which is counted and compacted like any other, and goes back in the fields that it came in.
+//! Some of these servers reject a tool call without its reasoning. The text becomes thinking, which is counted and
+//! compacted like any other, and is sent back in the same fields.
 
 use super::returned::ReturnedFields;
 use loopstore_model::{Content, Extra, Json, Thinking};
 
-/// The fields that hold reasoning as a text.
+/// The fields with reasoning as a text.
 pub const TEXTS: [&str; 2] = ["reasoning_content", "reasoning"];
 
-/// The field that holds reasoning as a list of the server's own items.
+/// The field with reasoning as a list of the server's own items.
 pub const DETAILS: &str = "reasoning_details";
 
-/// The extra field of thinking with the names of the fields that it came in.
+/// The extra field of thinking with the names of its fields in the answer.
 const FIELDS: &str = "fields";
 
 /// Returns the reasoning of an answer as thinking: a block for each different text.
@@ -42,7 +42,7 @@ pub fn thinking(texts: Vec<(&'static str, String)>, details: Option<Json>) -> Ve
     found.into_iter().enumerate().map(block).collect()
 }
 
-/// Returns what can be read of the items.
+/// Returns the readable text of the items.
 fn text_of(details: &Json) -> String {
     #[derive(serde::Deserialize)]
     struct Item {
@@ -57,7 +57,7 @@ fn text_of(details: &Json) -> String {
     texts.concat()
 }
 
-/// Returns the names of the fields that a block came in; `None` if it is no such thinking.
+/// Returns the names of the fields that a block was read from; `None` if it is no such thinking.
 fn fields_of(block: &Content) -> Option<(&Thinking, Vec<String>)> {
     let Content::Thinking(thinking) = block else {
         return None;
@@ -66,12 +66,12 @@ fn fields_of(block: &Content) -> Option<(&Thinking, Vec<String>)> {
     Some((thinking, fields))
 }
 
-/// True if a block is thinking that goes back in a field of its answer.
+/// True if a block is thinking that is sent back in a field of its answer.
 pub fn is_returned(block: &Content) -> bool {
     fields_of(block).is_some()
 }
 
-/// Returns the fields of an answer in which its thinking goes back.
+/// Returns the fields in which the thinking of an answer is sent back.
 pub(super) fn returned(content: &[Content], back: &mut ReturnedFields) {
     let blocks: Vec<_> = content.iter().filter_map(fields_of).collect();
     for name in TEXTS {

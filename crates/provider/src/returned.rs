@@ -1,5 +1,5 @@
-//! Fields beside those that a message has a place for, which their provider wants to have back: what a
-//! call belongs to, what a text cites, what is to be cached.
+//! Unknown fields of a message that its provider requires back: the caller of a call, the citations of a text, the mark
+//! of a cached prefix.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ use loopstore_model::{Extra, Json};
 pub struct ReturnedFields(Vec<(&'static str, Json)>);
 
 impl ReturnedFields {
-    /// Takes those of `keys` that the block came with.
+    /// Takes the fields of `keys` that the block has.
     pub(super) fn of(extra: &Extra, keys: &[&'static str]) -> Self {
         Self::of_source(extra.get("source"), keys)
     }
 
-    /// Takes them from the extra field `source`.
+    /// Takes the fields from the extra field `source`.
     pub(super) fn of_source(source: Option<&Json>, keys: &[&'static str]) -> Self {
         let source = source.and_then(|source| source.read::<HashMap<String, Json>>().ok());
         let Some(source) = source.filter(|source| !source.is_empty()) else {
@@ -36,18 +36,18 @@ impl ReturnedFields {
         self.0.push((key, value));
     }
 
-    /// Sets a field, in place of one of this name.
+    /// Sets a field, replacing one of the same name.
     pub(super) fn set(&mut self, key: &'static str, value: Json) {
         self.remove(key);
         self.push(key, value);
     }
 
-    /// Whether a field is there.
+    /// True if there is a field of this name.
     pub(super) fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(name, _)| *name == key)
     }
 
-    /// Takes a field out.
+    /// Removes a field and returns it.
     pub(super) fn remove(&mut self, key: &str) -> Option<Json> {
         let at = self.0.iter().position(|(name, _)| *name == key)?;
         Some(self.0.remove(at).1)

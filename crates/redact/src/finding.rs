@@ -1,4 +1,4 @@
-//! What was found in a text, told without telling it.
+//! Findings: secrets of a text, masked.
 
 use std::ops::Range;
 
@@ -6,40 +6,40 @@ use serde::Serialize;
 
 use super::policy::Confidence;
 
-/// The characters around a finding that its context shows, on each side.
+/// The characters of context on each side of a finding.
 const CONTEXT: usize = 40;
 
-/// How something was recognised as a secret.
+/// The way in which a secret was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundBy {
     /// By the rule.
     Rule,
-    /// By its value, which a rule found elsewhere.
+    /// By its value, which a rule found in another text.
     Value,
-    /// By a part of a value that a rule found elsewhere.
+    /// By a part of a value that a rule found in another text.
     Part,
 }
 
 /// A secret in a text, masked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The digits that stand for its value, keyed by the database: the marker has the first six. It can be
-    /// given in place of the value, to allow or to confirm it.
+    /// Hexadecimal digits of a digest of the value, keyed with the key of the database; the marker has the first six.
+    /// The id can be used instead of the value to allow or confirm the secret.
     pub id: String,
-    /// The rule.
+    /// The name of the rule.
     pub rule: String,
-    /// How certain the rule is.
+    /// The confidence of the rule.
     pub confidence: Confidence,
-    /// How it was recognised.
+    /// The way in which the secret was recognised.
     pub found_by: FoundBy,
-    /// True if it is replaced; else it is only reported.
+    /// True if the secret is replaced; else it is only reported.
     pub replaced: bool,
-    /// Its first and last characters.
+    /// The first and last characters of the secret.
     pub masked: String,
-    /// Its length in characters.
+    /// The length of the secret in characters.
     pub length: usize,
-    /// The text around it; other secrets in it are masked too.
+    /// The text around the secret, with other secrets masked too.
     pub context: String,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn masked(value: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// Returns the text around the range at `at` of `found`, which are in order, with each of them masked.
+/// Returns the text around the range `found[at]`. All ranges of `found`, which are in order, are masked.
 pub(super) fn context(text: &str, found: &[Range<usize>], at: usize) -> String {
     let here = &found[at];
     let mut start = here.start.saturating_sub(CONTEXT);

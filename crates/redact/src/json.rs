@@ -1,11 +1,11 @@
-//! Redacting JSON string by string, without reading it into a tree: numbers, order and unknown fields
-//! stay as they were written.
+//! Redacts JSON string by string without parsing it into a tree, so that numbers, order and unknown fields are
+//! unchanged.
 
 use serde::Deserialize;
 
 use super::Redactor;
 
-/// Fields that name sessions and loops; changed, nothing would be found any more.
+/// Fields with ids of sessions and loops, which must not change, or the rows could not be found any more.
 const IDS: [&str; 8] = [
     "session_id",
     "loop_id",
@@ -17,7 +17,7 @@ const IDS: [&str; 8] = [
     "loopstore_current_loop",
 ];
 
-/// Fields that hold what an agent or its tools said: whatever stands in them is content.
+/// Fields with content of an agent or its tools, in which no field name has a special meaning.
 const CONTENT: [&str; 9] = [
     "arguments",
     "args",
@@ -33,24 +33,23 @@ const CONTENT: [&str; 9] = [
 /// Names of fields whose values look random and are no secrets.
 const NO_NAMES: [&str; 3] = ["idempotency_key", "idempotencyKey", "cacheKey"];
 
-/// Where in the JSON the walk is.
+/// A level of the JSON at the current position.
 struct JsonPath<'a> {
-    /// The object or array that is open here begins at this byte.
+    /// The first byte of the open object or array.
     start: usize,
     is_object: bool,
-    /// The key whose value is here: of an object its own, of an array that of the array.
+    /// The key of the current value: its own in an object, that of the array in an array.
     key: Option<String>,
-    /// Whether the next string is a key.
+    /// True if the next string is a key.
     wants_key: bool,
     text: &'a str,
 }
 
 impl Redactor {
-    /// Redacts every string in a JSON text, keys too; `None` if nothing was found. With `keep_ids`,
-    /// fields that name sessions and loops stay.
+    /// Redacts every string of a JSON text, keys included; `None` if nothing was found. With `keep_ids`, fields with
+    /// ids of sessions and loops are unchanged.
     ///
-    /// Signatures and the bytes of images are not looked at: they are random, and a changed one is
-    /// worth nothing.
+    /// Signatures and the bytes of images are skipped: they are random, and invalid if they are changed.
     pub(super) fn in_json(&mut self, text: &str, keep_ids: bool) -> Option<String> {
         let bytes = text.as_bytes();
         let mut open: Vec<JsonPath<'_>> = Vec::new();
@@ -141,7 +140,7 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// Whether the value of a field is left as it is.
+/// True if the value of a field is not changed.
 fn stays(key: &str, value: &str, open: &[JsonPath<'_>], keep_ids: bool) -> bool {
     match key {
         "signature" => true,
@@ -159,7 +158,7 @@ fn stays(key: &str, value: &str, open: &[JsonPath<'_>], keep_ids: bool) -> bool 
     }
 }
 
-/// Whether what an object holds is an image, or state that only a provider can read.
+/// True if an object is an image, or state that only a provider can read.
 fn is_binary(place: &JsonPath<'_>) -> bool {
     #[derive(Deserialize)]
     struct Tag {

@@ -1,40 +1,40 @@
-//! Secrets that were found before, and where they stand in a text in which no rule finds them.
+//! Known secrets, and their occurrences in texts in which no rule finds them.
 //!
-//! A secret may be added at any time and costs its own length: there is no automaton that would be built again.
-//! Secrets are found by their first characters, then by each length that secrets with these have.
+//! A secret may be added at any time, in time linear in its length: there is no automaton to rebuild. An occurrence is
+//! found by its first characters, then by the lengths of the secrets with these characters.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::policy::Confidence;
 
-/// The characters of the shortest secret that is looked for.
+/// The length of the shortest secret that is searched for, in characters.
 pub(super) const MIN_KNOWN: usize = 6;
 
-/// How many bits the sieve has: at most places of a text no secret begins.
+/// The number of bits of the filter, which rules out most positions of a text.
 const SIEVE_BITS: u32 = 18;
 
-/// A secret that was found.
+/// A known secret.
 #[derive(Clone, Debug)]
 pub(super) struct KnownSecret {
     pub(super) rule: usize,
     pub(super) id: String,
     pub(super) confidence: Confidence,
-    /// True if it is looked for between other characters than letters and digits only.
+    /// True if an occurrence next to a letter or digit does not count.
     pub(super) is_word: bool,
 }
 
-/// Secrets that were found before.
+/// The known secrets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownSecrets {
     by_text: HashMap<String, KnownSecret>,
-    /// The lengths of the secrets that begin so, the longest first.
+    /// The lengths of the secrets with these first characters, the longest first.
     lengths: HashMap<[u8; MIN_KNOWN], Vec<usize>>,
     sieve: Vec<u64>,
 }
 
 impl KnownSecrets {
-    /// Adds a secret; one that is known already stays as it is.
+    /// Adds a secret, unless it is known.
     pub(super) fn insert(&mut self, text: &str, secret: KnownSecret) {
         let Some(first) = text.as_bytes().first_chunk::<MIN_KNOWN>() else {
             return;
@@ -52,7 +52,7 @@ impl KnownSecrets {
         self.by_text.insert(text.to_owned(), secret);
     }
 
-    /// Returns where secrets stand in a text, the longest of several that begin at one place.
+    /// Returns the occurrences of secrets in a text; of several at one position the longest.
     pub(super) fn find<'a>(&'a self, text: &str) -> Vec<(Range<usize>, &'a KnownSecret)> {
         let mut found = Vec::new();
         if self.by_text.is_empty() {
@@ -85,7 +85,7 @@ impl KnownSecrets {
     }
 }
 
-/// True if no letter or digit touches a part of a text.
+/// True if no letter or digit is next to a range of a text.
 fn is_apart(text: &str, range: Range<usize>) -> bool {
     let before = text[..range.start].chars().next_back();
     let after = text[range.end..].chars().next();

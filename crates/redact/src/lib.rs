@@ -1,16 +1,16 @@
-//! Finding secrets and putting markers in their places.
+//! Detection of secrets in texts and messages, and their replacement by markers.
 //!
-//! A marker is `[REDACTED:type:digest]`: the name of the rule that found the secret, and six
-//! hexadecimal digits of a digest that is keyed with a random key of the database. Equal secrets have
-//! equal markers, and without the database nobody can try out what stood there.
+//! A marker is `[REDACTED:type:digest]`: the name of the rule that found the secret, and six hexadecimal digits of a
+//! digest keyed with a random key of the database. Equal secrets have equal markers, and without the database nobody
+//! can test guesses of the secret.
 //!
-//! What is found has a [`Confidence`], and a [`RedactionPolicy`] says what of it is replaced; the rest is only
-//! reported.
+//! Each secret found has a [`Confidence`]. A [`RedactionPolicy`] decides which secrets are replaced; the others are
+//! only reported.
 //!
 //! A secret that is split across content blocks is not found, nor one in the pixels of an image.
 //!
-//! The crate reads no database: which messages are redacted, and what is recorded of it, is the task of
-//! `loopstore`. The rules are those of gitleaks and some of our own, in `rules/`.
+//! The crate accesses no database: `loopstore` decides which messages are redacted, and records it. The rules are those
+//! of gitleaks and some of loopstore's own, in `rules/`.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -36,7 +36,7 @@ use serde::de::DeserializeOwned;
 
 use known::{KnownSecret, KnownSecrets};
 use loopstore_model::{AgentMessage, Content, Json, Message, image_data};
-use pieces::Pieces;
+use pieces::SecretPieces;
 use sealed::unsign;
 use views::views;
 
@@ -45,12 +45,12 @@ pub use policy::{Confidence, RedactionPolicy, UnknownRule, rule_names};
 #[doc(hidden)]
 pub use sealed::drop_sealed;
 
-/// How a marker begins.
+/// The beginning of a marker.
 const MARKER: &str = "[REDACTED:";
-/// The digits of a digest in a marker.
+/// The number of digits of the digest in a marker.
 const MARKER_DIGITS: usize = 6;
 
-/// Replaces secrets by markers and counts them.
+/// A redactor, which replaces secrets by markers and counts them.
 ///
 /// # Examples
 /// ```
@@ -69,23 +69,23 @@ pub struct Redactor {
     counts: BTreeMap<String, u64>,
     /// Secrets that were found and not replaced, by type.
     held_back: BTreeMap<String, u64>,
-    /// Secrets that were found; `None`: they are not remembered.
+    /// The secrets that were found; `None` if they are not remembered.
     known: Option<KnownSecrets>,
-    /// Finds parts of those.
-    pieces: Pieces,
-    /// The secrets of which there are pieces.
+    /// The parts of the secrets that were found.
+    pieces: SecretPieces,
+    /// The secrets that have such parts.
     cut: Vec<KnownSecret>,
-    /// True if parts of what is found are looked for too.
+    /// True if parts of the secrets found next are recorded.
     learns_pieces: bool,
     /// True if parts are replaced.
     replaces_pieces: bool,
     /// The number of parts that were replaced.
     pieces_replaced: u64,
-    /// What was found; `None`: it is not kept.
+    /// The findings; `None` if they are not kept.
     findings: Option<Vec<Finding>>,
 }
 
-/// The numbers of what was replaced and what was not.
+/// The numbers of secrets that were replaced, and of those that were not.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct RedactionCounts {
@@ -101,7 +101,7 @@ pub struct RedactionCounts {
 }
 
 impl Redactor {
-    /// A redactor whose markers are keyed with `key`.
+    /// Returns a redactor whose markers are keyed with `key`.
     pub fn new(key: &[u8]) -> Self {
         Self {
             key: key.to_vec(),
@@ -109,7 +109,7 @@ impl Redactor {
             counts: BTreeMap::new(),
             held_back: BTreeMap::new(),
             known: None,
-            pieces: Pieces::default(),
+            pieces: SecretPieces::default(),
             cut: Vec::new(),
             learns_pieces: false,
             replaces_pieces: false,
@@ -118,32 +118,32 @@ impl Redactor {
         }
     }
 
-    /// Replaces what a policy says, and not all that is found.
+    /// Sets the policy, which decides which secrets are replaced; without one all are.
     #[must_use]
     pub fn with_policy(mut self, policy: RedactionPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Remembers what it finds, and from then on replaces it also where no rule would find it: a
-    /// password that a summary tells without saying that it is one.
+    /// Makes the redactor remember the secrets it finds, and replace them in later texts even if no rule finds them
+    /// there: for instance a password that a summary repeats without a name.
     #[must_use]
     pub fn remembering(mut self) -> Self {
         self.known.get_or_insert_default();
         self
     }
 
-    /// Returns how many secrets were replaced, by type.
+    /// Returns the number of secrets that were replaced, by type.
     pub fn counts(&self) -> &BTreeMap<String, u64> {
         &self.counts
     }
 
-    /// Returns how many secrets were found and not replaced, as their confidence is too low, by type.
+    /// Returns the number of secrets that were not replaced, since their confidence is too low, by type.
     pub fn held_back(&self) -> &BTreeMap<String, u64> {
         &self.held_back
     }
 
-    /// Returns the secrets in a text, masked, and changes nothing.
+    /// Returns the secrets of a text, masked. The counts are unchanged.
     ///
     /// # Examples
     /// ```
@@ -160,20 +160,20 @@ impl Redactor {
         std::mem::replace(&mut self.findings, before).unwrap_or_default()
     }
 
-    /// Keeps what is found from now on, for [`Redactor::take_findings`].
+    /// Makes the redactor keep its findings for [`Redactor::take_findings`].
     #[doc(hidden)]
     pub fn keep_findings(&mut self) {
         self.findings.get_or_insert_default();
     }
 
-    /// Returns what was found since the last time.
+    /// Returns the findings since the last call.
     #[doc(hidden)]
     pub fn take_findings(&mut self) -> Vec<Finding> {
         let findings = self.findings.as_mut();
         findings.map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns the counts since the last time.
+    /// Returns the counts since the last call.
     #[doc(hidden)]
     pub fn take_counts(&mut self) -> RedactionCounts {
         RedactionCounts {
@@ -183,20 +183,20 @@ impl Redactor {
         }
     }
 
-    /// Sets whether parts of what is found next are to be looked for too. A summary that cuts a text may make
-    /// its own words look like a secret.
+    /// Sets whether parts of the secrets found next are recorded. They should not be for summaries: a cut text may make
+    /// ordinary words look like a secret.
     #[doc(hidden)]
     pub fn learn_pieces(&mut self, learns: bool) {
         self.learns_pieces = learns;
     }
 
-    /// Compares what was found with an original, which may have words in common with a secret.
+    /// Compares the recorded parts with an original text: parts that are ordinary words of it are no secrets.
     #[doc(hidden)]
     pub fn compare(&mut self, original: &str) {
         self.pieces.compare(&views(original));
     }
 
-    /// Replaces parts of the secrets that were found, too, from now on.
+    /// Makes the redactor replace the recorded parts of secrets, too.
     #[doc(hidden)]
     pub fn replace_pieces(&mut self) {
         self.pieces.settle();
@@ -204,7 +204,7 @@ impl Redactor {
         self.replaces_pieces = true;
     }
 
-    /// Whether a secret that was found, or a part of one, stands in bytes that are no text.
+    /// True if bytes that are no text contain a known secret or a part of one.
     #[doc(hidden)]
     pub fn is_in_bytes(&self, bytes: &[u8]) -> bool {
         self.pieces.are_in_bytes(bytes)
@@ -215,19 +215,19 @@ impl Redactor {
         self.named(None, text)
     }
 
-    /// Redacts JSON, string by string, keys too; `None` if nothing was found. Text that is no JSON is
-    /// redacted as text.
+    /// Redacts JSON string by string, keys included; `None` if nothing was found. A text that is no JSON is redacted as
+    /// text.
     pub fn json(&mut self, text: &str) -> Option<String> {
         self.of_form(text, false)
     }
 
-    /// Redacts the key of an append: as a whole; `None` if nothing is replaced.
+    /// Returns the redacted key of an append, which is replaced as a whole; `None` if nothing was found.
     #[doc(hidden)]
     pub fn append_key(&mut self, name: &str) -> Option<String> {
         self.text(name).map(|_| append_key_marker(&self.key, name))
     }
 
-    /// Redacts JSON in which fields that name sessions and loops stay.
+    /// Redacts JSON, except fields with ids of sessions and loops.
     #[doc(hidden)]
     pub fn meta(&mut self, text: &str) -> Option<String> {
         self.of_form(text, true)
@@ -240,8 +240,8 @@ impl Redactor {
         }
     }
 
-    /// Redacts a message; `None` if nothing was found. Thinking that changes loses its signature: it
-    /// would no longer hold. A sealed item that would change is left out.
+    /// Redacts a message; `None` if nothing was found. Thinking that changes loses its signature, which would be
+    /// invalid. A sealed item that would change is removed.
     ///
     /// # Errors
     /// If the message cannot be written as JSON.
@@ -261,7 +261,7 @@ impl Redactor {
         content.iter().any(|block| self.is_in_block(block))
     }
 
-    /// Whether what is not read as text holds a secret: the bytes of an image, a signature.
+    /// True if the bytes of an image or a signature contain a secret.
     fn is_in_block(&self, block: &Content) -> bool {
         match block {
             Content::Image(image) => {
@@ -277,7 +277,7 @@ impl Redactor {
         }
     }
 
-    /// Takes out images and signatures that hold a secret: no part of them could be replaced.
+    /// Removes images and signatures that contain a secret, since no part of them can be replaced.
     fn replace_in_bytes(&mut self, message: &mut AgentMessage) {
         let content = message.message_mut().map(Message::content_mut);
         for block in content.into_iter().flatten() {
@@ -292,8 +292,7 @@ impl Redactor {
         }
     }
 
-    /// Redacts a value by its JSON; `None` if nothing was found. Fields that name sessions and loops
-    /// stay.
+    /// Redacts a value by its JSON; `None` if nothing was found. Fields with ids of sessions and loops are unchanged.
     ///
     /// # Errors
     /// If the value cannot be written as JSON or read again.
@@ -315,7 +314,7 @@ impl Redactor {
         new.map(|new| serde_json::from_str(&new)).transpose()
     }
 
-    /// Redacts the value of a field: its name may tell that it is a secret.
+    /// Redacts the value of a field, whose name may show that it is a secret.
     fn named(&mut self, name: Option<&str>, text: &str) -> Option<String> {
         let found = self.find(name, text);
         if found.is_empty() {
@@ -344,15 +343,15 @@ pub fn add_counts(sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u6
     }
 }
 
-/// Returns the key that stands for the key of an append in which secrets were found. It is made of the whole key,
-/// whatever rules find in it, so that the append is found again by the key that its caller has.
+/// Returns the replacement of an append key with secrets. It is derived from the whole key, whichever rules find
+/// secrets in it, so that the append is found again by the caller's key.
 #[doc(hidden)]
 pub fn append_key_marker(key: &[u8], name: &str) -> String {
     let id = Redactor::new(key).id_of(&format!("append key {name}"));
     format!("{MARKER}append-key:{id}]")
 }
 
-/// Returns the marker that stands for a secret of a type.
+/// Returns the marker of a secret.
 fn marker(rule: &str, id: &str) -> String {
     format!("{MARKER}{rule}:{}]", &id[..MARKER_DIGITS])
 }

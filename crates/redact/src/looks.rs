@@ -1,34 +1,33 @@
-//! Judging a text by its looks: random, or made of words as names, paths and identifiers are.
+//! Classifies a text as random, or as made of words like names, paths and identifiers.
 
-/// So many consonants follow each other in hardly any word.
+/// The number of consecutive consonants that hardly any word has.
 const MANY_CONSONANTS: usize = 6;
 
-/// The characters of the shortest part of a name that counts as a word.
+/// The length of the shortest part of a name that counts as a word, in characters.
 const MIN_WORD: usize = 3;
 
-/// The digits that may follow a word of a name, as in `sha256`, `v2` or `nl80211`.
+/// The most digits after a word of a name, as in `sha256`, `v2` or `nl80211`.
 const MAX_NUMBER: usize = 5;
 
-/// The digits of a number in a name, such as a date without signs.
+/// The most digits of a number in a name, such as a date without separators.
 const MAX_DIGITS: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CharClass {
     Lower,
     Upper,
     Digit,
 }
 
-/// True if a text is no word or name: digits stand between letters, it falls into many short words, or nobody
-/// could say it. In doubt a text is random: a word too
-/// many is replaced rather than a secret too few.
+/// True if a text is no word or name: it has digits between letters, many short words, or too many consonants. If in
+/// doubt, a text is random: a word that is replaced does less harm than a secret that is not.
 pub(super) fn looks_random(text: &str) -> bool {
     let kinds = kinds(text);
     let digits = kinds
         .windows(2)
-        .filter(|pair| (pair[0] == Kind::Digit) != (pair[1] == Kind::Digit));
+        .filter(|pair| (pair[0] == CharClass::Digit) != (pair[1] == CharClass::Digit));
     let letters: Vec<char> = text.chars().map(|c| c.to_ascii_lowercase()).collect();
-    // A consonant after a letter that has a vowel behind it nearly always.
+    // A consonant after a letter that a vowel nearly always follows.
     let is_odd = |pair: &[char]| "jqv".contains(pair[0]) && is_consonant(pair[1]) && pair[1] != 'y';
     digits.count() >= 2
         || has_many_words(&kinds, 5)
@@ -36,27 +35,26 @@ pub(super) fn looks_random(text: &str) -> bool {
         || letters.windows(2).any(is_odd)
 }
 
-fn kinds(text: &str) -> Vec<Kind> {
+fn kinds(text: &str) -> Vec<CharClass> {
     let kinds = text.chars().filter_map(|c| match c {
-        'a'..='z' => Some(Kind::Lower),
-        'A'..='Z' => Some(Kind::Upper),
-        '0'..='9' => Some(Kind::Digit),
+        'a'..='z' => Some(CharClass::Lower),
+        'A'..='Z' => Some(CharClass::Upper),
+        '0'..='9' => Some(CharClass::Digit),
         _ => None,
     });
     kinds.collect()
 }
 
-/// True if a text falls into many words, shorter than `shortest` on average, where capitals are taken for the
-/// beginning of one.
-fn has_many_words(kinds: &[Kind], shortest: usize) -> bool {
+/// True if a text has many words, shorter than `shortest` on average, where each capital begins a word.
+fn has_many_words(kinds: &[CharClass], shortest: usize) -> bool {
     let changes = kinds
         .windows(2)
-        .filter(|pair| pair[0] != pair[1] && *pair != [Kind::Upper, Kind::Lower])
+        .filter(|pair| pair[0] != pair[1] && *pair != [CharClass::Upper, CharClass::Lower])
         .count();
-    // The last capital of several begins the word that follows.
+    // The last of several capitals begins the next word.
     let capitals = kinds
         .windows(3)
-        .filter(|part| *part == [Kind::Upper, Kind::Upper, Kind::Lower])
+        .filter(|part| *part == [CharClass::Upper, CharClass::Upper, CharClass::Lower])
         .count();
     let words = 1 + changes + capitals;
     words >= 3 && words * shortest > kinds.len()
@@ -67,14 +65,14 @@ fn is_consonant(c: char) -> bool {
     c.is_ascii_lowercase() && !"aeiou".contains(c)
 }
 
-/// True if more consonants follow each other than in hardly any word.
+/// True if a text has more consecutive consonants than words have.
 fn has_many_consonants(text: &str) -> bool {
     let runs = text.split(|c| !is_consonant(c)).map(str::len);
     runs.max().unwrap_or(0) >= MANY_CONSONANTS
 }
 
-/// True if a text is a path, an identifier, a version or words with signs between: each part of it is a word, a
-/// word with a number, or a number, and most of it is words.
+/// True if a text is a path, an identifier, a version or words with separators: each part is a word, a word with a
+/// number, or a number, and most of the text is words.
 pub(super) fn is_made_of_words(text: &str) -> bool {
     let parts = text.split(|c: char| !c.is_alphanumeric());
     let (mut letters, mut all) = (0, 0);
@@ -96,7 +94,7 @@ pub(super) fn is_made_of_words(text: &str) -> bool {
     letters * 2 > all
 }
 
-/// True if a text is a word, or words with numbers behind, as in `sha256` and `fts5ApiRowCount`.
+/// True if a text is a word, or words with numbers after them, as in `sha256` and `fts5ApiRowCount`.
 fn is_numbered_word(text: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit();
     let numbers = text.split(|c| !is_digit(c)).filter(|run| !run.is_empty());
@@ -113,7 +111,7 @@ fn is_numbered_word(text: &str) -> bool {
         && (more.is_empty() || first.len() >= 2)
 }
 
-/// True if a text has the signs of a path: separators, or the end of a file's name.
+/// True if a text has separators of a path or a file extension.
 pub(super) fn is_path(text: &str) -> bool {
     let end = text.rsplit_once('.').map_or("", |(_, end)| end);
     let has_end = (1..=4).contains(&end.len()) && end.bytes().all(|byte| byte.is_ascii_lowercase());
@@ -125,19 +123,19 @@ fn is_word(text: &str) -> bool {
     is_letters && !has_many_words(&kinds(text), MIN_WORD) && !has_many_consonants(text)
 }
 
-/// True if a text is one word, perhaps with a capital at its beginning: it may stand anywhere.
+/// True if a text is one word, possibly with a capital first letter, which may occur in any text.
 pub(super) fn is_single_word(text: &str) -> bool {
     let mut rest = text.chars();
     rest.next().is_some_and(char::is_alphabetic)
         && (rest.clone().all(char::is_lowercase) || text.chars().all(char::is_uppercase))
 }
 
-/// True if a text is a UUID with its signs, as sessions, calls and rows have.
+/// True if a text is a UUID with dashes, as the ids of sessions, calls and rows.
 pub(super) fn is_uuid(text: &str) -> bool {
     text.contains('-') && uuid::Uuid::try_parse(text).is_ok()
 }
 
-/// Returns the entropy of a text in bits a byte.
+/// Returns the Shannon entropy of the bytes of a text, in bits per byte.
 pub(super) fn entropy(bytes: &[u8]) -> f64 {
     let mut counts = [0u32; 256];
     for byte in bytes {

@@ -1,12 +1,12 @@
-//! Pieces of secrets: what a shortened text holds of a secret that it cuts in two.
+//! Pieces of secrets: the parts of a secret that a shortened text contains.
 //!
-//! No rule knows half a token. So a secret that was found whole is remembered by its windows: every
-//! eight characters of it that follow each other, white space left out, as line ends come and go when a
-//! text is shortened. Where windows stand in a text one after another, that is a piece.
+//! No rule recognises half a token. So a secret that was found whole is remembered by its windows: every eight
+//! consecutive characters, without white space, since line ends change when a text is shortened. Consecutive windows in
+//! a text are a piece.
 //!
-//! Not all of a secret is random. The frame of a private key, the scheme of an address and the prefix of
-//! a token are not remembered. What else of it stands in an original by itself is judged by its looks: a mixture of
-//! letters and digits is a secret that was cut there, a word is a word and goes free everywhere.
+//! Some parts of a secret are not random: the frame of a private key, the scheme of an address and the prefix of a
+//! token are not remembered. Other parts that an original contains alone are classified: a mixture of letters and
+//! digits is a secret that was cut there, a word is ignored in all texts.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -14,55 +14,55 @@ use std::ops::Range;
 use super::looks::looks_random;
 use super::views::MappedText;
 
-/// The characters of the smallest piece.
+/// The length of the smallest piece, in characters.
 const WINDOW: usize = 8;
 
 /// The factor of the rolling hash.
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// How many bits the sieve has: most windows of a text are no secret, and it tells so at once. A session with
-/// thirty thousand secrets has a million windows.
+/// The number of bits of the filter, which rules out most windows of a text at once. A session with thirty thousand
+/// secrets has a million windows.
 const SIEVE_BITS: u32 = 23;
 
-/// A line of a private key from this length on is one, whatever stands around it.
+/// The least length of a line of a private key that counts as a secret by itself.
 const MIN_KEY_WORD: usize = 16;
 
-/// The characters of the longest prefix, as in `sk-ant-api03-`.
+/// The length of the longest prefix, as in `sk-ant-api03-`, in characters.
 const MAX_PREFIX: usize = 16;
 
-/// Where a piece of a secret stands.
+/// A piece of a secret in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct SecretPiece {
     pub(super) range: Range<usize>,
-    /// The number of the secret.
+    /// The index of the secret.
     pub(super) secret: usize,
 }
 
-/// What is known of the form of a secret.
+/// The form of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SecretForm {
     /// A private key in its frame.
     PrivateKey,
-    /// A token whose beginning all of its kind have.
+    /// A token with a prefix that all of its kind have.
     Token,
-    /// None: somebody made it up.
+    /// No form: a password that a person made up.
     Free,
 }
 
 /// The windows of secrets.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct SecretPieces {
     /// The secret of each window.
     windows: HashMap<u64, usize>,
     sieve: Vec<u64>,
     /// The secrets without white space.
     wholes: HashSet<String>,
-    /// Windows that are words.
+    /// The windows that are words.
     free: HashSet<u64>,
 }
 
-impl Pieces {
-    /// Remembers a secret, which has no escapes any more; returns whether it is a new one.
+impl SecretPieces {
+    /// Remembers a secret without escapes; returns true if it is new.
     pub(super) fn learn(&mut self, form: SecretForm, secret: &str, number: usize) -> bool {
         let core = core_of(form, secret);
         if self.wholes.contains(&core) {
@@ -77,9 +77,9 @@ impl Pieces {
         self.wholes.insert(core)
     }
 
-    /// Looks at an original: what stands in it by itself and looks like a word is no secret.
+    /// Reads an original: pieces that it contains alone and that are words are no secrets.
     pub(super) fn compare(&mut self, views: &[MappedText<'_>]) {
-        // Escapes would part a secret that is whole.
+        // Escapes would split a whole secret.
         let Some(plain) = views.last() else { return };
         for piece in self.find_in(&plain.text) {
             let text = squeezed(&plain.text[piece.range]);
@@ -91,26 +91,30 @@ impl Pieces {
         }
     }
 
-    /// Lets go of what turned out to be words.
+    /// Drops the windows that are words.
     pub(super) fn settle(&mut self) {
         for hash in self.free.drain() {
             self.windows.remove(&hash);
         }
     }
 
-    /// Finds pieces in a text, whatever its escapes.
-    pub(super) fn find(&self, views: &[MappedText<'_>]) -> Vec<Piece> {
+    /// Returns the pieces in a text, with or without its escapes.
+    pub(super) fn find(&self, views: &[MappedText<'_>]) -> Vec<SecretPiece> {
         let mut found = Vec::new();
         for view in views {
-            found.extend(self.find_in(&view.text).into_iter().map(|piece| Piece {
-                range: view.place(piece.range),
-                ..piece
-            }));
+            found.extend(
+                self.find_in(&view.text)
+                    .into_iter()
+                    .map(|piece| SecretPiece {
+                        range: view.place(piece.range),
+                        ..piece
+                    }),
+            );
         }
         found
     }
 
-    /// Whether bytes that are no text hold a piece that is no word.
+    /// True if bytes that are no text contain a piece that is no word.
     pub(super) fn are_in_bytes(&self, bytes: &[u8]) -> bool {
         if self.windows.is_empty() {
             return false;
@@ -120,8 +124,8 @@ impl Pieces {
         pieces.any(|piece| is_no_word(&text[piece.range]))
     }
 
-    fn find_in(&self, text: &str) -> Vec<Piece> {
-        let mut found: Vec<(usize, Piece)> = Vec::new();
+    fn find_in(&self, text: &str) -> Vec<SecretPiece> {
+        let mut found: Vec<(usize, SecretPiece)> = Vec::new();
         if self.windows.is_empty() {
             return Vec::new();
         }
@@ -138,7 +142,7 @@ impl Pieces {
                     piece.range.end = range.end;
                     *end = at + WINDOW;
                 }
-                _ => found.push((at + WINDOW, Piece { range, secret })),
+                _ => found.push((at + WINDOW, SecretPiece { range, secret })),
             }
         });
         found.into_iter().map(|(_, piece)| piece).collect()
@@ -150,7 +154,7 @@ fn sieve_place(hash: u64) -> (usize, u64) {
     ((at >> 6) as usize, 1 << (at & 63))
 }
 
-/// Visits the windows of a text: their number, their hash and where they stand.
+/// Calls a function with each window of a text: its index, hash and range.
 fn each_window(text: &str, visit: &mut impl FnMut(usize, u64, Range<usize>)) {
     const OLDEST: u64 = FACTOR.wrapping_pow(WINDOW as u32);
     let mut last = [(0, 0); WINDOW];
@@ -171,17 +175,17 @@ fn each_window(text: &str, visit: &mut impl FnMut(usize, u64, Range<usize>)) {
     }
 }
 
-/// Spreads a hash over all bits: the sieve looks at the first ones.
+/// Spreads a hash over all bits, as the filter uses the first ones.
 fn mixed(hash: u64) -> u64 {
     (hash ^ (hash >> 32)).wrapping_mul(FACTOR)
 }
 
-/// Whether a piece, without its white space, is no word or name.
+/// True if a piece, without its white space, is no word or name.
 pub(super) fn is_no_word(piece: &str) -> bool {
     looks_random(&squeezed(piece))
 }
 
-/// Whether a text is no more than the frame of a private key: all keys of a kind have the same.
+/// True if a text is only the frame of a private key, which all keys of a kind share.
 pub(super) fn is_bare_frame(text: &str) -> bool {
     text.contains("PRIVATE KEY-----") && key_of(text).is_empty()
 }
@@ -204,8 +208,8 @@ fn core_of(form: SecretForm, secret: &str) -> String {
     squeezed(&secret[prefix_of(form, secret)..])
 }
 
-/// Returns how long the beginning of a secret is that all of its kind have: `sk_live_`, or the header
-/// of a JSON web token. What people make up has none.
+/// Returns the length of the prefix that all secrets of a kind share: `sk_live_`, or the header of a JSON web token; 0
+/// for other secrets.
 fn prefix_of(form: SecretForm, secret: &str) -> usize {
     if secret.starts_with("eyJ") {
         return secret.find('.').map_or(0, |at| at + 1);
@@ -220,8 +224,8 @@ fn prefix_of(form: SecretForm, secret: &str) -> usize {
     end * usize::from(is_prefix)
 }
 
-/// Returns the digits of a private key: what stands between its frame and is no header. Where the end
-/// is cut off, words may follow that are none of it.
+/// Returns the base64 of a private key within its frame, without headers. If the end is cut off, words that do not
+/// belong to the key may follow.
 fn key_of(secret: &str) -> String {
     let begin = secret.find("-----BEGIN").map(|at| at + "-----".len());
     let begin = begin.and_then(|at| Some(at + secret[at..].find("-----")? + "-----".len()));
@@ -247,13 +251,13 @@ mod tests {
 
     const TOKEN: &str = "ghp_k3J9xQ2mZ7vR4tB8nW1cY6pL5sD0fG";
 
-    fn learned(form: SecretForm, secret: &str) -> Pieces {
-        let mut pieces = Pieces::default();
+    fn learned(form: SecretForm, secret: &str) -> SecretPieces {
+        let mut pieces = SecretPieces::default();
         pieces.learn(form, secret, 0);
         pieces
     }
 
-    fn found<'a>(pieces: &Pieces, text: &'a str) -> Vec<&'a str> {
+    fn found<'a>(pieces: &SecretPieces, text: &'a str) -> Vec<&'a str> {
         let found = pieces.find(&views(text)).into_iter();
         found.map(|piece| &text[piece.range]).collect()
     }

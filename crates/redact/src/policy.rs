@@ -1,4 +1,4 @@
-//! Which of the secrets found are replaced.
+//! The policy that decides which secrets are replaced.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use super::rules::rules;
 
-/// How certain it is that a match is a secret.
+/// The confidence that a match is a secret.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
-    /// A value after a name such as `key` that may be a path, an identifier or a digest.
+    /// A value after a name such as `key`, which may be a path, an identifier or a digest.
     Low,
-    /// A value that the name before it calls a secret, and that looks like one.
+    /// A value that looks like a secret, after a name that says so.
     #[default]
     Medium,
-    /// A secret of a form of its own: a key of a known service, a private key.
+    /// A secret with a distinctive form: a key of a known service, a private key.
     High,
 }
 
 impl Confidence {
-    /// Returns its name, as JSON has it.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -30,7 +30,7 @@ impl Confidence {
     }
 }
 
-/// Which of the secrets found are replaced. By default all that are found with medium or high confidence.
+/// The policy of a redaction. By default, all secrets with medium or high confidence are replaced.
 ///
 /// # Examples
 /// ```
@@ -43,18 +43,18 @@ impl Confidence {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedactionPolicy {
-    /// Values that are no secrets, or the ids of [findings](super::Finding) that are none.
+    /// Values, or ids of [findings](super::Finding), that are no secrets.
     pub allow: BTreeSet<String>,
     /// Values, or ids of findings, that are replaced whatever their confidence.
     pub confirm: BTreeSet<String>,
-    /// The rules that apply; all if it is empty.
+    /// The rules that apply; all if empty.
     pub only: BTreeSet<String>,
-    /// The lowest confidence with which a secret is replaced; what is found with less is only reported.
+    /// The lowest confidence with which a secret is replaced; others are only reported.
     pub min_confidence: Confidence,
 }
 
 impl RedactionPolicy {
-    /// Adds a value that is no secret, or the id of a finding that is none.
+    /// Adds a value, or the id of a finding, that is no secret.
     #[must_use]
     pub fn allow(mut self, value: impl Into<String>) -> Self {
         self.allow.insert(value.into().trim().to_owned());
@@ -70,10 +70,10 @@ impl RedactionPolicy {
         values.fold(self, Self::allow)
     }
 
-    /// Restricts it to a rule, and others that are added in the same way.
+    /// Adds a rule; only added rules apply then.
     ///
     /// # Errors
-    /// If there is no such rule: the names of all.
+    /// If there is no such rule. The error lists all names.
     pub fn only(mut self, rule: impl Into<String>) -> Result<Self, UnknownRule> {
         let rule = rule.into();
         if !rules().names().contains(&*rule) {
@@ -83,7 +83,7 @@ impl RedactionPolicy {
         Ok(self)
     }
 
-    /// Replaces also what is found with this confidence.
+    /// Sets the lowest confidence with which a secret is replaced.
     #[must_use]
     pub fn min_confidence(mut self, confidence: Confidence) -> Self {
         self.min_confidence = confidence;
@@ -96,7 +96,7 @@ impl RedactionPolicy {
     }
 }
 
-/// A rule that does not exist.
+/// The error for a rule that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no rule `{0}` finds secrets")]
 pub struct UnknownRule(pub String);

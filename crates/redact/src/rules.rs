@@ -1,14 +1,14 @@
-//! The rules that find secrets, and where they come from.
+//! The rules that find secrets.
 //!
-//! `rules/own.toml` are rules of our own, `rules/gitleaks.toml` those of gitleaks as it publishes them. Rules
-//! that look at a path, or at files of one kind, are left out.
+//! `rules/own.toml` has loopstore's own rules, `rules/gitleaks.toml` those of gitleaks as published. Rules for paths or
+//! for files of one kind are left out.
 //!
-//! A rule runs only on a text that holds one of its keywords, and its expression is compiled when it first runs.
-//! The expressions of gitleaks demand a space, a quote or an end behind a secret; here the form of the secret
-//! ends it ([`pattern`]).
+//! A rule runs only on a text with one of its keywords, and its expression is compiled at the first run. The
+//! expressions of gitleaks require a space, a quote or the end of the text after a secret; here a secret ends where its
+//! form ends ([`pattern`]).
 //!
-//! Each match has a [`Confidence`]. A rule that knows a secret by its own form is certain. One that knows it by
-//! a name before it (`secret = …`) has to look at the value: how random it is, and whether it is made of words.
+//! Each match has a [`Confidence`]. A rule for a distinctive form has high confidence. A rule for a name before the
+//! secret (`secret = …`) checks how random the value is, and whether it is made of words.
 
 mod pattern;
 
@@ -28,13 +28,13 @@ use pattern::{compile, with_own_end};
 const OWN: &str = include_str!("rules/own.toml");
 const GITLEAKS: &str = include_str!("rules/gitleaks.toml");
 
-/// The rule that goes by a name before the secret alone; it has the last word.
+/// The rule for any name before a secret, which has the lowest priority.
 const GENERIC: &str = "generic-api-key";
 
-/// The rule whose secrets stand in a frame.
+/// The rule for private keys, which have a frame.
 const PRIVATE_KEY: &str = "private-key";
 
-/// What stands between a name and its secret in the expressions of gitleaks.
+/// The part of gitleaks' expressions between a name and its secret.
 const ASSIGNMENT: &str = r"\|\||:|=>|\?=|,)";
 
 #[derive(Default, Deserialize)]
@@ -46,7 +46,7 @@ struct File {
     rules: Vec<RuleText>,
 }
 
-/// What is known of rules of gitleaks beside what their file says.
+/// Additions to rules of gitleaks.
 #[derive(Default, Deserialize)]
 struct Adjustments {
     medium: Vec<String>,
@@ -67,15 +67,15 @@ struct RuleText {
     #[serde(default)]
     allowlists: Vec<Allow>,
     confidence: Option<Confidence>,
-    /// True if a value that is made of words is none.
+    /// True if a value made of words is no secret.
     #[serde(default)]
     random: bool,
-    /// True if a value that is made of words has low confidence, unless it has a digit and is no path.
+    /// True if a value made of words has low confidence, unless it has a digit and is no path.
     #[serde(default, rename = "words_are_low")]
     words_are_low: bool,
 }
 
-/// Values that are no secret though they look like one.
+/// Values that look like a secret and are none.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Allow {
@@ -90,32 +90,32 @@ struct Allow {
     compiled: OnceLock<(Vec<Regex>, Option<AhoCorasick>)>,
 }
 
-/// One rule.
+/// A rule.
 struct Rule {
     form: RuleText,
     compiled: OnceLock<Option<Regex>>,
-    /// How it judges what it matches.
+    /// The kind of the rule, which decides the confidence of a match.
     kind: RuleKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RuleKind {
-    /// Of our own, with the confidence that it states.
+    /// A rule of loopstore, with the stated confidence.
     Own(Confidence),
-    /// Of gitleaks, by the form of the secret.
+    /// A rule of gitleaks for a form.
     Form,
-    /// Of gitleaks, by a name before the secret.
+    /// A rule of gitleaks for a name before the secret.
     Named,
-    /// [`GENERIC`].
+    /// The rule [`GENERIC`].
     Generic,
 }
 
-/// All rules, and the words that wake them.
+/// All rules with their keywords.
 pub(super) struct Rules {
     rules: Vec<Rule>,
-    /// Values that rules of our own without a form never take.
+    /// Values that loopstore's rules without a form never match.
     no_values: Allow,
-    /// Values that rules of gitleaks without a form never take.
+    /// Values that gitleaks' rules without a form never match.
     allowed: Allow,
     keywords: Option<AhoCorasick>,
     /// The rule of each keyword.
@@ -128,7 +128,7 @@ pub(super) struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SecretMatch {
     pub(super) range: Range<usize>,
-    /// The index of its rule: a smaller one knows more.
+    /// The index of its rule; a smaller index has priority.
     pub(super) rule: usize,
     pub(super) confidence: Confidence,
 }
@@ -152,7 +152,7 @@ impl Allow {
     }
 
     fn contains(&self, whole: &[u8], secret: &[u8]) -> bool {
-        // What goes by the path or the line of a file does not fit here.
+        // Rules for the path or line of a file do not apply to messages.
         let target = match self.regex_target.as_deref() {
             Some("line") => return false,
             Some("match") => whole,
@@ -169,7 +169,7 @@ impl Allow {
 
 impl Rules {
     fn load() -> Self {
-        // Both are part of the program; a test reads them.
+        // Both files are compiled in, and a test parses them.
         let read = |text: &str| toml::from_str::<File>(text).unwrap_or_default();
         let (own, leaks) = (read(OWN), read(GITLEAKS));
         let adjusted = own.gitleaks;
@@ -209,17 +209,17 @@ impl Rules {
         }
     }
 
-    /// Returns the name of a rule: the type of the secrets that it finds.
+    /// Returns the name of a rule, which is the type of its secrets.
     pub(super) fn name(&self, rule: usize) -> &str {
         self.rules.get(rule).map_or("secret", |rule| &rule.form.id)
     }
 
-    /// Returns the names of all rules, in the order of the alphabet.
+    /// Returns the names of all rules, sorted.
     pub(super) fn names(&self) -> BTreeSet<&str> {
         self.rules.iter().map(|rule| &*rule.form.id).collect()
     }
 
-    /// Returns what is known of the form of the secrets of a rule.
+    /// Returns the form of the secrets of a rule.
     pub(super) fn form(&self, rule: usize) -> SecretForm {
         let Some(rule) = self.rules.get(rule) else {
             return SecretForm::Free;
@@ -232,13 +232,13 @@ impl Rules {
         }
     }
 
-    /// True if a text holds a keyword of a rule.
+    /// True if a text contains a keyword of a rule.
     pub(super) fn wakes(&self, text: &str) -> bool {
         let keywords = self.keywords.as_ref();
         !self.always.is_empty() || keywords.is_none_or(|words| words.is_match(text))
     }
 
-    /// Finds secrets; several rules may find one.
+    /// Returns the matches in a text; several rules may match one secret.
     pub(super) fn find(&self, text: &str) -> Vec<SecretMatch> {
         let mut hits = Vec::new();
         for rule in self.awake(text) {
@@ -247,7 +247,7 @@ impl Rules {
         hits
     }
 
-    /// Returns the rules of which a keyword stands in the text.
+    /// Returns the rules with a keyword in the text.
     fn awake(&self, text: &str) -> BTreeSet<usize> {
         let mut awake = self.always.clone();
         let Some(keywords) = &self.keywords else {
@@ -283,19 +283,19 @@ impl Rules {
                     confidence,
                 });
             }
-            // What ends one match may begin the next.
+            // The end of a match may be the beginning of the next.
             from = secret.end.max(whole.start + 1);
         }
     }
 
-    /// Returns how certain a match is; `None` if it is no secret.
+    /// Returns the confidence of a match; `None` if it is no secret.
     fn judge(&self, rule: &Rule, whole: &[u8], secret: &[u8]) -> Option<Confidence> {
         let mut lists = rule.form.allowlists.iter();
         if secret.is_empty() || lists.any(|allow| allow.contains(whole, secret)) {
             return None;
         }
         let text = String::from_utf8_lossy(secret);
-        // Source code and documents name the frame of a key.
+        // Source code and documents contain the frame without a key.
         if rule.form.id == PRIVATE_KEY && is_bare_frame(&text) {
             return None;
         }
@@ -308,14 +308,14 @@ impl Rules {
             .is_none_or(|least| entropy(secret) > least);
         let is_low = match rule.kind {
             RuleKind::Own(Confidence::High) => return Some(Confidence::High),
-            // A look at how random it is would only let dummies through.
+            // A check for randomness would only let dummy values through.
             RuleKind::Form if is_random_enough && rule.form.confidence.is_none() => {
                 return Some(Confidence::High);
             }
             RuleKind::Form => false,
             RuleKind::Own(_) if self.no_values.contains(whole, secret) => return None,
             RuleKind::Own(confidence) => {
-                // A word with a number is how many a password is made, and no path.
+                // Many passwords are a word with a number, while paths are not.
                 let has_digit = secret.iter().any(u8::is_ascii_digit);
                 let is_words = is_made_of_words(&text) && (!has_digit || is_path(&text));
                 confidence == Confidence::Low || (rule.form.words_are_low && is_words)
@@ -372,7 +372,7 @@ impl Rule {
             .as_ref()
     }
 
-    /// Returns the group that holds the secret: the one named, else the first that took part.
+    /// Returns the group of the secret: the named one, else the first that matched.
     fn secret_of(&self, captures: &Captures<'_>) -> Option<Range<usize>> {
         let group = |at| captures.get(at).filter(|found| !found.is_empty());
         let found = match self.form.secret_group {
@@ -421,7 +421,7 @@ mod tests {
         assert!(count(true) > 40 && count(false) > 200);
         for rule in &rules.rules {
             assert!(rule.regex().is_some(), "{}", rule.form.id);
-            // What goes by the line of a file is not asked.
+            // Conditions on the line of a file are ignored.
             let asked = |allow: &&Allow| allow.regex_target.as_deref() != Some("line");
             for allow in rule.form.allowlists.iter().filter(asked) {
                 let compiled = allow.compiled().0.len();

@@ -1,9 +1,8 @@
-//! Content that only a provider can read, in a message that changes.
+//! Content that only a provider can read, in a redacted message.
 
 use loopstore_model::{AgentMessage, Content, Json, Message};
 
-/// Takes the signature from thinking that is no longer what was signed, and takes out the sealed items that
-/// are no longer what their provider gave.
+/// Removes the signature of thinking that has changed, and sealed items that have changed.
 pub(super) fn unsign(before: &AgentMessage, after: &mut AgentMessage) {
     let old = before.message().map(Message::content).unwrap_or_default();
     let Some(new) = after.message_mut() else {
@@ -26,8 +25,7 @@ pub(super) fn unsign(before: &AgentMessage, after: &mut AgentMessage) {
     });
 }
 
-/// Takes out all sealed content with the signatures of thinking, or only compactions; returns whether there
-/// was any.
+/// Removes all sealed content and the signatures of thinking, or only compactions; returns true if there was any.
 #[doc(hidden)]
 pub fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
     let Some(inner) = message.message_mut() else {
@@ -35,7 +33,7 @@ pub fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
     };
     let content = inner.content_mut();
     let before = content.len();
-    content.retain(|block| !goes(block, all));
+    content.retain(|block| !is_removed(block, all));
     let mut dropped = content.len() < before;
     if all {
         for block in content {
@@ -47,7 +45,7 @@ pub fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {
     dropped
 }
 
-fn goes(block: &Content, all: bool) -> bool {
+fn is_removed(block: &Content, all: bool) -> bool {
     match block {
         Content::Sealed(sealed) => all || sealed.compaction().is_some(),
         Content::Other(json) => all && is_signed(json),
@@ -55,7 +53,7 @@ fn goes(block: &Content, all: bool) -> bool {
     }
 }
 
-/// Whether an item of a provider holds what only the provider can read.
+/// True if an item of a provider has content that only the provider can read.
 fn is_signed(item: &Json) -> bool {
     item.as_str().contains("\"encrypted_")
 }

@@ -1,4 +1,4 @@
-//! Finding what is to be replaced in one text: by rules, by what was found before, by parts of it.
+//! The search for secrets in one text: by rules, by known secrets, and by parts of known secrets.
 
 use std::ops::Range;
 
@@ -13,30 +13,30 @@ use super::rules::{SecretMatch, rules};
 use super::views::{MappedText, plain, views};
 use super::{MARKER, Redactor, marker};
 
-/// Names longer than this are not looked at together with their value.
+/// The longest name that is checked together with its value, in bytes.
 const MAX_NAME: usize = 100;
 
-/// A marker is not longer.
+/// The longest marker, in bytes.
 const MAX_MARKER: usize = 160;
 
-/// A line of a private key from this length on is looked for by itself.
+/// The least length of a line of a private key that is searched for alone.
 const MIN_KEY_LINE: usize = 40;
 
-/// The bits a byte of a value that is surely random.
+/// The entropy, in bits per byte, from which a value is certainly random.
 const CERTAIN_ENTROPY: f64 = 2.75;
 
-/// A secret in a text.
+/// A secret found in a text.
 #[derive(Clone, Debug)]
-pub(super) struct Redaction {
+pub(super) struct SecretHit {
     pub(super) range: Range<usize>,
     pub(super) rule: usize,
-    /// The digits that stand for its value.
+    /// The digits of the value's digest.
     pub(super) id: String,
     pub(super) confidence: Confidence,
     pub(super) found_by: FoundBy,
 }
 
-impl Redaction {
+impl SecretHit {
     pub(super) fn rule_name(&self) -> &'static str {
         rules().name(self.rule)
     }
@@ -57,8 +57,8 @@ impl Redaction {
 }
 
 impl Redactor {
-    /// Returns how often a secret that was found stands in a text, or a part of one; with `in_doubt` also what
-    /// other texts have too: a part that looks like a word, or the frame of a key.
+    /// Returns the number of occurrences of known secrets and their parts in a text; with `in_doubt` including parts
+    /// that other texts may contain: a part that looks like a word, or the frame of a key.
     #[doc(hidden)]
     pub fn count_in(&self, text: &str, in_doubt: bool) -> u64 {
         let views = views(text);
@@ -66,7 +66,7 @@ impl Redactor {
         let mut found = Vec::new();
         self.add_known(text, &markers, &mut found);
         self.add_pieces(&views, &markers, &mut found);
-        let counts = |one: &&Redaction| {
+        let counts = |one: &&SecretHit| {
             let found = &text[one.range.clone()];
             let is_own = match one.found_by {
                 FoundBy::Part => pieces::is_no_word(found),
@@ -77,8 +77,8 @@ impl Redactor {
         found.iter().filter(counts).count() as u64
     }
 
-    /// Returns what is to be replaced in a text, in order; `name` is that of the field that holds it.
-    pub(super) fn find(&mut self, name: Option<&str>, text: &str) -> Vec<Redaction> {
+    /// Returns the secrets to replace in a text, in order. `name` is the name of its field.
+    pub(super) fn find(&mut self, name: Option<&str>, text: &str) -> Vec<SecretHit> {
         let views = views(text);
         let mut hits = Vec::new();
         for view in &views {
@@ -95,12 +95,12 @@ impl Redactor {
         if self.replaces_pieces {
             self.add_pieces(&views, &markers, &mut found);
         }
-        self.note(text, &found, held);
+        self.record_findings(text, &found, held);
         found
     }
 
-    /// Divides matches into those that are replaced, which are remembered, and those that are only reported.
-    fn decide(&mut self, text: &str, hits: Vec<SecretMatch>) -> (Vec<Redaction>, Vec<Redaction>) {
+    /// Divides matches into those that are replaced, which become known, and those that are only reported.
+    fn decide(&mut self, text: &str, hits: Vec<SecretMatch>) -> (Vec<SecretHit>, Vec<SecretHit>) {
         let (mut taken, mut held) = (Vec::new(), Vec::new());
         for hit in hits {
             match self.is_replaced(text, &hit) {
@@ -112,7 +112,7 @@ impl Redactor {
         let taken = merged(taken);
         let ranges: Vec<_> = taken.iter().map(|hit| hit.range.clone()).collect();
         held.retain(|hit| !overlaps(&ranges, &hit.range));
-        let found: Vec<Redaction> = taken
+        let found: Vec<SecretHit> = taken
             .into_iter()
             .filter_map(|hit| self.redaction(text, hit))
             .collect();
@@ -147,10 +147,10 @@ impl Redactor {
         [value, bare, id].iter().any(|one| allow.contains(*one))
     }
 
-    fn redaction(&self, text: &str, hit: SecretMatch) -> Option<Redaction> {
+    fn redaction(&self, text: &str, hit: SecretMatch) -> Option<SecretHit> {
         let secret = plain(&text[hit.range.clone()]);
         let id = self.id_of(secret.trim());
-        (!self.allows(secret.trim(), &id)).then_some(Redaction {
+        (!self.allows(secret.trim(), &id)).then_some(SecretHit {
             range: hit.range,
             rule: hit.rule,
             id,
@@ -159,8 +159,8 @@ impl Redactor {
         })
     }
 
-    /// Counts what is not replaced, and keeps what was found if that is asked for.
-    fn note(&mut self, text: &str, found: &[Redaction], mut held: Vec<Redaction>) {
+    /// Counts secrets that are not replaced, and keeps the findings if they are wanted.
+    fn record_findings(&mut self, text: &str, found: &[SecretHit], mut held: Vec<SecretHit>) {
         let ranges: Vec<_> = found.iter().map(|one| one.range.clone()).collect();
         held.retain(|one| !overlaps(&ranges, &one.range));
         for one in &held {
@@ -172,7 +172,7 @@ impl Redactor {
         let Some(findings) = &mut self.findings else {
             return;
         };
-        let mut all: Vec<(&Redaction, bool)> = found.iter().map(|one| (one, true)).collect();
+        let mut all: Vec<(&SecretHit, bool)> = found.iter().map(|one| (one, true)).collect();
         all.extend(held.iter().map(|one| (one, false)));
         all.sort_by_key(|(one, _)| one.range.start);
         let ranges: Vec<_> = all.iter().map(|(one, _)| one.range.clone()).collect();
@@ -191,7 +191,7 @@ impl Redactor {
         }
     }
 
-    /// Returns the digits that stand for a value: of a digest that is keyed.
+    /// Returns the digits of the keyed digest of a value.
     pub(super) fn id_of(&self, secret: &str) -> String {
         let mut hash = Sha256::new();
         hash.update(b"loopstore redaction");
@@ -201,7 +201,7 @@ impl Redactor {
         hex::encode(&hash.finalize()[..8])
     }
 
-    fn remember(&mut self, one: &Redaction, written: &str) {
+    fn remember(&mut self, one: &SecretHit, written: &str) {
         let Some(known) = &mut self.known else { return };
         let form = rules().form(one.rule);
         let secret = plain(written);
@@ -226,29 +226,29 @@ impl Redactor {
         }
     }
 
-    /// Adds secrets that were found before and that no rule finds here.
-    fn add_known(&self, text: &str, markers: &[Range<usize>], found: &mut Vec<Redaction>) {
+    /// Adds known secrets that no rule finds in the text.
+    fn add_known(&self, text: &str, markers: &[Range<usize>], found: &mut Vec<SecretHit>) {
         let Some(known) = &self.known else { return };
         let taken: Vec<_> = found.iter().map(|one| one.range.clone()).collect();
         let more = known.find(text).into_iter();
         let more = more.filter(|(range, _)| !overlaps(&taken, range) && !overlaps(markers, range));
         found
-            .extend(more.map(|(range, secret)| Redaction::of_known(range, secret, FoundBy::Value)));
+            .extend(more.map(|(range, secret)| SecretHit::of_known(range, secret, FoundBy::Value)));
         found.sort_by_key(|one| one.range.start);
     }
 
-    /// Adds parts of secrets that were found before; what touches a whole one becomes a part of that.
+    /// Adds parts of known secrets; a part next to a whole secret is joined to it.
     fn add_pieces(
         &self,
         views: &[MappedText<'_>],
         markers: &[Range<usize>],
-        found: &mut Vec<Redaction>,
+        found: &mut Vec<SecretHit>,
     ) {
         for piece in self.pieces.find(views) {
             if let (false, Some(secret)) =
                 (overlaps(markers, &piece.range), self.cut.get(piece.secret))
             {
-                found.push(Redaction::of_known(piece.range, secret, FoundBy::Part));
+                found.push(SecretHit::of_known(piece.range, secret, FoundBy::Part));
             }
         }
         found.sort_by_key(|one| (one.range.start, one.found_by == FoundBy::Part));
@@ -268,14 +268,14 @@ impl Redactor {
     }
 }
 
-/// True if a value is random beyond doubt, so that a part of it is a part of a secret too.
+/// True if a value is certainly random, so that its parts are parts of a secret too.
 fn is_surely_random(secret: &str) -> bool {
     looks_random(secret)
         && !is_made_of_words(secret)
         && entropy(secret.as_bytes()) >= CERTAIN_ENTROPY
 }
 
-/// True if a secret is no word that may stand anywhere.
+/// True if a secret is no word that any text may contain.
 fn can_be_told_apart(secret: &str) -> bool {
     let has = |kind: fn(char) -> bool| u8::from(secret.chars().any(kind));
     let kinds = has(|c| c.is_ascii_lowercase())
@@ -285,7 +285,7 @@ fn can_be_told_apart(secret: &str) -> bool {
     secret.len() >= MIN_KNOWN && kinds >= 2 && !is_single_word(secret)
 }
 
-/// Returns where markers stand.
+/// Returns the ranges of markers.
 fn markers(text: &str) -> Vec<Range<usize>> {
     let found = text.match_indices(MARKER);
     let ends = |at: usize| {
@@ -302,7 +302,7 @@ fn overlaps(sorted: &[Range<usize>], range: &Range<usize>) -> bool {
     sorted.get(at).is_some_and(|one| one.start < range.end)
 }
 
-/// True if a match is no marker, no part of one and nothing around one. What is left of a private key goes whole.
+/// True if a match neither is a marker, nor overlaps one. The rest of a private key around a marker is replaced whole.
 fn is_new(secret: &str, range: &Range<usize>, markers: &[Range<usize>]) -> bool {
     secret.contains("-----BEGIN") || !overlaps(markers, range)
 }
@@ -315,7 +315,7 @@ fn placed(view: &MappedText<'_>, hits: Vec<SecretMatch>) -> Vec<SecretMatch> {
     hits.into_iter().map(place).collect()
 }
 
-/// Finds what only the name of the field shows.
+/// Returns the matches that only the name of the field shows.
 fn with_name(name: &str, view: &MappedText<'_>) -> Vec<SecretMatch> {
     if name.len() > MAX_NAME || view.text.is_empty() || !rules().wakes(name) {
         return Vec::new();
@@ -332,7 +332,7 @@ fn with_name(name: &str, view: &MappedText<'_>) -> Vec<SecretMatch> {
     placed(view, hits)
 }
 
-/// Makes one of matches that touch the same bytes; the rule that knows most gives its name.
+/// Joins overlapping matches; the rule with priority gives the name.
 fn merged(mut hits: Vec<SecretMatch>) -> Vec<SecretMatch> {
     hits.sort_by_key(|hit| (hit.range.start, hit.range.end));
     let mut merged: Vec<SecretMatch> = Vec::new();

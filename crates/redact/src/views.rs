@@ -1,23 +1,23 @@
-//! A text as it stands, and as it reads once its JSON escapes are taken away.
+//! Views of a text: as written, and with its JSON escapes decoded.
 //!
-//! Tool outputs hold JSON as text, and that may hold JSON again: `\/`, `\n` within a private key and
-//! `\u0041` must not hide a secret. Each view knows where its bytes stand in the text.
+//! Tool outputs contain JSON as text, which may contain JSON again: `\/`, `\n` within a private key and `\u0041` must
+//! not hide a secret. Each view maps its bytes to positions of the text.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// How often escapes are taken away: JSON in JSON in JSON.
+/// The number of levels of escapes that are decoded: JSON in JSON in JSON.
 const MAX_LEVELS: usize = 3;
 
-/// A text, and the place of each of its bytes in the original.
+/// A text, and the position of each of its bytes in the original.
 pub(super) struct MappedText<'a> {
     pub(super) text: Cow<'a, str>,
-    /// One more than there are bytes; `None`: each stands where it stands.
+    /// The positions of all bytes and of the end; `None` if they are unchanged.
     places: Option<Vec<usize>>,
 }
 
 impl MappedText<'_> {
-    /// Returns where a range stands in the original.
+    /// Returns the range of the original for a range of the view.
     pub(super) fn place(&self, range: Range<usize>) -> Range<usize> {
         match &self.places {
             None => range,
@@ -29,7 +29,7 @@ impl MappedText<'_> {
     }
 }
 
-/// Returns the text, and what it reads without one, two and three levels of escapes.
+/// Returns the text, and its views with one, two and three levels of escapes decoded.
 pub(super) fn views(text: &str) -> Vec<MappedText<'_>> {
     let mut views = vec![MappedText {
         text: Cow::Borrowed(text),
@@ -47,14 +47,14 @@ pub(super) fn views(text: &str) -> Vec<MappedText<'_>> {
     views
 }
 
-/// Returns a text without any escapes: what a secret is, however it is written.
+/// Returns a text with all escapes decoded: the secret itself, however it is written.
 pub(super) fn plain(text: &str) -> String {
     views(text)
         .pop()
         .map_or_else(String::new, |view| view.text.into_owned())
 }
 
-/// Takes one level of escapes away; `None` if there is none.
+/// Decodes one level of escapes; `None` if there is none.
 fn without_escapes(view: &MappedText<'_>) -> Option<(String, Vec<usize>)> {
     let text: &str = &view.text;
     let first = text.find('\\')?;
@@ -75,7 +75,7 @@ fn without_escapes(view: &MappedText<'_>) -> Option<(String, Vec<usize>)> {
             }
         };
         out.push(c);
-        // The bytes of one character all begin where it begins, or after it where it ends.
+        // All bytes of a character map to the beginning of its escape, and the next byte to the end.
         places.resize(out.len(), origin(at));
         at += taken;
     }
@@ -83,7 +83,7 @@ fn without_escapes(view: &MappedText<'_>) -> Option<(String, Vec<usize>)> {
     changed.then_some((out, places))
 }
 
-/// Reads the escape at the beginning of a text: the character, and how long the escape is.
+/// Returns the character of the escape at the beginning of a text, and the length of the escape.
 fn escape(text: &str) -> Option<(char, usize)> {
     let bytes = text.as_bytes();
     if bytes.first() != Some(&b'\\') {

@@ -1,7 +1,7 @@
-//! A summariser that is a command: the prompt on its stdin, the summary on its stdout.
+//! A summariser that runs a command, with the prompt on its stdin and the summary on its stdout.
 //!
-//! A command may start others and may never read, end or stop writing. So it runs in a process group of its
-//! own, which is killed as a whole, and its three pipes have a thread each.
+//! A command may start other processes, may not read its input, and may never end or stop writing. So it runs in a
+//! process group of its own, which is killed as a whole, and each of its three pipes has a thread.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,17 +12,17 @@ use sha2::{Digest, Sha256};
 
 use super::summarizer::{LOOK, Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
 
-/// Bytes of stderr that are kept, from its end.
+/// The bytes at the end of stderr that are kept.
 const STDERR_BYTES: usize = 4_096;
-/// Characters of stderr's last line that an error tells.
+/// The most characters of the last line of stderr in an error.
 const REASON_CHARS: usize = 200;
-/// How long the pipes of a command that has ended are waited for: what it started may hold them.
+/// The time to wait for the pipes of a command that has ended; processes that it started may keep them open.
 const PIPES: Duration = Duration::from_secs(2);
 
-/// A [`Summarizer`] that runs a command with `sh -c` for each summary. It gets the system text, an empty line
-/// and the prompt on its stdin, and writes the summary to its stdout. An exit code other than 0 counts as no
-/// answer; the last line of stderr says why. At the request's deadline, or when the request is cancelled, the
-/// command is killed with all that it started.
+/// A [`Summarizer`] that runs a command with `sh -c` for each summary. The command reads the system text, an empty line
+/// and the prompt from stdin, and writes the summary to stdout. An exit code other than 0 is an error with the last
+/// line of stderr. At the request's deadline, or when the request is cancelled, the command and all processes that it
+/// started are killed.
 ///
 /// ```
 /// use loopstore_summarize::{CommandSummarizer, SummarizeCompaction};
@@ -40,7 +40,7 @@ pub struct CommandSummarizer {
 }
 
 impl CommandSummarizer {
-    /// A summariser that runs this line of the shell.
+    /// Returns a summariser that runs this shell command line.
     pub fn new(command: impl Into<String>) -> Self {
         let command = command.into();
         Self {
@@ -50,7 +50,7 @@ impl CommandSummarizer {
         }
     }
 
-    /// Sets how many bytes an answer may have (1,000,000); a command that writes more is killed.
+    /// Sets the most bytes of an answer (default 1,000,000); a command that writes more is killed.
     #[must_use]
     pub fn max_answer_bytes(mut self, bytes: u64) -> Self {
         self.max_answer_bytes = bytes;
@@ -71,7 +71,8 @@ impl CommandSummarizer {
     }
 }
 
-/// Names a command without its arguments, which may hold a secret; another line has another name.
+/// Returns the name of a command without its arguments, which may contain a secret; different lines have different
+/// names.
 fn name_of(command: &str) -> String {
     let is_variable = |word: &&str| word.contains('=');
     let program = command.split_whitespace().find(|word| !is_variable(word));
@@ -92,7 +93,7 @@ impl Summarizer for CommandSummarizer {
         request.time_left()?;
         let mut running = Running::of(self.start()?, self.max_answer_bytes, request)?;
         let status = running.wait(request)?;
-        // What it left running would hold the pipes.
+        // Processes that it left running would keep the pipes open.
         running.kill();
         let (answer, said) = running.output();
         if !status.success() {
@@ -106,7 +107,7 @@ impl Summarizer for CommandSummarizer {
     }
 }
 
-/// A command at work; killed with its group when this is dropped.
+/// A running command; dropping it kills its process group.
 struct Running {
     child: Child,
     answer: Receiver<Result<Vec<u8>, SummarizerError>>,
@@ -131,7 +132,7 @@ impl Running {
             return Err(SummarizerError::Failed("the command has no pipes".into()));
         };
         let prompt = format!("{}\n\n{}\n", request.system, request.prompt);
-        // Nobody waits for these threads: they end with the pipes. A command need not read its prompt.
+        // These threads are not joined: they end with the pipes. A command need not read its prompt.
         spawn(move || {
             let _ = stdin.write_all(prompt.as_bytes());
         })?;
@@ -163,7 +164,7 @@ impl Running {
         }
     }
 
-    /// Returns what it wrote: its answer, and the end of stderr.
+    /// Returns its answer, and the end of stderr.
     fn output(&mut self) -> (Result<String, SummarizerError>, Vec<u8>) {
         let silent = || SummarizerError::Failed("the command did not close its output".into());
         let answered = self.answered.take();
@@ -172,19 +173,19 @@ impl Running {
             answer.unwrap_or_else(|_| Err(silent()))
         });
         let stderr = self.stderr.recv_timeout(PIPES).unwrap_or_default();
-        // A broken character is no reason to throw an answer away.
+        // An answer with an invalid character is still useful.
         let text = answer.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         (text, stderr)
     }
 
-    /// Kills the command and what it started.
+    /// Kills the command and the processes that it started.
     fn kill(&mut self) {
         #[cfg(unix)]
         if let Some(group) = i32::try_from(self.child.id())
             .ok()
             .and_then(rustix::process::Pid::from_raw)
         {
-            // It may have ended by itself.
+            // The command may have ended already.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
         if !self.is_ended {

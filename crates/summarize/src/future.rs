@@ -1,4 +1,4 @@
-//! A summariser that is a future, for models behind async clients.
+//! A summariser whose answer is a future, for models with async clients.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -7,8 +7,8 @@ use tokio::runtime::Handle;
 
 use super::summarizer::{LOOK, Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
 
-/// A [`Summarizer`] whose answer is a future. It runs as a task of a runtime, none of whose threads waits
-/// for it; at the request's deadline, or when the request is cancelled, the task is aborted and the future
+/// A [`Summarizer`] whose answer is a future. It runs as a task of a runtime and blocks none of the
+/// runtime's threads. At the request's deadline, or when the request is cancelled, the task is aborted and the future
 /// dropped.
 ///
 /// ```
@@ -37,16 +37,16 @@ where
     F: Fn(SummaryRequest) -> A + Send + Sync + 'static,
     A: Future<Output = Result<SummaryAnswer, SummarizerError>> + Send + 'static,
 {
-    /// A summariser on the runtime that this is called in; `name` as [`Summarizer::name`].
+    /// Returns a summariser on the current runtime. `name`: see [`Summarizer::name`].
     ///
     /// # Panics
-    /// If it is called outside of a runtime.
+    /// If there is no current runtime.
     pub fn new(name: impl Into<String>, summarize: F) -> Self {
         Self::on(Handle::current(), name, summarize)
     }
 
-    /// A summariser on this runtime. The runtime has to be driven while a compaction waits: a runtime of
-    /// one thread is not while that thread itself compacts.
+    /// Returns a summariser on a runtime. The runtime must make progress while a compaction waits, which a
+    /// single-threaded runtime does not while its own thread compacts.
     pub fn on(runtime: Handle, name: impl Into<String>, summarize: F) -> Self {
         Self {
             name: name.into(),
@@ -68,9 +68,9 @@ where
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
         let (send, receive) = mpsc::channel();
         let (summarize, asked) = (Arc::clone(&self.summarize), request.clone());
-        // Within the task, so that the closure too is called on the runtime.
+        // The closure is called within the task, so that it runs on the runtime too.
         let task = self.runtime.spawn(async move {
-            // Nobody listens any more once the request was given up.
+            // The receiver is gone if the request has timed out or was cancelled.
             let _ = send.send(summarize(asked).await);
         });
         loop {

@@ -1,4 +1,4 @@
-//! What a summary is made from: the task, the summary before, and the turns that it does not hold.
+//! The input of a summary: the task, the earlier summary, and the turns after it.
 
 use loopstore_model::tokens::TokenCounter;
 use loopstore_model::{AgentMessage, Int, Message, Turns};
@@ -6,25 +6,25 @@ use loopstore_model::{AgentMessage, Int, Message, Turns};
 use loopstore_digest::without_recorded_sections;
 use loopstore_model::compaction::{LoopSlice, Placed, ReadError, RollupSlice};
 
-/// Stands for a task that nobody gave.
+/// The text in place of a missing task.
 const UNKNOWN_TASK: &str = "Unknown task";
 
-/// What a summariser reads.
+/// The input of a summariser.
 pub(super) struct Input {
     /// The loop's first prompt.
     pub(super) task: String,
-    /// What the active block shows in place of its turns.
+    /// The earlier summary: the text of the active block.
     pub(super) previous: Option<String>,
     /// The messages of the turns to read.
     pub(super) messages: Vec<Placed>,
-    /// Tokens of all this as it stands in the store.
+    /// The tokens of the input in the store.
     pub(super) tokens: u64,
-    /// The time of the last message: a summary must not change with the time of its making.
+    /// The time of the last message: a summary must not depend on the time of the compaction.
     pub(super) time: Option<Int>,
 }
 
 impl Input {
-    /// Reads what a summary of `turns` by the strategy `name` needs.
+    /// Returns the input of a summary of `turns` by the strategy `name`.
     pub(super) fn read(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> Result<Self, ReadError> {
         let before = slice.before_messages()?;
         let mut messages = Vec::new();
@@ -42,7 +42,7 @@ impl Input {
         })
     }
 
-    /// Reads what a rollup needs: what its loops show, and the task of the root.
+    /// Returns the input of a rollup: the contents of its loops, and the task of the root.
     pub(super) fn of_loops(slice: &RollupSlice<'_>) -> Result<Self, ReadError> {
         let (mut previous, mut messages, mut tokens) = (Vec::new(), Vec::new(), 0);
         let mut time = None;
@@ -52,7 +52,7 @@ impl Input {
                 let inner = message.message();
                 time = inner.and_then(Message::timestamp).map(Int::from).or(time);
                 match turn {
-                    // Nobody said it, whatever its role is.
+                    // A summary is no statement of a person, whatever its role.
                     None => previous.push(summary_of(&message)),
                     Some(turn) => messages.push(Placed {
                         turn,
@@ -71,7 +71,7 @@ impl Input {
         })
     }
 
-    /// Takes messages that belong to no store; the first prompt is the task.
+    /// Returns the input of messages without a store; the first prompt is the task.
     pub(super) fn of_messages(messages: &[Placed], counter: &dyn TokenCounter) -> Self {
         let mut shown = messages.iter().map(|placed| &placed.message);
         Self {
@@ -84,9 +84,9 @@ impl Input {
     }
 }
 
-/// Returns the turns that must be read. What this strategy has summarised before is in its summary;
-/// another's summary may have left out what a model would keep, so its turns are read again. With
-/// nothing new (other options, say), the originals are read too.
+/// Returns the turns that must be read. Turns that this strategy has summarised are in its summary. The summary of
+/// another strategy may lack facts that a model would keep, so its turns are read again. If there are no new turns, for
+/// instance after a change of options, all turns are read again, too.
 fn unread(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> Vec<Turns> {
     let own = slice.before().filter(|block| block.strategy == name);
     let known = own.and_then(|block| block.layout.compacted);
@@ -119,7 +119,7 @@ fn text_of(message: &AgentMessage) -> String {
     join(message.message().into_iter().flat_map(Message::texts))
 }
 
-/// Returns the text of an earlier summary as a model is to read it.
+/// Returns the text of an earlier summary for a model.
 fn summary_of(message: &AgentMessage) -> String {
     without_recorded_sections(&text_of(message))
 }

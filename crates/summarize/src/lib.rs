@@ -1,18 +1,17 @@
 //! The strategy `summarize`: summaries written by a model.
 //!
-//! Each block holds one message. The block before is input, so that summaries are chained and not
-//! stacked: a round reads that summary and the turns after it, and its answer takes the place of
-//! both. The text is a document of the digest: the model writes the sections that want words, in any form,
-//! and the record adds the files, the exact values and whatever sections the model left out. A model that
-//! fails, is too slow or says nothing never stops a compaction: a fallback strategy makes the text, and the
-//! run's audit row says why.
+//! Each block has one message. A compaction reads the earlier summary and the turns after it, and its answer replaces
+//! both, so summaries do not accumulate. The text is a document of the digest: the model writes the sections in prose,
+//! in any form, and the record adds the files, the exact values and the sections that the model left out. A model that
+//! fails, is too slow or returns nothing does not stop a compaction: a fallback strategy makes the text, and the run's
+//! audit row has the reason.
 //!
-//! To add a summariser, implement [`Summarizer`], name a command ([`CommandSummarizer`]), or
-//! give a closure that returns a future to `FutureSummarizer` (feature `tokio`); a new option that shapes the text goes into
-//! `SummarizeOptions::shaping` too, or old blocks pass for new ones.
+//! To add a summariser, implement [`Summarizer`], use a command ([`CommandSummarizer`]), or pass a closure that returns
+//! a future to `FutureSummarizer` (feature `tokio`). A new option that affects the text must be added to
+//! `SummarizeOptions::shaping` too, or blocks with the old option are taken for current ones.
 //!
-//! The crate reads no database: turns come through a `LoopSlice`, and a run is recorded by the caller. It holds
-//! two ways to reach a model, a command and HTTP (feature `http`), and no client of any one provider.
+//! The crate accesses no database: it reads turns through a `LoopSlice`, and the caller records the run. It reaches a
+//! model by a command or over HTTP (feature `http`), and has no client of a particular provider.
 
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -53,7 +52,7 @@ pub use options::{SummarizeOptions, SummaryRole};
 use prompt::Formatted;
 pub use summarizer::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
 
-/// Why a strategy that does not ask has no summary.
+/// The reason for the fallback if the summariser is not called.
 const NOT_ASKED: &str = "the summariser was not asked";
 
 /// The strategy `summarize`: a [`Summarizer`] writes one message for each block.
@@ -65,7 +64,7 @@ const NOT_ASKED: &str = "the summariser was not asked";
 /// };
 /// use std::sync::Arc;
 ///
-/// /// Stands for a model.
+/// /// A model that always returns the same text.
 /// struct Model;
 ///
 /// impl Summarizer for Model {
@@ -91,18 +90,18 @@ pub struct SummarizeCompaction {
     options: SummarizeOptions,
     cancel: CancelFlag,
     asks: bool,
-    prompts: Option<Prompts>,
+    prompts: Option<CollectedPrompts>,
 }
 
-/// Where prompts are put that nobody is asked.
-type Prompts = Arc<Mutex<Vec<SummaryPrompt>>>;
+/// The prompts of a preview.
+type CollectedPrompts = Arc<Mutex<Vec<SummaryPrompt>>>;
 
-/// What a summariser would be asked for a block.
+/// The prompt of a block, which a preview returns instead of calling the summariser.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SummaryPrompt {
-    /// The loop of the block; of a rollup the last that it stands for.
+    /// The loop of the block; for a rollup the last loop that it replaces.
     pub loop_id: LoopId,
-    /// The turns that the summary is to stand for; `None` for a rollup.
+    /// The turns that the summary would replace; `None` for a rollup.
     pub turns: Option<(u32, u32)>,
     /// [`SummaryRequest::system`].
     pub system: String,
@@ -111,7 +110,7 @@ pub struct SummaryPrompt {
 }
 
 impl SummarizeCompaction {
-    /// Summaries by `summarizer`, with default options and fallback.
+    /// Returns the strategy with this summariser, default options and the digest as fallback.
     pub fn new(summarizer: Arc<dyn Summarizer>) -> Self {
         Self {
             summarizer,
@@ -123,7 +122,7 @@ impl SummarizeCompaction {
         }
     }
 
-    /// Sets what makes the text when the summariser does not; another `summarize` will do.
+    /// Sets the strategy that makes the text if the summariser fails; it may be another `summarize`.
     #[must_use]
     pub fn fallback(mut self, fallback: Arc<dyn BlockCompactionStrategy>) -> Self {
         self.fallback = fallback;
@@ -137,30 +136,30 @@ impl SummarizeCompaction {
         self
     }
 
-    /// Sets the flag that cancels a summary in the making; the fallback then makes the text.
+    /// Sets the flag that cancels a running summary; the fallback then makes the text.
     #[must_use]
     pub fn cancel(mut self, cancel: CancelFlag) -> Self {
         self.cancel = cancel;
         self
     }
 
-    /// Sets that the summariser is not asked: the fallback makes every text. For a dry run, which
-    /// should neither cost anything nor hand out what was said.
+    /// Makes the fallback write every text without a call of the summariser, for a dry run, which must neither cost
+    /// anything nor send any message to a model.
     #[must_use]
     pub fn without_asking(mut self) -> Self {
         self.asks = false;
         self
     }
 
-    /// Sets that the summariser is not asked, and that what it would be asked is put into `prompts`.
+    /// Makes the strategy push its prompts to `prompts` instead of calling the summariser.
     #[must_use]
     pub fn preview(mut self, prompts: Arc<Mutex<Vec<SummaryPrompt>>>) -> Self {
         self.prompts = Some(prompts);
         self.without_asking()
     }
 
-    /// Puts what the summariser would be asked where [`SummarizeCompaction::preview`] says.
-    fn note_prompt(
+    /// Pushes a prompt to the list of [`SummarizeCompaction::preview`], if there is one.
+    fn record_prompt(
         &self,
         about: (Option<&LoopId>, Option<Turns>),
         input: &Input,
@@ -182,11 +181,11 @@ impl SummarizeCompaction {
         prompts.push(prompt);
     }
 
-    /// Summarises messages that belong to no store, in at most `most` tokens as `counter` counts
-    /// them. Nothing stands in for the summariser.
+    /// Returns a summary of messages without a store, with at most `most` tokens as `counter` counts. There is no
+    /// fallback.
     ///
     /// # Errors
-    /// Why there is no summary, as an audit row would say it.
+    /// If the summariser fails. The text is that of an audit row.
     pub fn summarize(
         &self,
         messages: &[Placed],
@@ -230,7 +229,7 @@ impl SummarizeCompaction {
         }
     }
 
-    /// Asks the summariser for a summary that is to have `usual` tokens, `most` at most; what it said or why it did not goes into
+    /// Calls the summariser for a summary of `usual` tokens, at most `most`; its usage or its error is added to
     /// `notes`.
     fn answer(
         &self,
@@ -245,7 +244,7 @@ impl SummarizeCompaction {
         let formatted = prompt::format_messages(&input.messages, &self.options);
         let request = self.request(cancel, input, &formatted.text, room);
         let begun = Instant::now();
-        let answer = summarizer::ask(&self.summarizer, &request);
+        let answer = summarizer::call_with_deadline(&self.summarizer, &request);
         notes.calls += 1;
         notes.duration_ms += millis(begun.elapsed());
         let answer = answer.map_err(|error| error.to_string())?;
@@ -255,8 +254,8 @@ impl SummarizeCompaction {
         Ok((answer.text, formatted))
     }
 
-    /// Makes the document of an answer and the record, of at most `most` tokens: `usual` of them, or more if
-    /// the answer is longer.
+    /// Returns the document of an answer and the record: of `usual` tokens, or more if the answer is longer, but at
+    /// most `most`.
     fn document(
         &self,
         mut digester: Digester,
@@ -289,7 +288,7 @@ impl SummarizeCompaction {
             .ok_or_else(|| format!("{room} tokens hold no summary"))
     }
 
-    /// Notes that the fallback made a summary, and why.
+    /// Adds the fallback and its reason to the notes.
     fn fallen_back(
         &self,
         mut summary: Summary,
@@ -297,7 +296,7 @@ impl SummarizeCompaction {
         reason: String,
     ) -> Summary {
         notes.fallback = Some(self.fallback.name().to_owned());
-        // Not to ask is no error.
+        // In a dry run, the fallback is no error.
         notes.error = self.asks.then_some(reason);
         notes.add(&summary.notes);
         summary.notes = notes;
@@ -305,12 +304,12 @@ impl SummarizeCompaction {
     }
 }
 
-/// What a model said to an input.
+/// The answer of a model to an input.
 struct ModelAnswer<'a> {
     text: &'a str,
-    /// The name of the last loop that it read, if there is more than one.
+    /// The name of the last loop that the model read, if there are several.
     loop_name: Option<String>,
-    /// The last turn that it read.
+    /// The last turn that the model read.
     last: u32,
 }
 
@@ -334,7 +333,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
         let mut notes = SummaryNotes::default();
         let most = config.max_summary_tokens;
         let usual = most.min(slice.tokens(turns)? / 2);
-        self.note_prompt((Some(slice.loop_id()), Some(turns)), &input, (usual, most));
+        self.record_prompt((Some(slice.loop_id()), Some(turns)), &input, (usual, most));
         let made = match self.answer(slice.cancel(), &input, (usual, most), &mut notes) {
             Ok((text, formatted)) => {
                 let answer = ModelAnswer {
@@ -371,7 +370,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
         let input = Input::of_loops(slice)?;
         let mut notes = SummaryNotes::default();
         let most = config.max_rollup_tokens;
-        self.note_prompt((slice.loops().last(), None), &input, (most, most));
+        self.record_prompt((slice.loops().last(), None), &input, (most, most));
         let made = match self.answer(slice.cancel(), &input, (most, most), &mut notes) {
             Ok((text, _)) => {
                 let answer = ModelAnswer {

@@ -1,14 +1,14 @@
-//! What a caller can choose about summaries.
+//! The options of summaries.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use loopstore_model::compaction::UnknownWord;
 
-/// Who seems to say a summary.
+/// The role of a summary's message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SummaryRole {
-    /// The user: the safe choice, since no provider minds it as the first message.
+    /// The user, the safe choice: every provider accepts a user message as the first message.
     #[default]
     User,
     /// The model itself.
@@ -41,22 +41,22 @@ impl FromStr for SummaryRole {
 pub struct SummarizeOptions {
     /// The role of the summary's message.
     pub role: SummaryRole,
-    /// Tokens that the prompt asks for; `None`: three quarters of what the summary may have, as the rest is for
-    /// what the record adds.
+    /// The tokens that the prompt requests; if `None`, three quarters of the most tokens of the summary, as the record
+    /// adds the rest.
     pub asked_tokens: Option<u64>,
-    /// Tokens after which the answer may be cut; `None`: what the summary may have. Neither goes beyond
+    /// The tokens after which the answer may be cut; if `None`, the most tokens of the summary. Neither exceeds
     /// [`CompactionConfig::max_summary_tokens`](loopstore_model::compaction::CompactionConfig::max_summary_tokens).
     pub max_tokens: Option<u64>,
-    /// The temperature; `None` for models that take none.
+    /// The temperature; `None` for models without one.
     pub temperature: Option<f64>,
-    /// How long one summary may take, retries included.
+    /// The longest duration of one summary, retries included.
     pub timeout: Duration,
-    /// Characters of a message that go into the prompt at most: its beginning and its end.
+    /// The most characters of a message in the prompt, taken from its beginning and its end.
     pub message_chars: usize,
-    /// Characters of a tool result that go into the prompt at most.
+    /// The most characters of a tool result in the prompt.
     pub result_chars: usize,
-    /// Bytes of messages that go into the prompt. Beyond them all messages are shortened further, then
-    /// the oldest are left out, and their turns counted as dropped.
+    /// The most bytes of messages in the prompt. If they are exceeded, all messages are shortened further, then the
+    /// oldest are left out, and their turns count as dropped.
     pub prompt_bytes: usize,
 }
 
@@ -76,7 +76,7 @@ impl Default for SummarizeOptions {
 }
 
 impl SummarizeOptions {
-    /// Returns what of this shapes a text.
+    /// Returns the options that affect the text, as they are stored with a block.
     pub(super) fn shaping(&self) -> String {
         let tokens = |tokens: Option<u64>| match tokens {
             Some(tokens) => tokens.to_string(),
@@ -94,8 +94,8 @@ impl SummarizeOptions {
         )
     }
 
-    /// Returns the tokens to ask for, and those after which the answer may be cut, of a summary that usually has
-    /// `usual` and may have `most`.
+    /// Returns the tokens to request, and those after which the answer may be cut, for a summary of usually `usual` and
+    /// at most `most` tokens.
     pub(super) fn tokens_of(&self, usual: u64, most: u64) -> (u64, u64) {
         let share = usual * 3 / 4;
         let asked = self.asked_tokens.map_or(share, |asked| asked.min(share));

@@ -1,4 +1,4 @@
-//! What a summariser is told: who it is, what it reads, and the sections that it is to write.
+//! The prompt of a summariser: its role, its input, and the sections to write.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use loopstore_digest::activity::noise::clean;
 use loopstore_model::compaction::{Placed, image_reference};
 use loopstore_model::{Author, Content, Message};
 
-/// Messages are never shortened below this many characters.
+/// The least characters of a shortened message.
 const MIN_CHARS: usize = 200;
 
 pub(super) const SYSTEM: &str = "\
@@ -64,13 +64,13 @@ summary from the record: write no lists of them, and name only those that a sent
     )
 }
 
-/// The messages as they stand in the prompt, and the turns of which nothing stands there.
+/// The messages in the prompt as text, and the turns without any message there.
 pub(super) struct Formatted {
     pub(super) text: String,
     pub(super) left_out: BTreeSet<u32>,
 }
 
-/// Writes the messages for the prompt, within [`SummarizeOptions::prompt_bytes`].
+/// Returns the messages for the prompt, within [`SummarizeOptions::prompt_bytes`].
 pub(super) fn format_messages(messages: &[Placed], options: &SummarizeOptions) -> Formatted {
     let (mut most, mut result) = (options.message_chars, options.result_chars);
     loop {
@@ -141,7 +141,7 @@ fn blocks(content: &[Content]) -> String {
     texts.join("\n")
 }
 
-/// Returns what is said of a block; thinking and what only a provider can read are not said.
+/// Returns the text of a block in the prompt; `None` for thinking and content that only a provider can read.
 fn block(block: &Content) -> Option<String> {
     match block {
         Content::Text(text) => Some(text.text.clone()),
@@ -156,10 +156,10 @@ fn block(block: &Content) -> Option<String> {
     }
 }
 
-/// Cuts a text to so many characters and says so. Its beginning and its end stay: what a command was about
-/// stands in the one, how it went in the other.
+/// Returns a text cut to so many characters, with a mark. Beginning and end are kept: the beginning usually shows the
+/// subject of a command, the end its result.
 fn shorten(text: &str, chars: usize) -> Cow<'_, str> {
-    // So few bytes cannot be more characters.
+    // A text never has more characters than bytes.
     if text.len() <= chars || text.char_indices().nth(chars).is_none() {
         return Cow::Borrowed(text);
     }

@@ -1,4 +1,4 @@
-//! The trait of whatever writes a summary, and a call of it that cannot hang.
+//! The trait of summarisers, and a call of one with a deadline.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,44 +8,44 @@ use std::time::{Duration, Instant};
 use loopstore_model::Usage;
 use loopstore_model::compaction::CancelFlag;
 
-/// Writes a summary from a prompt: a model behind HTTP, a local one, or a test.
+/// A summariser, which writes a summary from a prompt: a model over HTTP, a local model, or a test.
 pub trait Summarizer: Send + Sync {
-    /// Names the summariser and its model; stored with what it made. It must hold no secret.
+    /// Returns the name of the summariser and its model, which is stored with its summaries. It must not contain a
+    /// secret.
     fn name(&self) -> &str;
 
-    /// Writes the summary. It should give up at the request's deadline and when it is cancelled;
-    /// the caller does not wait longer. An answer without the sections that the prompt asks for counts
-    /// as none.
+    /// Returns the summary. The call should end at the request's deadline and when the request is cancelled, since the
+    /// caller does not wait longer. An answer without any section of the prompt counts as no answer.
     ///
     /// # Errors
-    /// Why there is no answer; the run's audit row says so.
+    /// If there is no answer. The error is recorded in the run's audit row.
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError>;
 }
 
-/// What a summariser is asked.
+/// A request to a summariser.
 #[derive(Clone, Debug)]
 pub struct SummaryRequest {
-    /// Who the summariser is.
+    /// The system text: the role of the summariser.
     pub system: String,
-    /// What it is to summarise, and how.
+    /// The prompt: the input and the instructions.
     pub prompt: String,
-    /// Tokens that the prompt asks for.
+    /// The tokens that the prompt requests.
     pub asked_tokens: u64,
-    /// Tokens after which the answer may be cut.
+    /// The tokens after which the answer may be cut.
     pub max_tokens: u64,
-    /// The temperature; `None` leaves it to the model.
+    /// The temperature; the model's default if `None`.
     pub temperature: Option<f64>,
-    /// When the answer comes too late.
+    /// The deadline of the answer.
     pub deadline: Instant,
-    /// Set by the caller who no longer wants the answer.
+    /// The flag with which the caller cancels the request.
     pub cancel: CancelFlag,
 }
 
 impl SummaryRequest {
-    /// Returns the time left, unless there is none or the request was cancelled.
+    /// Returns the time until the deadline.
     ///
     /// # Errors
-    /// [`SummarizerError::Timeout`] or [`SummarizerError::Cancelled`].
+    /// [`SummarizerError::Timeout`] after the deadline, [`SummarizerError::Cancelled`] if the request was cancelled.
     pub fn time_left(&self) -> Result<Duration, SummarizerError> {
         if self.cancel.is_cancelled() {
             return Err(SummarizerError::Cancelled);
@@ -57,47 +57,47 @@ impl SummaryRequest {
     }
 }
 
-/// What a summariser gave back.
+/// The answer of a summariser.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SummaryAnswer {
     /// The summary.
     pub text: String,
     /// The model that wrote it.
     pub model: Option<String>,
-    /// Tokens as reported.
+    /// The tokens that the model reported.
     pub usage: Option<Usage>,
-    /// How long it took.
+    /// The duration of the call.
     pub duration: Duration,
 }
 
-/// Why a summariser gave no answer.
+/// The error of a summariser.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SummarizerError {
-    /// Nobody answered, or the connection broke.
+    /// There was no answer, or the connection failed.
     #[error("cannot reach the summariser: {0}")]
     Unreachable(String),
-    /// It refused with an HTTP status.
+    /// The server rejected the request with an HTTP status.
     #[error("the summariser answered {status}{}", colon(.detail))]
     Status {
         /// The status.
         status: u16,
-        /// What the answer said of it; may be empty.
+        /// The message of the server; may be empty.
         detail: String,
     },
-    /// It took too long.
+    /// The deadline has passed.
     #[error("the summariser did not answer in time")]
     Timeout,
-    /// The caller no longer wants the answer.
+    /// The request was cancelled.
     #[error("the summary was cancelled")]
     Cancelled,
     /// The answer has more bytes than allowed.
     #[error("the answer is longer than {0} bytes")]
     TooLong(u64),
-    /// The answer is not what such a summariser gives.
+    /// The answer has an unexpected form.
     #[error("cannot read the answer: {0}")]
     Unreadable(String),
-    /// Anything else.
+    /// Any other error.
     #[error("{0}")]
     Failed(String),
 }
@@ -109,15 +109,15 @@ fn colon(detail: &str) -> impl fmt::Display {
     }
 }
 
-/// How often a waiting caller looks at its cancel flag.
+/// The interval at which a waiting caller checks its cancel flag.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
-/// A summariser that keeps to the deadline says more of why; this is how long it is waited for.
+/// The time to wait after the deadline for the error of a summariser that keeps to it, which has more detail.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Asks a summariser from a thread of its own, which is left behind if it does not keep to the
-/// request's deadline: a summariser that hangs must not hang the agent.
-pub(super) fn ask(
+/// Calls a summariser on a thread of its own, which is abandoned at the request's deadline: a summariser that hangs
+/// must not block the agent.
+pub(super) fn call_with_deadline(
     summarizer: &Arc<dyn Summarizer>,
     request: &SummaryRequest,
 ) -> Result<SummaryAnswer, SummarizerError> {
@@ -126,7 +126,7 @@ pub(super) fn ask(
     std::thread::Builder::new()
         .name("summarizer".into())
         .spawn(move || {
-            // Nobody listens any more once the deadline has passed.
+            // The receiver is gone after the deadline.
             let _ = send.send(worker.summarize(&asked));
         })
         .map_err(|error| {

@@ -2,7 +2,8 @@
 
 use super::BuildOptions;
 use crate::compaction::{
-    CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
+    BuildSettings, CompactionConfig, CompactionScope, ContextConfig, KeepRecent, OlderLoops,
+    RecentWindow,
 };
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{LoopKey, RunKey, SessionKey, StoreRead, StoreResult};
@@ -69,7 +70,7 @@ pub(super) fn settings_of(
         None => None,
     };
     // A run of another tool or a later version may hold less or more: what is missing is default.
-    let noted: Noted<'_> = json
+    let noted: BuildSettings<'_> = json
         .as_deref()
         .and_then(|json| serde_json::from_str(json).ok())
         .unwrap_or_default();

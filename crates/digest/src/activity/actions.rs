@@ -1,4 +1,4 @@
-//! What a call does: told by the shape of its arguments first, then by the tool's name.
+//! Interprets a call by the shape of its arguments first, then by the words of the tool's name.
 
 mod fields;
 
@@ -14,37 +14,37 @@ use super::tables::{arguments, tools};
 use fields::{is_path, of_fields};
 use loopstore_model::ToolCall;
 
-/// Bytes of what a call is about that are kept.
+/// The length of a description, in bytes.
 const LONGEST_DESCRIPTION: usize = 400;
-/// Files of one call at most.
+/// The most files of one call.
 const MOST_FILES: usize = 500;
 
-/// What a call does if it succeeds.
+/// The effects of a call if it succeeds.
 #[derive(Debug, Default)]
 pub(super) struct CallAction {
-    /// The command line, or the tool and what it is about; for a sub-agent its task.
+    /// The command line, or the tool and its main argument; the task of a sub-agent.
     pub(super) description: String,
-    /// What runs of the same thing have in common.
+    /// Equal for calls that do the same.
     pub(super) key: String,
     pub(super) is_command: bool,
-    /// Whether it builds, tests or runs something, or does something outside of files: books, sends, cancels.
+    /// True if the call builds, tests or runs something, or has an effect outside of files: books, sends, cancels.
     pub(super) runs: bool,
-    /// Whether the exit code is that of a viewer at the end of a pipe.
+    /// True if the exit code is that of a viewer at the end of a pipe.
     pub(super) hides_exit: bool,
     pub(super) runners: Vec<Runner>,
     pub(super) files: Vec<FileEffect>,
-    /// The folder that relative paths are in.
+    /// The folder that relative paths refer to.
     pub(super) folder: Option<String>,
     pub(super) plan: Option<PlanChange>,
-    /// Whether it gives a sub-agent a task.
+    /// True if the call gives a task to a sub-agent.
     pub(super) delegates: bool,
-    /// Whether an editor's file is changed that the call does not name.
+    /// True if the call changes the open file of an editor without naming it.
     pub(super) edits_open_file: bool,
-    /// Whether the editor goes to the file that is named.
+    /// True if the call opens the named file in an editor.
     pub(super) opens: bool,
-    /// What runs in the background and is asked for, written to or ended.
+    /// The id of the background command or sub-agent that the call polls, writes to or ends.
     pub(super) about: Option<String>,
-    /// Whether the provider carries it out: there will be no result.
+    /// True if the provider executes the call: the history has no result for it.
     pub(super) is_hosted: bool,
 }
 
@@ -52,13 +52,13 @@ impl CallAction {
     pub(super) fn kind(&self) -> CallKind {
         CallKind {
             is_command: self.is_command,
-            // What else does something has an answer and no output.
+            // Other tools with an effect have an answer, not the output of a run.
             runs: self.runs && self.is_command,
             hides_exit: self.hides_exit,
         }
     }
 
-    /// The same where its result is told as that of a command.
+    /// Returns the kind of the call if its result has the form of a command's.
     pub(super) fn kind_as_command(&self) -> CallKind {
         CallKind {
             is_command: true,
@@ -67,7 +67,7 @@ impl CallAction {
     }
 }
 
-/// Reads a call.
+/// Returns the effects of a call.
 pub(super) fn read_call(call: &ToolCall) -> CallAction {
     let words = words_of(&call.name);
     let arguments = match call.arguments.read::<Value>() {
@@ -97,7 +97,7 @@ fn words_of(name: &str) -> Vec<String> {
     words
 }
 
-/// A tool whose arguments are one text: a patch, a command, or JSON once more.
+/// Reads a call whose arguments are one text: a patch, a command line, or JSON encoded twice.
 fn of_text(name: &str, words: &[String], text: &str) -> CallAction {
     if text.trim_start().starts_with('{')
         && let Ok(Value::Object(fields)) = serde_json::from_str(text)
@@ -145,7 +145,7 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> CallAct
         true => labelled(first, &read.files[0].path),
         false => one_line(line),
     };
-    // Behind an editor's command stands text, not commands.
+    // The rest of an `edit` command is the new text, not a command line.
     let read = match editor && first == "edit" {
         true => shell::CommandLine::default(),
         false => read,
@@ -238,19 +238,18 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ca
         folder: folder.map(str::to_owned),
         plan,
         about,
-        // Only a search that the provider runs says of which kind it is.
+        // Only a search that the provider runs has a `type`.
         is_hosted: name == tools::HOSTED_SEARCH && fields.get("type").is_some_and(Value::is_string),
         ..CallAction::default()
     }
 }
 
-/// Whether a tool does something that stays done, by its name: no word of it says that it only looks, thinks or
-/// hands something to the harness.
+/// True if no word of a tool's name says that the tool has no lasting effect.
 fn has_side_effects(words: &[String]) -> bool {
     !words.is_empty() && !has_word(words, tools::WITHOUT_EFFECT)
 }
 
-/// Returns a call in one line: the tool, and each of its arguments with its name.
+/// Returns the tool's name and all arguments with their names, on one line.
 fn with_arguments(name: &str, fields: &Map<String, Value>) -> String {
     let mut line = name.to_owned();
     for (at, (key, value)) in fields.iter().enumerate() {
@@ -271,7 +270,7 @@ fn with_arguments(name: &str, fields: &Map<String, Value>) -> String {
     one_line(&line)
 }
 
-/// Returns the path that a call names, whatever it calls it.
+/// Returns the path among the arguments, under a known name or one that ends like a path's.
 fn path_of(fields: &Map<String, Value>) -> Option<&str> {
     let named = || {
         fields.iter().find_map(|(key, value)| {
@@ -284,7 +283,7 @@ fn path_of(fields: &Map<String, Value>) -> Option<&str> {
     text_of(fields, arguments::PATHS).or_else(named)
 }
 
-/// Returns the command line of a shell: a text, or a list of arguments.
+/// Returns the command line of a shell call, which is a text or a list of words.
 fn command_line(fields: &Map<String, Value>) -> Option<Cow<'_, str>> {
     arguments::COMMAND_LINES
         .iter()
@@ -327,9 +326,9 @@ fn quoted(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the argument that says best what a call is about.
+/// Returns the argument that describes a call best.
 fn main_argument(fields: &Map<String, Value>) -> Option<&str> {
-    // What a call is about is what it names by its id, whatever else it says of it.
+    // An id describes a call better than any other text.
     let by_id = || {
         let mut ids = fields
             .iter()
@@ -349,7 +348,7 @@ fn labelled(name: &str, about: &str) -> String {
     ))
 }
 
-/// Returns a text in one line, cut.
+/// Returns a text on one line, cut to [`LONGEST_DESCRIPTION`] bytes.
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {

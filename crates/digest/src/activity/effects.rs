@@ -1,11 +1,11 @@
-//! What one call does, for those who compare calls.
+//! The effects of a single call, for code that compares calls.
 
 use super::actions::read_call;
 use super::files::normal;
 use super::patch::FileOperation;
 use loopstore_model::ToolCall;
 
-/// What a call does if it succeeds, told from its arguments.
+/// The effects of a call if it succeeds, derived from its arguments.
 ///
 /// ```
 /// use loopstore_digest::activity::CallEffects;
@@ -24,18 +24,18 @@ use loopstore_model::ToolCall;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallEffects {
-    /// In a line what it does: the command, or the tool and what it is about.
+    /// One line: the command, or the tool and its main argument.
     pub description: String,
-    /// The command line, spelt so that two that do the same are the same.
+    /// The normalised command line, equal for commands that do the same; `None` for other tools.
     pub command: Option<String>,
-    /// Files that it reads.
+    /// Normalised paths of the files that the call reads.
     pub reads: Vec<String>,
-    /// Files that it creates, changes, moves or deletes.
+    /// Normalised paths of the files that the call creates, changes, moves or deletes.
     pub changes: Vec<String>,
 }
 
 impl CallEffects {
-    /// Reads a call.
+    /// Returns the effects of a call.
     pub fn of(call: &ToolCall) -> Self {
         let action = read_call(call);
         let (reads, changes): (Vec<_>, Vec<_>) = action

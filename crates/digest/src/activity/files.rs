@@ -1,21 +1,21 @@
-//! Which path is which file, and what happened to each.
+//! Resolves paths to files, and records the events of each file.
 
 use std::collections::HashMap;
 
 use super::patch::{FileEffect, FileOperation};
 use super::work::{FileAct, FileEvent, FileWork, SourceTurn};
 
-/// Files and events of one file that are held at most.
+/// The most files, and the most events of one file.
 const MOST_FILES: usize = 4_096;
 const MOST_EVENTS: usize = 100;
 
-/// Finds the record of a path, however it is spelled.
+/// Finds the file of a path in any spelling.
 #[derive(Default)]
 pub(super) struct FileIndex {
     by_path: HashMap<String, usize>,
-    /// The paths that end with a name.
+    /// The files whose path ends with a name.
     by_name: HashMap<String, Vec<usize>>,
-    /// The resolved path of each record.
+    /// The resolved path of each file.
     paths: Vec<String>,
 }
 
@@ -38,11 +38,11 @@ impl FileIndex {
         if let Some(at) = self.by_path.get(path) {
             return Some(*at);
         }
-        // It may have been named before anybody knew the folder.
+        // The path may have been recorded before the working folder was known.
         if let Some(at) = self.by_path.get(given) {
             return Some(*at);
         }
-        // A path of several parts that ends as another does is the same, if there is but one such.
+        // A relative path with a folder is the file that ends with it, if only one does.
         let ends = |long: &str, short: &str| {
             !short.starts_with('/')
                 && short.contains('/')
@@ -59,7 +59,7 @@ impl FileIndex {
         found.next().filter(|_| found.next().is_none()).copied()
     }
 
-    /// Adds what happened to a file. `created`: what the result says of it, if it does.
+    /// Records an effect on a file. `created`: whether the file is new, if the result says so.
     pub(super) fn record(
         &mut self,
         files: &mut Vec<FileWork>,
@@ -125,7 +125,7 @@ impl FileIndex {
         files.len() - 1
     }
 
-    /// What lay in a folder goes with it.
+    /// Records the deletion of all files in a deleted folder.
     fn delete_contents(
         &self,
         files: &mut [FileWork],
@@ -150,7 +150,7 @@ impl FileIndex {
         }
     }
 
-    /// A file that is moved keeps what happened to it before.
+    /// Records a move; the file keeps its earlier events.
     fn moved(
         &mut self,
         files: &mut Vec<FileWork>,
@@ -161,7 +161,7 @@ impl FileIndex {
     ) {
         let at = match (source, known) {
             (Some(source), known) => {
-                // What was there is no more.
+                // The move overwrote the file at its target.
                 if let Some(known) = known.filter(|known| *known != source) {
                     files[known].events.clear();
                     files[known].path.clear();
@@ -178,7 +178,7 @@ impl FileIndex {
         self.forget_some(files);
     }
 
-    /// Of too many files the oldest that were only read go first.
+    /// Removes files beyond the limit: those that were only read first, the oldest first.
     fn forget_some(&mut self, files: &mut Vec<FileWork>) {
         if files.len() <= MOST_FILES {
             return;

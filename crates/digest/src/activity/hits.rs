@@ -1,23 +1,23 @@
-//! What a search found: the files that its output names, told by the form of the lines.
+//! The files that the output of a search names, recognised by the form of its lines.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Lines of an output that are looked at.
+/// The most lines of an output that are read.
 const MOST_LINES: usize = 2_000;
-/// Files that are named at most, and the bytes of their names.
+/// The most files that are listed, and the bytes of the list.
 const MOST_NAMED: usize = 8;
 const LONGEST: usize = 320;
-/// A word of so many characters or fewer is in many names.
+/// Words up to this length, in characters, are not compared with names: they occur in many.
 const SHORT_WORD: usize = 3;
-/// A longer folder is named once for all files in it.
+/// A longer common folder is named once for all files, in bytes.
 const SHORT_FOLDER: usize = 24;
-/// A longer name of a file is none.
+/// The longest path, in bytes.
 const LONGEST_PATH: usize = 200;
 
-/// Returns which files the output of a search names line by line: those first that are called as what was searched
-/// for, then those that it names most often. `None` if it is something else: the text of a file, a listing of names
-/// without folders.
+/// Returns the list of the files that the output of a search names line by line: files with a word of the search in
+/// their name first, then the most frequent. `None` if the output is something else, such as the text of a file or
+/// names without folders.
 pub(super) fn files_found(search: &str, output: &str) -> Option<String> {
     let mut order: Vec<&str> = Vec::new();
     let mut times: HashMap<&str, usize> = HashMap::new();
@@ -69,15 +69,15 @@ pub(super) fn files_found(search: &str, output: &str) -> Option<String> {
     Some(named)
 }
 
-/// Returns the words of a search that may be a name. What it says of folders and kinds of files is in no name, or in
-/// all.
+/// Returns the words of a search that are compared with file names. Short words are left out, and with them most
+/// flags and file extensions.
 fn words_of(search: &str) -> Vec<String> {
     let words = search.split(|c: char| !c.is_alphanumeric());
     let words = words.filter(|word| word.chars().nth(SHORT_WORD).is_some());
     words.map(str::to_lowercase).collect()
 }
 
-/// Returns the folder that all of several paths are in, with its `/`; nothing if there is none or it is short.
+/// Returns the common folder of several paths with its `/`; empty if there is none or it is short.
 fn folder_of<'a>(paths: &[&'a str]) -> &'a str {
     let Some((first, rest)) = paths.split_first().filter(|(_, rest)| !rest.is_empty()) else {
         return "";
@@ -95,7 +95,7 @@ fn folder_of<'a>(paths: &[&'a str]) -> &'a str {
         .map_or("", |end| &first[..=end])
 }
 
-/// Returns the file that a line begins with or consists of, and whether a line number follows.
+/// Returns the path at the beginning of a line, and whether a line number follows.
 fn file_of(line: &str) -> Option<(&str, bool)> {
     let (path, rest) = line.split_once(':').unwrap_or((line, ""));
     let digits = rest.find(|c: char| !c.is_ascii_digit());
@@ -142,7 +142,7 @@ mod tests {
             files_found("ls", deep).as_deref(),
             Some("2 files in /home/ada/kite/packages/core/: a.rs, b/c.rs")
         );
-        // What is said of all of them has to be so.
+        // The common folder must be that of all files.
         let elsewhere: String = (0..8)
             .map(|n| format!("/home/ada/kite/packages/core/{n}.rs\n"))
             .collect();

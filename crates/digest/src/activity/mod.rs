@@ -1,9 +1,11 @@
-//! What an agent did, told from the structure of its calls and their results: which files it changed, its
-//! plan, the commands that failed and passed, and what is still running.
+//! The work of an agent, extracted from the structure of its calls and their results: the files it changed, its
+//! plan, the commands that failed and passed, and the calls that are still running.
 //!
-//! Nothing here reads prose. A tool is known by the shape of its arguments first and by its name second, so
-//! that a tool nobody has met is still understood; a call whose result says that it failed has changed
-//! nothing. Whoever wants to know what a session did reads its messages into an [`Activity`].
+//! To extract the work of a session, add its messages to an [`Activity`] in order and call [`Activity::work`].
+//!
+//! No prose is interpreted. A tool is recognised by the shape of its arguments first and by its name second, so an
+//! unknown tool is usually understood too. A call with a failed result changes no file. The words that are recognised
+//! are in the private module `tables`.
 
 mod actions;
 mod effects;

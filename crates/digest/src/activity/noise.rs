@@ -1,15 +1,15 @@
-//! Tool output without what only a terminal needs: colours, line numbers, progress, times.
+//! Removes what only a terminal needs from tool output: colours, line numbers, progress, times.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::tables::output;
 
-/// So many lines alike make a structure.
+/// The number of consecutive lines of one kind whose noise is removed; fewer may be coincidence.
 const ALIKE: usize = 3;
 
-/// Returns `text` without escape sequences, overwritten lines, running line numbers, progress, times before
-/// lines, and the columns of long file listings. What is left stands as it was.
+/// Returns `text` without escape sequences, overwritten lines, consecutive line numbers, progress, times before
+/// lines, and the columns of `ls -l`. The rest is unchanged.
 pub fn clean(text: &str) -> Cow<'_, str> {
     let is_raw = memchr::memchr2(b'\x1b', b'\r', text.as_bytes()).is_some();
     let shown = match is_raw {
@@ -34,7 +34,7 @@ fn without(text: &str, noise: &[Range<usize>]) -> String {
     kept
 }
 
-/// Returns what a terminal shows: no escape sequences, and of a line that was overwritten the last state.
+/// Returns the text that a terminal shows: no escape sequences, and only the last state of an overwritten line.
 fn on_screen(text: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(text.len());
     let mut line = 0;
@@ -48,7 +48,7 @@ fn on_screen(text: &str) -> Cow<'_, str> {
             next
         } else if behind.starts_with('\r') {
             let next = behind.trim_start_matches('\r');
-            // A line's end, and a cursor that went back for nothing, overwrite nothing.
+            // `\r` before `\n` or at the end of the text overwrites nothing.
             if next.starts_with('\n') {
                 shown.push_str(&behind[..behind.len() - next.len()]);
             } else if !next.is_empty() {
@@ -66,7 +66,7 @@ fn on_screen(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the bytes of the escape sequence that `text` begins with.
+/// Returns the length of the escape sequence at the beginning of `text`, in bytes.
 fn escape(text: &str) -> usize {
     let bytes = text.as_bytes();
     let whole = match bytes.get(1) {
@@ -84,21 +84,21 @@ fn escape(text: &str) -> usize {
         Some(b) if b.is_ascii() => Some(2),
         _ => Some(1),
     };
-    // One without an end is no sequence: only its mark goes.
+    // Without an end there is no sequence, and only the escape character is removed.
     whole.filter(|length| *length <= 4_096).unwrap_or(1)
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum LineKind<'a> {
-    /// A number and what parts it from the line.
+    /// A line number and its separator.
     Numbered(u64, &'a str),
     Timed,
     Listed,
-    /// With the word that it begins with.
+    /// Progress, with the first word of the line.
     Progress(&'a str),
 }
 
-/// Lines alike that follow each other.
+/// Consecutive lines of one kind.
 #[derive(Default)]
 struct LineRun<'a> {
     last: Option<LineKind<'a>>,
@@ -108,7 +108,7 @@ struct LineRun<'a> {
 impl<'a> LineRun<'a> {
     fn end(&mut self, noise: &mut Vec<Range<usize>>) {
         if self.ranges.len() >= ALIKE {
-            // Of progress the last state stays.
+            // The last state of progress is kept.
             if matches!(self.last, Some(LineKind::Progress(_))) {
                 self.ranges.pop();
             }
@@ -152,7 +152,7 @@ fn noise_of(text: &str) -> Vec<Range<usize>> {
     noise
 }
 
-/// Returns what a line is, and its part that is noise.
+/// Returns the kind of a line, and the range of its noise.
 fn kind_of(line: &str) -> Option<(LineKind<'_>, Range<usize>)> {
     let bytes = line.as_bytes();
     let first = *bytes.iter().find(|b| **b != b' ')?;
@@ -181,11 +181,11 @@ fn numbered(line: &str) -> Option<(LineKind<'_>, Range<usize>)> {
         .iter()
         .find(|mark| behind.starts_with(**mark))?;
     let number = line[from..from + digits].parse().ok()?;
-    // `| ` and `|` before an empty line are one mark.
+    // `| ` and `|` before an empty line are one separator.
     let name = mark.trim();
     let name = match name {
         "" => "\t",
-        // A search marks what it found so, and the lines around that so.
+        // A search separates matches by `:` and the lines around them by `-`.
         "-" => ":",
         name => name,
     };
@@ -195,7 +195,7 @@ fn numbered(line: &str) -> Option<(LineKind<'_>, Range<usize>)> {
     ))
 }
 
-/// Returns the end of a time at the beginning of a line, with the space behind it.
+/// Returns the end of a time at the beginning of a line, including the spaces after it.
 fn time(line: &[u8]) -> Option<usize> {
     let open = usize::from(line.first() == Some(&b'['));
     let text = &line[open..];
@@ -231,7 +231,7 @@ fn time(line: &[u8]) -> Option<usize> {
     (at < text.len()).then_some(open + at)
 }
 
-/// Returns where the name begins in a row of `ls -l`.
+/// Returns the position of the name in a row of `ls -l`.
 fn listed(line: &str) -> Option<usize> {
     let bytes = line.as_bytes();
     let rights = bytes.get(1..10)?;
@@ -247,7 +247,7 @@ fn listed(line: &str) -> Option<usize> {
     Some(at)
 }
 
-/// Returns the word that a line of progress begins with.
+/// Returns the first word of a progress line; `None` for other lines.
 fn progress(line: &str) -> Option<&str> {
     let line = line.trim();
     if line.len() > 400 || line.ends_with("%]") {

@@ -1,4 +1,4 @@
-//! How a call went, as its result tells: by what the harness put around the output, never by its prose.
+//! The outcome of a call, read from the lines that the harness puts around the output, never from its prose.
 
 mod lines;
 pub(crate) mod refusal;
@@ -9,29 +9,30 @@ use lines::{counts, counts_failures, counts_passes, decisive_line, shows_errors}
 use refusal::refusal;
 pub use refusal::refusal_words;
 
-/// Bytes of a line that is kept.
+/// The longest line that is kept, in bytes.
 const LONGEST_LINE: usize = 200;
-/// Bytes of an output that are looked through at each end.
+/// The bytes at each end of an output that are read.
 const SCANNED_BYTES: usize = 64 << 10;
 
-/// How a call went.
+/// The outcome of a call.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct CallOutcome {
     pub(super) failed: bool,
-    /// Whether a person did not want the call.
+    /// True if a person refused the call.
     pub(super) refused: bool,
-    /// What says what is wrong.
+    /// The line that states the failure.
     pub(super) failure: Option<String>,
-    /// What says how it went, with its counts.
+    /// The line that counts passes and failures.
     pub(super) result: Option<String>,
-    /// What names the run that goes on in the background.
+    /// The id of the run that continues in the background.
     pub(super) background: Option<String>,
-    /// Whether the exit of something in the background is told.
+    /// True if the result reports an exit code: a run in the background has ended.
     pub(super) ended: bool,
 }
 
-/// Reads an error that says the call was refused. `words`: what a person said, if the format tells; else what
-/// the error says more is quoted as any other's.
+/// Reads an error that says that the call was refused. `words`: the reason that the person gave, if the format
+/// marks it as the person's. An unmarked reason may come from a program, so `None` is returned for it, and the
+/// error is read as any other.
 pub(super) fn refused(text: &str, words: Option<&str>) -> Option<CallOutcome> {
     let line = match (words, refusal(text)?.words) {
         (Some(words), _) => format!("refused: {}", words.lines().next().unwrap_or(words)),
@@ -46,18 +47,18 @@ pub(super) fn refused(text: &str, words: Option<&str>) -> Option<CallOutcome> {
     })
 }
 
-/// What is known of a call whose result is read.
+/// The properties of a call that decide how its result is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallKind {
-    /// An exit code in the frame of its result counts.
+    /// An exit code in the lines around the output decides.
     pub(super) is_command: bool,
-    /// It builds or tests.
+    /// The command builds, tests or runs something.
     pub(super) runs: bool,
     /// The exit code is that of a viewer at the end of a pipe.
     pub(super) hides_exit: bool,
 }
 
-/// Reads a result.
+/// Returns the outcome of a call from its result.
 pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> CallOutcome {
     let CallKind {
         is_command, runs, ..
@@ -88,7 +89,7 @@ pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> CallOutcome
         true => counts(&tail),
         false => None,
     };
-    // A pipe hides the exit of what it begins with.
+    // A pipe hides the exit code of its first command.
     failed |= result.as_deref().is_some_and(counts_failures);
     let has_passed = result.as_deref().is_some_and(counts_passes);
     failed |= runs && kind.hides_exit && !has_passed && shows_errors(&tail);
@@ -97,7 +98,7 @@ pub(super) fn outcome(text: &str, is_error: bool, kind: CallKind) -> CallOutcome
         true => decisive_line(&clean(ends.head), &tail, looks),
         false => None,
     };
-    // So a search says that it found nothing, and a comparison that there is a difference.
+    // `grep` exits with 1 if it finds nothing, `diff` if there is a difference.
     failed &= line.is_some() || !looks || code != Some(1);
     let failure = failed.then(|| line.unwrap_or_else(|| exit_line(code)));
     CallOutcome {
@@ -114,7 +115,7 @@ fn exit_line(code: Option<i64>) -> String {
     code.map_or("failed".to_owned(), |code| format!("exit code {code}"))
 }
 
-/// Reads an output that is JSON with its exit code beside it.
+/// Returns output and exit code of a result that is a JSON object with both.
 fn unwrap_json(text: &str) -> Option<(String, i64)> {
     let text = text.trim();
     if !text.starts_with('{') || !text.ends_with('}') || text.len() > 1 << 20 {
@@ -167,7 +168,7 @@ fn frame(head: &str, tail: &str) -> Frame {
     frame
 }
 
-/// Returns the exit code that a line tells, if it tells nothing else.
+/// Returns the exit code of a line that reports nothing else.
 fn exit_code(line: &str) -> Option<i64> {
     if line.len() > 120 || !line.bytes().any(|byte| byte.is_ascii_digit()) {
         return None;
@@ -203,7 +204,7 @@ fn is_timeout(line: &str) -> bool {
             .any(|start| line.starts_with(start))
 }
 
-/// Returns the name of a run that the harness says goes on.
+/// Returns the id of a run that continues in the background, as the harness reports it.
 fn background(head: &str) -> Option<String> {
     head.lines().take(12).find_map(|line| {
         let is_frame = results::BACKGROUND_LINES
@@ -212,7 +213,7 @@ fn background(head: &str) -> Option<String> {
         let mark = results::BACKGROUND_MARKS
             .iter()
             .find(|mark| is_frame && line.contains(**mark))?;
-        // A sub-agent that is done has an id too.
+        // A sub-agent that has ended has an id too.
         if *mark == results::AGENT_ID && !head.starts_with(results::BACKGROUND_AGENT) {
             return None;
         }
@@ -223,7 +224,7 @@ fn background(head: &str) -> Option<String> {
     })
 }
 
-/// Returns what a command printed, without the lines of the harness around it.
+/// Returns the output of a command without the harness's lines before it.
 fn body(text: &str) -> &str {
     let mut at = 0;
     for (nth, line) in text.split_inclusive('\n').take(10).enumerate() {
@@ -249,8 +250,8 @@ fn body(text: &str) -> &str {
     text
 }
 
-/// Returns what is worth looking through for values: of a command that is over not what the harness says of it, its
-/// times and counts. While one still runs, its name is there.
+/// Returns the part of a result that is scanned for values. The harness's lines with times and counts are left out,
+/// unless the command still runs: then they hold its id.
 pub(crate) fn output_of(text: &str) -> &str {
     let begins_with_frame = text.lines().next().is_some_and(is_frame_line);
     match begins_with_frame && background(ends_of(text).head).is_none() {
@@ -259,7 +260,7 @@ pub(crate) fn output_of(text: &str) -> &str {
     }
 }
 
-/// Whether a line is the harness's.
+/// True if the harness wrote the line.
 fn is_frame_line(line: &str) -> bool {
     let is_tag = line.starts_with('<') && line.ends_with('>') && !line.contains(' ');
     is_tag
@@ -269,7 +270,7 @@ fn is_frame_line(line: &str) -> bool {
             .any(|start| line.starts_with(start))
 }
 
-/// Whether an editor says that it changed nothing, though its call counts as done.
+/// True if an editor reports that it changed nothing, though the call succeeded.
 pub(super) fn reports_no_change(text: &str) -> bool {
     let head = text.trim_start_matches(['<', '[', '\n', ' ']);
     let head = head[..head.floor_char_boundary(120)].to_ascii_lowercase();
@@ -278,7 +279,7 @@ pub(super) fn reports_no_change(text: &str) -> bool {
         .any(|start| head.starts_with(start))
 }
 
-/// Returns a line as it is kept: short, and without control characters.
+/// Returns a line without control characters, cut to [`LONGEST_LINE`] bytes.
 pub(super) fn short(line: &str) -> String {
     let line = line.trim();
     let cut = &line[..line.floor_char_boundary(LONGEST_LINE)];

@@ -1,23 +1,23 @@
-//! What a patch does to files, and where in a file a change was made.
+//! The effects of a patch on files, and the declarations that it changes.
 
-/// What happens to one file.
+/// An operation on one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FileOperation {
-    /// The tool says that it makes a new file.
+    /// The tool creates a new file.
     Create,
-    /// The whole file is written, whether it was there or not.
+    /// The tool writes the whole file, which may exist.
     Write,
-    /// It is made if it is not there; else nothing happens.
+    /// The file is created if it does not exist; else nothing happens.
     Touch,
     Edit,
     Delete,
-    /// It is as it was before it was changed.
+    /// The uncommitted changes of the file are discarded.
     Revert,
     MoveFrom(String),
     Read,
 }
 
-/// A file with what happens to it.
+/// A file and the operation on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileEffect {
     pub(super) path: String,
@@ -35,14 +35,14 @@ impl FileEffect {
     }
 }
 
-/// Symbols of one event at most, and bytes of one.
+/// The most symbols of one event, and the longest symbol in bytes.
 const MOST_SYMBOLS: usize = 4;
 const LONGEST_SYMBOL: usize = 60;
-/// Files of one patch at most.
+/// The most files of one patch.
 const MOST_FILES: usize = 500;
 
-/// Reads a patch between `*** Begin Patch` and `*** End Patch`, or a unified diff; anything else changes
-/// nothing.
+/// Returns the effects of a patch: between `*** Begin Patch` and `*** End Patch`, or a unified diff. Empty for any
+/// other text.
 pub(super) fn changes(text: &str) -> Vec<FileEffect> {
     if let Some(at) = text.find("*** Begin Patch") {
         return marked(&text[at..]);
@@ -127,10 +127,10 @@ fn unified(text: &str) -> Vec<FileEffect> {
     found
 }
 
-/// Where in a hunk the reader is.
+/// The state of the reader within a hunk.
 #[derive(Default)]
 struct Hunk {
-    /// The last declaration above that did not change.
+    /// The last unchanged declaration above the line.
     enclosing: Option<String>,
 }
 
@@ -166,7 +166,7 @@ impl Hunk {
     }
 }
 
-/// Adds where `new` differs from `old`: the declarations that changed, else the nearest above.
+/// Adds the declarations that differ between `old` and `new`, or the nearest one above the difference.
 pub(super) fn add_symbols(symbols: &mut Vec<String>, old: &str, new: &str, path: &str) {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let shorter = old.len().min(new.len());
@@ -175,7 +175,7 @@ pub(super) fn add_symbols(symbols: &mut Vec<String>, old: &str, new: &str, path:
     let behind = old.iter().rev().zip(new.iter().rev());
     let behind = behind.take(shorter - before).take_while(same).count();
     let had = symbols.len();
-    // Between fences stands an example, whose comments look like headings.
+    // In a fenced example of Markdown, comments look like headings.
     let is_fence = |line: &&&str| line.trim_start().starts_with("```");
     let mut fenced = new[..before].iter().filter(is_fence).count() % 2 == 1;
     for line in &new[before..new.len() - behind] {
@@ -193,7 +193,7 @@ pub(super) fn add_symbols(symbols: &mut Vec<String>, old: &str, new: &str, path:
     }
 }
 
-/// Adds the symbols of search and replace blocks; returns whether there are any.
+/// Adds the symbols of search and replace blocks; returns true if there are any.
 pub(super) fn add_block_symbols(symbols: &mut Vec<String>, text: &str, path: &str) -> bool {
     let mut any = false;
     for block in text.split("<<<<<<< SEARCH").skip(1) {
@@ -260,7 +260,7 @@ const DECLARING: [&str; 16] = [
     "type",
 ];
 
-/// Returns what a line declares: `fn parse`, `class Row`, `## Usage`, a key at the left edge.
+/// Returns the declaration of a line: `fn parse`, `class Row`, `## Usage`, a key at the top level.
 fn declaration(line: &str, path: &str) -> Option<String> {
     if line.len() > 400 {
         return None;
@@ -314,7 +314,7 @@ fn named(word: &str, behind: &str) -> Option<String> {
     let end = name.find(|c: char| !c.is_alphanumeric() && !"_$:!?.".contains(c));
     let name = name[..end.unwrap_or(name.len())].trim_end_matches([':', '.']);
     let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '$');
-    // `type` stands before a name and `=` or a body; in other languages it is a word like any other.
+    // `type` declares only before `=` or a body; in other languages it is an ordinary word.
     let is_type = word != "type" || behind.contains(['=', '{']) || behind.contains(" struct");
     (is_name && is_type).then(|| short(&format!("{word} {name}")))
 }

@@ -1,15 +1,15 @@
-//! The plan that a call records: a list of items with states, in any spelling.
+//! The plan that a call records: a list of items with states, in the form of any agent.
 
 use serde_json::{Map, Value};
 
 use super::tables::{arguments, tools};
 use super::work::{PlanItem, PlanState};
 
-/// Items of a plan at most, and bytes of one.
+/// The most items of a plan, and the longest item in bytes.
 const MOST_ITEMS: usize = 500;
 const LONGEST_ITEM: usize = 400;
 
-/// What a call does to the plan.
+/// A change of the plan.
 #[derive(Debug, PartialEq)]
 pub(super) enum PlanChange {
     Whole(Vec<PlanItem>),
@@ -22,7 +22,7 @@ pub(super) enum PlanChange {
     },
 }
 
-/// Reads what a call with these arguments does to the plan. `words`: those of the tool's name.
+/// Returns the change of the plan by a call. `words`: the words of the tool's name.
 pub(super) fn change(words: &[String], arguments: &Map<String, Value>) -> Option<PlanChange> {
     let plans = |word: &str| tools::PLANNING.iter().any(|known| word.contains(known));
     let is_planner = words.iter().any(|word| plans(word));
@@ -36,7 +36,7 @@ pub(super) fn change(words: &[String], arguments: &Map<String, Value>) -> Option
                 items_of(items, is_planner && plans(&key))
             }
             Value::String(text) if plans(&key) || is_planner => {
-                // Some write the list as JSON within the arguments.
+                // Some agents encode the list as JSON in a text.
                 let list: Option<Vec<Value>> = text
                     .trim_start()
                     .starts_with('[')
@@ -52,7 +52,7 @@ pub(super) fn change(words: &[String], arguments: &Map<String, Value>) -> Option
     })
 }
 
-/// An item that is recorded by itself.
+/// Reads a call that adds or updates a single item.
 fn single(words: &[String], arguments: &Map<String, Value>) -> Option<PlanChange> {
     let has = |word: &str| words.iter().any(|known| known == word);
     let text = |key: &str| arguments.get(key)?.as_str();
@@ -82,7 +82,7 @@ fn items_of(items: &[Value], may_be_empty: bool) -> Option<PlanChange> {
         return may_be_empty.then(|| PlanChange::Whole(Vec::new()));
     }
     let read: Vec<PlanItem> = items.iter().take(MOST_ITEMS).filter_map(item).collect();
-    // A list of other things that happens to have one such object is no plan.
+    // A list of other things may have one object like an item by coincidence.
     (!read.is_empty() && read.len() * 2 >= items.len().min(MOST_ITEMS))
         .then_some(PlanChange::Whole(read))
 }
@@ -118,7 +118,7 @@ fn state(word: &str) -> Option<PlanState> {
     found.map(|(_, state)| *state)
 }
 
-/// Reads a markdown list with boxes.
+/// Reads a Markdown list with check boxes.
 fn checklist(text: &str) -> Option<PlanChange> {
     let items: Vec<PlanItem> = text.lines().filter_map(boxed).take(MOST_ITEMS).collect();
     (!items.is_empty()).then_some(PlanChange::Whole(items))

@@ -1,4 +1,4 @@
-//! Reads messages in order, and keeps what their calls did.
+//! Reads messages in order, and records the effects of their calls.
 
 mod calls;
 
@@ -15,15 +15,15 @@ use super::work::{AgentPlan, AgentWork, PlanItem, PlanState, RunningCall, Source
 use calls::CallKey;
 use loopstore_model::{Author, Content, Message, ToolCall, ToolResultMessage};
 
-/// Open calls and items of a plan that are held at most.
+/// The most running calls, and the most items of a plan.
 const MOST_OPEN: usize = 2_000;
 const MOST_ITEMS: usize = 500;
-/// Bytes of a text that are looked through for a folder at each end.
+/// The bytes at each end of a text that are searched for the working folder.
 const SCANNED_BYTES: usize = 2_048;
-/// Bytes of an answer that is told with its call.
+/// The longest answer that is recorded with its call, in bytes.
 const LONGEST_ANSWER: usize = 120;
 
-/// What the calls of a session did, so far.
+/// The work of an agent, collected message by message.
 ///
 /// ```
 /// use loopstore_digest::activity::{Activity, FileAct, SourceTurn};
@@ -40,22 +40,22 @@ const LONGEST_ANSWER: usize = 120;
 #[derive(Default)]
 pub struct Activity {
     work: AgentWork,
-    /// Of each attempt, what it is known by.
+    /// The key of each call in `work.calls`.
     known: Vec<CallKey>,
     files: FileIndex,
-    /// Calls without a result; an id may be given twice.
+    /// The actions of calls without a result, by call id. Some agents use an id twice.
     pending: HashMap<String, VecDeque<CallAction>>,
-    /// What runs in the background: the id of its call, and what it does.
+    /// The background runs by their id, each with the id of its call and its action.
     background: HashMap<String, (String, CallAction)>,
     folder: Option<String>,
     /// The file that an editor has open.
     open_file: Option<String>,
-    /// A command that stands in the text of an answer, until what comes next shows that it was run.
+    /// A command in the text of an answer. The next message shows whether it was run.
     written: Option<(CallAction, SourceTurn)>,
 }
 
 impl Activity {
-    /// Goes on from what an earlier document says.
+    /// Returns an activity that continues from the work of an earlier document ([`crate::document_work`]).
     pub fn restore(work: AgentWork) -> Self {
         let known = work.calls.iter().map(|history| {
             let key = match history.is_command {
@@ -75,7 +75,7 @@ impl Activity {
             }
         });
         let known = known.collect();
-        // A result that is still to come says how the call went, and what it was is told by its label.
+        // The result may still come. The document has the description of the call, not its arguments.
         let pending = work.running.iter().map(|call| {
             let action = CallAction {
                 description: call.description.clone(),
@@ -93,28 +93,28 @@ impl Activity {
         }
     }
 
-    /// Returns what was done so far.
+    /// Returns the work so far.
     pub fn work(&self) -> &AgentWork {
         &self.work
     }
 
-    /// Whether a result that comes next for a call is the report of a sub-agent.
+    /// True if the next result of a call is the report of a sub-agent.
     pub(crate) fn is_delegated(&self, call_id: &str) -> bool {
         let next = self.pending.get(call_id).and_then(VecDeque::front);
         next.is_some_and(|action| action.delegates)
     }
 
-    /// Calls `each` with every place in what was done.
+    /// Calls `each` with every turn in the work.
     pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         self.work.each_place(each);
     }
 
-    /// Returns what was done.
+    /// Returns the work.
     pub fn into_work(self) -> AgentWork {
         self.work
     }
 
-    /// Reads the next message, which stands at `place`.
+    /// Reads the next message, which belongs to the turn `place`.
     pub fn add_message(&mut self, message: &Message, place: &SourceTurn) {
         match message {
             Message::Assistant(answer) => {
@@ -151,9 +151,10 @@ impl Activity {
         }
     }
 
-    /// Reads what the harness says in the user's name.
+    /// Reads a text in the user's name for the working folder, the output of a command, and the end of a background
+    /// task.
     fn read_harness_text(&mut self, text: &str, by_harness: bool, place: &SourceTurn) {
-        self.note_folder(text);
+        self.record_folder(text);
         if let Some((action, of)) = self.written.take()
             && (by_harness || is_observation(text))
         {
@@ -180,7 +181,7 @@ impl Activity {
         }
     }
 
-    fn note_folder<'a>(&mut self, text: &'a str) {
+    fn record_folder<'a>(&mut self, text: &'a str) {
         let head = &text[..text.floor_char_boundary(SCANNED_BYTES)];
         let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(SCANNED_BYTES))..];
         for (mark, end) in results::FOLDER_MARKS {
@@ -205,7 +206,7 @@ impl Activity {
             return;
         }
         let queue = self.pending.entry(call.id.clone()).or_default();
-        // A call that is recorded again is the same call.
+        // Some transcripts record a call twice.
         if queue
             .back()
             .is_some_and(|last| last.description == action.description && last.key == action.key)
@@ -227,8 +228,8 @@ impl Activity {
         }
     }
 
-    /// Returns the id by which the call of a result is known. A document does not tell the ids of what still ran:
-    /// the result of a call that nobody knows is that of the only one.
+    /// Returns the id under which the call of a result is recorded. A document has no ids of running calls: if one
+    /// call without an id is running, a result with an unknown id belongs to it.
     fn known_call_id<'a>(&self, id: &'a str) -> &'a str {
         let mut nameless = self.work.running.iter().filter(|call| call.id.is_empty());
         let is_the_only = nameless.next().is_some() && nameless.next().is_none();
@@ -257,14 +258,14 @@ impl Activity {
             return;
         }
         self.close(id);
-        self.note_folder(text);
+        self.record_folder(text);
         if let Some(about) = action.about.as_deref() {
             self.record_background_end(about, &action, text, is_error, place);
         }
         self.record_effects(action, &outcome, text, place);
     }
 
-    /// Notes the end of what ran in the background, if `text` tells it.
+    /// Records the end of a background run, if `text` reports it.
     fn record_background_end(
         &mut self,
         about: &str,
@@ -302,7 +303,7 @@ impl Activity {
         }
     }
 
-    /// Takes what a call did into the records.
+    /// Records the effects of a call that has ended.
     fn record_effects(
         &mut self,
         mut action: CallAction,
@@ -313,7 +314,7 @@ impl Activity {
         let changes = !action.files.is_empty() || action.edits_open_file;
         let unchanged = !action.is_command && changes && outcome::reports_no_change(text);
         let failed = outcome.failed && !commits_nothing(&action, text) || unchanged;
-        // A search: it changes no file, nor does it show one.
+        // A search neither changes a file nor shows one.
         let looks = !failed && !action.runs && !action.delegates && action.files.is_empty();
         if !failed {
             if action.edits_open_file
@@ -392,7 +393,7 @@ impl Activity {
                 items
             }
         };
-        // A list that was delete_contents is no plan.
+        // An empty list means that there is no plan any more.
         self.work.plan = (!items.is_empty()).then(|| AgentPlan {
             items,
             place: place.clone(),
@@ -400,20 +401,20 @@ impl Activity {
     }
 }
 
-/// Whether a commit only found that there is nothing to commit, which git tells as an error.
+/// True if a commit found nothing to commit, for which git exits with an error.
 fn commits_nothing(action: &CallAction, text: &str) -> bool {
     let mut runners = action.runners.iter();
     runners.any(|runner| runner.name == "git commit") && text.contains("nothing to commit")
 }
 
-/// Returns what a tool answered, if that is one short line.
+/// Returns the answer of a tool if it is one short line.
 fn answer(text: &str) -> Option<String> {
     let line = text.trim();
     let is_short = !line.is_empty() && line.len() <= LONGEST_ANSWER && !line.contains('\n');
     is_short.then(|| outcome::short(line))
 }
 
-/// Returns the command that an answer consists of besides its words: the only block of a shell.
+/// Returns the command of an answer that has exactly one fenced block, in the language of a shell.
 fn fenced(text: &str) -> Option<&str> {
     let mut parts = text.split("```");
     let (_, block) = (parts.next()?, parts.next()?);
@@ -427,7 +428,7 @@ fn fenced(text: &str) -> Option<&str> {
     (is_shell && !line.trim().is_empty()).then_some(line)
 }
 
-/// Whether a text in the user's name is what a command gave back.
+/// True if a text in the user's name is the output of a command.
 fn is_observation(text: &str) -> bool {
     let text = text.trim();
     results::OBSERVATION_STARTS
@@ -438,7 +439,7 @@ fn is_observation(text: &str) -> bool {
             .any(|end| text.ends_with(end))
 }
 
-/// Returns whether the result of a write says that the file is new; `None`: it does not say.
+/// Returns whether the result of a write says that the file is new or existed; `None` if it says neither.
 fn reports_created(text: &str) -> Option<bool> {
     let head = text[..text.floor_char_boundary(200)].to_ascii_lowercase();
     let first = head.lines().next()?;

@@ -1,6 +1,6 @@
-//! What a command line does to files, read without running anything.
+//! The effects of a command line on files, derived without running it.
 //!
-//! What depends on a variable, a pattern or another command's output is left out: nothing is guessed.
+//! Paths that depend on a variable, a pattern or the output of another command are left out, not guessed.
 
 mod effects;
 mod words;
@@ -12,35 +12,35 @@ use super::tables::programs;
 use effects::{effects, redirected};
 use words::{Word, commands};
 
-/// Bytes of a command line that are read.
+/// The longest command line that is read, in bytes.
 const LONGEST_LINE: usize = 256 << 10;
 
-/// What a command line does.
+/// The effects of a command line.
 #[derive(Debug, Default)]
 pub(super) struct CommandLine {
     pub(super) files: Vec<FileEffect>,
-    /// Whether it builds, tests or runs something, instead of looking at it or moving files about.
+    /// True if the line builds, tests or runs something; false if it only runs utilities.
     pub(super) runs: bool,
-    /// What it runs, each with its targets; only what its exit code speaks for.
+    /// The programs that its exit code covers, each with its targets.
     pub(super) runners: Vec<Runner>,
-    /// Where it goes first.
+    /// The first folder that it changes to.
     pub(super) folder: Option<String>,
-    /// Whether its exit code is that of a viewer at the end of a pipe.
+    /// True if the exit code is that of a viewer at the end of a pipe.
     pub(super) hides_exit: bool,
 }
 
-/// A program that builds, tests or runs, and what it does it to.
+/// A program that builds, tests or runs something, and its targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Runner {
-    /// The program and what it is told to do: `cargo test`.
+    /// The program and its command: `cargo test`.
     pub(super) name: String,
     pub(super) targets: Vec<String>,
-    /// Where it runs, if that is known.
+    /// The folder that it runs in, if that is known.
     pub(super) folder: Option<String>,
 }
 
 impl Runner {
-    /// Whether all that `other` covers is covered by this one.
+    /// True if this run covers all targets of `other`.
     pub(super) fn covers(&self, other: &Runner) -> bool {
         let within = |wide: &String, narrow: &String| {
             let wide = wide.trim_end_matches("...").trim_start_matches("./");
@@ -51,7 +51,7 @@ impl Runner {
         };
         let is_flag = |target: &&String| target.starts_with('-');
         let same = |flag: &String| other.targets.contains(flag);
-        // With other flags it is another question, unless they only choose some of all.
+        // A run with other flags is another run, unless the flags only select some of its targets.
         let chooses = |flag: &String| self.targets.contains(flag) || is_choice(flag);
         let wide: Vec<&String> = self.targets.iter().filter(|t| !is_flag(t)).collect();
         let mut narrow = other.targets.iter().filter(|t| !is_flag(t)).peekable();
@@ -71,7 +71,7 @@ impl Runner {
     }
 }
 
-/// Whether two folders are known to be different ones; one may be told from within the other's parent.
+/// True if two folders are known to be different. One path may be relative to a parent of the other.
 pub(super) fn are_different_folders(one: Option<&str>, other: Option<&str>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return false;
@@ -96,20 +96,20 @@ pub(super) fn are_different_folders(one: Option<&str>, other: Option<&str>) -> b
     !ends_with(&one, &other) && !ends_with(&other, &one)
 }
 
-/// Whether a flag only chooses which tests run, or of which part.
+/// True if a flag only selects which tests run, or of which part.
 fn is_choice(flag: &str) -> bool {
     let name = flag.split('=').next().unwrap_or(flag);
     programs::SELECTING_FLAGS.contains(&name)
 }
 
-/// Reads a command line. `editor`: the shell has the commands of an editor (`open`, `create`).
+/// Returns the effects of a command line. `editor`: the shell has the commands of an editor (`open`, `create`).
 pub(super) fn read(line: &str, editor: bool) -> CommandLine {
     let line = &line[..line.floor_char_boundary(LONGEST_LINE)];
     let mut found = CommandLine::default();
     let mut folder: Option<String> = None;
     let mut told = 0;
     for command in commands(line) {
-        // The exit code is that of the last part.
+        // The exit code of a line is that of its last part.
         if command.begins_part {
             told = found.runners.len();
             found.hides_exit = false;
@@ -152,7 +152,8 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
     found
 }
 
-/// Returns a line as it is compared: without spaces, folder and pipes that do not change what it does.
+/// Returns the normalised form of a line, for comparisons: without its first `cd`, viewers at its end and repeated
+/// spaces.
 pub(super) fn normalised(line: &str) -> String {
     let mut rest = line.trim();
     while let Some(behind) = rest.strip_prefix("cd ") {
@@ -194,7 +195,7 @@ fn program_of(word: &Word) -> &str {
     text.rsplit('/').next().unwrap_or(text)
 }
 
-/// Returns a command without what only says how it is run: `sudo`, `time`, `uv run`, `A=b`.
+/// Returns a command without the words before its program: `sudo`, `time`, `uv run`, `A=b`.
 fn without_wrappers(words: &[Word]) -> &[Word] {
     let mut words = words;
     loop {
@@ -221,7 +222,7 @@ fn without_wrappers(words: &[Word]) -> &[Word] {
     }
 }
 
-/// Whether a program shows what it reads, or a part of it: what a search shows was looked for.
+/// True if a program shows what it reads, or a part of it.
 fn is_viewer(program: &str) -> bool {
     programs::VIEWERS.contains(&program)
 }
@@ -232,13 +233,14 @@ fn is_utility(program: &str) -> bool {
         || !program.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
 }
 
-/// Returns what a command asks of git or of its hosts, and what it asks it for.
+/// Returns the program and command of a call of git or of its hosts (`git push`, `gh pr create`), and the other
+/// arguments without flags.
 fn git_subcommand<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, Vec<&'a str>)> {
     let mut words = Vec::new();
     let mut all = arguments.iter().map(|word| word.text.as_str());
     while let Some(word) = all.next() {
         match word {
-            // `-c name=value` and `-C folder` stand before what is asked.
+            // `-c name=value` and `-C folder` come before the command.
             flag if programs::GIT_FLAGS.contains(&flag) => drop(all.next()),
             flag if flag.starts_with('-') => {}
             word => words.push(word),
@@ -252,7 +254,7 @@ fn git_subcommand<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, V
     Some((format!("{program} {}", words.join(" ")), rest))
 }
 
-/// Whether a command of git or of its hosts does something that others see: most only look.
+/// True if a command of git or of its hosts changes a repository; most commands only show it.
 fn changes_a_repository(program: &str, arguments: &[Word]) -> bool {
     let Some((asked, _)) = git_subcommand(program, arguments) else {
         return false;
@@ -266,7 +268,7 @@ fn changes_a_repository(program: &str, arguments: &[Word]) -> bool {
 
 fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
     if let Some((name, rest)) = git_subcommand(program, arguments) {
-        // Where to matters; a message or a title does not.
+        // The remote and branch of a push identify it; the message of a commit does not.
         let is_push = name == "git push";
         let targets = rest.into_iter().filter(|_| is_push);
         return Runner {
@@ -275,7 +277,6 @@ fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
             folder,
         };
     }
-    // Flags that say only how much is told, or how fast it goes.
     let is_loud = |text: &str| {
         programs::PRINTING_FLAGS.contains(&text)
             || programs::PRINTING_FLAG_STARTS

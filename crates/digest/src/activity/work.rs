@@ -1,14 +1,15 @@
-//! What was done, as plain records: read from messages, or from the document of an earlier compaction.
+//! The work of an agent as plain data: read from messages, or from the document of an earlier compaction.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Where something stood: a turn, and the loop's short name if there is more than one loop.
+/// The turn that a fact comes from, with the short name of its loop if there are several loops. Written as `t12` or
+/// `L1 t12`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceTurn {
-    /// The loop's name; `None` if there is only one.
+    /// The short name of the loop; `None` if there is only one loop.
     pub loop_name: Option<Arc<str>>,
-    /// The turn.
+    /// The index of the turn in its loop, from 0.
     pub turn: u32,
 }
 
@@ -21,79 +22,80 @@ impl fmt::Display for SourceTurn {
     }
 }
 
-/// Everything that calls did.
+/// The work of an agent: the effects of all its calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentWork {
-    /// Each file that was touched, in the order of its first touch.
+    /// The files that were read or changed, in the order of their first event.
     pub files: Vec<FileWork>,
-    /// The last plan.
+    /// The last plan that the agent recorded.
     pub plan: Option<AgentPlan>,
-    /// Commands and other calls, each once, in the order of their last run. Calls other than commands stand
-    /// here only if they did something, found files or failed once.
+    /// Commands and other calls, each once, in the order of their last run. A call that is no command is listed only
+    /// if it had an effect, found files or has failed.
     pub calls: Vec<CallHistory>,
-    /// Calls without a result, and sub-agents and commands still running in the background.
+    /// Calls without a result, and sub-agents and commands that run in the background.
     pub running: Vec<RunningCall>,
 }
 
-/// A file, and what happened to it.
+/// A file and its events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileWork {
-    /// The path as the calls gave it last. Two spellings of one path (`/repo/a.rs`, `a.rs` in `/repo`) are
+    /// The path in the spelling of the last call. Two spellings of one path (`/repo/a.rs`, and `a.rs` in `/repo`) are
     /// one file.
     pub path: String,
-    /// What happened, oldest first. A later [`FileAct::Read`] takes the place of an earlier one.
+    /// The events, oldest first. A later [`FileAct::Read`] replaces an earlier one.
     pub events: Vec<FileEvent>,
 }
 
-/// Something that happened to a file.
+/// An event of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileEvent {
-    /// What.
+    /// The kind of the event.
     pub act: FileAct,
-    /// When.
+    /// The turn of the event.
     pub place: SourceTurn,
-    /// Where in the file, as its text names it: `fn parse`, `class Row`, `## Usage`; none if nothing tells.
+    /// The declarations that changed, as the text of the file names them: `fn parse`, `class Row`, `## Usage`. Empty
+    /// if none is known.
     pub symbols: Vec<String>,
 }
 
-/// What can happen to a file.
+/// The kind of an event of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileAct {
-    /// It was written where it had not been known before, or the tool says that it created it.
+    /// The file was written for the first time, or the tool reported that it created the file.
     Created,
-    /// It was written anew as a whole.
+    /// The whole file was rewritten.
     Written,
-    /// A part of it was changed.
+    /// A part of the file was changed.
     Edited,
-    /// It is gone.
+    /// The file was deleted.
     Deleted,
-    /// It was put back as it had been before (`git checkout -- a.rs`).
+    /// The changes of the file were discarded (`git checkout -- a.rs`).
     Reverted,
-    /// It was moved here from another path.
+    /// The file was moved here from this path.
     MovedFrom(String),
-    /// It was read, whole or in part.
+    /// The file was read, whole or in part.
     Read,
 }
 
-/// A plan or to-do list as the agent's tool recorded it.
+/// The plan or to-do list that the agent recorded with a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentPlan {
     /// The items in order.
     pub items: Vec<PlanItem>,
-    /// When it was last recorded.
+    /// The turn in which the plan was last recorded.
     pub place: SourceTurn,
 }
 
 /// An item of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanItem {
-    /// Its words.
+    /// The text of the item.
     pub text: String,
-    /// How far it is.
+    /// The state of the item.
     pub state: PlanState,
 }
 
-/// How far an item of a plan is.
+/// The state of an item of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanState {
     /// Not begun.
@@ -106,45 +108,45 @@ pub enum PlanState {
     Cancelled,
 }
 
-/// A command or another call, which may have been run more than once.
+/// A command or another call, with the outcomes of all its runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallHistory {
-    /// The command line; for another tool its name and the argument that says what it is about, or all of them
-    /// if it did something.
+    /// The command line. For another tool, its name and its main argument, or all arguments if the call has an effect.
     pub description: String,
-    /// Whether it is a command of a shell.
+    /// True if the call is a command of a shell.
     pub is_command: bool,
-    /// Whether it builds, tests, runs or does something (`cargo test`, `git push`, `book_flight`), instead of
-    /// looking at it (`ls`, `cat`, `git log`).
+    /// True if the call builds, tests or runs something, or has an effect outside of files (`cargo test`, `git push`,
+    /// `book_flight`). False for a search or a utility (`ls`, `cat`, `git log`).
     pub runs: bool,
-    /// How often it was run.
+    /// The number of runs.
     pub times: u32,
-    /// When it was run last.
+    /// The turn of the last run.
     pub last: SourceTurn,
-    /// The last failure that was seen, with its decisive_line line; kept when a later run passed.
+    /// The turn of the last failure, and the line that states it; kept after a later run has passed.
     pub failure: Option<(SourceTurn, String)>,
-    /// Whether that failure is that a person did not want it.
+    /// True if the last failure is the refusal of a person.
     pub refused: bool,
-    /// When it passed after that failure, or something that stands for it did; `None` with a failure: open.
+    /// The turn in which this call, or a wider one that covers it, passed after the last failure. A failure is open
+    /// while this is `None`.
     pub passed: Option<SourceTurn>,
-    /// The last line of its last result that says how it went (`12 passed`), or the short answer of a tool; of
-    /// a search the files that it found.
+    /// The result of the last run: the line that counts passes and failures (`12 passed`), the short answer of a tool,
+    /// or the files that a search found.
     pub result: Option<String>,
 }
 
-/// A call that still runs.
+/// A call that is still running.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunningCall {
-    /// Its id.
+    /// The id of the call; empty if it was read from a document.
     pub id: String,
-    /// The command line, or the tool and what it is about; for a sub-agent the task it was given.
+    /// The command line, or the tool and its main argument; the task of a sub-agent.
     pub description: String,
-    /// When it was begun.
+    /// The turn of the call.
     pub place: SourceTurn,
 }
 
 impl AgentWork {
-    /// Whether nothing was done.
+    /// True if there are no files, no plan, no calls and no running calls.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
             && self.plan.is_none()
@@ -152,7 +154,7 @@ impl AgentWork {
             && self.running.is_empty()
     }
 
-    /// Returns what both did, one after the other: records of another loop, say.
+    /// Returns this work followed by `later`, for instance that of the next loop.
     #[must_use]
     pub fn joined(mut self, later: Self) -> Self {
         self.files.extend(later.files);
@@ -162,7 +164,7 @@ impl AgentWork {
         self
     }
 
-    /// Calls `each` with every place.
+    /// Calls `each` with every turn.
     pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         let events = self.files.iter_mut().flat_map(|file| &mut file.events);
         events.for_each(|event| each(&mut event.place));

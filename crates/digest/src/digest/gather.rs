@@ -17,28 +17,28 @@ use loopstore_model::{
     AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
 };
 
-/// A text with more values than this is a document, not what a person says.
+/// A prompt with more values than this is taken for a pasted document: its values count less.
 const MOST_TOLD: usize = 24;
-/// So many facts are held at most, some hundred bytes each: years of work must not fill the memory.
-/// Then half of them, which no page would have room for, are forgotten.
+/// The most facts, of some hundred bytes each, so that years of work do not fill the memory. Beyond it, the worse half
+/// is dropped; no page has room for it.
 const MOST_FACTS: usize = 1 << 18;
-/// Bytes of statements that are held at most; then the oldest that go with calls are forgotten.
+/// The most bytes of statements. Beyond it, the oldest statements of messages with calls are dropped.
 const MOST_STATED: usize = 1 << 24;
-/// What a harness puts in is read for sentences if it is longer than this: shorter ones are notices.
+/// A text of the harness is split into sentences if it is longer than this, in bytes; shorter ones are notices.
 const LONG_NOTICE: usize = 2_000;
 
-/// Collects what messages hold.
+/// Collects the content of messages and earlier documents.
 #[derive(Default)]
 pub(super) struct Gatherer {
     record: DocumentRecord,
-    /// Bytes of the statements held.
+    /// The bytes of all statements.
     stated: usize,
-    /// What a harness said before anybody else.
+    /// A text of the harness before any other message.
     notice: Option<Statement>,
 }
 
 impl Gatherer {
-    /// Reads messages of a loop.
+    /// Reads the messages of a loop.
     pub(super) fn messages(&mut self, loop_name: Option<&Arc<str>>, messages: &[Placed]) {
         for placed in messages {
             let place = SourceTurn {
@@ -71,7 +71,7 @@ impl Gatherer {
         }
         if self.stated > MOST_STATED {
             let mut excess = self.stated - MOST_STATED / 2;
-            // First what only says what comes next; prompts and reports alone may be too many, too.
+            // Announcements of calls first. Prompts and reports alone may exceed the limit too.
             for only_announced in [true, false] {
                 self.record.statements.retain(|statement| {
                     let may_go = !only_announced || (statement.has_calls && !statement.is_prompt());
@@ -88,7 +88,7 @@ impl Gatherer {
         }
     }
 
-    /// Notes images by what they are: the originals stay in the store.
+    /// Records type and size of images; the store keeps the originals.
     fn images(&mut self, content: &[Content], place: &SourceTurn) {
         let values = &mut self.record.values;
         for block in content {
@@ -107,10 +107,9 @@ impl Gatherer {
         }
     }
 
-    /// Reads a message in the user's name: a prompt, with what the harness put around it, or all the
-    /// harness's.
+    /// Reads a message in the user's name: a prompt with the harness's text around it, or only a harness's text.
     fn user(&mut self, message: &Message, user: &UserMessage, place: &SourceTurn) {
-        self.note_time(user.timestamp.as_ref());
+        self.record_time(user.timestamp.as_ref());
         let speaker = match message.author() {
             Author::Agent => SpeakerRole::Parent,
             Author::Human | Author::Harness => SpeakerRole::Human,
@@ -147,7 +146,7 @@ impl Gatherer {
         }
     }
 
-    /// Whether nothing was said and nothing done before: what a harness puts in later may be what a tool gave back.
+    /// True if nothing was said or done before. A later text of a harness may be the result of a tool.
     fn is_first(&self, place: &SourceTurn) -> bool {
         let record = &self.record;
         place.turn == 0
@@ -174,7 +173,7 @@ impl Gatherer {
     }
 
     fn answer(&mut self, message: &AssistantMessage, place: &SourceTurn) {
-        self.note_time(message.timestamp.as_ref());
+        self.record_time(message.timestamp.as_ref());
         let label = self.record.values.label("answer");
         let calls = message
             .content
@@ -215,8 +214,8 @@ impl Gatherer {
                 if is_whole {
                     used(text);
                 }
-                // A line that is too long to be known whole is known by its commands; of a text of several lines
-                // nothing says that it is one of commands.
+                // A command line that is too long to be a value is recorded by its commands. A text of several lines
+                // need not be a command line.
                 if is_whole || text.contains('\n') {
                     for command in commands {
                         values.add_piece(command, label, place);
@@ -233,9 +232,9 @@ impl Gatherer {
         }
     }
 
-    /// Reads a result; `is_report`: a sub-agent wrote it.
+    /// Reads a result. `is_report`: it is the report of a sub-agent.
     fn result(&mut self, message: &ToolResultMessage, is_report: bool, place: &SourceTurn) {
-        self.note_time(message.timestamp.as_ref());
+        self.record_time(message.timestamp.as_ref());
         if is_report {
             let day = day_of(message.timestamp.as_ref());
             for text in texts(&message.content) {
@@ -255,8 +254,8 @@ impl Gatherer {
                 None => self.mentions(&clean(output_of(text)), label, place),
             }
         }
-        // What a person says when refusing a call is a person's word; that it was a person, the format
-        // itself has to say, as a tool may answer anything.
+        // The reason of a refusal is a statement of a person, if the format marks it as such: a tool may return the
+        // same words.
         for words in message.texts_of_person().filter_map(refusal_words) {
             let (place, day) = (place.clone(), day_of(message.timestamp.as_ref()));
             self.add_statement(Statement::new(SpeakerRole::Human, place, day, words));
@@ -288,7 +287,8 @@ impl Gatherer {
         });
     }
 
-    /// Reads a sub-agent's report. It is written for its reader, who goes on with what it names.
+    /// Reads values of a sub-agent's report. The agent continues with the things that the report names, so quoted
+    /// values count as fields.
     fn reported(&mut self, text: &str, label: usize, place: &SourceTurn) {
         let values = &mut self.record.values;
         scan(text, &mut |found| {
@@ -301,13 +301,13 @@ impl Gatherer {
         });
     }
 
-    fn note_time(&mut self, timestamp: Option<&Int>) {
+    fn record_time(&mut self, timestamp: Option<&Int>) {
         if let Some(timestamp) = timestamp {
             self.record.timestamp = Some(timestamp.clone());
         }
     }
 
-    /// Reads an earlier summary; one that is no document of ours is kept as it is, as written at `turn`.
+    /// Reads an earlier summary. A summary that is no digest is kept unchanged, as one of the turn `turn`.
     pub(super) fn summary(&mut self, loop_name: Option<&Arc<str>>, turn: u32, text: &str) {
         match read::document(text, turn) {
             Some(sections) => {
@@ -318,7 +318,7 @@ impl Gatherer {
         }
     }
 
-    /// Keeps a summary that another wrote, at `turn`, as it is.
+    /// Keeps the summary of another program unchanged, as one of the turn `turn`.
     pub(super) fn foreign_summary(&mut self, loop_name: Option<&Arc<str>>, turn: u32, text: &str) {
         let place = SourceTurn {
             loop_name: loop_name.cloned(),
@@ -326,7 +326,7 @@ impl Gatherer {
         };
         let label = self.record.values.label("summary");
         self.mentions(text, label, &place);
-        // A later one stands for those before.
+        // A later summary of a loop replaces the earlier one.
         self.record
             .foreign_summaries
             .retain(|carried| carried.place.loop_name != place.loop_name);
@@ -337,7 +337,7 @@ impl Gatherer {
         self.forget_some();
     }
 
-    /// Takes what a document says; `of` is the loop of what names none.
+    /// Adds the parts of a document. `loop_name` is the loop of turns without a name.
     fn document(&mut self, loop_name: Option<&Arc<str>>, sections: Vec<DocumentPart>) {
         let mut sections: Vec<DocumentPart> = sections;
         let mut places: Vec<SourceTurn> = Vec::new();
@@ -347,7 +347,7 @@ impl Gatherer {
                 places.push(place.clone());
             });
         }
-        // `L2` is before `L10`.
+        // `L2` comes before `L10`.
         places.sort_by_key(|place| {
             let name = place.loop_name.clone();
             (name.as_ref().map_or(0, |name| name.len()), name, place.turn)
@@ -392,13 +392,13 @@ impl Gatherer {
                 DocumentPart::Values(line) => self.add_value_line(line, is_conversation),
             }
         }
-        // A prompt stands in the task, what was said later in another section.
+        // A document has prompts and other statements in separate sections.
         let mut statements = std::mem::take(&mut self.record.statements);
         statements.sort_by_key(|statement| self.record.values.position_of(&statement.place));
         self.record.statements = statements;
     }
 
-    /// Takes what a model wrote; it stands for what was written before for the same section of the loop.
+    /// Adds a section that a model wrote. It replaces the earlier one with the same heading and loop.
     fn add_model_section(&mut self, section: ModelSection) {
         let label = self.record.values.label("summary");
         self.mentions(&section.lines.join("\n"), label, &section.place);
@@ -409,8 +409,8 @@ impl Gatherer {
         self.record.model_sections.push(section);
     }
 
-    /// Takes a model's answer to all that was read so far, of which `turn` is the last turn; whether it says
-    /// anything.
+    /// Adds a model's answer, which covers everything read so far; `turn` is the last turn of it. Returns false if the
+    /// answer has no section.
     pub(super) fn add_model_answer(
         &mut self,
         loop_name: Option<&Arc<str>>,
@@ -425,11 +425,11 @@ impl Gatherer {
         let says_something = !sections.is_empty();
         if says_something {
             self.record.values.position(&place);
-            // The model has read them, and was told to carry them on.
+            // The model has read them, and its prompt asks it to include them.
             self.record.foreign_summaries.clear();
         }
         for (heading, lines) in sections {
-            // Those of other loops too.
+            // The answer covers the other loops too.
             self.record
                 .model_sections
                 .retain(|given| given.heading != heading);
@@ -444,7 +444,7 @@ impl Gatherer {
         says_something
     }
 
-    /// Reads only what a model wrote of an earlier document.
+    /// Adds only the sections of an earlier document that a model wrote.
     pub(super) fn add_model_sections_of(&mut self, turn: u32, text: &str) {
         let sections = read::document(text, turn).unwrap_or_default();
         for section in sections {
@@ -455,7 +455,7 @@ impl Gatherer {
         }
     }
 
-    /// Takes a line of values; in a talk people told what stands there as used.
+    /// Adds a line of values of a document. In a conversation without calls, its used values were given by people.
     fn add_value_line(&mut self, line: super::values::line::ValueLine, is_conversation: bool) {
         let values = &mut self.record.values;
         let tool = line.tool.map(|tool| values.label(&tool));
@@ -473,9 +473,9 @@ impl Gatherer {
         }
     }
 
-    /// Returns everything.
+    /// Returns the record.
     pub(super) fn finish(mut self) -> DocumentRecord {
-        // Where a harness alone says what is to be done, its words count as much as a report.
+        // Without any prompt, the first text of the harness is the task.
         let statements = &mut self.record.statements;
         if !statements.iter().any(Statement::is_prompt) {
             if let Some(notice) = self.notice.take() {
@@ -484,7 +484,7 @@ impl Gatherer {
                 });
                 statements.insert(0, notice);
             }
-            // Also what a document says that it told first.
+            // The same if it was read from a document.
             if let Some(first) = statements.first_mut() {
                 first.is_task = first.speaker == SpeakerRole::Harness && first.place.turn == 0;
             }
@@ -493,7 +493,7 @@ impl Gatherer {
     }
 }
 
-/// Returns the day of a time in milliseconds; empty if there is none.
+/// Returns the day of a time in milliseconds since 1970, as `2031-04-01`; empty if there is none.
 fn day_of(timestamp: Option<&Int>) -> String {
     let time = timestamp.and_then(|time| Time::from_millis(time.get()));
     let day = time.and_then(|time| time.as_str().get(..10).map(str::to_owned));
@@ -521,11 +521,10 @@ fn add_found(
     ledger.add_value(found.value, label, source, place);
 }
 
-/// Commands of a line at most that are looked at by themselves.
+/// The most commands of a line that are recorded individually.
 const MOST_COMMANDS: usize = 6;
 
-/// Returns the commands of a line, each of which may be run again without the rest; none if it is not a line of a
-/// few of them.
+/// Returns the commands of a line of 2 to [`MOST_COMMANDS`], each of which may be run again alone; else nothing.
 fn commands(line: &str) -> Vec<&str> {
     let parts: Vec<&str> = line.split(CHAIN).take(MOST_COMMANDS + 1).collect();
     match parts.len() {
@@ -534,14 +533,14 @@ fn commands(line: &str) -> Vec<&str> {
     }
 }
 
-/// Returns what a line of commands begins with, more than one of them and fewer than all.
+/// Returns the beginnings of a line that have at least two commands, but not all.
 fn beginnings<'a>(line: &'a str, commands: &[&str]) -> impl Iterator<Item = &'a str> {
     let ends = line.match_indices(CHAIN).skip(1).map(|(at, _)| at);
     let several = commands.len().saturating_sub(2);
     ends.take(several).map(|end| line[..end].trim())
 }
 
-/// Parts commands of which the next runs only if the one before did well.
+/// The separator of commands of which the second runs only if the first succeeds.
 const CHAIN: &str = " && ";
 
 fn structured(text: &str) -> Option<Value> {
@@ -552,8 +551,8 @@ fn structured(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// Calls `each` with the key and text of each leaf. A key that names a thing (letters and digits
-/// mixed) is a value of the key above it.
+/// Calls `each` with the key and text of each leaf, and whether the text is a key itself: a key with letters and digits
+/// is taken for a value of the key above it.
 fn leaves(value: &Value, key: &str, each: &mut dyn FnMut(&str, &str, bool)) {
     match value {
         Value::Object(fields) => {

@@ -1,11 +1,11 @@
-//! Which sentences of a person are standing instructions: those that constrain what comes after them.
+//! Recognises standing instructions: sentences of a person that constrain the work after them.
 //!
-//! Found by the words that constrain in a language: *never*, *always*, *must*, *do not* and their like. A
-//! question is none, nor what somebody tells of themselves or of others (*I never saw it*).
+//! An instruction has a word that constrains, in one of several languages: *never*, *always*, *must*, *do not*.
+//! A question is no instruction, nor is a statement about a person (*I never saw it*).
 
 use crate::words::words_of;
 
-/// Words that constrain, as [`crate::words`] folds them; several follow each other.
+/// Words and phrases that constrain, folded as by [`crate::words`], sorted.
 const MARKS: [&str; 100] = [
     "a partir de ahora",
     "ab jetzt",
@@ -109,7 +109,7 @@ const MARKS: [&str; 100] = [
     "только",
 ];
 
-/// What begins as a mark does and tells of something.
+/// Phrases that begin with a mark and do not constrain.
 const NO_MARKS: [&str; 5] = [
     "immer noch",
     "muss doch",
@@ -118,7 +118,7 @@ const NO_MARKS: [&str; 5] = [
     "toujours plus",
 ];
 
-/// Words of scripts that write no spaces, found within a text.
+/// Marks of scripts without spaces, searched for anywhere in a text.
 const MARKS_WITHIN: [&str; 22] = [
     "してはいけない",
     "しないで",
@@ -144,14 +144,14 @@ const MARKS_WITHIN: [&str; 22] = [
     "항상",
 ];
 
-/// Who stands before a mark where somebody is told of and not told to.
+/// Pronouns before a mark in a statement about a person or thing.
 const TOLD_OF: [&str; 39] = [
     "el", "ela", "eles", "ella", "elle", "ellos", "er", "es", "eu", "he", "i", "ich", "ik", "il",
     "ils", "io", "it", "je", "man", "noi", "nosotros", "nous", "she", "sie", "that", "there",
     "they", "we", "which", "who", "wij", "wir", "yo", "you", "мы", "он", "она", "они", "я",
 ];
 
-/// Whether a sentence of a person constrains what comes after it.
+/// True if a sentence constrains the work after it.
 pub(super) fn is_instruction(sentence: &str) -> bool {
     let sentence = sentence.trim();
     if sentence.ends_with(['?', '？', '؟']) {
@@ -161,7 +161,7 @@ pub(super) fn is_instruction(sentence: &str) -> bool {
         return true;
     }
     let words = words_of(sentence);
-    // `I only want`: the mark stands behind who is told of.
+    // `I only want` is a statement: the mark follows a pronoun.
     (0..words.len()).any(|at| {
         let is_told_of = at > 0 && TOLD_OF.contains(&&*words[at - 1]);
         let says_else = NO_MARKS.iter().any(|none| begins_with(&words[at..], none));
@@ -171,7 +171,7 @@ pub(super) fn is_instruction(sentence: &str) -> bool {
 
 fn begins_with_mark(words: &[String]) -> bool {
     let first = &*words[0];
-    // Marks that begin with a word stand together.
+    // Marks with the same first word are adjacent.
     let from = MARKS.partition_point(|mark| *mark < first);
     let alike = MARKS[from..]
         .iter()

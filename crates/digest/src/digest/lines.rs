@@ -1,8 +1,8 @@
-//! The document's lines, written.
+//! Writes the lines of a document.
 //!
-//! Each line of a section names the turns that it comes from. What came from a person, an agent or a tool
-//! stands on one line whatever it holds, behind what is ours, so nothing in it can pass for a heading or for
-//! another line. [`super::read`] reads them back.
+//! Each line of a section names the turns that it comes from. A text of a person, an agent or a tool is put on one
+//! line, after the line's own prefix, so no text can be read as a heading or as another line. [`super::read`] reads
+//! the lines back.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::activity::{
     CallHistory, FileAct, FileEvent, FileWork, PlanItem, PlanState, RunningCall, SourceTurn,
 };
 
-/// Begins the first line of every document.
+/// The beginning of the first line of every document.
 pub(super) const OPENING: &str = "[Working state";
 
 /// The sections, in order.
@@ -39,12 +39,12 @@ impl Heading {
         Self::Values,
     ];
 
-    /// Whether a model may write the section: files and values come from the record alone.
+    /// True if a model may write lines of the section. Files and values come from the record alone.
     pub(super) fn may_come_from_model(self) -> bool {
         !matches!(self, Self::EarlierSummary | Self::Files | Self::Values)
     }
 
-    /// Returns the line.
+    /// Returns the line of the heading.
     pub(super) fn line(self) -> &'static str {
         match self {
             Self::Task => "## Task",
@@ -59,11 +59,11 @@ impl Heading {
     }
 }
 
-/// Stands where words of a prompt are left out.
+/// The mark of omitted words of a prompt.
 pub(super) const GAP: &str = " … ";
 
-/// Writes what comes before the words of a prompt or a statement: `- t3 2031-04-01 user: `. The agent is not
-/// named where only it speaks.
+/// Returns the prefix of a prompt or statement: `- t3 2031-04-01 user: `. `day` and `speaker` say whether the prefix
+/// has them.
 pub(super) fn statement_head(statement: &Statement, day: bool, speaker: bool) -> String {
     let mut head = format!("- {}", statement.place);
     if day {
@@ -78,8 +78,8 @@ pub(super) fn statement_head(statement: &Statement, day: bool, speaker: bool) ->
     head
 }
 
-/// Whether a speaker is named in a section: in the task all but people, elsewhere all but the agent unless
-/// it is a talk.
+/// True if a line of the section names the speaker: in the task all but people, elsewhere all but the agent, and in a
+/// conversation both.
 pub(super) fn names_speaker(speaker: SpeakerRole, heading: Heading, is_conversation: bool) -> bool {
     match heading {
         Heading::Task => speaker != SpeakerRole::Human,
@@ -112,7 +112,7 @@ pub(super) fn plan_line(item: &PlanItem) -> String {
     format!("- {mark} {}\n", one_line(&item.text))
 }
 
-/// Reads an item of a plan.
+/// Reads the line of an item of a plan.
 pub(super) fn read_plan_line(line: &str) -> Option<PlanItem> {
     let rest = line.strip_prefix("- ")?;
     let (state, text) = STATES
@@ -130,7 +130,7 @@ pub(super) fn open_line(open: &RunningCall) -> String {
     format!("{OPEN}{} ({})\n", one_line(&open.description), open.place)
 }
 
-/// Quotes what a document names by its words: a path, a command.
+/// Quotes a path or a command.
 fn named(text: &str) -> String {
     let text = one_line(text);
     let marks = [('`', '`'), ('«', '»'), ('⟦', '⟧')];
@@ -139,7 +139,7 @@ fn named(text: &str) -> String {
     format!("{open}{text}{close}")
 }
 
-/// Reads what [`named`] wrote; returns it and what follows.
+/// Reads a text that [`named`] quoted; returns the text and the rest of the line.
 pub(super) fn read_named(text: &str) -> Option<(&str, &str)> {
     let open = text.chars().next()?;
     let close = match open {
@@ -151,13 +151,13 @@ pub(super) fn read_named(text: &str) -> Option<(&str, &str)> {
     text[open.len_utf8()..].split_once(close)
 }
 
-/// Returns what was done to a file, in words: `created t9; edited t12, t31 (fn parse)`. At most `symbols`
-/// names of places within it are told.
+/// Returns the line of a file, `created t9; edited t12, t31 (fn parse)`, with at most `symbols` names of declarations,
+/// and the turns that it names.
 pub(super) fn file_line(file: &FileWork, symbols: usize) -> (String, Vec<SourceTurn>) {
     let mut named_places = Vec::new();
     let mut line = format!("- {}: ", named(&file.path));
     let mut groups: Vec<(String, Vec<&FileEvent>)> = Vec::new();
-    // That a file was read before it was changed goes without saying.
+    // An agent usually reads a file before it changes it, so reads add nothing.
     for event in file
         .events
         .iter()
@@ -172,7 +172,7 @@ pub(super) fn file_line(file: &FileWork, symbols: usize) -> (String, Vec<SourceT
     for (at, (verb, events)) in groups.iter().enumerate() {
         let mut places: Vec<&SourceTurn> = events.iter().map(|event| &event.place).collect();
         places.dedup();
-        // The first and the last tell when; a hundred between them would say no more.
+        // A long list of turns between the first and the last adds little.
         let is_long = places.len() > 4;
         if is_long {
             places.drain(1..places.len() - 2);
@@ -213,21 +213,21 @@ fn verb(act: &FileAct) -> String {
 
 pub(super) const READ: &str = "- only read: ";
 
-/// Returns a file that was only read, as it stands among others.
+/// Returns the entry of a file that was only read.
 pub(super) fn read_file(file: &FileWork) -> String {
     let place = file.events.last().map(|event| event.place.to_string());
     format!("{} {}", named(&file.path), place.unwrap_or_default())
 }
 
-/// Begins what is told of a command that was run, and of another call that did something.
+/// The verbs of a command, and of another call with an effect.
 pub(super) const RAN: &str = "ran ";
 pub(super) const CALLED: &str = "called ";
-/// Begins what is told of a search.
+/// The verb of a search.
 pub(super) const FOUND: &str = "found ";
-/// Begins what is told of a call that a person refused.
+/// The verb of a call that a person refused.
 pub(super) const REFUSED: &str = "refused ";
 
-/// Returns how a command or call went.
+/// Returns the line of a command or call and its outcome.
 pub(super) fn call_line(history: &CallHistory) -> String {
     let times = match history.times {
         0 | 1 => String::new(),

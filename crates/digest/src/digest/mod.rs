@@ -1,12 +1,13 @@
-//! The default strategy: a document of the working state, made from the record without a model.
+//! The document of the working state, written without a model.
 //!
-//! A document is one message in sections: the task and what a person said to hold, the plan, what was done,
-//! decided and found, the files, the commands and errors, and exact values; every line names the turns that
-//! it comes from. What is what is told from structure (roles, arguments of calls, exit states), sentences are
-//! chosen by an extractive method ([`select`]), and nothing here knows a domain. A document can be read back
-//! ([`read`]): a later one of the same loop reads the one before and only the new turns.
+//! A document is one message with sections: the task, standing instructions, the plan, the results of the work, files,
+//! commands and errors, and exact values. Every line names the turns that it comes from. Facts are derived from
+//! structure (roles, arguments of calls, exit codes), sentences are chosen by an extractive method ([`select`]), and no
+//! rule depends on a domain. A document can be read back ([`read`]): the next document of a loop is made from the one
+//! before and the new turns only.
 //!
-//! `gather` reads messages and earlier documents into a `DocumentRecord`; `page` fills a budget from it.
+//! `gather` reads messages and earlier documents into a `DocumentRecord`; `page` writes a document of a given size
+//! from it.
 
 mod gather;
 mod instructions;
@@ -39,47 +40,47 @@ use loopstore_model::compaction::Placed;
 use loopstore_model::tokens::TokenCounter;
 use loopstore_model::{AgentMessage, AssistantMessage, Content, Int, Message, Role, UserMessage};
 
-/// The strategy's name, stored with its blocks.
+/// The name of the strategy, stored with its blocks.
 pub const DIGEST: &str = "digest";
 
-/// The name of the strategy that lets a model write the text. Its text is read as a document, too.
+/// The name of the strategy of `loopstore-summarize`, in which a model writes the text. Its text is a document too.
 pub const SUMMARIZE: &str = "summarize";
 
-/// Something that a digest is made from.
+/// An input of a digest.
 #[derive(Clone, Debug)]
 pub enum DigestInput {
     /// Messages of a loop.
     Messages {
-        /// The loop's short name, without spaces; none if there is only one loop.
+        /// The short name of the loop, without spaces; `None` if there is only one loop.
         loop_name: Option<String>,
         /// The messages with their turns.
         messages: Vec<Placed>,
     },
     /// The text of an earlier summary.
     Summary {
-        /// The short name of the loop that facts without a name of their own come from.
+        /// The short name of the loop that the text summarises. Turns that the text itself assigns to a loop keep it.
         loop_name: Option<String>,
-        /// The turn that the text is taken to come from if it is no digest.
+        /// The turn of the text if it is no digest; the lines of a digest name their turns.
         turn: u32,
-        /// The text.
+        /// The text of the summary.
         text: String,
     },
 }
 
-/// What a digest says.
+/// A digest: a text and its sources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Digest {
-    /// The text; empty if nothing fits.
+    /// The text; empty if nothing fits the budget.
     pub text: String,
-    /// Where what it says comes from.
+    /// The turns that the lines come from.
     pub places: BTreeSet<SourceTurn>,
-    /// The time of the newest message read.
+    /// The time of the newest message, in milliseconds since 1970.
     pub timestamp: Option<Int>,
 }
 
 impl Digest {
-    /// Returns the digest as a message of the user or, if `role` is that, of the assistant; none
-    /// if it is empty.
+    /// Returns the digest as a message of the assistant if `role` is [`Role::Assistant`], else of the user; `None` if
+    /// the text is empty.
     pub fn message(&self, role: Role) -> Option<AgentMessage> {
         if self.text.is_empty() {
             return None;
@@ -104,7 +105,7 @@ fn message(text: &str, role: Role, timestamp: Option<Int>) -> AgentMessage {
     })
 }
 
-/// Makes a digest of loops or parts of them, oldest first.
+/// Builds a digest of messages and earlier summaries, which are added oldest first.
 ///
 /// ```
 /// use loopstore_digest::{DigestInput, Digester};
@@ -119,27 +120,27 @@ fn message(text: &str, role: Role, timestamp: Option<Int>) -> AgentMessage {
 pub struct Digester {
     gatherer: Gatherer,
     headers: Vec<String>,
-    /// What a reader has before them.
+    /// The texts that a supplement does not repeat.
     supplemented: Option<KnownText>,
 }
 
 impl Digester {
-    /// Begins with nothing.
+    /// Returns a digester without any input.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets what the first line may say, the best first; a shorter one is taken where the budget
-    /// is small. Each must begin with `[Working state` and be one line.
+    /// Sets the possible first lines, the preferred one first; a later, shorter one is used if the budget is small.
+    /// Each must be one line and begin with `[Working state`.
     #[must_use]
     pub fn with_headers(mut self, headers: Vec<String>) -> Self {
         self.headers = headers;
         self
     }
 
-    /// Makes a text that stands beside a summary of another's and whatever else a reader sees: of that it
-    /// repeats nothing. It tells of the plan, of errors that are still open, of changed files, of what is to
-    /// hold, and gives most of its room to exact values.
+    /// Makes the digest a supplement to `texts`, such as the summary of another program: it repeats nothing of them. A
+    /// supplement has the plan, open errors, changed files and standing instructions, and spends most of its budget on
+    /// exact values.
     #[must_use]
     pub fn supplementing<'a>(mut self, texts: impl IntoIterator<Item = &'a str>) -> Self {
         let known = self.supplemented.get_or_insert_default();
@@ -147,7 +148,7 @@ impl Digester {
         self
     }
 
-    /// Reads something; what is added later is newer.
+    /// Adds an input; inputs are added oldest first.
     pub fn add(&mut self, input: DigestInput) {
         match input {
             DigestInput::Messages {
@@ -168,15 +169,15 @@ impl Digester {
         }
     }
 
-    /// Takes a model's answer to all that was added, which ends with `turn` of the loop `of`: its words stand
-    /// in the place of the record's. Whether it says anything.
+    /// Adds a model's answer, which covers all inputs so far and replaces the record's lines in the sections that it
+    /// has. `loop_name` and `turn` name the last turn of the inputs. Returns false if the answer has no section.
     #[doc(hidden)]
     pub fn add_model_answer(&mut self, loop_name: Option<String>, turn: u32, answer: &str) -> bool {
         self.gatherer
             .add_model_answer(clean_loop_name(loop_name).as_ref(), turn, answer)
     }
 
-    /// Writes the digest, whose message has at most `budget` tokens.
+    /// Returns the digest, whose message has at most `budget` tokens as `counter` counts.
     pub fn finish(self, budget: u64, counter: &dyn TokenCounter) -> Digest {
         let mut record = self.gatherer.finish();
         let names = LoopNames::shorten(&mut record);
@@ -233,7 +234,7 @@ fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
     ]
 }
 
-/// Returns what a document says of files, plan, commands and running calls; `None` if the text is no document.
+/// Returns the files, plan, commands and running calls of a digest; `None` if the text is no digest.
 ///
 /// ```
 /// use loopstore_digest::document_work;
@@ -252,12 +253,12 @@ pub fn document_work(text: &str) -> Option<AgentWork> {
     Some(work.unwrap_or_default())
 }
 
-/// Returns the bytes that so many tokens have by the default counter.
+/// Returns the bytes of so many tokens as the default counter counts: four a token, after four tokens of a message.
 fn bytes_of(budget: u64) -> usize {
     usize::try_from(budget.saturating_sub(4).saturating_mul(4)).unwrap_or(usize::MAX)
 }
 
-/// Makes a digest of `parts`, oldest first, whose message has at most `budget` tokens.
+/// Returns a digest of `parts`, oldest first, whose message has at most `budget` tokens as `counter` counts.
 ///
 /// ```
 /// use loopstore_digest::{DigestInput, digest_of};
@@ -282,7 +283,7 @@ pub fn digest_of(
     digester.finish(budget, counter)
 }
 
-/// Returns the largest page whose message is within the budget, or nearly so.
+/// Returns a page whose message is within the budget, and close to it unless everything fits.
 fn fit(
     page_of: &dyn Fn(usize) -> DocumentPage,
     budget: u64,
@@ -290,7 +291,7 @@ fn fit(
 ) -> DocumentPage {
     let tokens =
         |page: &DocumentPage| counter.message_tokens(&message(&page.text, Role::User, None));
-    // Exact for the default counter.
+    // For the default counter, the first page fits exactly.
     let mut most = bytes_of(budget);
     let (mut fits, mut too_large): (Option<(usize, DocumentPage)>, Option<usize>) = (None, None);
     for _ in 0..24 {
@@ -298,7 +299,7 @@ fn fit(
         let spent = tokens(&page);
         if spent > budget {
             too_large = Some(most);
-            // By the default counter, this is what has to go.
+            // The excess in bytes, as the default counter counts.
             let excess = bytes_of(spent - budget + 6);
             if fits.is_none() && excess < most / 4 {
                 most -= excess;
@@ -321,8 +322,8 @@ fn fit(
     fits.map_or_else(|| page_of(0), |(_, page)| page)
 }
 
-/// Returns what a model is to read of an earlier text: of a document neither the header nor what the record
-/// adds again.
+/// Returns the part of an earlier text that a model should read: a digest without its header and without the sections
+/// that the record adds again, any other text unchanged.
 #[doc(hidden)]
 pub fn without_recorded_sections(text: &str) -> String {
     if !text.starts_with(OPENING) {

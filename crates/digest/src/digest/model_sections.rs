@@ -1,30 +1,30 @@
-//! What a model wrote for sections of a document: read from its answer, and cut to its share of a page.
+//! The sections of a document that a model wrote: read from its answer, and cut to their share of a page.
 //!
-//! Any answer will do. Headings are taken in many spellings; what stands before the first of them or below
-//! unknown ones is something done, decided or found. The files and the exact values that a model lists are
-//! left out: the record knows them better.
+//! Any answer is accepted. Headings are recognised in many spellings; text before the first heading or below an
+//! unknown one belongs to `Done, decided and found`. The files and exact values that a model lists are left out,
+//! since the record has them exactly.
 //!
-//! A line of a model never begins like one of ours, `- t3: …`, so [`super::read`] tells them apart: a model
-//! cannot put words into a person's mouth.
+//! A line of a model is changed so that it never begins like a line of the record, `- t3: …`. So [`super::read`]
+//! distinguishes both, and a model cannot write a line that is later read as a person's words.
 
 use std::collections::BTreeMap;
 
 use super::lines::{Heading, OPENING, PLAN_HEAD};
 use crate::activity::SourceTurn;
 
-/// What a model wrote for a section.
+/// The lines that a model wrote for a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ModelSection {
     pub(super) heading: Heading,
-    /// Where it is taken to be said: at the last turn that the model had read.
+    /// The last turn that the model had read.
     pub(super) place: SourceTurn,
-    /// Whether it was written just now, from everything that the record holds.
+    /// True if the model has just written it, from the whole record.
     pub(super) is_new: bool,
     pub(super) lines: Vec<String>,
 }
 
-/// Words of a heading that tell its section, the first that one holds. Of headings of `Done, decided and
-/// found` only its own needs no lead.
+/// Words by which a heading is assigned to a section; the first row of which the heading contains a word wins. Any
+/// other heading of `Done, decided and found` is kept as a lead, since its name adds something.
 const WORDS: [(&[&str], Option<Heading>); 7] = [
     (
         &["done, decided and found", "done, decided, found"],
@@ -67,7 +67,7 @@ const WORDS: [(&[&str], Option<Heading>); 7] = [
     ),
 ];
 
-/// What such a heading tells of is done, whatever else it names.
+/// Words of headings of finished work, whatever else the heading names.
 const FINISHED: [&str; 6] = [
     "completed",
     "done",
@@ -77,7 +77,7 @@ const FINISHED: [&str; 6] = [
     "state",
 ];
 
-/// Headings that count where nothing marks them as such.
+/// Headings that are recognised without any mark of a heading.
 const PLAIN: [&str; 14] = [
     "commands and errors",
     "done, decided and found",
@@ -95,13 +95,13 @@ const PLAIN: [&str; 14] = [
     "todo",
 ];
 
-/// Words of a heading at most; a longer line is a sentence.
+/// The most words of a heading; a longer line is a sentence.
 const MOST_WORDS: usize = 7;
 
-/// Says that there is nothing to say.
+/// Lines of an empty section.
 const NOTHING: [&str; 6] = ["none", "n/a", "-", "nothing", "(none)", "none."];
 
-/// Reads an answer: the lines of each section that it has something for.
+/// Returns the lines of each section of an answer that is not empty.
 pub(super) fn sections_of(answer: &str) -> BTreeMap<Heading, Vec<String>> {
     let mut reader = SectionReader::default();
     for line in unfenced(answer.trim()).lines() {
@@ -119,7 +119,7 @@ pub(super) fn sections_of(answer: &str) -> BTreeMap<Heading, Vec<String>> {
     sections
 }
 
-/// Takes away a code fence around the whole answer.
+/// Removes a code fence around the whole answer.
 fn unfenced(text: &str) -> &str {
     let inner = text.strip_prefix("```").and_then(|t| t.strip_suffix("```"));
     match inner.and_then(|inner| inner.split_once('\n')) {
@@ -131,9 +131,9 @@ fn unfenced(text: &str) -> &str {
 struct SectionReader {
     sections: BTreeMap<Heading, Vec<String>>,
     heading: Heading,
-    /// The level of the last heading of ours.
+    /// The level of the last heading of a known section.
     level: usize,
-    /// A heading below which nothing was said so far.
+    /// A heading without any line below it so far.
     lead: Option<String>,
     in_fence: bool,
 }
@@ -169,7 +169,7 @@ impl SectionReader {
             Some(heading) => {
                 (self.heading, self.level) = (heading, found.level);
                 self.set_lead(None);
-                // Other names of this section say something.
+                // Another name of this section is kept as a lead.
                 if heading == Heading::Findings
                     && section_named(found.name) != Some(Heading::Findings)
                 {
@@ -177,7 +177,7 @@ impl SectionReader {
                 }
             }
             None => {
-                // A part of the section above, unless it stands as high as that.
+                // A deeper heading is a part of the section above.
                 if self.level == 0 || found.level <= self.level {
                     (self.heading, self.level) = (Heading::Findings, 0);
                 }
@@ -198,16 +198,16 @@ impl SectionReader {
         }
         let lines = self.sections.entry(self.heading).or_default();
         lines.extend(self.lead.take());
-        lines.push(own_line(line));
+        lines.push(escape_model_line(line));
     }
 }
 
 struct FoundHeading<'a> {
-    /// How deep it stands; a name in bold is deepest.
+    /// The level, 1 to 6; 7 for a name in bold or without a mark.
     level: usize,
     name: &'a str,
     heading: Option<Heading>,
-    /// What follows on the same line.
+    /// The rest of the line.
     rest: &'a str,
 }
 
@@ -264,7 +264,7 @@ fn is_plain(name: &str) -> bool {
     PLAIN.contains(&&*name.to_lowercase())
 }
 
-/// Returns the section of a heading, if it has few words and one of them tells.
+/// Returns the section of a heading, if it has at most [`MOST_WORDS`] words and one of a table.
 fn section_of(name: &str) -> Option<Heading> {
     let name = unnumbered(name).to_lowercase();
     if name.split_whitespace().count() > MOST_WORDS {
@@ -285,7 +285,7 @@ fn section_of(name: &str) -> Option<Heading> {
     })
 }
 
-/// Returns the section that has exactly this name.
+/// Returns the section with exactly this name.
 fn section_named(name: &str) -> Option<Heading> {
     let is_named = |heading: &Heading| {
         heading
@@ -297,7 +297,7 @@ fn section_named(name: &str) -> Option<Heading> {
     named.filter(|heading| *heading != Heading::EarlierSummary)
 }
 
-/// Takes away the number before a heading: `1. Task`, `2) Plan`.
+/// Removes the number before a heading: `1. Task`, `2) Plan`.
 fn unnumbered(text: &str) -> &str {
     let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
     match rest.strip_prefix(['.', ')']) {
@@ -310,8 +310,8 @@ fn is_rule(text: &str) -> bool {
     text.len() >= 3 && text.chars().all(|c| matches!(c, '-' | '=' | '*' | '_'))
 }
 
-/// Returns a line that cannot be taken for one of ours.
-fn own_line(line: &str) -> String {
+/// Returns a model's line so that it cannot be read as a line of the record.
+fn escape_model_line(line: &str) -> String {
     if let Some(item) = line.strip_prefix("- ") {
         return format!("* {item}");
     }
@@ -322,12 +322,12 @@ fn own_line(line: &str) -> String {
     }
 }
 
-/// Whether a line of a document was written by a model.
-pub(super) fn is_own_line(line: &str) -> bool {
+/// True if a line of a document was written by a model.
+pub(super) fn is_model_line(line: &str) -> bool {
     !line.trim().is_empty() && !line.starts_with(['#', '-', '(']) && !line.starts_with(PLAN_HEAD)
 }
 
-/// What is cut first where there is too much: the oldest of what was done.
+/// The order in which sections are cut.
 const CUT: [Heading; 5] = [
     Heading::Findings,
     Heading::Commands,
@@ -336,11 +336,11 @@ const CUT: [Heading; 5] = [
     Heading::Task,
 ];
 
-/// A line of more bytes is shortened at its beginning instead of left out.
+/// A longer line is cut at its beginning instead of left out, in bytes.
 const LONG_LINE: usize = 400;
 
-/// Returns the lines of each section in at most `most` bytes with their headings. What is too much goes line
-/// by line, the oldest of what was done first.
+/// Returns the lines of each section, cut to `most` bytes with their headings. The oldest lines of the sections in
+/// [`CUT`] are left out first.
 pub(super) fn fitted(given: &[ModelSection], most: usize) -> BTreeMap<Heading, Vec<String>> {
     let mut sections: BTreeMap<Heading, Vec<String>> = BTreeMap::new();
     for given in given {
@@ -375,14 +375,14 @@ fn is_lead(line: &str) -> bool {
     line.starts_with("**") && line.ends_with(":**")
 }
 
-/// Takes `excess` bytes or a little more from the beginning of some lines; returns how many it took. The lead
-/// of what stays does.
+/// Removes at least `excess` bytes from the beginning of some lines; returns the number. The lead of the first kept
+/// line is kept.
 fn cut_oldest(lines: &mut Vec<String>, excess: usize) -> usize {
     let (mut taken, mut lead, mut kept) = (0, None, Vec::new());
     for line in lines.drain(..) {
         let bytes = line.len() + 1;
         if taken >= excess {
-            // Nothing is left below a lead that another follows.
+            // A lead that another lead follows has no line any more.
             kept.extend(lead.take().filter(|_| !is_lead(&line)));
             kept.push(line);
         } else if is_lead(&line) {

@@ -1,7 +1,7 @@
 //! Short names for loops: a document of several loops names one in almost every line, and an id may be long.
 //!
-//! `L1`, `L2` … in the order of the chain, with a last line that says which loop each is. Where ids count as the
-//! names do, one pair stands for all of them: `L1..L40 run-0..run-39`.
+//! The names are `L1`, `L2` … in the order of the chain, and the last line of the document maps them to ids. If the ids
+//! end with consecutive numbers, one pair maps all of them: `L1..L40 run-0..run-39`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use std::sync::Arc;
 use super::record::DocumentRecord;
 use crate::activity::SourceTurn;
 
-/// Names longer than this are worth a line that explains shorter ones.
+/// Ids longer than this, in bytes, are replaced by short names.
 const LONG: usize = 6;
 
-/// Names that one pair may stand for, and all pairs of a line.
+/// The most names of one pair, and of all pairs of a line.
 const MOST_COUNTED: u64 = 1 << 16;
 const MOST_NAMES: usize = 1 << 18;
 
-/// Stands between the first and the last of several.
+/// The separator of the first and the last of several names.
 const TO: &str = "..";
 
-/// Begins the line that says which loop each name stands for.
+/// The beginning of the line that maps names to ids.
 const LOOPS: &str = "Loops: ";
 
-/// The names of a document's loops, by the short ones.
+/// The ids of a document's loops, by their short names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LoopNames(HashMap<Arc<str>, Arc<str>>);
 
 impl LoopNames {
-    /// Gives the loops of a record short names where theirs are long.
+    /// Gives the loops of a record short names if an id is long.
     pub(super) fn shorten(record: &mut DocumentRecord) -> Self {
         let loops = record.values.loops();
         if loops.iter().all(|name| name.len() <= LONG) {
@@ -49,13 +49,13 @@ impl LoopNames {
         )
     }
 
-    /// Returns the line that explains the names of `places`; empty if there is nothing to explain.
+    /// Returns the line that maps the names of `places` to ids; empty if there are no short names.
     pub(super) fn line(&self, places: &BTreeSet<SourceTurn>) -> String {
         let mut named: Vec<&Arc<str>> = places
             .iter()
             .filter_map(|place| place.loop_name.as_ref())
             .collect();
-        // `L2` is before `L10`.
+        // `L2` comes before `L10`.
         named.sort_by_key(|name| (name.len(), Arc::clone(name)));
         named.dedup();
         named.retain(|short| self.0.contains_key(*short));
@@ -77,7 +77,7 @@ impl LoopNames {
         }
     }
 
-    /// Whether the loops from behind `last` to `next` are named as `first` is, counting on.
+    /// True if the ids from after `last` to `next` continue the numbers of the id of `first`.
     fn counts(&self, first: &str, last: &str, next: &str) -> bool {
         let numbers = [first, last, next].map(counted);
         let [Some((short, first_number)), Some((_, from)), Some((_, to))] = numbers else {
@@ -97,7 +97,7 @@ impl LoopNames {
         })
     }
 
-    /// Reads the line from a document's end; returns also what stands before it.
+    /// Reads the last line of a document; returns the names and the text before the line.
     pub(super) fn read(text: &str) -> (Self, &str) {
         let (before, last) = text.rsplit_once('\n').unwrap_or_default();
         let Some(line) = last.strip_prefix(LOOPS) else {
@@ -116,13 +116,13 @@ impl LoopNames {
         (Self(names), before)
     }
 
-    /// Gives a place its loop's own name back.
+    /// Replaces the short name in a turn by the loop's id.
     pub(super) fn restore(&self, place: &mut SourceTurn) {
         rename(place, &self.0);
     }
 }
 
-/// Splits a name that ends with a number, as a number is written.
+/// Splits a name into its text and the number at its end; `None` if there is none or it begins with `0`.
 fn counted(name: &str) -> Option<(&str, u64)> {
     let before = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let digits = &name[before.len()..];
@@ -131,7 +131,7 @@ fn counted(name: &str) -> Option<(&str, u64)> {
     Some((before, number))
 }
 
-/// Returns the names that `L1..L3 run-0..run-2` stands for.
+/// Returns the pairs of `L1..L3 run-0..run-2`.
 fn counted_pairs(short: &str, name: &str) -> Option<Vec<(Arc<str>, Arc<str>)>> {
     let span = |(first, last): (&str, &str)| {
         let ((before, first), (same, last)) = (counted(first)?, counted(last)?);

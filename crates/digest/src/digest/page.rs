@@ -1,4 +1,4 @@
-//! Fills a budget: what is worth most of each section first, then whatever still fits.
+//! Writes a page within a budget: the best of each section first, then whatever still fits.
 
 mod order;
 mod supplement;
@@ -13,68 +13,70 @@ use super::record::{DocumentRecord, Instruction, SpeakerRole};
 use super::values::rank_by_worth;
 use crate::activity::{CallHistory, FileAct, SourceTurn};
 
-/// One part in so many of the budget that a section may take before the others have had their turn.
+/// One part in so many of the budget that a section may take before the other sections have taken theirs.
 mod share {
-    /// What a model wrote earlier. Of a page for what it just wrote, this is what is kept for the record.
+    /// Sections that a model wrote earlier, and the part that is left for the record if the model has just written
+    /// them.
     pub(super) const MODEL: usize = 2;
     pub(super) const BESIDE_MODEL: usize = 4;
-    /// Prompts; if all of them fit it, they are whole.
+    /// Prompts; if all of them fit, they are shown whole.
     pub(super) const TASK: usize = 3;
-    /// Prompts that do not fit it, on a small page: there values are worth more than words.
+    /// Prompts that do not fit, on a small page: there, values are worth more than prose.
     pub(super) const TASK_OF_SMALL: usize = 8;
-    /// Prompts where people only talk: most of what is said are prompts then.
+    /// Prompts of a conversation without calls: most of its statements are prompts.
     pub(super) const TASK_OF_CONVERSATION: usize = 12;
     pub(super) const FOREIGN_SUMMARY: usize = 2;
     pub(super) const INSTRUCTIONS: usize = 5;
-    /// What the newest instructions get where people only talk and that is too little for all: most are then what
-    /// people say of themselves.
+    /// The newest instructions of a conversation without calls in which not all fit: most of them are then statements
+    /// of people about themselves.
     pub(super) const TOO_MANY_INSTRUCTIONS: usize = 16;
     pub(super) const PLAN: usize = 6;
     pub(super) const FILES: usize = 4;
     pub(super) const COMMANDS: usize = 8;
-    /// What searches found.
+    /// Results of searches.
     pub(super) const FOUND: usize = 16;
     /// Files that were only read, and values that were only seen.
     pub(super) const READ: usize = 16;
     pub(super) const SEEN: usize = 32;
-    /// Values that one call used, and that nobody is likely to ask for again.
+    /// Values that one call used and that are hardly needed again.
     pub(super) const USED_ONCE: usize = 5;
     /// The last report of the agent.
     pub(super) const LAST: usize = 8;
     pub(super) const LAST_OF_CONVERSATION: usize = 16;
-    /// The plan and the open errors beside another's summary.
+    /// The plan and the open errors of a supplement.
     pub(super) const PLAN_OF_SUPPLEMENT: usize = 2;
     pub(super) const ERRORS_OF_SUPPLEMENT: usize = 2;
 }
 
-/// On a page of fewer bytes than this values come before all but the task.
+/// On a page of fewer bytes, values come before all sections but the task, the plan and the files.
 const SMALL: usize = 2_400;
-/// Of what the sections above leave, the percentage that values get at least on a large page, and how many
-/// bytes it takes until it is that: the smaller the page, the more they get.
+/// The percentage for values of the bytes that the other sections leave: on a page of at least [`LARGE`] bytes, and on
+/// one of [`SMALL`]. Between both it is interpolated.
 const VALUES: usize = 30;
 const MOST_VALUES: usize = 90;
-/// Where people only talk, what somebody may ask for is in sentences.
+/// The same percentage in a conversation without calls, where facts are in sentences.
 const VALUES_OF_CONVERSATION: usize = 8;
 const LARGE: usize = 4_500;
-/// Names of places in a file that a line tells.
+/// The most declarations that the line of a file names.
 const SYMBOLS: usize = 4;
-/// How often a page gets back what was paid for more than it has, and the part of it that is too little for that.
+/// The number of times that bytes that were reserved but not written are used again, and the part of the page below
+/// which they are not.
 const REFILLS: usize = 3;
 const ENOUGH: usize = 128;
-/// The last prompts are shown whole before others, so many.
+/// The number of last prompts that are shown before the others.
 const LAST_PROMPTS: usize = 3;
 
-/// What failed and is still open, as it ranks among attempts.
+/// The rank of a failure that is still open.
 const OPEN_ERROR: Option<u8> = Some(0);
-/// What a search found.
+/// The rank of a search with a result.
 const FOUND: Option<u8> = Some(4);
 
 /// A document of a given size.
 pub(super) struct DocumentPage {
     pub(super) text: String,
-    /// Where what it says comes from.
+    /// The turns that the lines come from.
     pub(super) places: BTreeSet<SourceTurn>,
-    /// Whether something was left out for want of room.
+    /// True if something did not fit.
     pub(super) is_full: bool,
 }
 
@@ -85,37 +87,37 @@ pub(super) struct UnitRef {
     pub(super) unit: usize,
 }
 
-/// Fills pages of any size from one record.
+/// Writes pages of any size from one record.
 pub(super) struct PageWriter<'a> {
     record: &'a DocumentRecord,
     is_conversation: bool,
-    /// What it costs to name the tools of values.
+    /// The bytes of the tools' names in the lines of values.
     tool_bytes: usize,
-    /// Statements that are prompts.
+    /// The statements that are prompts.
     prompts: Vec<usize>,
-    /// Units of prompts, and of what else was said, in the order of their worth.
+    /// The units of prompts, and of other statements, the best first.
     prompt_units: Vec<UnitRef>,
     statement_units: Vec<UnitRef>,
-    /// Instructions, oldest first, with the prompt that each stands in.
+    /// The instructions, oldest first, each with its prompt.
     instructions: Vec<(Option<usize>, Instruction)>,
-    /// Files that were changed, those only read, and attempts, the best first.
+    /// The changed files, the files that were only read, and the calls, the best first.
     changed: Vec<usize>,
     read: Vec<usize>,
     calls: Vec<usize>,
-    /// Values that calls took, or that have a name whose values they took, and the others.
+    /// The values that are likely needed again, those that one call used, and the others.
     likely_needed: Vec<usize>,
     used_once: Vec<usize>,
     other_values: Vec<usize>,
-    /// Prompts, attempts and units that a model had read that wrote their section.
+    /// The prompts, calls and units that a model had read when it wrote their section.
     covered_prompts: Vec<usize>,
     covered_calls: Vec<usize>,
     covered_units: Vec<UnitRef>,
-    /// Whether a reader knows the plan already.
+    /// True if the reader of a supplement knows the plan.
     is_plan_known: bool,
 }
 
 impl<'a> PageWriter<'a> {
-    /// Puts everything in order. Pages of more than `most` bytes may lack statements.
+    /// Orders the content of a record for pages of up to `most` bytes; a larger page may lack statements.
     pub(super) fn new(record: &'a DocumentRecord, most: usize) -> Self {
         let is_conversation = record.is_conversation();
         let all = record.statements.iter().enumerate();
@@ -136,7 +138,7 @@ impl<'a> PageWriter<'a> {
         };
         let (mut changed, mut read): (Vec<usize>, Vec<usize>) =
             (0..work.files.len()).partition(is_changed);
-        // The newest first.
+        // The most recent first.
         let position = |place: &SourceTurn| record.values.position_of(place);
         let last = |at: &usize| {
             Reverse(
@@ -187,8 +189,8 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Returns a page of at most `most` bytes that begins with the longest of `headers` (best first) that
-    /// does not take too much of it. It is empty if nothing fits below the header.
+    /// Returns a page of at most `most` bytes. It begins with the first of `headers` that does not take too much of it,
+    /// and is empty if nothing fits below the header.
     pub(super) fn page(&self, headers: &[String], most: usize) -> DocumentPage {
         let mut draft = PageDraft::new(self.record, self.is_conversation, self.tool_bytes, most);
         draft.header(headers);
@@ -224,7 +226,7 @@ impl<'a> PageWriter<'a> {
         draft.values(&self.other_values, most / share::SEEN);
         self.rest(&mut draft);
         let mut page = draft.render();
-        // Written, a page is shorter than what was paid for it: a day stands once, values share a turn.
+        // A page is shorter than the bytes reserved for it: a day is written once, values share a turn.
         for _ in 0..REFILLS {
             let unspent = most.saturating_sub(page.text.len());
             if !page.is_full || unspent <= most / ENOUGH {
@@ -237,7 +239,7 @@ impl<'a> PageWriter<'a> {
         page
     }
 
-    /// Adds whatever still fits.
+    /// Adds everything else that fits.
     fn rest(&self, draft: &mut PageDraft<'a>) {
         self.statements(draft, usize::MAX);
         self.prompt_rest(draft, usize::MAX);
@@ -254,7 +256,7 @@ impl<'a> PageWriter<'a> {
         draft.seen(&self.other_values);
     }
 
-    /// Returns the bytes for what a model wrote: most of the page of a new answer.
+    /// Returns the bytes for the sections that a model wrote: most of the page if it has just written them.
     fn model_share(&self, most: usize) -> usize {
         let given = &self.record.model_sections;
         match given.iter().any(|given| given.is_new) {
@@ -264,7 +266,7 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Adds the record's own words beside a model's.
+    /// Adds prompts, calls and units that a model's sections cover.
     fn covered_rest(&self, draft: &mut PageDraft<'a>) {
         let mut left = draft.room();
         for at in self.covered_prompts.iter().rev() {
@@ -329,7 +331,7 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Returns the bytes that instructions may take before the others have had their turn.
+    /// Returns the bytes that instructions may take before the other sections have taken theirs.
     fn instructions_share(&self, draft: &PageDraft<'a>, most: usize) -> usize {
         let enough = most / share::INSTRUCTIONS;
         if !self.is_conversation {
@@ -344,7 +346,7 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Adds the instructions that no prompt shows, the newest first.
+    /// Adds the instructions that the page does not show yet, the newest first.
     fn instructions(&self, draft: &mut PageDraft<'a>, most: usize) {
         let mut left = most.min(draft.room());
         let mut left_out = 0;
@@ -363,7 +365,7 @@ impl<'a> PageWriter<'a> {
         if self.changed.iter().all(|at| draft.shows_file(*at)) {
             return;
         }
-        // As much of each as lets all of them in.
+        // As many declarations as leave room for all files.
         let bytes = |symbols: usize| -> usize {
             let line = |at: &usize| draft.file_bytes(*at, symbols);
             self.changed.iter().map(line).sum()
@@ -383,7 +385,7 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Adds the attempts of one rank.
+    /// Adds the calls of one rank.
     fn ranked(&self, draft: &mut PageDraft<'a>, rank: Option<u8>, most: usize) {
         let mut left = most.min(draft.room());
         let calls = &self.record.activity.work().calls;
@@ -401,7 +403,7 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Adds the last report, and what the agent said last of what it is doing since.
+    /// Adds the last report of the agent, and its last statement if that is newer.
     fn last_report(&self, draft: &mut PageDraft<'a>, most: usize) {
         let mut left = most.min(draft.room());
         let all = self.record.statements.iter().enumerate().rev();
@@ -433,15 +435,15 @@ impl<'a> PageWriter<'a> {
     }
 }
 
-/// Returns the percentage of the room that values get before statements go on.
+/// Returns the percentage of the remaining bytes that is left for values.
 fn values_share(most: usize) -> usize {
     let below = LARGE.saturating_sub(most.max(SMALL));
     VALUES + below * (MOST_VALUES - VALUES) / (LARGE - SMALL)
 }
 
-/// Returns how much an attempt is worth a line, best first; `None`: not at all. What failed and is still open
-/// comes first, then what builds, tests or runs here and how that went, then what failed once, then what searches
-/// found. A command that only looks and found nothing is no failure of the work.
+/// Returns the rank of a call, 0 for the best; `None` if it gets no line. Open failures come first, then runs of builds
+/// and tests with a result, then failures that were resolved, then searches with a result. The failure of a utility
+/// that later passed is no failure of the work.
 fn call_rank(call: &CallHistory) -> Option<u8> {
     let only_looks = call.is_command && !call.runs;
     match (&call.failure, &call.passed) {

@@ -1,4 +1,4 @@
-//! A page in the making: what stands in it so far, and how much room is left.
+//! A page under construction: its lines so far, and the bytes that are left.
 
 mod known_text;
 mod render;
@@ -19,25 +19,25 @@ use crate::activity::{AgentWork, PlanState, SourceTurn};
 pub(super) use known_text::KnownText;
 pub(super) use values::tool_bytes;
 
-/// The names of tools are given only where they take no more than one part in so many.
+/// The names of tools are written if they take at most one part in so many of the page.
 const TOOL_SHARE: usize = 16;
-/// Bytes of a call that is still running at most.
+/// The longest description of a running call, in bytes.
 const LONGEST_OPEN: usize = 400;
-/// Values that were merely seen take at most one part in so many of the page, whatever else there is to say: better
-/// no word than many that nobody asks for.
+/// Values that were only seen take at most one part in so many of the page, even if nothing else is left to write:
+/// they are hardly ever needed.
 const SEEN_PART: usize = 4;
-/// A unit of a prompt of so many characters, and of one or two words, says nothing by itself.
+/// A unit of a prompt of one or two words and at most so many characters is left out: it is mostly a greeting.
 const FEW_CHARACTERS: usize = 12;
-/// What a header may take of the page: one part in so many, for each but the shortest, and for that. Without
-/// one nobody knows a text for what it is, and a later compaction cannot go on from it.
+/// A header may take one part in so many of the page, for each header but the shortest, and for the shortest. Without
+/// a header, a later compaction does not recognise the document and cannot continue from it.
 const HEADER_PARTS: [usize; 3] = [24, 14, 6];
 const SHORTEST_HEADER: usize = 3;
 
-/// What is shown of a prompt or a statement.
+/// The part of a prompt or statement that the page shows.
 #[derive(Clone, Debug)]
 enum ShownUnits {
     All,
-    /// Some of its units, and the bytes of their line.
+    /// Some units, and the bytes of their line.
     Some(BTreeSet<usize>, usize),
 }
 
@@ -45,7 +45,7 @@ pub(super) struct PageDraft<'a> {
     record: &'a DocumentRecord,
     is_conversation: bool,
     shows_days: bool,
-    /// Who is named only once, as nobody else talks.
+    /// The only speaker of a conversation, who is named once.
     only_speaker: Option<SpeakerRole>,
     most: usize,
     room: usize,
@@ -53,21 +53,21 @@ pub(super) struct PageDraft<'a> {
     headings: BTreeSet<Heading>,
     task: BTreeMap<usize, ShownUnits>,
     statements: BTreeMap<usize, ShownUnits>,
-    /// Lines of each other section by what orders them there, with the places that they tell of.
+    /// The lines of each other section by their order in it, with the turns that they come from.
     lines: BTreeMap<(Heading, usize), (String, Vec<SourceTurn>)>,
-    /// Files that were only read, by their place among all.
+    /// Files that were only read, by their index in the work.
     read: BTreeMap<usize, String>,
-    /// Instructions for which there was no room.
+    /// The number of instructions that did not fit.
     pub(super) left_out: usize,
     values: Vec<usize>,
-    /// Bytes that values may still take that were merely seen.
+    /// The bytes that are left for values that were only seen.
     seen_left: usize,
-    /// Labels that have a line, and whether it is among those of used values.
+    /// The tools and labels that have a line, and whether the line has a used value.
     value_lines: BTreeMap<(Option<usize>, usize), bool>,
     tools_named: bool,
-    /// What a model wrote for sections.
+    /// The lines that a model wrote, by section.
     model_sections: BTreeMap<Heading, Vec<String>>,
-    /// Everything said so far, to say no value twice; a model's words first, of so many bytes.
+    /// The text of the page so far, so that no value is written twice. A model's lines come first, `model_bytes` long.
     known: KnownText,
     model_bytes: usize,
     is_full: bool,
@@ -117,25 +117,25 @@ impl<'a> PageDraft<'a> {
         self.record.activity.work()
     }
 
-    /// Returns the bytes that are left.
+    /// Returns the number of bytes that are left.
     pub(super) fn room(&self) -> usize {
         self.room
     }
 
-    /// Goes on with so many bytes.
+    /// Continues with so many bytes.
     pub(super) fn refill(&mut self, room: usize) {
         self.room = room;
         self.is_full = false;
     }
 
-    /// Holds back so many bytes, or what is left; returns how many.
+    /// Sets aside so many bytes, or all that are left; returns the number.
     pub(super) fn hold_back(&mut self, bytes: usize) -> usize {
         let held = bytes.min(self.room);
         self.room -= held;
         held
     }
 
-    /// Gives back what was held back.
+    /// Releases bytes that were set aside.
     pub(super) fn give_back(&mut self, bytes: usize) {
         self.room += bytes;
     }
@@ -153,7 +153,7 @@ impl<'a> PageDraft<'a> {
         }
     }
 
-    /// Adds what a model wrote, as much of it as fits `most`.
+    /// Adds the lines that a model wrote, cut to `most` bytes.
     pub(super) fn add_model_sections(&mut self, most: usize) {
         let sections = model_sections::fitted(&self.record.model_sections, most.min(self.room));
         for (heading, lines) in &sections {
@@ -167,7 +167,8 @@ impl<'a> PageDraft<'a> {
         self.model_bytes = self.known.len();
     }
 
-    /// Takes room for some bytes of a section, within `left`.
+    /// Reserves bytes for a section, and for its heading if that is new, within `left`; returns false if they do not
+    /// fit.
     fn reserve(&mut self, heading: Heading, bytes: usize, left: &mut usize) -> bool {
         let is_new = !self.headings.contains(&heading);
         let bytes = bytes + if is_new { heading.line().len() + 2 } else { 0 };
@@ -181,7 +182,7 @@ impl<'a> PageDraft<'a> {
         true
     }
 
-    /// Adds a line to a section; `at` orders it there. Whether it stands there now.
+    /// Adds a line to a section, ordered by the number in `key`. Returns true if the section has the line.
     fn line(
         &mut self,
         key: (Heading, usize),
@@ -212,23 +213,23 @@ impl<'a> PageDraft<'a> {
         )
     }
 
-    /// Returns what a prompt costs that is shown whole.
+    /// Returns the bytes of a whole prompt.
     pub(super) fn prompt_bytes(&self, at: usize) -> usize {
         let statement = &self.record.statements[at];
         self.head(statement, Heading::Task).len() + statement.text.len() + 1
     }
 
-    /// Whether something of a prompt stands in the task.
+    /// True if the task shows a part of a prompt.
     pub(super) fn shows_prompt(&self, at: usize) -> bool {
         self.task.contains_key(&at)
     }
 
-    /// Whether a prompt stands in the task word for word.
+    /// True if the task shows a whole prompt.
     pub(super) fn shows_all_of(&self, at: usize) -> bool {
         matches!(self.task.get(&at), Some(ShownUnits::All))
     }
 
-    /// Shows a prompt word for word.
+    /// Shows a whole prompt in the task.
     pub(super) fn prompt_whole(&mut self, at: usize, left: &mut usize) {
         let now = match self.task.get(&at) {
             Some(ShownUnits::All) => return,
@@ -243,14 +244,14 @@ impl<'a> PageDraft<'a> {
         }
     }
 
-    /// Shows a prompt whole, or its last unit and as many of the first as `most` bytes hold.
+    /// Shows a whole prompt if it fits `most`, else its last unit and as many of the first as fit.
     pub(super) fn prompt_beginning(&mut self, at: usize, most: usize) {
         let mut left = most;
         if self.prompt_bytes(at) <= most {
             return self.prompt_whole(at, &mut left);
         }
         let units = &self.record.statements[at].units.units;
-        // What is asked for often stands behind all that explains it; a greeting says nothing.
+        // The request often follows its explanation.
         let says_much = |unit: &usize| {
             let text = &units[*unit].text;
             text.chars().nth(FEW_CHARACTERS).is_some() || text.split_whitespace().nth(2).is_some()
@@ -288,7 +289,7 @@ impl<'a> PageDraft<'a> {
 
     fn add_unit(&mut self, unit: UnitRef, heading: Heading, left: &mut usize) {
         let text = &self.record.statements[unit.statement].units.units[unit.unit].text;
-        // A line grows by more than its new unit, but for the marks of a gap that it closes.
+        // A line grows by at least its new unit, less the marks of a gap that the unit closes.
         let marks = if heading == Heading::Task {
             2 * GAP.len()
         } else {
@@ -325,12 +326,12 @@ impl<'a> PageDraft<'a> {
     fn shown_bytes(&self, at: usize, units: &BTreeSet<usize>, heading: Heading) -> usize {
         let statement = &self.record.statements[at];
         let mut bytes = self.head(statement, heading).len() + 1;
-        words_of_units(statement, units, heading, &mut |text| bytes += text.len());
+        for_each_part(statement, units, heading, &mut |text| bytes += text.len());
         bytes
     }
 
-    /// Whether an instruction stands already where somebody's words are shown. A model may say it too, but
-    /// need not the next time.
+    /// True if the record's part of the page contains an instruction. A model's lines do not count: the model may leave
+    /// the instruction out the next time.
     pub(super) fn shows_instruction(&self, instruction: &Instruction) -> bool {
         self.known
             .contains_after(self.model_bytes, &instruction.text)
@@ -347,9 +348,9 @@ impl<'a> PageDraft<'a> {
         self.line((Heading::Instructions, at), line, places, left)
     }
 
-    // What was done.
+    // Plan, files and calls.
 
-    /// Adds the plan: whole, or what is not done.
+    /// Adds the whole plan if it fits, else the items that are not done.
     pub(super) fn plan(&mut self, left: &mut usize) {
         let Some(plan) = &self.work().plan else {
             return;
@@ -393,12 +394,12 @@ impl<'a> PageDraft<'a> {
         }
     }
 
-    /// Returns what the line of a file costs.
+    /// Returns the bytes of the line of a file.
     pub(super) fn file_bytes(&self, at: usize, symbols: usize) -> usize {
         file_line(&self.work().files[at], symbols).0.len()
     }
 
-    /// Whether the line of a file stands there.
+    /// True if the page has the line of a file.
     pub(super) fn shows_file(&self, at: usize) -> bool {
         self.lines.contains_key(&(Heading::Files, at))
     }
@@ -411,7 +412,7 @@ impl<'a> PageDraft<'a> {
         self.line((Heading::Files, at), line, places, left);
     }
 
-    /// Says how many changed files have no line, and in which turns they were changed.
+    /// Adds the number of changed files without a line, and the turns of their changes.
     pub(super) fn files_left_out(&mut self, files: &[usize]) {
         let last = |at: &usize| self.work().files[*at].events.last();
         let mut places: Vec<SourceTurn> = files
@@ -459,7 +460,7 @@ impl<'a> PageDraft<'a> {
         self.line((Heading::Commands, at), call_line(history), places, left);
     }
 
-    /// Adds a summary that another wrote: whole, or as many of its sections as fit.
+    /// Adds a foreign summary: whole, or as many of its sections as fit.
     pub(super) fn foreign_summary(&mut self, at: usize, most: usize) {
         let carried = &self.record.foreign_summaries[at];
         let key = (Heading::EarlierSummary, at);
@@ -478,9 +479,9 @@ impl<'a> PageDraft<'a> {
     }
 }
 
-/// Calls `each` with the parts of the line of the chosen units of a statement. In the task, where a person's
-/// words count one by one, what is left out is marked.
-fn words_of_units(
+/// Calls `each` with the parts of the line that shows the given units of a statement. In the task, a gap between units
+/// is marked, since a person's words must not seem complete.
+fn for_each_part(
     statement: &Statement,
     units: &BTreeSet<usize>,
     heading: Heading,
@@ -518,8 +519,8 @@ fn words_of_units(
     }
 }
 
-/// Returns a text as quoted lines, whole or without some of its sections: the first stays, then of the rest
-/// the last.
+/// Returns a text as quoted lines of at most `most` bytes: the whole text, or its first section and then the last ones
+/// that fit.
 fn cut_by_sections(text: &str, most: usize) -> Option<String> {
     let quote = |lines: &[&str]| -> String {
         lines
@@ -545,7 +546,7 @@ fn cut_by_sections(text: &str, most: usize) -> Option<String> {
     let first = parts.remove(0);
     let mark = "> …\n";
     let Some(mut left) = most.checked_sub(first.len() + mark.len()) else {
-        // Not even the first section fits: as much of its beginning as does.
+        // The first section does not fit: its beginning is quoted.
         let text = first
             .strip_prefix("> ")
             .unwrap_or(&first)

@@ -1,10 +1,10 @@
-//! Reads a document back: what a later compaction of the same loop goes on from.
+//! Reads a document back, so that a later compaction of the loop continues from it.
 
 use super::lines::{
     CALLED, FOUND, Heading, OPEN, OPENING, PLAN_HEAD, RAN, READ, REFUSED, read_named,
     read_plan_line,
 };
-use super::model_sections::{ModelSection, is_own_line};
+use super::model_sections::{ModelSection, is_model_line};
 use super::names::LoopNames;
 use super::record::{ForeignSummary, Instruction, SpeakerRole, Statement};
 use super::values::line::{SEEN, ValueLine, read_place, read_values};
@@ -14,20 +14,20 @@ use crate::activity::{
 
 /// A part of a document.
 pub(super) enum DocumentPart {
-    /// Where people only talk their words stand beside the agent's, and nothing was used by a call.
+    /// A marker: the document is of a conversation without calls, so no value was used by a call.
     Conversation,
     Statement(Statement),
     Instruction(Instruction),
     ForeignSummary(ForeignSummary),
-    /// Words of a model.
+    /// A section that a model wrote.
     Model(ModelSection),
-    /// Plan, files, commands and what runs.
+    /// Plan, files, commands and running calls.
     Work(Box<AgentWork>),
     Values(ValueLine),
 }
 
 impl DocumentPart {
-    /// Calls `each` with every place in it.
+    /// Calls `each` with every turn of the part.
     pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         match self {
             Self::Conversation => {}
@@ -44,8 +44,8 @@ impl DocumentPart {
     }
 }
 
-/// Reads a document; `None` if the text is none. Words of a model were said at its last turn, or at `turn` if
-/// it does not say which that is.
+/// Returns the parts of a document; `None` if the text is no document. A model's sections are assigned to the last turn
+/// that the header names, or to `turn` if it names none.
 pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
     if !text.starts_with(OPENING) {
         return None;
@@ -57,7 +57,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
     let mut work = AgentWork::default();
     let mut carried: Option<ForeignSummary> = None;
     let (mut heading, mut used, mut day) = (None, true, String::new());
-    // Of a conversation with one voice only the first line names it.
+    // If a conversation has one speaker, only the first line names the speaker.
     let (mut voice, mut is_conversation) = (SpeakerRole::Agent, false);
     for line in text.lines().skip(1) {
         if let Some(found) = Heading::ALL
@@ -69,7 +69,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
             continue;
         }
         if let Some(heading) = heading.filter(|heading| heading.may_come_from_model())
-            && is_own_line(line)
+            && is_model_line(line)
         {
             match given.iter_mut().find(|given| given.heading == heading) {
                 Some(given) => given.lines.push(line.to_owned()),
@@ -136,7 +136,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
     Some(sections)
 }
 
-/// Returns the last turn that a header names: `[Working state of turns 2..7`.
+/// Returns the last turn that a header names: 7 in `[Working state of turns 2..7`.
 fn last_turn(header: &str) -> Option<u32> {
     let (_, turns) = header.strip_prefix(OPENING)?.split_once("..")?;
     let digits = turns.trim_start_matches('t');
@@ -144,7 +144,7 @@ fn last_turn(header: &str) -> Option<u32> {
     digits[..end.unwrap_or(digits.len())].parse().ok()
 }
 
-/// Returns the line that says where a carried summary comes from.
+/// Returns the line before a foreign summary, with its turn.
 pub(super) fn foreign_summary_head(place: &SourceTurn) -> String {
     format!("Written at {place}, kept as it is:\n")
 }
@@ -157,7 +157,8 @@ fn read_foreign_summary_head(line: &str) -> Option<ForeignSummary> {
     })
 }
 
-/// Reads `- t3 2031-04-01 user: words`; a line without a day is of the day of the one before.
+/// Reads `- t3 2031-04-01 user: words`. A line without a day has the day of the line before. `usual` is the speaker of
+/// a line without one.
 fn read_statement(line: &str, usual: SpeakerRole, day: &mut String) -> Option<Statement> {
     let (head, text) = line.strip_prefix("- ")?.split_once(": ")?;
     let (place, mut rest) = leading_place(head)?;
@@ -175,7 +176,7 @@ fn read_statement(line: &str, usual: SpeakerRole, day: &mut String) -> Option<St
     Some(Statement::kept(speaker, place, day.clone(), text))
 }
 
-/// Whether a line names a person or the agent: where work was done it names neither.
+/// True if a line names a person or the agent, as only the document of a conversation without calls does.
 fn names_participant(line: &str) -> bool {
     let head = line.split_once(": ").map_or("", |(head, _)| head);
     let mut words = head.rsplit(' ');
@@ -184,7 +185,7 @@ fn names_participant(line: &str) -> bool {
     of.is_some() && before != Some("parent")
 }
 
-/// Reads the place that a text begins with; returns also what follows it.
+/// Reads the turn at the beginning of a text; returns it and the rest.
 fn leading_place(text: &str) -> Option<(SourceTurn, &str)> {
     let end = |from: usize| text[from..].find(' ').map_or(text.len(), |at| from + at);
     let first = end(0);
@@ -267,7 +268,7 @@ fn read_files(line: &str, work: &mut AgentWork) {
     }
 }
 
-/// Splits where the next thing that happened to a file begins; names of places may hold what parts them.
+/// Splits a text before the next event of a file. Names of declarations may contain the separator.
 fn group_end(text: &str) -> (&str, &str) {
     let mut from = 0;
     while let Some(at) = text[from..].find("; ").map(|at| from + at) {

@@ -1,4 +1,4 @@
-//! Everything that a document may say, as it was read from messages or from the document before.
+//! The content of a document before selection, read from messages and from the document before.
 
 use super::lines::Heading;
 use super::model_sections::ModelSection;
@@ -7,19 +7,19 @@ use super::values::{Ledger, flat};
 use crate::activity::{Activity, SourceTurn};
 use loopstore_model::Int;
 
-/// Bytes of one text that are kept at most, half at each end.
+/// The longest text that is kept whole, in bytes; of a longer one, half of this is kept at each end.
 const LONGEST_TEXT: usize = 65_536;
 
-/// Who said something.
+/// The speaker of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SpeakerRole {
     /// A person.
     Human,
-    /// A parent agent that gives its sub-agent a task.
+    /// A parent agent that gives a task to its sub-agent.
     Parent,
     /// The agent.
     Agent,
-    /// The program around it.
+    /// The program that runs the agent.
     Harness,
     /// A sub-agent that reports.
     SubAgent,
@@ -34,12 +34,12 @@ impl SpeakerRole {
         (Self::SubAgent, "sub-agent"),
     ];
 
-    /// Returns the name that stands in a document.
+    /// Returns the speaker's name in a document.
     pub(super) fn name(self) -> &'static str {
         Self::NAMED[self as usize].1
     }
 
-    /// Whether it is one of the two that a conversation is of.
+    /// True for a person and the agent, the participants of a conversation.
     pub(super) fn is_participant(self) -> bool {
         matches!(self, Self::Human | Self::Agent)
     }
@@ -53,24 +53,24 @@ impl SpeakerRole {
     }
 }
 
-/// What somebody said in one message.
+/// A text of one speaker in one message.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub(super) speaker: SpeakerRole,
     pub(super) place: SourceTurn,
-    /// The day it was said, `2031-04-01`; empty if nobody knows.
+    /// The day of the message, `2031-04-01`; empty if it is unknown.
     pub(super) day: String,
-    /// All of it on one line.
+    /// The whole text on one line.
     pub(super) text: String,
     pub(super) units: UnitText,
-    /// Whether calls go with it: then it mostly says what comes next, and not what was found.
+    /// True if the message has calls: the text then mostly announces them.
     pub(super) has_calls: bool,
-    /// Whether a harness says what is to be done, as nobody else does.
+    /// True for a text of the harness that is the task, if there is no prompt.
     pub(super) is_task: bool,
 }
 
 impl Statement {
-    /// Reads a text.
+    /// Returns a statement with the units of a text.
     pub(super) fn new(speaker: SpeakerRole, place: SourceTurn, day: String, text: &str) -> Self {
         let text = ends_of(text.trim(), LONGEST_TEXT);
         Self {
@@ -84,40 +84,40 @@ impl Statement {
         }
     }
 
-    /// Takes words of a document, which stand on one line already.
+    /// Returns a statement of a document, whose text is on one line already.
     pub(super) fn kept(speaker: SpeakerRole, place: SourceTurn, day: String, text: &str) -> Self {
         Self::new(speaker, place, day, text)
     }
 
-    /// Whether it is a prompt: what a person or a parent agent asks for.
+    /// True if the statement is a prompt: a request of a person or a parent agent.
     pub(super) fn is_prompt(&self) -> bool {
         matches!(self.speaker, SpeakerRole::Human | SpeakerRole::Parent)
     }
 }
 
-/// A sentence of a person that is to hold until it is taken back.
+/// A standing instruction: a sentence of a person that constrains the work until it is revoked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
     pub(super) place: SourceTurn,
     pub(super) text: String,
 }
 
-/// A summary that a model or another tool wrote, kept as it is.
+/// A summary that another program wrote, kept unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ForeignSummary {
     pub(super) place: SourceTurn,
     pub(super) text: String,
 }
 
-/// Everything that a document may say.
+/// The content of a document before selection.
 #[derive(Default)]
 pub(super) struct DocumentRecord {
-    /// Prompts and statements, in the order in which they were said.
+    /// Prompts and other statements, in the order of their messages.
     pub(super) statements: Vec<Statement>,
-    /// Instructions of a document before, whose prompts it may have shortened.
+    /// Instructions of the document before, which may have cut their prompts.
     pub(super) instructions: Vec<Instruction>,
     pub(super) foreign_summaries: Vec<ForeignSummary>,
-    /// What a model wrote.
+    /// The sections that a model wrote.
     pub(super) model_sections: Vec<ModelSection>,
     pub(super) activity: Activity,
     pub(super) values: Ledger,
@@ -126,7 +126,7 @@ pub(super) struct DocumentRecord {
 }
 
 impl DocumentRecord {
-    /// Calls `each` with every place.
+    /// Calls `each` with every turn.
     pub(super) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         self.statements.iter_mut().for_each(|s| each(&mut s.place));
         self.instructions
@@ -142,7 +142,7 @@ impl DocumentRecord {
             .for_each(|g| each(&mut g.place));
     }
 
-    /// Whether a model that wrote a section had read what happened there.
+    /// True if a model wrote the section and had read the turn `place`.
     pub(super) fn is_covered_by_model(&self, heading: Heading, place: &SourceTurn) -> bool {
         let has_read = |given: &ModelSection| {
             given.is_new
@@ -155,7 +155,7 @@ impl DocumentRecord {
         given.any(has_read)
     }
 
-    /// Returns who says everything that a person or the agent says, if it is only one of them.
+    /// Returns the participant who makes all statements of participants; `None` if both do.
     pub(super) fn only_speaker(&self) -> Option<SpeakerRole> {
         let voices = self.statements.iter().map(|statement| statement.speaker);
         let mut voices = voices.filter(|speaker| speaker.is_participant());
@@ -163,7 +163,7 @@ impl DocumentRecord {
         voices.all(|speaker| speaker == first).then_some(first)
     }
 
-    /// Whether nobody used a tool: two people, or a person and a model, who talk.
+    /// True if there are no calls: the messages are a conversation of two people, or of a person and a model.
     pub(super) fn is_conversation(&self) -> bool {
         let work = self.activity.work();
         let nothing_done =
@@ -172,7 +172,7 @@ impl DocumentRecord {
     }
 }
 
-/// Returns both ends of a text, parted by a line if it is longer than they are.
+/// Returns a text, or both its ends with a line `…` between them if it is longer than `most` bytes.
 fn ends_of(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

@@ -2,10 +2,10 @@
 //!
 //! The method is budgeted maximisation of a submodular function (Lin and Bilmes, "Multi-document
 //! Summarization via Budgeted Maximization of Submodular Functions", 2010; "A Class of Submodular Functions
-//! for Document Summarization", 2011): what a set of units is worth is the weight of the words that it
-//! covers, a word counting less each time it is covered again; units are taken greedily by what they add
-//! per byte. How much a word weighs follows Luhn ("The Automatic Creation of Literature Abstracts", 1958):
-//! most are those neither too common nor met only once.
+//! for Document Summarization", 2011): the value of a set of units is the total weight of the words that it covers,
+//! where a word counts less each time it is covered again; units are taken greedily by the value that they add per
+//! byte. The weight of a word follows Luhn ("The Automatic Creation of Literature Abstracts", 1958): it is highest
+//! for words that are neither very common nor unique.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -13,24 +13,24 @@ use std::collections::{BinaryHeap, HashMap};
 use crate::words::each_word;
 use crate::words::stems::{Stems, is_stop_word};
 
-/// What a word that is covered once more still counts.
+/// The factor of a word each time it is covered again.
 const AGAIN: f64 = 0.2;
-/// How much more a word counts that holds a digit or a capital within a sentence: a name.
+/// The factor of a name: a word with a digit, or with a capital within a sentence.
 const NAME: f64 = 1.6;
-/// A unit of fewer terms than this says little by itself.
+/// A unit with fewer terms has a proportionally lower value.
 const ENOUGH_TERMS: f64 = 5.0;
-/// What a unit costs beside its bytes.
+/// The cost of a unit in addition to its bytes.
 const OVERHEAD: f64 = 4.0;
 
-/// What units cost.
+/// The costs of units.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnitCosts {
-    /// What the beginning of a line takes, in bytes.
+    /// The length of the prefix of a line, in bytes.
     pub(super) line_bytes: usize,
-    /// The power of the bytes that the gain is divided by: below 1, longer units are not shunned.
+    /// The exponent of the bytes by which the gain is divided: below 1, long units are favoured.
     pub(super) per_byte: f64,
-    /// Above 0, the next unit of a line is worth less the more of it were taken: one long text does not crowd
-    /// out the others.
+    /// Above 0, a unit is worth less the more units of its line were taken, so that one long text does not displace
+    /// the others.
     pub(super) spread: f64,
 }
 
@@ -42,18 +42,17 @@ struct CandidateUnit {
     terms: std::ops::Range<usize>,
 }
 
-/// Chooses among units of lines; the first of a line pays for its beginning.
+/// Orders the units of lines; the first unit of a line also costs the prefix of the line.
 #[derive(Default)]
 pub(super) struct Selector {
     stems: Stems,
     numbers: HashMap<String, u32>,
-    /// The numbers of words as they were written, folded: of each but the first its stem is not asked for. A
-    /// word that says nothing has none.
+    /// The term numbers of folded words, a cache of their stems. A stop word has none.
     known: HashMap<String, Option<u32>>,
-    /// Of each term: in how many lines it stands, and the last of these.
+    /// For each term, the number of lines that contain it, and the last of them plus 1.
     lines: Vec<(u32, usize)>,
     is_name: Vec<bool>,
-    /// How much more each term counts than by itself.
+    /// The factor of each term.
     boost: Vec<f64>,
     terms: Vec<u32>,
     candidates: Vec<CandidateUnit>,
@@ -61,7 +60,7 @@ pub(super) struct Selector {
 }
 
 impl Selector {
-    /// Adds a unit of a line; lines are numbered in order. `weight` says how much it is worth against others.
+    /// Adds a unit of a line; lines are numbered in order. `weight` is the factor of the unit's value.
     pub(super) fn add(&mut self, line: usize, text: &str, weight: f64) {
         self.line_count = self.line_count.max(line + 1);
         let from = self.terms.len();
@@ -82,7 +81,7 @@ impl Selector {
         });
     }
 
-    /// Lets the words of a text count `times` as much: the text tells what it is all about.
+    /// Raises the factor of the words of a text to `times`: the text names the subject of the work.
     pub(super) fn boost(&mut self, text: &str, times: f64) {
         self.each_term(text, &mut |all, term| {
             let boost = &mut all.boost[term as usize];
@@ -95,8 +94,8 @@ impl Selector {
         let (mut alone, mut is_first) = (None::<String>, true);
         each_word(text, &mut |word, place| {
             let written = &text[place];
-            let is_single = crate::words::stands_alone(word);
-            // Two neighbours of a script without spaces are what a word is elsewhere.
+            let is_single = crate::words::is_single_character(word);
+            // In scripts without spaces, a pair of characters serves as a word.
             let pair = match (&alone, is_single) {
                 (Some(before), true) => Some(format!("{before}{word}")),
                 _ => None,
@@ -146,7 +145,7 @@ impl Selector {
         number
     }
 
-    /// Returns the units in the order in which they are worth their bytes, until those are `most` bytes.
+    /// Returns the units in the order of the value that they add per byte, until they have `most` bytes.
     pub(super) fn order(self, costs: UnitCosts, most: usize) -> Vec<usize> {
         let UnitCosts {
             line_bytes,
@@ -162,7 +161,7 @@ impl Selector {
         for (at, candidate) in self.candidates.iter().enumerate() {
             by_line[candidate.line].push(at);
         }
-        // Powers are slow, and few differ.
+        // Powers are slow, and there are few different ones.
         let again: Vec<f64> = (0..10).map(|times| AGAIN.powi(times)).collect();
         let longest = by_line.iter().map(Vec::len).max().unwrap_or(0);
         let spreads: Vec<f64> = (0..=longest)
@@ -254,7 +253,7 @@ impl Eq for PricedUnit {}
 
 impl Ord for PricedUnit {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Of two that are worth the same, the one said first.
+        // Of two units with equal value, the earlier one.
         self.worth
             .total_cmp(&other.worth)
             .then(other.at.cmp(&self.at))

@@ -1,4 +1,4 @@
-//! The strategy: documents of turns and of loops, each made from the one before where that says all of it.
+//! The strategy: documents of turns and of loops, each made from the document before if that has all facts.
 
 use super::lines::OPENING;
 use super::{DIGEST, DigestInput, Digester, SUMMARIZE, clean_loop_name, values};
@@ -7,16 +7,17 @@ use loopstore_model::compaction::{BlockCompactionStrategy, StrategyError, Summar
 use loopstore_model::compaction::{LoopSlice, Placed, RollupSlice};
 use loopstore_model::{LoopId, Message, Role, SessionId, Turns};
 
-/// Characters of a loop's id that name it: of a UUID those of the time and the counter behind it, and of any other.
+/// The length of a loop's name in a rollup, in characters: for a UUID its time and counter, and for any other id.
 const SHORT_NAME: usize = 23;
 const LONGEST_NAME: usize = 80;
-/// Characters of a UUID.
+/// The length of a UUID in characters.
 const UUID: usize = 36;
 
-/// Replaces turns by what an agent is likely to need of them, without a model.
+/// The default strategy: replaces turns by a digest of the facts that an agent likely needs, without a model.
 ///
-/// One message of at most [`CompactionConfig::max_summary_tokens`], and of at most half of what
-/// it stands for.
+/// The summary of a block is one message of at most [`CompactionConfig::max_summary_tokens`], and at most half the
+/// tokens of the turns that it replaces. The text of a rollup has at most [`CompactionConfig::max_rollup_tokens`], and
+/// no more tokens than the messages that it replaces.
 ///
 /// ```
 /// use loopstore_digest::DigestCompaction;
@@ -24,7 +25,7 @@ const UUID: usize = 36;
 /// use loopstore_model::compaction::{BlockCompactionStrategy, CompactionConfig};
 /// use std::sync::Arc;
 ///
-/// // Told by the assistant, not the user.
+/// // A message of the assistant, not the user.
 /// let strategy = DigestCompaction::default().with_role(Role::Assistant);
 /// assert_eq!(strategy.name(), "digest");
 /// let mut config = CompactionConfig::default();
@@ -42,7 +43,7 @@ impl Default for DigestCompaction {
 }
 
 impl DigestCompaction {
-    /// Makes the digest a message of the assistant, or of the user (the default).
+    /// Sets the role of the message: [`Role::Assistant`], or [`Role::User`] (the default).
     #[must_use]
     pub fn with_role(self, role: Role) -> Self {
         Self { role }
@@ -88,7 +89,7 @@ impl BlockCompactionStrategy for DigestCompaction {
     }
 }
 
-/// Reads what a digest of `turns` is made from: the document before and the turns after it.
+/// Returns a digester of `turns`: the active document if it covers their beginning, and the messages after it.
 pub fn turns_digester(
     slice: &LoopSlice<'_>,
     turns: Turns,
@@ -121,8 +122,8 @@ pub fn turns_digester(
     Ok(digester)
 }
 
-/// Reads what a digest of loops is made from. Returns also the tokens of what it stands for, `most` if it is more:
-/// a rollup must not be longer than that.
+/// Returns a digester of the loops of a rollup, and the tokens of the messages that the rollup replaces, at most
+/// `most`: a rollup must not be longer.
 pub fn rollup_digester(
     slice: &RollupSlice<'_>,
     most: u64,
@@ -130,10 +131,10 @@ pub fn rollup_digester(
     let mut digester = Digester::new().with_headers(rollup_headers(slice));
     let mut replaced = 0;
     for (at, id) in slice.loops().iter().enumerate() {
-        // What a rollup before says names its loops itself.
+        // The lines of an earlier rollup name their loops.
         let loop_name = (at > 0 || !slice.extends()).then(|| loop_label(id));
         let mut messages = Vec::new();
-        // A summary that another made may have several messages.
+        // A summary of another strategy may have several messages.
         let mut foreign = Vec::new();
         for (turn, message) in slice.messages(at)? {
             if replaced < most {
@@ -173,11 +174,11 @@ pub fn rollup_digester(
     Ok((digester, replaced.min(most)))
 }
 
-/// Returns a loop's name in a rollup: its id. Of a UUID the beginning tells it from others.
+/// Returns the name of a loop in a rollup: its id, or the beginning of a UUID.
 pub fn loop_label(id: &LoopId) -> String {
     let is_part = |c: char| c.is_ascii_hexdigit() || c == '-';
     let is_uuid = id.as_str().len() == UUID && id.as_str().chars().all(is_part);
-    // What parts names from each other is in none.
+    // The separators of names are removed.
     let chars = id
         .as_str()
         .chars()
@@ -215,7 +216,7 @@ fn headers(slice: &LoopSlice<'_>, turns: Turns) -> Result<Vec<String>, StrategyE
     ])
 }
 
-/// Returns what the first line says of a text that stands beside a summary of another's.
+/// Returns the headers of a supplement to the summary of another program.
 pub fn supplement_headers(session: &SessionId, only: Option<&LoopId>) -> Vec<String> {
     let session = values::flat(session.as_str());
     let of_loop = match only {
@@ -231,24 +232,23 @@ pub fn supplement_headers(session: &SessionId, only: Option<&LoopId>) -> Vec<Str
     ]
 }
 
-/// The document that is active.
+/// The active document.
 struct EarlierDocument {
     covered: Turns,
     text: String,
-    /// Whether it says what one made anew would; else only a model's words are taken from it.
+    /// True if it has the facts that a new document would have; else only the sections of a model are taken from it.
     is_whole: bool,
 }
 
-/// Whether a strategy writes documents. A summary of another that looks like one may have been written by
-/// anybody.
+/// True if the strategy writes documents. The summary of another strategy may only look like one.
 fn is_known(strategy: &str) -> bool {
     matches!(strategy, DIGEST | SUMMARIZE)
 }
 
 /// Returns the active document if it covers the first of `turns`.
 ///
-/// One made for another budget may lack what fits now. What a model wrote is carried on even so: no reading
-/// brings it back.
+/// A document for another budget may lack facts that fit now. The sections of a model are kept even then, since they
+/// cannot be derived again.
 fn earlier_document(
     slice: &LoopSlice<'_>,
     turns: Turns,
@@ -267,7 +267,7 @@ fn earlier_document(
     {
         return Ok(None);
     }
-    // What else shapes a block says nothing of the digest's part in its text.
+    // Settings of other strategies follow those of the digest and do not affect it.
     let shaping = config.shaping();
     let rest = block.shaping.strip_prefix(&*shaping);
     let is_whole = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));

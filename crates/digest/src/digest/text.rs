@@ -1,33 +1,33 @@
-//! Splits what people and agents write into units that can be quoted by themselves: sentences, items of a
-//! list with what introduces them, rows of a table. Fenced code is left out: its values are kept elsewhere.
+//! Splits the texts of people and agents into units that can be quoted alone: sentences, items of a list with their
+//! introduction, rows of a table. Fenced code is left out; its values are recorded separately.
 
-/// Bytes of a unit at most; what is longer is cut.
+/// The longest unit in bytes; a longer one is cut.
 const LONGEST_UNIT: usize = 480;
-/// Bytes of what introduces a list at most.
+/// The longest introduction that is written before each item of a list, in bytes.
 const LONGEST_LEAD: usize = 90;
-/// A fence of at most so many lines is a command or a name, not a listing.
+/// A fenced block of at most so many lines is a command or a name, not a listing.
 const SHORT_FENCE: usize = 2;
 
 /// A text as units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitText {
-    /// What introduces the items of a list.
+    /// The introductions of lists and sections.
     pub(super) leads: Vec<String>,
     /// The units, in order.
     pub(super) units: Vec<Unit>,
 }
 
-/// What can be quoted by itself.
+/// A part of a text that can be quoted alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     pub(super) text: String,
-    /// What introduces it, by its place in [`UnitText::leads`].
+    /// The index of its introduction in [`UnitText::leads`].
     pub(super) lead: Option<usize>,
-    /// Whether it was pasted or generated, not written as a sentence: a row, a line of code.
+    /// True for a row of a table or a line of code, which is no sentence.
     pub(super) is_raw: bool,
 }
 
-/// Splits a text.
+/// Splits a text into units.
 pub(super) fn units_of(text: &str) -> UnitText {
     let mut reader = UnitReader::default();
     let mut fence: Option<Vec<&str>> = None;
@@ -55,9 +55,9 @@ pub(super) fn units_of(text: &str) -> UnitText {
 struct UnitReader {
     made: UnitText,
     lead: Option<usize>,
-    /// What introduces what follows, too long to stand before each item of it.
+    /// An introduction that is too long to be written before each item.
     long_lead: Option<String>,
-    /// Lines of a paragraph or of an item that goes on.
+    /// The lines so far of a paragraph or an item.
     open: String,
     in_item: bool,
 }
@@ -104,7 +104,7 @@ impl UnitReader {
         let text = text.trim_end_matches([':', '：', ' ']);
         self.lead = None;
         if text.len() > LONGEST_LEAD {
-            // It says more than what follows is; if nothing follows, it only announces.
+            // A long introduction is a unit by itself; if nothing follows, it only announces.
             self.long_lead = Some(format!("{text}:"));
         } else if !text.is_empty() {
             self.lead = Some(self.made.leads.len());
@@ -123,7 +123,7 @@ impl UnitReader {
         }
     }
 
-    /// Takes what was read as a paragraph or an item. What ends with a colon introduces what follows.
+    /// Ends a paragraph or an item. A sentence that ends with a colon introduces the next units.
     fn flush(&mut self) {
         let open = std::mem::take(&mut self.open);
         let is_item = std::mem::take(&mut self.in_item);
@@ -157,8 +157,8 @@ fn is_rule(line: &str) -> bool {
             .all(|c| matches!(c, '-' | '=' | '*' | '_' | '─' | '━'))
 }
 
-/// Whether a line is nothing but the tag that opens or closes a part, as prompts for models have them. With more than
-/// a name it says something.
+/// True if a line is a single tag that opens or closes a part, as in prompts for models. A tag with more than a name is
+/// text.
 fn is_tag(line: &str) -> bool {
     let inner = line.strip_prefix('<').and_then(|tag| tag.strip_suffix('>'));
     inner.is_some_and(|inner| {
@@ -175,7 +175,7 @@ fn heading_of(line: &str) -> Option<&str> {
     if text.len() < line.len() {
         return text.strip_prefix(' ');
     }
-    // A line in bold by itself is a heading too.
+    // A line in bold is a heading too.
     let inner = line.strip_prefix("**")?;
     let inner = inner
         .strip_suffix("**")
@@ -197,7 +197,7 @@ fn item_of(line: &str) -> Option<&str> {
     Some(unboxed.unwrap_or(rest)).filter(|rest| !rest.is_empty())
 }
 
-/// Returns the cells of a table's row; the line under its head has none.
+/// Returns the cells of a table's row; empty for the line under the table's head.
 fn row_of(line: &str) -> Option<String> {
     let inner = line.strip_prefix(['|', '│', '├', '┌', '└'])?;
     let cells = inner
@@ -211,7 +211,7 @@ fn ends_sentence(text: &str) -> bool {
     text.ends_with(['.', '!', '?', ':', '。', '！', '？', '…'])
 }
 
-/// Takes away what only formats and where links lead, and puts a text on one line.
+/// Removes bold marks and the targets of links, and puts a text on one line.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
@@ -248,7 +248,7 @@ fn shortened(text: &str) -> String {
     super::values::shortened(text, LONGEST_UNIT).unwrap_or_default()
 }
 
-/// Splits a text into sentences, of any language; a line end ends a sentence too.
+/// Splits a text of any language into sentences; a line end ends a sentence too.
 pub(super) fn sentences(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| {
         let mut rest = line;
@@ -263,7 +263,7 @@ pub(super) fn sentences(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A stop ends a sentence if what follows could begin one: no lower-case letter does (`e.g. this`).
+/// Returns the end of the first sentence. A stop before a lower-case letter does not end one (`e.g. this`).
 fn sentence_end(text: &str) -> usize {
     for (at, c) in text.char_indices() {
         let after = at + c.len_utf8();
@@ -290,7 +290,7 @@ fn sentence_end(text: &str) -> usize {
     text.len()
 }
 
-/// Whether a stop behind this belongs to a single letter (`J. Doe`, `1. first`).
+/// True if the text ends with a word of one letter or digit, as before the stop of `J. Doe` or `1. first`.
 fn is_initial(before: &str) -> bool {
     let word = before
         .rsplit(char::is_whitespace)

@@ -1,11 +1,10 @@
-//! How text is split into words, the same for what is stored and what is asked.
+//! Splits text into words, in the same way for stored texts and for queries.
 //!
-//! A word is a run of letters, digits and their marks, in lower case and without accents: `Café` and
-//! `cafe` are one word. What parts words is left out, so `src/cli/main.rs` is four words that follow
-//! each other, and is found as typed. Scripts that write no spaces (Chinese, Japanese, Thai …) and
-//! Korean, whose words carry their endings, have one word for each character: 退款 is two that
-//! follow each other, and is found within any sentence. Trigrams would not find it: they are three
-//! characters long. An emoji is a word too.
+//! A word is a run of letters, digits and combining marks, in lower case and without accents: `Café` and `cafe` are one
+//! word. Separators are dropped, so `src/cli/main.rs` is four consecutive words, and a query for it finds them. In
+//! scripts without spaces (Chinese, Japanese, Thai …) and in Korean, whose words have inflected endings, each character
+//! is a word: 退款 is two consecutive words, which a query finds within any sentence. An index of trigrams would not
+//! find them, as they are fewer than three characters. An emoji is a word too.
 
 pub mod stems;
 
@@ -15,17 +14,17 @@ use std::str::CharIndices;
 
 use unicode_normalization::char::{compose, decompose_compatible, is_combining_mark};
 
-/// The version of this rule. An index made by another one is made anew.
+/// The version of these rules. An index of another version is rebuilt.
 pub const VERSION: u32 = 2;
 
-/// Longer runs (base64, say) are several words that follow each other.
+/// The longest word in characters; a longer run, such as base64, is several consecutive words.
 const MAX_CHARS: usize = 64;
 
-/// A word that is in no text: it parts the pieces of a message, so that no phrase reaches from one
-/// into the next.
+/// A word that no text contains. It separates the parts of a message in the index, so that no phrase matches across
+/// two of them.
 pub const BREAK: &str = "¶";
 
-/// Calls `each` with every word of `text` and where it stands, in bytes.
+/// Calls `each` with every word of `text`, folded, and its range in bytes.
 pub fn each_word(text: &str, each: &mut dyn FnMut(&str, Range<usize>)) {
     let mut split = Split {
         word: String::new(),
@@ -44,7 +43,7 @@ pub fn each_word(text: &str, each: &mut dyn FnMut(&str, Range<usize>)) {
         let c = narrow(c);
         match kind_of(c) {
             CharKind::Gap => split.flush(),
-            // A mark belongs to the letter before it; by itself it is nothing.
+            // A mark belongs to the letter before it; alone it is dropped.
             CharKind::Accent => split.place.end = place.end,
             CharKind::Letter => {
                 split.begin(&place);
@@ -62,21 +61,21 @@ pub fn each_word(text: &str, each: &mut dyn FnMut(&str, Range<usize>)) {
     split.flush();
 }
 
-/// Returns the words of `text`.
+/// Returns the folded words of `text`.
 pub fn words_of(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     each_word(text, &mut |word, _| words.push(word.to_owned()));
     words
 }
 
-/// Whether a word is one letter of a script without spaces, or an emoji.
-pub fn stands_alone(word: &str) -> bool {
+/// True if a word is one character of a script without spaces, or an emoji.
+pub fn is_single_character(word: &str) -> bool {
     let mut chars = word.chars();
     let first = chars.next().map(kind_of);
     matches!(first, Some(CharKind::Alone)) && chars.next().is_none()
 }
 
-/// Whether a word may go on after this character.
+/// True if a word may contain this character.
 pub fn is_in_word(c: char) -> bool {
     !matches!(kind_of(narrow(c)), CharKind::Gap)
 }
@@ -89,7 +88,7 @@ struct Split<'a> {
 }
 
 impl Split<'_> {
-    /// Takes one more character of the text into the word.
+    /// Extends the range of the word by one more character of the text.
     fn begin(&mut self, place: &Range<usize>) {
         if self.chars >= MAX_CHARS {
             self.flush();
@@ -116,9 +115,9 @@ impl Split<'_> {
 
 enum CharKind {
     Letter,
-    /// A letter that is a word by itself.
+    /// A character that is a word by itself.
     Alone,
-    /// A mark that makes no other word.
+    /// A mark that is dropped, since it does not make another word.
     Accent,
     Gap,
 }
@@ -144,8 +143,8 @@ fn kind_of(c: char) -> CharKind {
     }
 }
 
-/// Accents of Latin, Greek and Cyrillic, the points and marks that Hebrew and Arabic mostly leave
-/// out, and characters that only say how others are drawn.
+/// True for accents of Latin, Greek and Cyrillic, for the points of Hebrew and Arabic, which are mostly not written,
+/// and for characters that only select a glyph.
 fn is_accent(c: char) -> bool {
     let is_point = matches!(c, '\u{591}'..='\u{5c7}' | '\u{610}'..='\u{61a}'
         | '\u{64b}'..='\u{65f}' | '\u{670}' | '\u{6d6}'..='\u{6ed}');
@@ -171,7 +170,7 @@ fn is_unspaced(c: char) -> bool {
         | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Returns the usual form of a character that is drawn wide, narrow or in another shape.
+/// Returns the usual form of a full-width, half-width or compatibility character.
 fn narrow(c: char) -> char {
     if !matches!(c, '\u{2e80}'..='\u{2fdf}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}'
         | '\u{2f800}'..='\u{2fa1f}')
@@ -185,7 +184,8 @@ fn narrow(c: char) -> char {
     if count == 1 { usual } else { c }
 }
 
-/// Puts together what is written in parts: syllables of Hangul, sounds of kana.
+/// Composes a character with the ones after it, as syllables of Hangul and sounds of kana are; returns the character
+/// and the end of the last one.
 fn composed(mut c: char, mut end: usize, rest: &mut Peekable<CharIndices<'_>>) -> (char, usize) {
     while let Some((at, next)) = rest.peek().copied() {
         let Some(whole) = compose(c, narrow(next)) else {
@@ -197,7 +197,7 @@ fn composed(mut c: char, mut end: usize, rest: &mut Peekable<CharIndices<'_>>) -
     (c, end)
 }
 
-/// Hands on a letter in lower case without its accents.
+/// Calls `push` with the characters of a letter in lower case without its accents.
 fn fold(c: char, push: &mut dyn FnMut(char)) {
     decompose_compatible(c, |part| {
         let is_kept = part.is_alphanumeric() || is_combining_mark(part);

@@ -1,8 +1,8 @@
-//! What makes different words meet: stems, the parts of `camelCase`, and which words say nothing.
+//! Stems, the parts of `camelCase`, and stop words.
 //!
-//! Both are applied to words as [`super`] folds them, so no accent is left and all is in lower
-//! case. The stems are those of the Snowball project: English for words of Latin letters, Russian for
-//! Cyrillic ones. Other words, and all that hold a digit, stay as they are.
+//! Stems and stop words are defined for folded words ([`super`]): in lower case and without accents. The stemmers are
+//! those of the Snowball project: English for words of Latin letters, Russian for Cyrillic ones. Other words, and words
+//! with a digit, are unchanged.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use rust_stemmers::{Algorithm, Stemmer};
 
 use super::each_word;
 
-/// Finds the stems of words.
+/// The stemmers.
 pub struct Stems {
     english: Stemmer,
     russian: Stemmer,
@@ -26,7 +26,7 @@ impl Default for Stems {
 }
 
 impl Stems {
-    /// Returns the stem of a folded word. What says nothing has none: its stem would only fill the index.
+    /// Returns the stem of a folded word. A stop word is returned unchanged: its stem would only enlarge the index.
     pub fn of<'w>(&self, word: &'w str) -> Cow<'w, str> {
         if is_stop_word(word) {
             Cow::Borrowed(word)
@@ -40,11 +40,11 @@ impl Stems {
     }
 }
 
-/// Calls `each` with the parts of a word in `camelCase`, in lower case; a word of one part has none. A single
-/// letter is no part, and a run as long as a key or a digest is no identifier.
+/// Calls `each` with the parts of a word in `camelCase`, in lower case. `word` is not folded.
 ///
-/// `word` is as it was written. A part begins at an upper-case letter beside a lower-case one:
-/// `parseHTTPReply2x` is `parse`, `http`, `reply2x`.
+/// A part begins at an upper-case letter next to a lower-case one: the parts of `parseHTTPReply2x` are `parse`, `http`
+/// and `reply2x`. A word with one part has none, a single letter is no part, and a word of more than 48 bytes, such as
+/// a key or a hash, has no parts.
 pub fn each_part(word: &str, each: &mut dyn FnMut(&str)) {
     const LONGEST: usize = 48;
     let bytes = word.as_bytes();
@@ -73,7 +73,7 @@ pub fn each_part(word: &str, each: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Returns the stems of the words of a text that say something, in order.
+/// Returns the stems of the words of a text in order, without stop words.
 ///
 /// ```
 /// use loopstore_digest::words::stems::content_words;
@@ -91,12 +91,12 @@ pub fn content_words(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether a folded word says nothing in a question: it is in most texts, whatever they are about.
+/// True if a folded word is a stop word: one that most texts contain, whatever their subject.
 pub fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// English words, in order. A single letter is what an apostrophe leaves (`don't`, `it's`).
+/// English stop words, sorted. A single letter is the rest of a contraction (`don't`, `it's`).
 const STOP_WORDS: [&str; 141] = [
     "a",
     "about",

@@ -1,19 +1,19 @@
-//! What harnesses put around a person's words in the same text.
+//! Frames: texts that harnesses add before and after a person's words in the same text.
 
 use std::ops::Range;
 
-/// What an element of a harness may hold, and what may follow it.
+/// The content of a frame, which decides whether a person's words may follow.
 #[derive(Clone, Copy, PartialEq)]
 enum FrameKind {
-    /// The harness's own words, beside a person's.
+    /// Text of the harness itself, before or after a person's.
     Beside,
-    /// A message of its own: no words of a person follow.
+    /// A whole message of the harness: no words of a person follow.
     Alone,
-    /// What files, hooks and programs say, beside a person's words.
+    /// Text of files, hooks and programs, before or after a person's.
     PassesOn,
 }
 
-/// Elements that harnesses put into a user's message, each with its end.
+/// The elements that harnesses add to a user's message.
 const ELEMENTS: [(&str, FrameKind); 33] = [
     // Claude Code.
     ("bash-input", FrameKind::Alone),
@@ -53,11 +53,11 @@ const ELEMENTS: [(&str, FrameKind); 33] = [
     ("session_context", FrameKind::Beside),
 ];
 
-/// Frames that are looked for strictly in one text: each is looked for in all that is left.
+/// The most frames that are removed from one text by [`own_words`], which searches the rest of the text for each.
 const MOST_FRAMES: usize = 100;
 
-/// How a text begins that is a harness's from there to the end of what stands with it: the beginning, and
-/// what ends it. Without an end it is all of the text.
+/// The beginnings of a harness's text, each with the mark that ends it; without a mark, the whole text is the
+/// harness's.
 const OPENINGS: [(&str, Option<&str>); 6] = [
     ("# AGENTS.md instructions for ", Some("</INSTRUCTIONS>")),
     ("[Request interrupted by user", Some("]")),
@@ -79,8 +79,8 @@ const OPENINGS: [(&str, Option<&str>); 6] = [
     ),
 ];
 
-/// Returns what is left of a text in the user's name without what a harness put before and behind it. What
-/// stands in the middle of a person's words is theirs.
+/// Returns a text in the user's name without the frames at its beginning and end. A frame in the middle of a person's
+/// words is left, since the person may have written it.
 #[doc(hidden)]
 pub fn without_frames(text: &str) -> &str {
     let mut left = text.trim();
@@ -93,10 +93,11 @@ pub fn without_frames(text: &str) -> &str {
     }
 }
 
-/// Returns what is left of a text as [`without_frames`] does, but trusts no end of a frame: what stands in it
-/// may end and begin frames, to pass for a person's words.
+/// Returns the range of the text that [`without_frames`] returns, but does not trust the end of a frame: its content
+/// may close and open frames to be taken for a person's words.
 ///
-/// Undecided stays a text that closes a frame and opens it again before words that are a person's indeed.
+/// A text that closes a frame and opens it again before a person's own words cannot be distinguished from such an
+/// attempt.
 #[doc(hidden)]
 pub fn own_words(text: &str) -> Range<usize> {
     let mut own = 0..text.len();
@@ -116,7 +117,7 @@ pub fn own_words(text: &str) -> Range<usize> {
     own
 }
 
-/// Returns where the last frame ends that a text may begin with.
+/// Returns the end of the last frame that a text may begin with.
 fn frame_end(text: &str) -> Option<usize> {
     for (opening, end) in OPENINGS {
         if text.starts_with(opening) {
@@ -140,7 +141,7 @@ fn frame_end(text: &str) -> Option<usize> {
     if *kind == FrameKind::PassesOn {
         return Some(last);
     }
-    // An end without a beginning is the frame's own, or a forged one before it.
+    // A close tag without an open tag is that of the frame, or a forged one before it.
     let (mut depth, mut is_first, mut end) = (0_u32, true, None);
     for (at, _) in text.match_indices('<') {
         if text[at..].starts_with(&close) {
@@ -156,7 +157,7 @@ fn frame_end(text: &str) -> Option<usize> {
     end
 }
 
-/// Returns where the first frame begins that a text may end with.
+/// Returns the beginning of the first frame that a text may end with.
 fn frame_begin(text: &str) -> Option<usize> {
     let before = before_element(text)?;
     let (element, kind) = ended_by(text)?;
@@ -170,13 +171,13 @@ fn frame_begin(text: &str) -> Option<usize> {
     Some(first.map_or(before.len(), |(at, _)| at))
 }
 
-/// Whether a text is a harness's from its beginning to its end; one that is blank is not.
+/// True if a text consists of frames only; false if it is blank.
 #[doc(hidden)]
 pub fn is_frame(text: &str) -> bool {
     !text.trim().is_empty() && without_frames(text).is_empty()
 }
 
-/// Returns what follows the harness's words that a text begins with.
+/// Returns the text after the frame at the beginning; `None` if there is none.
 fn behind_opening(text: &str) -> Option<&str> {
     for (opening, end) in OPENINGS {
         if text.starts_with(opening) {
@@ -191,7 +192,7 @@ fn behind_opening(text: &str) -> Option<&str> {
     Some(&text[at + end.len()..])
 }
 
-/// Returns what stands before the harness's element that a text ends with.
+/// Returns the text before the element at the end; `None` if there is none.
 fn before_element(text: &str) -> Option<&str> {
     let (element, _) = ended_by(text)?;
     let inner = &text[..text.len() - element.len() - "</>".len()];
@@ -200,7 +201,7 @@ fn before_element(text: &str) -> Option<&str> {
     Some(&text[..at])
 }
 
-/// Returns the element whose end a text ends with.
+/// Returns the element whose close tag is at the end of a text.
 fn ended_by(text: &str) -> Option<(&'static str, FrameKind)> {
     let rest = text.strip_suffix('>')?;
     let ends = |(name, _): &&(&str, FrameKind)| {
@@ -210,7 +211,7 @@ fn ended_by(text: &str) -> Option<(&'static str, FrameKind)> {
     ELEMENTS.iter().find(ends).copied()
 }
 
-/// Whether the tag whose inside begins here has this name.
+/// True if the text after a `<` is the name of the tag.
 fn is_named(inside: &str, name: &str) -> bool {
     let rest = inside.strip_prefix(name);
     rest.is_some_and(|rest| rest.starts_with(['>', ' ', '\n']))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Cancels requests from another thread; clones are the same flag.
+/// A flag that cancels requests from another thread; clones share it.
 ///
 /// ```
 /// use loopstore_model::compaction::CancelFlag;
@@ -16,22 +16,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Debug, Default)]
 pub struct CancelFlag {
     own: Arc<AtomicBool>,
-    /// Flags that cancel this one too.
+    /// The flags that set this one too.
     others: Vec<Arc<AtomicBool>>,
 }
 
 impl CancelFlag {
-    /// A flag that is not set.
+    /// Returns a flag that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Cancels every request that holds this flag, for good.
+    /// Sets the flag, which cannot be cleared: every request with it is cancelled.
     pub fn cancel(&self) {
         self.own.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the flag is set.
+    /// True if the flag is set.
     pub fn is_cancelled(&self) -> bool {
         let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
         is_set(&self.own) || self.others.iter().any(is_set)

@@ -1,4 +1,4 @@
-//! When to compact, how much to keep, and what makes the text.
+//! The configuration of a compaction: when to compact, how much to keep, and which strategy to use.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::Size;
 /// The name of the strategy of runs whose stored configuration names none.
 pub const DEFAULT_STRATEGY: &str = "digest";
 
-/// The window of the model, and what [`compact_messages`](super::compact_messages) keeps.
+/// The window of the model, and the options of [`compact_messages`](super::compact_messages).
 ///
 /// ```
 /// use loopstore_model::compaction::ContextConfig;
@@ -33,14 +33,14 @@ pub struct ContextConfig {
     pub max_context_tokens: u64,
     /// Tokens of the system prompt and the tools.
     pub system_prompt_tokens: u64,
-    /// Bytes of JSON that the messages may have; `None` if they do not matter. Providers limit a
-    /// request's body, and images fill it sooner than the window.
+    /// The most bytes of JSON of all messages; `None` for no limit. Providers limit the body of a request, and images
+    /// reach that limit before the window is full.
     pub max_context_bytes: Option<u64>,
     /// Messages that `compact_messages` keeps from the start.
     pub keep_first: usize,
     /// Messages that `compact_messages` keeps from the end.
     pub keep_recent: usize,
-    /// Lines that `compact_messages` leaves of a tool output.
+    /// Lines of each tool output that `compact_messages` keeps.
     pub tool_output_max_lines: usize,
 }
 
@@ -58,14 +58,13 @@ impl Default for ContextConfig {
 }
 
 impl ContextConfig {
-    /// Counts a system prompt of the record: what was given for the system prompt and the tools is at least
-    /// that.
+    /// Raises the tokens of the system prompt and the tools to those of a recorded system prompt.
     #[doc(hidden)]
     pub fn count_system_prompt(&mut self, tokens: u64) {
         self.system_prompt_tokens = self.system_prompt_tokens.max(tokens);
     }
 
-    /// Returns what messages may have: the window without the system prompt.
+    /// Returns the budget of the messages: the window without the system prompt.
     pub fn budget(&self) -> Budget {
         Budget {
             tokens: self
@@ -76,7 +75,7 @@ impl ContextConfig {
     }
 }
 
-/// How many earlier loops of the chain a compaction takes in.
+/// The number of earlier loops that a compaction includes.
 ///
 /// ```
 /// use loopstore_model::compaction::CompactionScope;
@@ -86,33 +85,33 @@ impl ContextConfig {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionScope {
-    /// This many.
+    /// A fixed number.
     FixedCount(usize),
-    /// As many as fit the window once they are summarised.
+    /// As many loops as fit the window after they are summarised.
     TokenBudget,
 }
 
-/// What becomes of the loops before the scope.
+/// The treatment of the loops before the scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OlderLoops {
-    /// They are not in the context (the original).
+    /// The loops are dropped from the context, as in phi-core.
     Skip,
-    /// They stay in the context: under the blocks that they have, else word for word.
+    /// The loops stay in the context: with their active blocks, else unchanged.
     #[default]
     Rollup,
 }
 
-/// Where the turns that are kept at the end may lie.
+/// The loops of which turns are kept at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecentWindow {
-    /// In the current loop only (the original).
+    /// The current loop only, as in phi-core.
     CurrentLoop,
-    /// What the current loop does not use reaches back into the loops before.
+    /// The current loop, and the loops before it if it has fewer turns than are kept.
     #[default]
     Chain,
 }
 
-/// A word of an option that no value has.
+/// The error for an unknown value of an option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not one of {known}")]
 pub struct UnknownWord {
@@ -121,7 +120,7 @@ pub struct UnknownWord {
 }
 
 impl UnknownWord {
-    /// `given` is none of the words listed in `known`.
+    /// Returns the error for `given`, which is none of the words listed in `known`.
     pub fn new(given: impl Into<String>, known: &'static str) -> Self {
         Self {
             given: given.into(),
@@ -205,7 +204,7 @@ impl FromStr for RecentWindow {
     }
 }
 
-/// When to compact, and how.
+/// The configuration of a compaction.
 ///
 /// ```
 /// use loopstore_model::Size;
@@ -224,29 +223,28 @@ impl FromStr for RecentWindow {
 /// ```
 #[derive(Clone)]
 pub struct CompactionConfig {
-    /// When, and what to come down to.
+    /// The trigger, and the target size.
     pub policy: CompactionPolicy,
-    /// How many earlier loops are taken in.
+    /// The number of earlier loops that are included.
     pub compaction_scope: CompactionScope,
-    /// What becomes of the loops before these.
+    /// The treatment of the loops before these.
     pub older_loops: OlderLoops,
-    /// Where the turns kept at the end may lie.
+    /// The loops of which turns are kept at the end.
     pub recent_window: RecentWindow,
-    /// Turns of the current loop kept word for word from its start.
+    /// The number of turns at the start of the current loop that are kept unchanged.
     pub keep_first_turns: u32,
-    /// How much is kept at the end.
+    /// The amount that is kept at the end of the chain.
     pub keep_recent: KeepRecent,
-    /// Tokens that the summary of a loop may have. A `Policy` of the store sets it by the window.
+    /// The most tokens of the summary of a loop. A `Policy` of the store sets them from the window.
     pub max_summary_tokens: u64,
-    /// Tokens that the rollup of older loops may have. A `Policy` of the store sets it by the window.
+    /// The most tokens of the rollup of older loops. A `Policy` of the store sets them from the window.
     pub max_rollup_tokens: u64,
-    /// Whether the first summary of the current loop may have more than
-    /// [`max_summary_tokens`](Self::max_summary_tokens): what the turns kept word for word leave free of the
-    /// policy's target.
+    /// True if the first summary of the current loop may exceed [`max_summary_tokens`](Self::max_summary_tokens) up to
+    /// the part of the policy's target that the kept turns leave free.
     pub fills_window: bool,
-    /// Lines left of each tool output in the turns kept at the end.
+    /// The most lines of each tool output in the turns kept at the end.
     pub tool_output_max_lines: usize,
-    /// The strategy that makes the blocks of a session; the default of the store if `None`.
+    /// The strategy of the blocks; the store's default if `None`.
     pub block_strategy: Option<Arc<dyn BlockCompactionStrategy>>,
 }
 
@@ -302,7 +300,7 @@ impl CompactionConfig {
         }
     }
 
-    /// Returns the configuration that a policy was made for, with these parameters of it.
+    /// Returns the configuration that is meant for a policy, with this policy.
     pub fn of(policy: CompactionPolicy) -> Self {
         let usual = match policy {
             CompactionPolicy::Headroom { .. } => Self::default(),
@@ -312,12 +310,12 @@ impl CompactionConfig {
         Self { policy, ..usual }
     }
 
-    /// Whether messages of this size are to be compacted.
+    /// True if messages of this size must be compacted.
     pub fn should_compact(&self, window: &ContextConfig, size: Size) -> bool {
         self.policy.should_compact(window, self.keep_recent, size)
     }
 
-    /// Returns what shapes the text of a block, as it is stored with it.
+    /// Returns the settings that affect the text of a block, as they are stored with it.
     pub fn shaping(&self) -> String {
         format!(
             "summary={} lines={}",
@@ -333,7 +331,7 @@ impl CompactionConfig {
 pub struct RunConfig {
     /// The strategy's name.
     pub strategy: String,
-    /// What shapes the text of its blocks.
+    /// The settings that affect the text of its blocks ([`CompactionConfig::shaping`]).
     pub shaping: String,
     /// The window in tokens.
     pub max_context_tokens: u64,
@@ -345,7 +343,7 @@ pub struct RunConfig {
     pub keep_first_turns: u32,
     /// [`CompactionConfig::keep_recent`] as text.
     pub keep_recent: String,
-    /// Turns that the recent window took.
+    /// The number of turns in the recent window.
     pub keep_recent_turns: u32,
     /// [`CompactionConfig::max_summary_tokens`].
     pub max_summary_tokens: u64,
@@ -359,7 +357,7 @@ pub struct RunConfig {
     pub older_loops: String,
     /// [`CompactionConfig::recent_window`] as text.
     pub recent_window: String,
-    /// [`CompactionConfig::policy`]; one of a later version is read as the default.
+    /// [`CompactionConfig::policy`]; an unknown policy is read as the default.
     #[serde(deserialize_with = "known_policy")]
     pub policy: CompactionPolicy,
 }
@@ -369,12 +367,12 @@ fn known_policy<'de, D: serde::Deserializer<'de>>(from: D) -> Result<CompactionP
     Ok(serde_json::from_value(json).unwrap_or_default())
 }
 
-/// What a build takes from the noted configuration of a run. It asks before each model call, so the
-/// rest is skipped.
+/// The settings that the build of a context reads from the stored configuration of a run. A build runs before each
+/// model call, so it skips the rest.
 #[derive(Deserialize)]
 #[serde(default)]
 #[doc(hidden)]
-pub struct Noted<'a> {
+pub struct BuildSettings<'a> {
     #[doc(hidden)]
     pub max_context_tokens: u64,
     #[doc(hidden)]
@@ -393,7 +391,7 @@ pub struct Noted<'a> {
     pub recent_window: Cow<'a, str>,
 }
 
-impl Default for Noted<'_> {
+impl Default for BuildSettings<'_> {
     fn default() -> Self {
         let (config, window) = (CompactionConfig::default(), ContextConfig::default());
         Self {
@@ -402,7 +400,7 @@ impl Default for Noted<'_> {
             keep_first_turns: config.keep_first_turns,
             keep_recent_turns: config.keep_recent.count(),
             max_summary_tokens: config.max_summary_tokens,
-            // Words that nobody knows are read as the defaults.
+            // Unknown words are read as the defaults.
             scope: Cow::default(),
             recent_window: Cow::default(),
         }
@@ -426,7 +424,7 @@ impl RunConfig {
         Self::of(strategy.name(), shaping, config, window)
     }
 
-    /// Returns the stored form of a configuration, for a run of the strategy that the store takes by default.
+    /// Returns the stored form of a configuration, for a run of the store's default strategy.
     fn of_default(config: &CompactionConfig, window: &ContextConfig) -> Self {
         Self::of(DEFAULT_STRATEGY, config.shaping(), config, window)
     }

@@ -2,9 +2,8 @@
 
 use crate::{AgentMessage, Content, Message};
 
-/// Cuts `text` to `max_lines` lines: half of them (rounded down) from the start, the rest from the
-/// end, and between them a line that says how many are missing. Returns `None` if `text` has no
-/// more lines than that.
+/// Returns `text` cut to `max_lines` lines: half of them (rounded down) from the start, the rest from the end, and a
+/// line with the number of missing lines between them. `None` if `text` has no more lines than that.
 ///
 /// Lines are those of [`str::lines`], so a final line break is lost with the cut.
 ///
@@ -27,8 +26,8 @@ pub fn truncate_head_tail(text: &str, max_lines: usize) -> Option<String> {
     Some(head.join("\n") + &mark + &tail.join("\n"))
 }
 
-/// Cuts each text block of a tool result to `max_lines` lines. Returns `None` if `message` is no
-/// tool result or no block is longer.
+/// Returns a tool result with each text block cut to `max_lines` lines; `None` if `message` is no tool result or no
+/// block is longer.
 ///
 /// ```
 /// use loopstore_model::compaction::cut_tool_result;

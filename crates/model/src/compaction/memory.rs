@@ -1,4 +1,4 @@
-//! Turns in memory: tests of strategies without a store (feature `testing`).
+//! Turns in memory, for tests of strategies without a store (feature `testing`).
 
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 
@@ -20,8 +20,8 @@ pub struct MemoryTurns {
 }
 
 impl MemoryTurns {
-    /// A prompt, an answer with a call, its result and a last answer for each of so many turns. Each
-    /// turn names a file of its own and lists `lines` lines.
+    /// Returns a loop of so many turns: each has a prompt, an answer with a call, its result of `lines` lines and a
+    /// last answer, and names a file of its own.
     pub fn work(turns: u32, lines: usize) -> Self {
         let mut work = Self::default();
         for turn in 0..turns {
@@ -58,13 +58,13 @@ impl MemoryTurns {
         self.messages.push(Placed { turn, seq, message });
     }
 
-    /// Sets what the active block shows in place of its compacted turns.
+    /// Sets the text of the active block.
     pub fn with_earlier(mut self, text: &str) -> Self {
         self.earlier = vec![Message::user(text).into()];
         self
     }
 
-    /// Returns the loop as a strategy sees it: `first` turns kept at the start, `recent` at the end.
+    /// Returns the loop as a slice with `first` turns kept at the start and `recent` at the end.
     pub fn slice(&self, first: u32, recent: u32) -> LoopSlice<'static> {
         let turns = self.messages.last().map_or(0, |placed| placed.turn + 1);
         let layout = Layout {
@@ -119,7 +119,7 @@ fn answer(content: Vec<Content>) -> Message {
     })
 }
 
-/// Returns the texts that stand in the place of the compacted turns.
+/// Returns the texts that replace the compacted turns.
 pub fn texts(draft: &Draft) -> Vec<String> {
     let summary = draft
         .compacted
@@ -132,7 +132,7 @@ pub fn texts(draft: &Draft) -> Vec<String> {
     summary.map(text).collect()
 }
 
-/// What every strategy must do with a slice, whatever it says.
+/// Checks the requirements on every strategy; panics if one is violated.
 pub fn check_promises(strategy: &dyn BlockCompactionStrategy) {
     let config = CompactionConfig {
         tool_output_max_lines: 4,

@@ -1,7 +1,6 @@
 //! The plan of a compaction, its configuration, and the traits of strategies.
 //!
-//! All of it is pure: nothing here knows a store. A strategy reads a loop through a [`LoopSlice`] and
-//! returns a [`Draft`].
+//! Nothing in this module depends on a store. A strategy reads a loop through a [`LoopSlice`] and returns a [`Draft`].
 
 mod cancel;
 mod config;
@@ -22,20 +21,20 @@ mod strategy;
 mod tiered;
 
 pub use cancel::CancelFlag;
+#[doc(hidden)]
+pub use config::{BuildSettings, DEFAULT_STRATEGY};
 pub use config::{
     CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow, RunConfig,
     UnknownWord,
 };
-#[doc(hidden)]
-pub use config::{DEFAULT_STRATEGY, Noted};
 pub use cut::{cut_tool_result, truncate_head_tail};
 pub use models::{ModelWindows, UnknownModel};
 pub use notes::SummaryNotes;
 pub use one_liner::{DefaultBlockCompaction, one_liner};
 pub use policy::{Budget, CompactionPolicy};
-pub use prune::{OutputSize, Pruned, Pruning, image_reference, output_cap};
+pub use prune::{OutputSize, PrunedMessage, Pruning, image_reference, output_cap};
 #[doc(hidden)]
-pub use prune::{image_facts, says_nothing};
+pub use prune::{has_no_content, image_facts};
 pub use recent::KeepRecent;
 pub use slice::{EarlierBlock, LoopSlice, Placed, ReadError, RollupSlice, Shown, TurnReader};
 #[doc(hidden)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// The windows that are known, in tokens. A name also stands for its dated and its special versions:
-/// `claude-sonnet-4` for `claude-sonnet-4-20250514`, `gpt-5.1` for `gpt-5.1-codex`.
+/// The known windows in tokens. A name also matches its dated and special versions: `claude-sonnet-4` matches
+/// `claude-sonnet-4-20250514`, `gpt-5.1` matches `gpt-5.1-codex`.
 const KNOWN: [(&str, u64); 52] = [
     ("claude-2", 100_000),
     ("claude-2.1", 200_000),
@@ -61,9 +61,9 @@ const KNOWN: [(&str, u64); 52] = [
 
 /// The context windows of models, in tokens, by the models' names.
 ///
-/// A model is found by its name, with or without its maker (`anthropic/claude-…`, `models/gemini-…`,
-/// `us.anthropic.claude-…`) and with or without a date or a version behind it; the longest known name
-/// decides. Model names change faster than libraries: callers add theirs.
+/// A model is found by its name, with or without its provider before it (`anthropic/claude-…`, `models/gemini-…`,
+/// `us.anthropic.claude-…`) and a date or version after it; the longest known name decides. Model names change faster
+/// than libraries, so callers add theirs.
 ///
 /// ```
 /// use loopstore_model::compaction::ModelWindows;
@@ -80,7 +80,7 @@ pub struct ModelWindows {
     known: BTreeMap<String, u64>,
 }
 
-/// A model of which nobody said how large its window is.
+/// The error for a model whose window is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the context window of the model `{model}` is not known; add it with `ModelWindows::with`, or give \
@@ -88,7 +88,7 @@ pub struct ModelWindows {
 )]
 #[non_exhaustive]
 pub struct UnknownModel {
-    /// The name as it was given.
+    /// The name of the model.
     pub model: String,
 }
 
@@ -101,17 +101,17 @@ impl Default for ModelWindows {
 }
 
 impl ModelWindows {
-    /// Adds a model, or changes one.
+    /// Adds or changes the window of a model.
     #[must_use]
     pub fn with(mut self, model: impl Into<String>, tokens: u64) -> Self {
         self.known.insert(model.into().to_lowercase(), tokens);
         self
     }
 
-    /// Returns the window of a model.
+    /// Returns the window of a model in tokens.
     ///
     /// # Errors
-    /// If neither the name nor the beginning of it is known.
+    /// If neither the name nor a beginning of it is known.
     pub fn of(&self, model: &str) -> Result<u64, UnknownModel> {
         let name = model.trim().to_lowercase();
         let found = plain_names(&name).find_map(|name| self.longest(name));
@@ -120,7 +120,7 @@ impl ModelWindows {
         })
     }
 
-    /// Returns the window of the longest known name that this one is or goes on from.
+    /// Returns the window of the longest known name that is equal to this one or a beginning of it.
     fn longest(&self, name: &str) -> Option<u64> {
         let goes_on = |known: &str| {
             let rest = name.strip_prefix(known);
@@ -132,8 +132,8 @@ impl ModelWindows {
     }
 }
 
-/// Returns a name as it is, then without what stands before its last slash, then without the region and
-/// the maker that some clouds put before it with dots.
+/// Returns a name, then its part after the last slash, then that without the region and provider that some clouds put
+/// before it with dots.
 fn plain_names(name: &str) -> impl Iterator<Item = &str> {
     let model = name.rsplit('/').next().unwrap_or(name);
     let after_dots = model.match_indices('.').map(|(at, _)| &model[at + 1..]);

@@ -1,26 +1,26 @@
-//! What a strategy tells of how it made a text, for the audit row of its run.
+//! Notes of a strategy on how it made a text, for the audit row of its run.
 
 use crate::{Extra, Int, Usage};
 
-/// How a text was made: the models asked for it, and what stood in for them.
+/// The origin of a summary: the models that were called, and the fallback that was used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SummaryNotes {
-    /// Tokens that all calls reported together.
+    /// The sum of the tokens that all calls reported.
     pub usage: Option<Usage>,
-    /// The model that answered; several are parted by a comma.
+    /// The models that answered, separated by commas.
     pub model: Option<String>,
-    /// Calls of a summariser, also those that failed.
+    /// The number of calls of a summariser, failed ones included.
     pub calls: u32,
-    /// Milliseconds that they took.
+    /// The duration of all calls in milliseconds.
     pub duration_ms: u64,
-    /// The strategy that made the text in the end, if it is not the one that was asked.
+    /// The strategy that made the text, if another one than the configured.
     pub fallback: Option<String>,
-    /// Why it had to.
+    /// The error that caused the fallback.
     pub error: Option<String>,
 }
 
 impl SummaryNotes {
-    /// Adds what was noted later: figures are summed, words listed once, the last fallback stands.
+    /// Adds later notes: figures are summed, names and errors listed once, the last fallback is kept.
     pub fn add(&mut self, later: &Self) {
         self.usage = match (self.usage.take(), &later.usage) {
             (Some(usage), Some(later)) => Some(sum(&usage, later)),

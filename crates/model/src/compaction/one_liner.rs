@@ -1,4 +1,4 @@
-//! One line in place of an answer: the strategy of the original.
+//! The strategy of phi-core: one line for each answer.
 
 use super::config::CompactionConfig;
 use super::slice::{LoopSlice, ReadError, RollupSlice};
@@ -6,11 +6,11 @@ use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
 use crate::tokens::estimate_tokens;
 use crate::{AgentMessage, AssistantMessage, Content, Message, Turns, UserMessage};
 
-/// Texts longer than this many bytes do not go into a one-liner.
+/// Longer texts are left out of a one-liner, in bytes.
 const SHORT_TEXT_BYTES: usize = 200;
 
-/// Returns `[Summary] ` and the answer's short texts joined by a space; without one, how many
-/// tools it called; without those, `[Assistant response]`.
+/// Returns `[Summary] ` and the answer's texts of at most 200 bytes, joined by spaces; without such a text the number
+/// of its tool calls; without calls `[Assistant response]`.
 ///
 /// ```
 /// use loopstore_model::compaction::one_liner;
@@ -43,10 +43,11 @@ fn gist(content: &[Content]) -> String {
     }
 }
 
-/// The first line of a rollup that is made of lines.
+/// The first line of a rollup of lines.
 const ROLLUP_HEAD: &str = "[Summary of earlier loops]";
 
-/// Returns the lines of the summaries that loops show and a line for each answer, the newest that fit.
+/// Returns a rollup with the lines of the loops' summaries and a line for each answer, the newest that fit `most`
+/// tokens.
 pub(super) fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> Result<Summary, ReadError> {
     let mut lines: Vec<String> = Vec::new();
     for at in 0..slice.loops().len() {
@@ -67,7 +68,7 @@ pub(super) fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> Result<Summ
             lines.join("\n")
         )))
     };
-    // The newest lines that fit: a longer list never costs less.
+    // A longer list never has fewer tokens.
     let counter = slice.counter();
     let (mut low, mut high) = (0, lines.len());
     while low < high {
@@ -85,9 +86,9 @@ pub(super) fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> Result<Summ
     Ok(summary)
 }
 
-/// The original's strategy: a line for each answer until the tokens are used up.
+/// The strategy of phi-core: a line for each answer until the tokens are used up.
 ///
-/// Prompts and tool results leave no message. A line costs the estimate of its whole text.
+/// Prompts and tool results are dropped. A line costs the estimated tokens of its text.
 ///
 /// ```
 /// use loopstore_model::compaction::{BlockCompactionStrategy, CompactionConfig, DefaultBlockCompaction};
@@ -127,7 +128,7 @@ impl BlockCompactionStrategy for DefaultBlockCompaction {
             };
             left = rest;
             summary.turns.insert(placed.turn);
-            // The answer's own time: a summary must not change with the time it is made at.
+            // The time of the answer: a summary must not depend on the time of the compaction.
             summary
                 .messages
                 .push(AgentMessage::from(Message::User(UserMessage {

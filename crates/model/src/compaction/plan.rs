@@ -1,28 +1,28 @@
-//! The plan: which turns of which loops a compaction keeps. Pure; it sees no message.
+//! The plan: the turns of each loop that a compaction keeps, computed from numbers of turns, without messages.
 //!
-//! First the recent window is laid over the chain, then the scope is drawn, then boundaries move
-//! until none parts a call from its result. Texts come later: a middle whose replacement is not
-//! smaller is handed back with [`Plan::keep`], and the plan settles again.
+//! First the recent window is applied to the chain, then the scope is determined, then boundaries are moved until no
+//! call is separated from its result. Summaries are made afterwards: if one is not smaller than the turns that it
+//! replaces, [`Plan::keep`] keeps these turns, and the plan is settled again.
 
 use super::config::{CompactionConfig, CompactionScope, OlderLoops, RecentWindow};
 use crate::{Layout, Turns};
 
-/// What the plan knows of one loop of the chain, root first.
+/// The facts about one loop of the chain that the plan needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopFacts {
-    /// Turns that can be planned: the complete ones of the leaf, all up to the cut of the others.
+    /// The number of turns to plan: the complete ones of the leaf, and those of another loop up to its continuation.
     pub turns: u32,
-    /// Turns at its start that stand in the text of the rollup on it, and stay there.
+    /// The number of turns at its start that the rollup on it summarises; they remain summarised.
     pub rolled_up: u32,
-    /// Turns that the block active hides.
+    /// The turns that the active block hides.
     pub hidden: Option<Turns>,
-    /// Results that answer a call of another turn.
+    /// The results of calls of other turns.
     pub answers: Vec<ForeignAnswer>,
-    /// Turns with a result whose call lies before what is planned: a rollup stands for it.
+    /// The turns with a result whose call is before the planned turns, in a rollup.
     pub orphans: Vec<u32>,
 }
 
-/// A result in `turn` that answers a call elsewhere on the chain.
+/// A result of a call in another turn of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForeignAnswer {
     /// The turn with the result.
@@ -34,23 +34,23 @@ pub struct ForeignAnswer {
 /// A turn of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainTurn {
-    /// Its loop, counted from the root.
+    /// The index of its loop, counted from the root.
     pub depth: usize,
     /// The turn.
     pub turn: u32,
 }
 
-/// What is kept of one loop: turns before `first` word for word, from `recent` on with long tool
-/// outputs cut, those between are replaced.
+/// The kept turns of one loop: turns before `first` are unchanged, turns from `recent` on have long tool outputs cut,
+/// and the turns between are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptTurns {
-    /// Turns that can be planned.
+    /// The number of turns to plan.
     pub turns: u32,
     /// The first turn that is not kept at the start.
     pub first: u32,
     /// The first turn that is kept at the end.
     pub recent: u32,
-    /// The loop stays as it is.
+    /// True if the whole loop is unchanged.
     pub raw: bool,
 }
 
@@ -84,24 +84,24 @@ impl KeptTurns {
     }
 }
 
-/// What the loops cost, for a scope that is a token budget.
-pub trait Costs {
-    /// Why a cost could not be found out.
+/// The tokens of loops, for a scope that is a token budget.
+pub trait LoopCosts {
+    /// The error of a failed query.
     type Error;
-    /// Returns the tokens of a loop as planned: kept turns uncut, at most the summary's tokens for
-    /// its middle.
+    /// Returns the tokens of a loop as planned: its kept turns uncut, and at most the tokens of a summary for its
+    /// middle.
     ///
     /// # Errors
-    /// If it cannot be found out.
+    /// If the tokens cannot be determined.
     fn planned(&mut self, depth: usize, kept: &KeptTurns) -> Result<u64, Self::Error>;
-    /// Returns the tokens that a loop shows now.
+    /// Returns the tokens of a loop with its active block.
     ///
     /// # Errors
-    /// If it cannot be found out.
+    /// If the tokens cannot be determined.
     fn active_tokens(&mut self, depth: usize) -> Result<u64, Self::Error>;
 }
 
-/// Which turns of a chain are kept.
+/// The kept turns of a chain.
 pub struct Plan<'a> {
     facts: &'a [LoopFacts],
     config: &'a CompactionConfig,
@@ -109,15 +109,15 @@ pub struct Plan<'a> {
     budget: u64,
     kept: Vec<KeptTurns>,
     scope: usize,
-    /// Turns that must not be parted though no call says so: a turn, and the one that it goes on from.
+    /// Turns that must not be separated from the turn before, though no call connects them.
     joined: Vec<(ChainTurn, ChainTurn)>,
-    /// No rollup is made of the loops before the scope: they stay as they are.
+    /// True if the loops before the scope get no rollup and are unchanged.
     keeps_older: bool,
 }
 
 impl<'a> Plan<'a> {
-    /// Lays the recent window, of `recent` turns, over the chain. `facts` are the loops from the
-    /// root, or from where planning begins, to the leaf.
+    /// Returns a plan with a recent window of `recent` turns. `facts` are the loops from the root, or from the first
+    /// planned loop, to the leaf.
     pub fn new(
         facts: &'a [LoopFacts],
         config: &'a CompactionConfig,
@@ -136,25 +136,25 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The same plan where a rollup of the loops before the scope would not be smaller than they are.
+    /// Keeps the loops before the scope unchanged, since a rollup of them would not be smaller.
     #[must_use]
     pub fn keeping_older(mut self) -> Self {
         self.keeps_older = true;
         self
     }
 
-    /// Notes that a turn of a loop goes on from the one before it: no boundary may part them.
+    /// Connects a turn of a loop to the one before it: no boundary may separate them.
     pub fn join(&mut self, depth: usize, turn: u32) {
         let before = turn.saturating_sub(1);
         let at = |turn| ChainTurn { depth, turn };
         self.joined.push((at(before), at(turn)));
     }
 
-    /// Moves the boundaries until no pair is parted, drawing the scope anew after each move.
+    /// Moves the boundaries until no pair is separated, and determines the scope again after each move.
     ///
     /// # Errors
-    /// What `costs` returns.
-    pub fn settle<C: Costs>(&mut self, costs: &mut C) -> Result<(), C::Error> {
+    /// The errors of `costs`.
+    pub fn settle<C: LoopCosts>(&mut self, costs: &mut C) -> Result<(), C::Error> {
         loop {
             self.scope = self.scope_for(costs)?;
             if !self.grow_for_a_pair() {
@@ -163,12 +163,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Returns the first loop in scope; those before are older.
+    /// Returns the index of the first loop in scope; the loops before it are older.
     pub fn scope(&self) -> usize {
         self.scope
     }
 
-    /// Keeps the middle of a loop after all: its replacement would not be smaller.
+    /// Keeps the middle of a loop, since its replacement would not be smaller.
     pub fn keep(&mut self, depth: usize) {
         let leaf = self.leaf();
         let kept = &mut self.kept[depth];
@@ -179,7 +179,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Returns the loops in scope with what is kept of each.
+    /// Returns the loops in scope with their kept turns.
     pub fn in_scope(&self) -> impl Iterator<Item = (usize, KeptTurns)> + '_ {
         self.kept.iter().copied().enumerate().skip(self.scope)
     }
@@ -188,7 +188,7 @@ impl<'a> Plan<'a> {
         self.kept.len() - 1
     }
 
-    fn scope_for<C: Costs>(&self, costs: &mut C) -> Result<usize, C::Error> {
+    fn scope_for<C: LoopCosts>(&self, costs: &mut C) -> Result<usize, C::Error> {
         let (reached, leaf) = (reached(&self.kept), self.leaf());
         if let CompactionScope::FixedCount(count) = self.config.compaction_scope {
             return Ok(reached.min(leaf.saturating_sub(count)));
@@ -224,7 +224,7 @@ impl<'a> Plan<'a> {
         false
     }
 
-    /// Moves a boundary that parts this call from this result; returns whether one did.
+    /// Moves the boundary that separates this call from this result; returns true if there was one.
     fn grow(&mut self, call: ChainTurn, result: ChainTurn) -> bool {
         if call.depth == result.depth {
             let rolled_up = self.facts[call.depth].rolled_up;
@@ -254,7 +254,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Whether a turn would be read as it is, or only cut.
+    /// True if a turn is kept, unchanged or cut.
     fn stays(&self, spot: ChainTurn) -> bool {
         if spot.depth >= self.scope {
             return self.kept[spot.depth].keeps(spot.turn);
@@ -267,7 +267,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Whether the active block on a loop hides a turn.
+/// True if the active block of a loop hides a turn.
 #[doc(hidden)]
 pub fn is_hidden(facts: &LoopFacts, turn: u32) -> bool {
     facts
@@ -275,7 +275,7 @@ pub fn is_hidden(facts: &LoopFacts, turn: u32) -> bool {
         .is_some_and(|hidden| hidden.first <= turn && turn <= hidden.last)
 }
 
-/// Returns what a window of `recent` turns alone keeps of each loop.
+/// Returns the turns of each loop that a window of `recent` turns keeps.
 #[doc(hidden)]
 pub fn window(facts: &[LoopFacts], config: &CompactionConfig, recent: u32) -> Vec<KeptTurns> {
     let mut kept: Vec<KeptTurns> = facts
@@ -297,7 +297,7 @@ pub fn window(facts: &[LoopFacts], config: &CompactionConfig, recent: u32) -> Ve
     };
     let plannable = current.turns - current.first.max(leaf.rolled_up.min(current.turns));
     current.recent = current.turns - recent.min(plannable);
-    // A result that is hidden with its call stays so.
+    // A result that is hidden together with its call remains hidden.
     for turn in leaf.orphans.iter().filter(|turn| is_hidden(leaf, **turn)) {
         current.first = current.first.min(*turn);
         current.recent = current.recent.max(turn + 1);
@@ -314,7 +314,7 @@ pub fn window(facts: &[LoopFacts], config: &CompactionConfig, recent: u32) -> Ve
     kept
 }
 
-/// Returns the oldest loop of which the window keeps turns, or the leaf.
+/// Returns the index of the oldest loop of which the window keeps turns, or of the leaf.
 #[doc(hidden)]
 pub fn reached(kept: &[KeptTurns]) -> usize {
     let leaf = kept.len().saturating_sub(1);
@@ -324,8 +324,7 @@ pub fn reached(kept: &[KeptTurns]) -> usize {
         .min(leaf)
 }
 
-/// Walks back from `from` while the loops' costs fit what `spent` leaves of `budget`; returns the
-/// first loop that fits.
+/// Walks back from `from` while the costs of the loops fit `budget` less `spent`; returns the first loop that fits.
 #[doc(hidden)]
 pub fn fit<E>(
     budget: u64,
@@ -346,8 +345,8 @@ pub fn fit<E>(
     Ok(first)
 }
 
-/// Moves a boundary inside a loop: `keep_first` on to the result, or `keep_recent` back to the
-/// call. A result after the planned turns is kept, as the tail is.
+/// Moves a boundary within a loop: `first` forward to the result, or `recent` back to the call. A result after the
+/// planned turns is kept, as all turns there are.
 fn grow_within(kept: &mut KeptTurns, call: ChainTurn, result: ChainTurn) -> bool {
     if kept.raw {
         return false;
@@ -371,7 +370,7 @@ mod tests {
     use super::*;
 
     struct Free;
-    impl Costs for Free {
+    impl LoopCosts for Free {
         type Error = Infallible;
         fn planned(&mut self, _: usize, _: &KeptTurns) -> Result<u64, Infallible> {
             Ok(0)

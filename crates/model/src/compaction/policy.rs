@@ -1,4 +1,4 @@
-//! When a context is compacted, and what it has to come down to.
+//! The trigger of a compaction, and its target size.
 
 use std::str::FromStr;
 
@@ -8,12 +8,12 @@ use super::config::{ContextConfig, UnknownWord};
 use super::recent::KeepRecent;
 use crate::Size;
 
-/// Tokens of a summary where nobody says how many, at least.
+/// The least tokens of a summary if none are configured.
 const LEAST_SUMMARY: u64 = 2_000;
 
-/// When a context is compacted, and what it has to come down to.
+/// The policy of a compaction: its trigger, and its target size.
 ///
-/// A byte budget ([`ContextConfig::max_context_bytes`]) triggers at the same share of its own.
+/// A byte budget ([`ContextConfig::max_context_bytes`]) triggers at the same share of its limit.
 ///
 /// ```
 /// use loopstore_model::compaction::{CompactionConfig, CompactionPolicy, ContextConfig};
@@ -29,33 +29,32 @@ const LEAST_SUMMARY: u64 = 2_000;
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CompactionPolicy {
-    /// Fires if `compact_at_pct − system/max − context/max < compact_budget_threshold_pct`.
+    /// Triggers if `compact_at_pct − system/max − context/max < compact_budget_threshold_pct`.
     Headroom {
         /// Share of the window at which the headroom is measured.
         compact_at_pct: f64,
         /// Share of the window below which the headroom is too small.
         compact_budget_threshold_pct: f64,
     },
-    /// Fires once the messages have reached a share of what reserves leave of the window. With no more
-    /// messages than one over those that are to be kept it fires only when they do not fit the window.
+    /// Triggers when the messages reach a share of the window without the reserves. With at most one message more than
+    /// are kept, it triggers only if the messages do not fit the window.
     Reserves {
-        /// Tokens left free for the system prompt and the tools, if they have no more.
+        /// Tokens reserved for the system prompt and the tools, if these have no more.
         system: u64,
-        /// Tokens left free for the answer.
+        /// Tokens reserved for the answer.
         output: u64,
-        /// Tokens left free because counts are estimates.
+        /// Tokens reserved since counts are estimates.
         safety: u64,
-        /// Share of the rest at which it fires.
+        /// The share of the rest at which it triggers.
         share: f64,
     },
-    /// Fires once the context has reached a share of the window, and brings it down to another.
+    /// Triggers when the context reaches a share of the window, and compacts it to another share.
     Target {
-        /// Share of the window at which it fires.
+        /// The share of the window at which it triggers.
         trigger: f64,
-        /// Share of the window to come down to.
+        /// The share of the window to compact to.
         target: f64,
-        /// How often one call of `SessionHandle::prepare`
-        /// may try.
+        /// The most compactions of one call of `SessionHandle::prepare`.
         max_attempts: u32,
     },
 }
@@ -66,7 +65,7 @@ impl Default for CompactionPolicy {
     }
 }
 
-/// Reads a policy's name; it has its default parameters.
+/// Parses the name of a policy, which has its default parameters.
 impl FromStr for CompactionPolicy {
     type Err = UnknownWord;
 
@@ -80,24 +79,24 @@ impl FromStr for CompactionPolicy {
     }
 }
 
-/// What messages may have together.
+/// The most tokens and bytes of all messages together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Tokens.
     pub tokens: u64,
-    /// Bytes of JSON; `None` if they do not matter.
+    /// Bytes of JSON; `None` for no limit.
     pub bytes: Option<u64>,
 }
 
 impl Budget {
-    /// Whether messages of this size are within the budget.
+    /// True if messages of this size are within the budget.
     pub fn fits(&self, size: Size) -> bool {
         size.tokens <= self.tokens && self.bytes.is_none_or(|most| size.bytes <= most)
     }
 }
 
 impl CompactionPolicy {
-    /// Fires when less than 5 % of the window are left below 90 % of it.
+    /// Triggers when less than 5 % of the window are left below 90 % of it.
     pub const fn headroom() -> Self {
         Self::Headroom {
             compact_at_pct: 0.90,
@@ -105,8 +104,8 @@ impl CompactionPolicy {
         }
     }
 
-    /// Fires at 80 % of the window less 2,000 tokens for the system prompt, 4,000 for the answer
-    /// and 5,000 for safety: 93,600 of 128,000.
+    /// Triggers at 80 % of the window less 2,000 tokens for the system prompt, 4,000 for the answer and 5,000 for
+    /// safety: at 93,600 of 128,000.
     pub const fn reserves() -> Self {
         Self::Reserves {
             system: 2_000,
@@ -116,7 +115,7 @@ impl CompactionPolicy {
         }
     }
 
-    /// Fires at 75 % of the window, goes down to 50 %, tries twice.
+    /// Triggers at 75 % of the window, compacts to 50 %, in at most two compactions.
     pub const fn target() -> Self {
         Self::Target {
             trigger: 0.75,
@@ -125,7 +124,7 @@ impl CompactionPolicy {
         }
     }
 
-    /// Returns the name that runs are marked with.
+    /// Returns the name, which is stored with runs.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Headroom { .. } => "headroom",
@@ -134,8 +133,7 @@ impl CompactionPolicy {
         }
     }
 
-    /// Returns how often one call of `SessionHandle::prepare`
-    /// may try.
+    /// Returns the most compactions of one call of `SessionHandle::prepare`.
     pub const fn max_attempts(&self) -> u32 {
         match self {
             Self::Target { max_attempts, .. } => *max_attempts,
@@ -143,7 +141,7 @@ impl CompactionPolicy {
         }
     }
 
-    /// Whether messages of this size are to be compacted.
+    /// True if messages of this size must be compacted.
     pub fn should_compact(&self, window: &ContextConfig, keep: KeepRecent, size: Size) -> bool {
         let is_few = size.messages <= u64::from(keep.count()) + 1;
         if matches!(self, Self::Reserves { .. }) && is_few && window.budget().fits(size) {
@@ -193,15 +191,14 @@ impl CompactionPolicy {
         most.is_some_and(|most| bytes > share_of(most, share))
     }
 
-    /// Returns the tokens that a summary may have where nobody says how many: a quarter of the target, at
-    /// least 2,000.
+    /// Returns the most tokens of a summary if none are configured: a quarter of the target, at least 2,000.
     pub fn summary_tokens(&self, window: &ContextConfig) -> u64 {
         (self.target_of(window).tokens / 4).max(LEAST_SUMMARY)
     }
 
-    /// Returns what a compaction has to come down to: the policy's own target, else the largest
-    /// context at which it does not fire. Where that is less than a tenth of what fits (it always
-    /// fires, or the system prompt fills the window), what fits.
+    /// Returns the target size: the target of the policy, else the largest context at which the policy does not
+    /// trigger. If that is less than a tenth of the budget (the policy always triggers, or the system prompt fills the
+    /// window), the budget.
     pub fn target_of(&self, window: &ContextConfig) -> Budget {
         let hard = window.budget();
         let (tokens, bytes) = match *self {
@@ -231,8 +228,8 @@ fn share_of(whole: u64, share: f64) -> u64 {
     (whole as f64 * share) as u64
 }
 
-/// Returns the largest number up to `most` for which `holds`, which holds up to some number and
-/// not beyond; 0 if it holds for none.
+/// Returns the largest number up to `most` for which `holds` is true; 0 if there is none. `holds` must be true up to
+/// some number and false beyond.
 fn largest(most: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, most);
     while low < high {

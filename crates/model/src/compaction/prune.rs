@@ -1,51 +1,51 @@
-//! Pruning: what goes from the turns kept at the end when a compaction does not fit.
+//! Pruning: the parts of kept turns that are removed if a compaction does not fit.
 
 use super::policy::Budget;
 use crate::tokens::{TokenCounter, image_bytes};
 use crate::{AgentMessage, Content, Image, Message, blob_id};
 
-/// What is pruned of a message.
+/// The parts of a message that are pruned.
 ///
 /// ```
-/// use loopstore_model::compaction::{Pruned, Pruning};
+/// use loopstore_model::compaction::{PrunedMessage, Pruning};
 /// use loopstore_model::tokens::HeuristicTokenCounter;
 /// use loopstore_model::{AssistantMessage, Content, Message};
 ///
 /// let content = vec![Content::thinking("Hm.", None), Content::text("It rains.")];
 /// let answer = Message::Assistant(AssistantMessage { content, ..AssistantMessage::default() });
 /// let pruning = Pruning { thinking: true, images: false, output_tokens: None };
-/// let Pruned::Shorter(left) = pruning.prune(&answer.into(), &HeuristicTokenCounter) else {
+/// let PrunedMessage::Shorter(left) = pruning.prune(&answer.into(), &HeuristicTokenCounter) else {
 ///     panic!("the thinking goes");
 /// };
 /// assert_eq!(left.message().map(Message::content), Some(&[Content::text("It rains.")][..]));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruning {
-    /// Thinking goes. Providers demand it back only after the last user message.
+    /// Thinking is removed. Providers require it only after the last user message.
     pub thinking: bool,
-    /// Images become references.
+    /// Images are replaced by references.
     pub images: bool,
-    /// Tokens that a tool result may have; `None`: any number.
+    /// The most tokens of a tool result; `None` for no limit.
     pub output_tokens: Option<u64>,
 }
 
-/// What became of a message.
+/// The result of pruning a message.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Pruned {
-    /// It stays as it is.
+pub enum PrunedMessage {
+    /// The message is unchanged.
     Whole,
-    /// This is left of it.
+    /// The pruned message.
     Shorter(Box<AgentMessage>),
-    /// Nothing is left of it.
+    /// Nothing is left of the message.
     Gone,
 }
 
 impl Pruning {
-    /// Prunes a message. A call and its result never go.
-    pub fn prune(&self, message: &AgentMessage, counter: &dyn TokenCounter) -> Pruned {
+    /// Prunes a message. A call or a tool result is never removed.
+    pub fn prune(&self, message: &AgentMessage, counter: &dyn TokenCounter) -> PrunedMessage {
         let mut left = message.clone();
         let Some(inner) = left.message_mut() else {
-            return Pruned::Whole;
+            return PrunedMessage::Whole;
         };
         if self.thinking && matches!(inner, Message::Assistant(_)) {
             inner.content_mut().retain(|block| !block.is_thinking());
@@ -58,16 +58,16 @@ impl Pruning {
             }
         }
         let is_result = matches!(inner, Message::ToolResult(_));
-        if !is_result && says_nothing(inner) {
-            return Pruned::Gone;
+        if !is_result && has_no_content(inner) {
+            return PrunedMessage::Gone;
         }
         if let (true, Some(most)) = (is_result, self.output_tokens) {
             cut_output(&mut left, most, counter);
         }
         if left == *message {
-            Pruned::Whole
+            PrunedMessage::Whole
         } else {
-            Pruned::Shorter(left.into())
+            PrunedMessage::Shorter(left.into())
         }
     }
 }
@@ -94,23 +94,23 @@ fn cut_output(result: &mut AgentMessage, most: u64, counter: &dyn TokenCounter) 
     }
 }
 
-/// Whether a message has nothing that a provider would take.
+/// True if a message has no content that a provider accepts.
 #[doc(hidden)]
-pub fn says_nothing(message: &Message) -> bool {
+pub fn has_no_content(message: &Message) -> bool {
     message.content().iter().all(is_empty)
 }
 
-/// A tool output: its tokens, and its bytes of JSON.
+/// The size of a tool output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputSize {
     /// Tokens.
     pub tokens: u64,
-    /// Bytes.
+    /// Bytes of JSON.
     pub bytes: u64,
 }
 
 impl OutputSize {
-    /// Returns what is left of it with at most `cap` tokens; its bytes shrink as its tokens do.
+    /// Returns the size with at most `cap` tokens; the bytes are reduced in proportion.
     pub fn capped(self, cap: Option<u64>) -> Self {
         let tokens = cap.map_or(self.tokens, |cap| self.tokens.min(cap));
         let bytes = u128::from(self.bytes) * u128::from(tokens) / u128::from(self.tokens.max(1));
@@ -121,9 +121,8 @@ impl OutputSize {
     }
 }
 
-/// Returns how many tokens each of some outputs may have so that all of them together fit `room`,
-/// but not less than `least`: the longest are cut first, all to the same size. `None` if none has
-/// to be cut.
+/// Returns the most tokens of each output such that all outputs together fit `room`, but at least `least`: the longest
+/// outputs are cut, all to the same size. `None` if none must be cut.
 pub fn output_cap(outputs: &[OutputSize], room: Budget, least: u64) -> Option<u64> {
     let fits = |cap: Option<u64>| {
         let all = outputs.iter().map(|output| output.capped(cap));
@@ -151,7 +150,7 @@ pub fn output_cap(outputs: &[OutputSize], room: Budget, least: u64) -> Option<u6
     Some(low)
 }
 
-/// Cuts the middle out of a text, so that about `part` of `whole` are left with the mark.
+/// Returns a text without its middle, so that about `part` of `whole` tokens are left with the mark.
 fn cut_middle(text: &str, part: u64, whole: u64) -> String {
     const MARK_BYTES: usize = 40;
     let keep = (text.len() as u128 * u128::from(part) / u128::from(whole)) as usize;
@@ -173,13 +172,13 @@ fn is_empty(block: &Content) -> bool {
     }
 }
 
-/// Returns what stands in place of an image: its media type, its size, and the blob that holds it,
-/// for `loopstore expand --blob`.
+/// Returns the text that replaces an image: its media type, its size, and the id of its blob for
+/// `loopstore expand --blob`.
 pub fn image_reference(image: &Image) -> String {
     format!("[image: {}]", image_facts(image))
 }
 
-/// Returns an image's media type, size and blob.
+/// Returns the media type, size and blob id of an image.
 #[doc(hidden)]
 pub fn image_facts(image: &Image) -> String {
     let blob = blob_id(image).map_or(String::new(), |blob| format!(", blob {blob}"));
@@ -215,7 +214,7 @@ mod tests {
         .into()
     }
 
-    fn prune(message: &AgentMessage) -> Pruned {
+    fn prune(message: &AgentMessage) -> PrunedMessage {
         ALL.prune(message, &HeuristicTokenCounter)
     }
 
@@ -224,27 +223,33 @@ mod tests {
         let thinking = Content::thinking("hm", Some("signed".into()));
         let call = Content::tool_call("c", "ls", Json::null());
         let both = answer(vec![thinking.clone(), call.clone()]);
-        assert_eq!(prune(&both), Pruned::Shorter(answer(vec![call]).into()));
-        assert_eq!(prune(&answer(vec![thinking])), Pruned::Gone);
+        assert_eq!(
+            prune(&both),
+            PrunedMessage::Shorter(answer(vec![call]).into())
+        );
+        assert_eq!(prune(&answer(vec![thinking])), PrunedMessage::Gone);
         let kept = Pruning {
             thinking: false,
             ..ALL
         };
-        assert_eq!(kept.prune(&both, &HeuristicTokenCounter), Pruned::Whole);
+        assert_eq!(
+            kept.prune(&both, &HeuristicTokenCounter),
+            PrunedMessage::Whole
+        );
     }
 
     #[test]
     fn empty_messages_go_but_never_a_result() {
-        assert_eq!(prune(&Message::user(" \n").into()), Pruned::Gone);
-        assert_eq!(prune(&answer(vec![])), Pruned::Gone);
-        assert_eq!(prune(&result(vec![])), Pruned::Whole);
-        assert_eq!(prune(&Message::user("x").into()), Pruned::Whole);
+        assert_eq!(prune(&Message::user(" \n").into()), PrunedMessage::Gone);
+        assert_eq!(prune(&answer(vec![])), PrunedMessage::Gone);
+        assert_eq!(prune(&result(vec![])), PrunedMessage::Whole);
+        assert_eq!(prune(&Message::user("x").into()), PrunedMessage::Whole);
     }
 
     #[test]
     fn images_become_references() {
         let image = answer(vec![Content::image("aGVsbG8=", "image/png")]);
-        let Pruned::Shorter(left) = prune(&image) else {
+        let PrunedMessage::Shorter(left) = prune(&image) else {
             panic!("not shortened");
         };
         let text: String = left.message().unwrap().texts().collect();
@@ -259,7 +264,7 @@ mod tests {
     fn outputs_fit_whatever_their_letters() {
         for text in ["x".repeat(4000), "退款".repeat(900), "🦀".repeat(999)] {
             let long = result(vec![Content::text(&text), Content::text("short")]);
-            let Pruned::Shorter(left) = prune(&long) else {
+            let PrunedMessage::Shorter(left) = prune(&long) else {
                 panic!("not shortened");
             };
             assert!(HeuristicTokenCounter.message_tokens(&left) <= 40);
@@ -267,7 +272,10 @@ mod tests {
             assert!(cut.contains("bytes pruned"), "{cut}");
             assert!(text.starts_with(cut.split('\n').next().unwrap()));
         }
-        assert_eq!(prune(&result(vec![Content::text("ok")])), Pruned::Whole);
+        assert_eq!(
+            prune(&result(vec![Content::text("ok")])),
+            PrunedMessage::Whole
+        );
     }
 
     #[test]

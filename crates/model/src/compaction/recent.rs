@@ -1,11 +1,11 @@
-//! How much is kept at the end of a chain.
+//! The amount that is kept at the end of a chain.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::config::UnknownWord;
 
-/// How much is kept at the end of a chain. The plan keeps whole turns: as many as it takes.
+/// The amount that is kept at the end of a chain, rounded up to whole turns.
 ///
 /// ```
 /// use loopstore_model::compaction::KeepRecent;
@@ -16,11 +16,11 @@ use super::config::UnknownWord;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepRecent {
-    /// This many turns.
+    /// A number of turns.
     Turns(u32),
-    /// The turns from this many prompts on. What a harness says in the user's name is none.
+    /// The turns from the N-th last prompt on. A harness's text in the user's name is no prompt.
     UserTurns(u32),
-    /// The turns that hold this many messages.
+    /// The turns with this number of messages.
     Messages(u32),
 }
 
@@ -31,7 +31,7 @@ impl Default for KeepRecent {
 }
 
 impl KeepRecent {
-    /// Returns the number, whatever it counts.
+    /// Returns the number of turns, prompts or messages.
     pub fn count(self) -> u32 {
         match self {
             Self::Turns(count) | Self::UserTurns(count) | Self::Messages(count) => count,

@@ -1,20 +1,20 @@
-//! What a strategy sees: the planned sections of one loop, the active block before, and the turns,
-//! read only when asked for.
+//! The input of a strategy: the planned sections of one loop, its active block, and its turns, which are read on
+//! demand.
 //!
-//! Nothing here knows where turns are kept. In a compaction the store stands behind [`TurnReader`], with
-//! no transaction open between two calls; a test gives a strategy messages in memory.
+//! The module does not depend on a store. In a compaction the store implements [`TurnReader`], and no transaction is
+//! open between two calls; tests implement it with messages in memory.
 
 use super::cancel::CancelFlag;
 use crate::tokens::TokenCounter;
 use crate::{AgentMessage, Layout, LoopId, Message, SessionId, Turns};
 
-/// Turns could not be read.
+/// The error if turns cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct ReadError(Box<dyn std::error::Error + Send + Sync>);
 
 impl ReadError {
-    /// Wraps what kept a reader from reading.
+    /// Wraps the error of a reader.
     pub fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self(error.into())
     }
@@ -25,41 +25,41 @@ impl ReadError {
     }
 }
 
-/// A message of a loop with its place.
+/// A message of a loop with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
-    /// Its turn.
+    /// The turn of the message.
     pub turn: u32,
-    /// Its sequence.
+    /// The sequence number of the message in its loop.
     pub seq: u32,
     /// The message.
     pub message: AgentMessage,
 }
 
-/// Reads the turns of one loop. Extensions are never among what it returns.
+/// A reader of the turns of one loop. It never returns extension messages.
 pub trait TurnReader: Send + Sync {
     /// Returns the id of the loop's session.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the store cannot be read.
     fn session_id(&self) -> Result<SessionId, ReadError>;
 
     /// Returns the tokens of some turns.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the store cannot be read.
     fn tokens(&self, turns: Turns) -> Result<u64, ReadError>;
 
     /// Returns the messages of some turns, in order.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the store cannot be read.
     fn messages(&self, turns: Turns) -> Result<Vec<Placed>, ReadError>;
 
     /// Returns the tool results of some turns that have a text of more than `max_lines` lines.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the store cannot be read.
     fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<Placed>, ReadError> {
         let mut found = self.messages(turns)?;
         found.retain(|placed| match placed.message.message() {
@@ -75,35 +75,35 @@ pub trait TurnReader: Send + Sync {
     /// turns.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the store cannot be read.
     fn first_prompt(&self) -> Result<Option<AgentMessage>, ReadError>;
 
-    /// Returns what the active block shows in place of its compacted turns.
+    /// Returns the messages with which the active block replaces its compacted turns.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the store cannot be read.
     fn earlier_messages(&self) -> Result<Vec<AgentMessage>, ReadError>;
 
-    /// Returns how many bytes of messages were read so far.
+    /// Returns the number of bytes of messages read so far.
     fn bytes_read(&self) -> u64 {
         0
     }
 }
 
-/// The active block before a compaction.
+/// The active block of a loop before a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlierBlock {
-    /// Its sections.
+    /// The sections of the block.
     pub layout: Layout,
-    /// Whether it also stands for the loops before.
+    /// True if the block also replaces the loops before.
     pub is_rollup: bool,
-    /// What made its text.
+    /// The strategy that made its text.
     pub strategy: String,
-    /// The configuration that shaped it.
+    /// The settings that affected its text ([`CompactionConfig::shaping`](super::CompactionConfig::shaping)).
     pub shaping: String,
 }
 
-/// One loop of a chain, as a strategy sees it.
+/// One loop of a chain, the input of a strategy.
 pub struct LoopSlice<'a> {
     #[doc(hidden)]
     pub reader: Box<dyn TurnReader + 'a>,
@@ -124,8 +124,7 @@ pub struct LoopSlice<'a> {
 }
 
 impl<'a> LoopSlice<'a> {
-    /// A loop of which nothing was compacted yet: the one that the agent is in, in the first round. For
-    /// who wants to see what a strategy makes of it without a store.
+    /// Returns the slice of a current loop without earlier compactions, to run a strategy without a store.
     pub fn new(
         reader: impl TurnReader + 'a,
         counter: &'a dyn TokenCounter,
@@ -158,7 +157,7 @@ impl LoopSlice<'_> {
         &self.loop_id
     }
 
-    /// Whether this is the loop that the agent is in; the others are earlier ones of its chain.
+    /// True for the current loop of the agent; false for an earlier loop of its chain.
     pub fn is_current(&self) -> bool {
         self.is_current
     }
@@ -168,22 +167,22 @@ impl LoopSlice<'_> {
         &self.layout
     }
 
-    /// Returns the active block now.
+    /// Returns the active block, if there is one.
     pub fn before(&self) -> Option<&EarlierBlock> {
         self.before.as_ref()
     }
 
-    /// Returns the number of the run that this is to become, counted over the chain from 1.
+    /// Returns the number of the run, counted over the chain from 1.
     pub fn round(&self) -> u32 {
         self.round
     }
 
-    /// Returns the counter that budgets are measured with.
+    /// Returns the token counter of budgets.
     pub fn counter(&self) -> &dyn TokenCounter {
         self.counter
     }
 
-    /// Returns the flag that is set when nobody wants the text any more.
+    /// Returns the flag that is set when the compaction is cancelled.
     pub fn cancel(&self) -> &CancelFlag {
         &self.cancel
     }
@@ -191,7 +190,7 @@ impl LoopSlice<'_> {
     /// Returns the session's id.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the store cannot be read.
     pub fn session_id(&self) -> Result<SessionId, ReadError> {
         self.reader.session_id()
     }
@@ -199,15 +198,15 @@ impl LoopSlice<'_> {
     /// Returns the tokens of some turns.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the store cannot be read.
     pub fn tokens(&self, turns: Turns) -> Result<u64, ReadError> {
         self.reader.tokens(turns)
     }
 
-    /// Returns the messages of some turns; extensions are left out.
+    /// Returns the messages of some turns, without extensions.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the store cannot be read.
     pub fn messages(&self, turns: Turns) -> Result<Vec<Placed>, ReadError> {
         self.reader.messages(turns)
     }
@@ -215,38 +214,37 @@ impl LoopSlice<'_> {
     /// Returns the tool results of some turns that have a text of more than `max_lines` lines.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the store cannot be read.
     pub fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<Placed>, ReadError> {
         self.reader.long_results(turns, max_lines)
     }
 
-    /// Returns the loop's first prompt, which need not be among the planned turns: what a person asks, or a
-    /// parent agent, not what the harness says in the user's name.
+    /// Returns the loop's first prompt, of a person or a parent agent. It need not be among the planned turns.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the store cannot be read.
     pub fn first_prompt(&self) -> Result<Option<AgentMessage>, ReadError> {
         self.reader.first_prompt()
     }
 
-    /// Returns what the active block now shows in place of its compacted turns.
+    /// Returns the messages with which the active block replaces its compacted turns.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the store cannot be read.
     pub fn before_messages(&self) -> Result<Vec<AgentMessage>, ReadError> {
         self.reader.earlier_messages()
     }
 
-    /// Returns how many bytes of messages were read through this slice.
+    /// Returns the number of bytes of messages read through this slice.
     pub fn bytes_read(&self) -> u64 {
         self.reader.bytes_read()
     }
 }
 
-/// A message that a loop shows, and the turn of the original; `None` for one of a summary.
+/// A message of a loop in a context, with the turn of its original; `None` for a message of a summary.
 pub type Shown = (Option<u32>, AgentMessage);
 
-/// The loops that a rollup stands for, oldest first.
+/// The loops that a rollup replaces, oldest first.
 pub struct RollupSlice<'a> {
     #[doc(hidden)]
     pub loops: Vec<LoopId>,
@@ -260,7 +258,7 @@ pub struct RollupSlice<'a> {
     pub cancel: &'a CancelFlag,
     #[doc(hidden)]
     pub read: &'a dyn Fn(usize) -> Result<Vec<Shown>, ReadError>,
-    /// The strategy of the block that a loop shows; `None` if it shows none.
+    /// Returns the strategy of the active block of a loop; `None` if it has none.
     #[doc(hidden)]
     pub strategy: &'a dyn Fn(usize) -> Result<Option<String>, ReadError>,
     #[doc(hidden)]
@@ -273,7 +271,7 @@ impl RollupSlice<'_> {
         &self.loops
     }
 
-    /// Whether the first of the loops shows the rollup that this one goes on from.
+    /// True if the first loop has an earlier rollup, which this one extends.
     pub fn extends(&self) -> bool {
         self.extends
     }
@@ -283,12 +281,12 @@ impl RollupSlice<'_> {
         self.counter
     }
 
-    /// Returns the flag that is set when nobody wants the text any more.
+    /// Returns the flag that is set when the compaction is cancelled.
     pub fn cancel(&self) -> &CancelFlag {
         self.cancel
     }
 
-    /// Returns the number that the run would have; they count a chain's committed runs from 1.
+    /// Returns the number of the run, counted over the committed runs of the chain from 1.
     pub fn round(&self) -> u32 {
         self.round
     }
@@ -296,15 +294,15 @@ impl RollupSlice<'_> {
     /// Returns the first prompt of the chain's root.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the store cannot be read.
     pub fn task(&self) -> Result<Option<String>, ReadError> {
         (self.task)()
     }
 
-    /// Returns what the context shows of a loop now.
+    /// Returns the messages of a loop in the current context.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the store cannot be read.
     pub fn messages(&self, at: usize) -> Result<Vec<Shown>, ReadError> {
         (self.read)(at)
     }

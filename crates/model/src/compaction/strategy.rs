@@ -1,7 +1,7 @@
-//! What makes the text of a block.
+//! The trait of strategies, which make the text of a block.
 //!
-//! A strategy gets a [`LoopSlice`] and gives back a [`Draft`]: the sections of a block before anything is
-//! stored. Who wants to see one work without a store reads the tests beside the strategies.
+//! A strategy gets a [`LoopSlice`] and returns a [`Draft`]: the sections of a block before it is stored. The tests of
+//! the strategies show how to run one without a store.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,7 +19,7 @@ impl fmt::Debug for dyn BlockCompactionStrategy + '_ {
     }
 }
 
-/// Why a strategy gave no text.
+/// The error of a strategy.
 #[derive(Debug, thiserror::Error)]
 pub enum StrategyError {
     /// Turns could not be read.
@@ -30,39 +30,39 @@ pub enum StrategyError {
     Failed(String),
 }
 
-/// What stands in place of the compacted turns.
+/// The replacement of the compacted turns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// The messages; may be none.
+    /// The messages; may be empty.
     pub messages: Vec<AgentMessage>,
-    /// The turns that something in the messages was made from; the others are dropped.
+    /// The turns that the messages summarise; the other turns count as dropped.
     pub turns: BTreeSet<u32>,
-    /// How it was made.
+    /// Notes on how it was made.
     pub notes: SummaryNotes,
 }
 
-/// The turns kept at the end, and those of their messages that are not shown as they are.
+/// The turns kept at the end, and their changed messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recent {
     /// The turns.
     pub turns: Turns,
-    /// Replaced messages, by the sequence of the original; `None` drops it.
+    /// Replaced messages, by the sequence number of the original; `None` drops the message.
     pub replaced: Vec<(u32, Option<AgentMessage>)>,
 }
 
-/// A block as a strategy makes it.
+/// A block before it is stored, as a strategy returns it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Draft {
-    /// Turns kept word for word.
+    /// The turns kept unchanged at the start.
     pub first: Option<Turns>,
     /// The turns in between, with their replacement.
     pub compacted: Option<(Turns, Summary)>,
-    /// Turns kept at the end.
+    /// The turns kept at the end.
     pub recent: Option<Recent>,
 }
 
 impl Draft {
-    /// Returns how its summary was made.
+    /// Returns the notes of the summary.
     pub fn notes(&self) -> Option<&SummaryNotes> {
         self.compacted.as_ref().map(|(_, summary)| &summary.notes)
     }
@@ -77,12 +77,11 @@ impl Draft {
     }
 }
 
-/// Makes the block of one loop.
+/// A strategy, which makes the block of one loop.
 ///
-/// A strategy must be deterministic in what it says of coverage: a turn that it names in
-/// [`Summary::turns`] must have something made from it in the messages. Ranges that do not follow
-/// each other from the loop's first turn to its last planned one, or that part a call from its
-/// result, fail the run before anything is written.
+/// A turn that a strategy lists in [`Summary::turns`] must be summarised by the messages. The run fails before anything
+/// is written if the ranges of the draft have a gap between the loop's first turn and its last planned one, or separate
+/// a call from its result.
 ///
 /// ```
 /// use loopstore_model::compaction::{
@@ -91,7 +90,7 @@ impl Draft {
 /// use loopstore_model::{Message, Turns};
 /// use std::sync::Arc;
 ///
-/// /// Says only how much is gone.
+/// /// A strategy that only counts the removed messages.
 /// struct Gone;
 ///
 /// impl BlockCompactionStrategy for Gone {
@@ -106,7 +105,7 @@ impl Draft {
 ///         _: &CompactionConfig,
 ///     ) -> Result<Summary, StrategyError> {
 ///         let text = format!("[{} messages are left out]", slice.messages(turns)?.len());
-///         // No turn counts as summarised: the text says nothing of any.
+///         // No turn counts as summarised, since the text mentions none.
 ///         Ok(Summary { messages: vec![Message::user(text).into()], ..Summary::default() })
 ///     }
 /// }
@@ -115,25 +114,25 @@ impl Draft {
 /// config.block_strategy = Some(Arc::new(Gone));
 /// ```
 pub trait BlockCompactionStrategy: Send + Sync {
-    /// Names the strategy; stored with each run and block.
+    /// Returns the name of the strategy, which is stored with each run and block.
     fn name(&self) -> &str;
 
-    /// Whether it runs nothing but code of this library. An attempt with another one is noted before the
-    /// strategy is asked, so that it leaves a trace if the process is killed.
+    /// True if the strategy runs only code of this library. An attempt with any other strategy is recorded before the
+    /// strategy runs, so that it leaves a trace if the process is killed.
     fn is_own(&self) -> bool {
         false
     }
 
-    /// Returns what shapes the text of a block, as it is stored with it: a block whose shaping is
-    /// another one is made anew. A strategy with options of its own adds them.
+    /// Returns the settings that affect the text of a block, as they are stored with it: a block with other settings is
+    /// made again. A strategy with options of its own must append them.
     fn shaping(&self, config: &CompactionConfig) -> String {
         config.shaping()
     }
 
-    /// Returns the turns kept word for word; the planned ones unless overridden.
+    /// Returns the turns kept unchanged at the start; the planned ones unless overridden.
     ///
     /// # Errors
-    /// What keeps the strategy from going on; the run fails with it.
+    /// Any error ends the strategy; the run is recorded as failed.
     fn keep_first(
         &self,
         slice: &LoopSlice<'_>,
@@ -146,7 +145,7 @@ pub trait BlockCompactionStrategy: Send + Sync {
     /// [`CompactionConfig::tool_output_max_lines`], unless overridden.
     ///
     /// # Errors
-    /// What keeps the strategy from going on; the run fails with it.
+    /// Any error ends the strategy; the run is recorded as failed.
     fn keep_recent(
         &self,
         slice: &LoopSlice<'_>,
@@ -155,10 +154,10 @@ pub trait BlockCompactionStrategy: Send + Sync {
         Ok(cut_recent(slice, config)?)
     }
 
-    /// Returns what stands in place of `turns`.
+    /// Returns the replacement of `turns`.
     ///
     /// # Errors
-    /// What keeps the strategy from going on; the run fails with it.
+    /// Any error ends the strategy; the run is recorded as failed.
     fn keep_compacted(
         &self,
         slice: &LoopSlice<'_>,
@@ -166,12 +165,11 @@ pub trait BlockCompactionStrategy: Send + Sync {
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError>;
 
-    /// Returns the summary of the loops before the scope, of at most
-    /// [`CompactionConfig::max_rollup_tokens`]: unless overridden, the lines of the summaries that
-    /// they show and a line for each answer, the newest that fit.
+    /// Returns the summary of the loops before the scope, with at most [`CompactionConfig::max_rollup_tokens`]. Unless
+    /// overridden, it has the lines of the loops' summaries and a line for each answer, the newest that fit.
     ///
     /// # Errors
-    /// What keeps the strategy from going on; the run fails with it.
+    /// Any error ends the strategy; the run is recorded as failed.
     fn rollup(
         &self,
         slice: &RollupSlice<'_>,
@@ -180,11 +178,10 @@ pub trait BlockCompactionStrategy: Send + Sync {
         Ok(rollup_of_lines(slice, config.max_rollup_tokens)?)
     }
 
-    /// Makes the whole block from the three sections; what lies between the first and the recent
-    /// turns is compacted.
+    /// Returns the whole block of three sections; the turns between the first and the recent ones are compacted.
     ///
     /// # Errors
-    /// What keeps the strategy from going on; the run fails with it.
+    /// Any error ends the strategy; the run is recorded as failed.
     fn compact(
         &self,
         slice: &LoopSlice<'_>,

@@ -1,22 +1,22 @@
 //! Compaction for callers without a session: messages in, fewer messages out.
 //!
-//! Three levels, each taken only if the one before was not enough: long tool outputs are cut, old
-//! answers become one line each, the middle is dropped. A call and its result stay or go together.
+//! There are three levels, each applied only if the one before is not enough: long tool outputs are cut, old answers
+//! are replaced by one line each, the middle is dropped. A call and its result are kept or dropped together.
 
 mod selection;
 
-use self::selection::Selection;
+use self::selection::TieredSelection;
 use super::{ContextConfig, cut_tool_result};
 use crate::AgentMessage;
 use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 
-/// Makes a history fit a context.
+/// A strategy for messages without a session.
 ///
 /// ```
 /// use loopstore_model::compaction::{CompactionStrategy, ContextConfig};
 /// use loopstore_model::{AgentMessage, Message, Role};
 ///
-/// /// Begins anew with the last prompt.
+/// /// Keeps only the last prompt.
 /// struct LastPrompt;
 ///
 /// impl CompactionStrategy for LastPrompt {
@@ -31,12 +31,12 @@ use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 /// assert_eq!(left, messages[1..]);
 /// ```
 pub trait CompactionStrategy: Send + Sync {
-    /// Returns what stands for `messages`; its tokens must fit the window of `config` less the
-    /// system prompt, and no tool call may be parted from its result.
+    /// Returns the messages that replace `messages`. They must fit the window of `config` without the system prompt,
+    /// and no tool call may be separated from its result.
     fn compact(&self, messages: Vec<AgentMessage>, config: &ContextConfig) -> Vec<AgentMessage>;
 }
 
-/// [`compact_messages`] with the default token counter.
+/// The strategy of [`compact_messages`] with the default token counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultCompaction;
 
@@ -46,14 +46,13 @@ impl CompactionStrategy for DefaultCompaction {
     }
 }
 
-/// Returns `messages` if they fit the window of `config` less the system prompt, else a shorter
-/// history that does.
+/// Returns `messages` if they fit the window of `config` without the system prompt, else a shorter history that fits.
 ///
-/// Tool outputs are cut first; then all but the last `keep_recent` answers become a line each and
-/// their results go; then only the first `keep_first` and last `keep_recent` messages stay, with a
-/// marker between; at last only the newest messages that fit, after a marker. The markers count
-/// towards the budget. Where a level would part a call from its result, both are kept if they fit,
-/// else both go. The result is empty if not even a marker fits.
+/// First, tool outputs are cut. Then all but the last `keep_recent` answers are replaced by a line each, and their
+/// results are dropped. Then only the first `keep_first` and last `keep_recent` messages are kept, with a marker
+/// between them; finally only the newest messages that fit, after a marker. The markers count towards the budget. If a
+/// level would separate a call from its result, both are kept if they fit, else both are dropped. The result is empty
+/// if not even a marker fits.
 ///
 /// ```
 /// use loopstore_model::compaction::{ContextConfig, compact_messages};
@@ -82,7 +81,7 @@ pub fn compact_messages(
     if tokens <= budget {
         return messages;
     }
-    let mut selection = Selection::new(cut_tool_outputs(messages, config), counter);
+    let mut selection = TieredSelection::new(cut_tool_outputs(messages, config), counter);
     if selection.tokens() > budget {
         selection.summarise_all_but(config.keep_recent);
     }
@@ -96,9 +95,9 @@ pub fn compact_messages(
     selection.into_messages()
 }
 
-/// Returns the newest of `messages` that cost at most `budget` tokens, after a marker that says
-/// how many are missing. The marker counts, and no call is parted from its result; the result is
-/// empty if not even a marker fits.
+/// Returns the newest of `messages` with at most `budget` tokens, after a marker with the number of missing messages.
+/// The marker counts towards the budget, and no call is separated from its result. The result is empty if not even a
+/// marker fits.
 ///
 /// ```
 /// use loopstore_model::compaction::keep_within_budget;
@@ -117,7 +116,7 @@ pub fn keep_within_budget(
     budget: u64,
     counter: &dyn TokenCounter,
 ) -> Vec<AgentMessage> {
-    let mut selection = Selection::new(messages, counter);
+    let mut selection = TieredSelection::new(messages, counter);
     if selection.tokens() > budget {
         selection.keep_newest(budget);
     }

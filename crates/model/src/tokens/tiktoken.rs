@@ -1,14 +1,14 @@
 //! OpenAI's tokenizers as token counters (feature `tiktoken`).
 //!
-//! The vocabularies are part of the crate `bpe-openai`, which gives tiktoken's figures in time
-//! linear to the text. The reference implementation needs quadratic time for a long run of letters
-//! (base64, say) and gives up on a long run of spaces, and both stand in transcripts.
+//! The vocabularies are part of the crate `bpe-openai`, which returns tiktoken's figures in time linear in the length
+//! of the text. The reference implementation needs quadratic time for a long run of letters, such as base64, and fails
+//! on a long run of spaces; transcripts have both.
 
 use bpe_openai::Tokenizer;
 
 use super::TokenCounter;
 
-/// Counts with one of OpenAI's vocabularies.
+/// A counter with one of OpenAI's vocabularies.
 ///
 /// ```
 /// use loopstore_model::tokens::{TiktokenCounter, TokenCounter};
@@ -23,7 +23,7 @@ pub struct TiktokenCounter {
 }
 
 impl TiktokenCounter {
-    /// The vocabulary of GPT-4o and later: `tiktoken:o200k_base`.
+    /// Returns the counter of GPT-4o and later: `tiktoken:o200k_base`.
     pub fn o200k_base() -> Self {
         Self {
             name: "tiktoken:o200k_base",
@@ -31,7 +31,7 @@ impl TiktokenCounter {
         }
     }
 
-    /// The vocabulary of GPT-4: `tiktoken:cl100k_base`.
+    /// Returns the counter of GPT-4: `tiktoken:cl100k_base`.
     pub fn cl100k_base() -> Self {
         Self {
             name: "tiktoken:cl100k_base",

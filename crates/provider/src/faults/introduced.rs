@@ -1,18 +1,16 @@
-//! What an overlay brings in that the originals do not have.
+//! The faults that an overlay introduces.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{ContextFault, FaultKind, faults_of, is_silent, thinking, turn_of};
 use loopstore_model::AgentMessage;
 
-/// Returns the faults that an overlay brings in: those of `shown` that `originals` do not have.
+/// Returns the faults that an overlay introduces: those of `shown` that `originals` do not have.
 ///
-/// `originals` are the messages that the overlay stands for, together with what `shown` has
-/// around them; only the two lists are read. Faults are compared by kind and call, not by
-/// position, and how often one stands counts. An id that several calls of the originals have
-/// cannot be followed: faults of its calls and results do not count. A message that says nothing
-/// is compared by role and turn. Signed thinking is compared with the originals' too, see
-/// [`FaultKind::ThinkingParted`].
+/// `originals` are the messages that the overlay replaces, together with the messages of `shown` around them. Faults
+/// are compared by kind and call, not by position, and counted. Faults of an id that several calls of the originals
+/// have are ignored, since its calls cannot be matched. An empty message is compared by role and turn. Signed thinking
+/// is compared with that of the originals, see [`FaultKind::ThinkingParted`].
 pub fn introduced(
     originals: &[AgentMessage],
     shown: &[AgentMessage],
@@ -20,7 +18,7 @@ pub fn introduced(
 ) -> Vec<ContextFault> {
     let mut known = OriginalCounts::of(originals, faults_of(originals, in_flight));
     let mut new = faults_of(shown, in_flight);
-    new.retain(|fault| known.lacks(fault, shown));
+    new.retain(|fault| known.is_introduced(fault, shown));
     for fault in thinking::parted_from(originals, shown) {
         if !new.contains(&fault) {
             new.push(fault);
@@ -38,7 +36,7 @@ fn place_of(message: &AgentMessage) -> RoleAndTurn {
     (message.role().as_str(), turn)
 }
 
-/// What the originals have, as often as they do.
+/// The faults of the originals, with their numbers.
 struct OriginalCounts {
     calls: HashMap<(FaultKind, Option<String>), usize>,
     silent: HashMap<RoleAndTurn, usize>,
@@ -68,8 +66,8 @@ impl OriginalCounts {
         known
     }
 
-    /// Whether the originals do not have a fault of `shown`; one that they have is used up.
-    fn lacks(&mut self, fault: &ContextFault, shown: &[AgentMessage]) -> bool {
+    /// True if the originals do not have a fault of `shown`; else one fault of the originals is used up.
+    fn is_introduced(&mut self, fault: &ContextFault, shown: &[AgentMessage]) -> bool {
         let id = &fault.tool_call_id;
         let is_shared = id.as_ref().is_some_and(|id| self.shared.contains(id));
         if is_shared && fault.kind != FaultKind::ThinkingParted {

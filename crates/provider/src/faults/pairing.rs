@@ -1,4 +1,4 @@
-//! Which result answers which call.
+//! Pairs tool results with their calls.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,63 +12,62 @@ type CallPlace = (usize, usize);
 
 /// The calls and results of a list of messages.
 ///
-/// A result answers the first unanswered call of its id in the newest answer that made one; calls
-/// of that id in answers before can no longer be answered. A result whose call is answered already is a
-/// later result of the same call, as tools report that run for long: the newest one before the conversation
-/// goes on replaces the first.
+/// A result belongs to the first call of its id without a result, in the newest answer that has calls of the id; calls
+/// of the id in earlier answers can no longer get a result. A result whose call has one already is a later result of
+/// the call, as long-running tools report: the newest one before the conversation continues replaces the first.
 #[derive(Debug, Default)]
 pub struct Pairing {
     /// All calls in order.
     calls: Vec<CallPair>,
-    /// Of each message: where its calls begin among all.
+    /// For each message, the index of its first call among all.
     first_calls: Vec<usize>,
-    /// Of each message: the call that it answers.
+    /// For each message, the call that it is the first result of.
     answers: Vec<Option<usize>>,
-    /// Of each message: the call that it answers once more.
+    /// For each message, the call that it is a later result of.
     repeats: Vec<Option<usize>>,
 }
 
-/// What a tool result is to its call.
+/// The relation of a tool result to its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultPlace {
-    /// No call before it has its id.
+    /// No earlier call has the id.
     WithoutCall,
-    /// It is the result that a request has behind the call.
+    /// A request has this result after the call.
     Behind,
-    /// Another result, which came before the conversation went on, replaces it.
+    /// Another result, received before the conversation continued, replaces it.
     Replaced,
-    /// The call had its result before the conversation went on: the message with that.
+    /// The call had a result before the conversation continued: the message with that result.
     Later(usize),
 }
 
 #[derive(Debug)]
 struct CallPair {
-    /// The message that makes it.
+    /// The message with the call.
     by: usize,
-    /// The message with its first result.
+    /// The message with the first result.
     result: Option<usize>,
-    /// The message with the newest result that came before the conversation went on.
+    /// The message with the newest result before the conversation continued.
     newest: Option<usize>,
     /// The last prompt or answer before the first result.
     speaker: Option<usize>,
-    /// Whether a prompt or another answer stands between them.
+    /// True if a prompt or another answer is between the call and its first result.
     is_late: bool,
-    /// Whether a call before has its id too.
+    /// True if an earlier call has the same id.
     is_repeated: bool,
-    /// The next call of its id that the same message makes.
+    /// The next call of the same id in the same message.
     next: Option<usize>,
 }
 
-/// Who waits, by the id of the calls. Every build looks up each call and each result.
+/// The calls without a result, by id. Every build looks up each call and each result.
 type OpenCalls<'m> = HashMap<&'m str, WaitingCalls, RandomState>;
 
-/// The calls of one id that the newest answer with such made.
+/// The calls of one id in the newest answer that has any.
 struct WaitingCalls {
     by: usize,
-    /// The first without a result.
+    /// The first call without a result.
     first: Option<usize>,
     last: usize,
-    /// True if there are several: a result more than they are answers none of them for certain.
+    /// True if there are several calls: an additional result cannot be assigned to one of them.
     are_many: bool,
 }
 
@@ -81,7 +80,7 @@ impl Pairing {
             answers: Vec::with_capacity(messages.len()),
             repeats: vec![None; messages.len()],
         };
-        // More calls than half of the messages are seldom.
+        // There are rarely more calls than half of the messages.
         let mut open =
             OpenCalls::<'m>::with_capacity_and_hasher(messages.len() / 2, <_>::default());
         let mut speaker = None;
@@ -147,7 +146,7 @@ impl Pairing {
         });
     }
 
-    /// Lets the message `at` answer the first of the calls that wait.
+    /// Assigns the message `at` to the first call without a result.
     fn answer(
         &mut self,
         at: usize,
@@ -162,7 +161,7 @@ impl Pairing {
         Some(first)
     }
 
-    /// Notes that the message `at` answers a call that has its result.
+    /// Records the message `at` as a later result of a call.
     fn repeat(&mut self, at: usize, call: usize, speaker: Option<usize>) {
         self.repeats[at] = Some(call);
         let call = &mut self.calls[call];
@@ -182,12 +181,12 @@ impl Pairing {
         self.call(call)?.result
     }
 
-    /// Returns the message with the newest result of a call that came before the conversation went on.
+    /// Returns the message with the newest result of a call before the conversation continued.
     pub fn newest_result(&self, call: CallPlace) -> Option<usize> {
         self.call(call)?.newest
     }
 
-    /// Returns what a tool result is to its call.
+    /// Returns the relation of a tool result to its call.
     pub fn place(&self, result: usize) -> ResultPlace {
         let of = |calls: &[Option<usize>]| calls.get(result).copied().flatten();
         let Some(call) = of(&self.answers).or_else(|| of(&self.repeats)) else {
@@ -201,7 +200,7 @@ impl Pairing {
         }
     }
 
-    /// Whether a call before has the same id.
+    /// True if an earlier call has the same id.
     pub fn is_repeated(&self, call: CallPlace) -> bool {
         self.call(call).is_some_and(|call| call.is_repeated)
     }

@@ -1,21 +1,21 @@
 //! Signed thinking and the calls that it belongs to.
 //!
-//! A provider that signs thinking wants that of the current tool-use cycle back as it gave it:
-//! all answers after the last prompt. Before that, thinking may be left out. So only answers after
-//! the last prompt are looked at. An answer here is what the model gave in one piece: a message
-//! with something said, and the messages of thinking alone right before it in its turn.
+//! A provider that signs thinking requires the thinking of the current tool-use cycle unchanged: that of all answers
+//! after the last prompt. Earlier thinking may be left out, so only answers after the last prompt are checked. An
+//! answer here is a message with content other than thinking, together with the messages of thinking only before it in
+//! its turn.
 
 use std::collections::HashMap;
 
-use super::{ContextFault, FaultKind, goes_on};
+use super::{ContextFault, FaultKind, continues_answer};
 use loopstore_model::{AgentMessage, Content, Message, Role};
 
 /// An answer of the model.
 struct ThinkingAnswer<'a> {
-    /// Its last message.
+    /// The index of its last message.
     at: usize,
     blocks: Vec<&'a Content>,
-    /// Whether nothing stands behind it that says something.
+    /// True if no message with content follows the answer.
     is_last: bool,
 }
 
@@ -32,7 +32,7 @@ impl<'a> ThinkingAnswer<'a> {
         self.blocks.iter().any(|block| block.is_signed_thinking())
     }
 
-    /// What of this answer must stay together: its signed thinking and its calls, in their order.
+    /// The blocks that must be kept together: signed thinking and calls, in their order.
     fn marks(&self) -> Vec<ThinkingMark<'a>> {
         self.blocks.iter().filter_map(|block| mark(block)).collect()
     }
@@ -67,7 +67,7 @@ fn mark(block: &Content) -> Option<ThinkingMark<'_>> {
     }
 }
 
-/// Returns the answers of `messages`; `from` is where the first of them stands in the whole list.
+/// Returns the answers of `messages`; `from` is the index of the first message in the whole list.
 fn answers(messages: &[AgentMessage], from: usize) -> Vec<ThinkingAnswer<'_>> {
     let mut answers: Vec<ThinkingAnswer<'_>> = Vec::new();
     let mut is_open = false;
@@ -91,7 +91,7 @@ fn answers(messages: &[AgentMessage], from: usize) -> Vec<ThinkingAnswer<'_>> {
             open.blocks.extend(&answer.content);
         }
         let is_thinking = answer.content.iter().all(Content::is_thinking);
-        is_open = is_thinking && goes_on(messages, at);
+        is_open = is_thinking && continues_answer(messages, at);
         let speaks = |message: &AgentMessage| message.role() != Role::Extension;
         if let Some(last) = answers.last_mut() {
             last.is_last = is_thinking && !messages[at + 1..].iter().any(speaks);
@@ -107,10 +107,9 @@ fn cycle(messages: &[AgentMessage]) -> Vec<ThinkingAnswer<'_>> {
     answers(&messages[start..], start)
 }
 
-/// Returns what can be told from `messages` alone: after the last prompt, an answer that ends in
-/// signed thinking (what the thinking led to is gone), or one with calls and unsigned thinking
-/// while other thinking is signed (the signature is gone). With `in_flight`, the last answer may
-/// still go on.
+/// Returns the faults that `messages` alone show: after the last prompt, an answer that ends with signed thinking (the
+/// rest of it is missing), or one with calls and unsigned thinking while other thinking is signed (the signature is
+/// missing). With `in_flight`, the last answer may be incomplete.
 pub(super) fn parted(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextFault> {
     let answers = cycle(messages);
     if !answers.iter().any(ThinkingAnswer::is_signed) {
@@ -124,7 +123,7 @@ pub(super) fn parted(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextF
         let ends = last.is_some_and(|block| block.is_signed_thinking());
         ends && !(in_flight && answer.is_last)
     };
-    // OpenAI seals some of its reasoning and lets the rest be read: that lacks nothing.
+    // OpenAI seals some of its reasoning and returns the rest as readable text, which has no signature.
     let signs = |block: &&Content| match block {
         Content::Sealed(sealed) => sealed.provider != "openai" && block.is_signed_thinking(),
         block => block.is_signed_thinking(),
@@ -148,9 +147,9 @@ fn says(block: &Content) -> bool {
     }
 }
 
-/// Returns the answers after the last prompt of `shown` whose signed thinking and calls do not
-/// stand together as in `originals`: thinking removed or altered while calls stay, or kept while
-/// calls are gone. Answers that the originals do not have are no fault.
+/// Returns the answers after the last prompt of `shown` whose signed thinking and calls differ from those of
+/// `originals`: thinking removed or changed while calls are kept, or kept while calls are removed. Answers that the
+/// originals do not have are no fault.
 pub(super) fn parted_from(originals: &[AgentMessage], shown: &[AgentMessage]) -> Vec<ContextFault> {
     let shown = cycle(shown);
     let originals = answers(originals, 0);
@@ -227,8 +226,8 @@ mod tests {
         let messages = [Message::user("go").into(), answer(vec![thought("x")])];
         assert_eq!(parts(&messages, false), [1]);
         assert!(parts(&messages, true).is_empty());
-        let goes_on = [&messages[..], &[answer(vec![of_call("a")]), result("a")]].concat();
-        assert!(parts(&goes_on, false).is_empty());
+        let continues_answer = [&messages[..], &[answer(vec![of_call("a")]), result("a")]].concat();
+        assert!(parts(&continues_answer, false).is_empty());
         let before = [&messages[..], &[Message::user("and?").into()]].concat();
         assert!(parts(&before, false).is_empty());
     }
@@ -264,7 +263,7 @@ mod tests {
         let mut shown = cycle_of(vec![thought("first"), Content::text("done")]);
         shown.remove(2);
         assert_eq!(lost(&originals, &shown), [(1, None)]);
-        // What stands before the last prompt may lose its thinking.
+        // Answers before the last prompt may lose their thinking.
         shown.push(Message::user("next").into());
         assert_eq!(lost(&originals, &shown), []);
     }

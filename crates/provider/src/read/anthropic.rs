@@ -1,6 +1,6 @@
 //! Anthropic's messages.
 
-use super::Result;
+use super::ReadResult;
 use super::blocks::{content, image, result, system, text, usage_extra, with_rest};
 use super::calls::PartReader;
 use super::node::{JsonNode, NodeFields};
@@ -9,7 +9,7 @@ use loopstore_model::{
     UserMessage,
 };
 
-pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
+pub(super) fn read(root: &JsonNode<'_>) -> ReadResult<Vec<AgentMessage>> {
     let mut out = Vec::new();
     if root.is_list() {
         messages(root, &mut out)?;
@@ -28,12 +28,12 @@ pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
     Ok(out)
 }
 
-fn messages(list: &JsonNode<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
+fn messages(list: &JsonNode<'_>, out: &mut Vec<AgentMessage>) -> ReadResult<()> {
     list.list()?.iter().try_for_each(|node| message(node, out))
 }
 
-/// Reads a message; one of the user becomes several where it holds tool results.
-fn message(node: &JsonNode<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
+/// Reads a message; a user message with tool results becomes several.
+fn message(node: &JsonNode<'_>, out: &mut Vec<AgentMessage>) -> ReadResult<()> {
     let mut fields = node.fields()?;
     if let Some(kind) = fields.take("type")
         && kind.text()? != "message"
@@ -54,7 +54,7 @@ fn message(node: &JsonNode<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
     Ok(())
 }
 
-fn prompt(mut fields: NodeFields<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
+fn prompt(mut fields: NodeFields<'_>, out: &mut Vec<AgentMessage>) -> ReadResult<()> {
     let body = fields.need("content")?;
     let first = out.len();
     if body.is_list() {
@@ -82,7 +82,7 @@ fn prompt(mut fields: NodeFields<'_>, out: &mut Vec<AgentMessage>) -> Result<()>
     Ok(())
 }
 
-/// Makes a user message of the blocks that say something.
+/// Returns a user message of the blocks that are not empty.
 fn flush(blocks: &mut Vec<Content>, out: &mut Vec<AgentMessage>) {
     blocks.retain(|block| !matches!(block, Content::Text(text) if text.text.is_empty()));
     if !blocks.is_empty() {
@@ -95,8 +95,8 @@ fn flush(blocks: &mut Vec<Content>, out: &mut Vec<AgentMessage>) {
     }
 }
 
-fn answer(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
-    // Calls as chat completions have them: kept beside the message they would be lost.
+fn answer(mut fields: NodeFields<'_>) -> ReadResult<AgentMessage> {
+    // Calls in the form of chat completions: as unknown fields of the message they would be lost.
     fields.refuse("tool_calls")?;
     fields.refuse("function_call")?;
     let answered = |node: &JsonNode<'_>| match block(node)? {
@@ -118,18 +118,18 @@ fn answer(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
     Ok(message)
 }
 
-/// What a block becomes, by who says it.
+/// The result of reading a block, by the roles that may have it.
 pub(super) enum ReadBlock {
     Text(Content),
-    /// What only a user says, or a tool.
+    /// Content that only a user or a tool may have.
     Input(Content),
-    /// What only the model says.
+    /// Content that only the model may have.
     Output(Content),
     Result(Box<AgentMessage>),
 }
 
-/// Reads a block, whoever said it.
-pub(super) fn block(node: &JsonNode<'_>) -> Result<ReadBlock> {
+/// Reads a block of any role.
+pub(super) fn block(node: &JsonNode<'_>) -> ReadResult<ReadBlock> {
     use ReadBlock::{Input, Output, Text};
     let mut fields = node.fields()?;
     Ok(match fields.need("type")?.text()? {
@@ -166,14 +166,14 @@ fn misplaced(node: &JsonNode<'_>) -> crate::ProviderError {
     node.invalid("a block of this type does not belong here")
 }
 
-fn plain_text(node: &JsonNode<'_>) -> Result<Content> {
+fn plain_text(node: &JsonNode<'_>) -> ReadResult<Content> {
     match block(node)? {
         ReadBlock::Text(block) => Ok(block),
         _ => Err(misplaced(node)),
     }
 }
 
-fn picture(mut fields: NodeFields<'_>) -> Result<Content> {
+fn picture(mut fields: NodeFields<'_>) -> ReadResult<Content> {
     let node = fields.need("source")?;
     let mut source = node.fields()?;
     match source.need("type")?.text()? {
@@ -193,7 +193,7 @@ fn picture(mut fields: NodeFields<'_>) -> Result<Content> {
     image(&data, &media_type, extra)
 }
 
-fn thinking(mut fields: NodeFields<'_>) -> Result<Content> {
+fn thinking(mut fields: NodeFields<'_>) -> ReadResult<Content> {
     let thinking = fields.need("thinking")?.text()?.to_owned();
     let signature = fields.text("signature")?;
     let mut extra = Extra::default();
@@ -205,7 +205,7 @@ fn thinking(mut fields: NodeFields<'_>) -> Result<Content> {
     }))
 }
 
-fn call(mut fields: NodeFields<'_>) -> Result<Content> {
+fn call(mut fields: NodeFields<'_>) -> ReadResult<Content> {
     let mut parts = PartReader::default();
     let id = parts.id(&mut fields, "id");
     let name = parts.name(&mut fields);
@@ -221,7 +221,7 @@ fn call(mut fields: NodeFields<'_>) -> Result<Content> {
     }))
 }
 
-fn tool_result(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
+fn tool_result(mut fields: NodeFields<'_>) -> ReadResult<AgentMessage> {
     let shown = |node: &JsonNode<'_>| match block(node)? {
         ReadBlock::Text(block) | ReadBlock::Input(block) => Ok(block),
         _ => Err(misplaced(node)),
@@ -238,7 +238,7 @@ fn tool_result(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
     Ok(message)
 }
 
-fn usage(node: &JsonNode<'_>) -> Result<Usage> {
+fn usage(node: &JsonNode<'_>) -> ReadResult<Usage> {
     let mut fields = node.fields()?;
     let input = fields.need("input_tokens")?.count()?;
     let output = fields.need("output_tokens")?.count()?;

@@ -1,24 +1,24 @@
-//! What the forms have in common: images, arguments, usage, system messages.
+//! Readers that the forms share: images, arguments, usage, system messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::Result;
+use super::ReadResult;
 use super::node::{JsonNode, NodeFields};
 use loopstore_model::{
     AgentMessage, Content, Extra, Image, Json, Message, Text, ToolResultMessage, Usage,
 };
 
-/// Reads content: a text, or a list of which `part` reads each element. Empty texts are left out, as
-/// no provider takes them back.
+/// Reads content: a text, or a list of which `part` reads each element. Empty texts are left out, as no provider
+/// accepts them.
 pub(super) fn content(
     node: &JsonNode<'_>,
-    part: impl Fn(&JsonNode<'_>) -> Result<Content>,
-) -> Result<Vec<Content>> {
+    part: impl Fn(&JsonNode<'_>) -> ReadResult<Content>,
+) -> ReadResult<Vec<Content>> {
     let read = if node.is_text() {
         vec![Content::text(node.text()?)]
     } else if node.is_list() {
-        node.list()?.iter().map(part).collect::<Result<_>>()?
+        node.list()?.iter().map(part).collect::<ReadResult<_>>()?
     } else {
         return Err(node.wrong_type("a text or a list"));
     };
@@ -27,8 +27,8 @@ pub(super) fn content(
     Ok(read.into_iter().filter(is_not_empty).collect())
 }
 
-/// Reads a text block whose text stands in `key`.
-pub(super) fn text(mut fields: NodeFields<'_>, key: &'static str) -> Result<Content> {
+/// Reads a text block whose text is in the field `key`.
+pub(super) fn text(mut fields: NodeFields<'_>, key: &'static str) -> ReadResult<Content> {
     let text = fields.need(key)?.text()?.to_owned();
     let mut extra = Extra::default();
     fields.keep_rest(&mut extra)?;
@@ -36,7 +36,7 @@ pub(super) fn text(mut fields: NodeFields<'_>, key: &'static str) -> Result<Cont
 }
 
 /// Reads a text with which the model refuses to answer.
-pub(super) fn refusal(fields: NodeFields<'_>) -> Result<Content> {
+pub(super) fn refusal(fields: NodeFields<'_>) -> ReadResult<Content> {
     text(fields, "refusal").map(as_refusal)
 }
 
@@ -53,13 +53,13 @@ pub(super) fn image(
     data: &JsonNode<'_>,
     media_type: &JsonNode<'_>,
     extra: Extra,
-) -> Result<Content> {
+) -> ReadResult<Content> {
     image_of(data, data.text()?, media_type.text()?, extra)
 }
 
-/// Reads an image from a URL that holds it. One that lies elsewhere could change or go away, and no
-/// message would show what the model saw.
-pub(super) fn data_image(url: &JsonNode<'_>, extra: Extra) -> Result<Content> {
+/// Reads an image from a data URL. An image at another URL could change or disappear, and no message would show what
+/// the model saw.
+pub(super) fn data_image(url: &JsonNode<'_>, extra: Extra) -> ReadResult<Content> {
     let Some(rest) = url.text()?.strip_prefix("data:") else {
         return Err(url.unsupported("image by URL", url.text()?));
     };
@@ -69,7 +69,12 @@ pub(super) fn data_image(url: &JsonNode<'_>, extra: Extra) -> Result<Content> {
     image_of(url, data, media_type, extra)
 }
 
-fn image_of(node: &JsonNode<'_>, data: &str, media_type: &str, extra: Extra) -> Result<Content> {
+fn image_of(
+    node: &JsonNode<'_>,
+    data: &str,
+    media_type: &str,
+    extra: Extra,
+) -> ReadResult<Content> {
     if !media_type.to_ascii_lowercase().starts_with("image/") {
         return Err(node.unsupported("image of the type", media_type));
     }
@@ -83,7 +88,7 @@ fn image_of(node: &JsonNode<'_>, data: &str, media_type: &str, extra: Extra) -> 
     }))
 }
 
-/// Returns the arguments that the model wrote: JSON, or what it wrote in place of JSON.
+/// Returns the arguments that the model wrote: JSON, or the text that it wrote instead of JSON.
 pub(super) fn arguments(text: &str) -> Json {
     match Json::parse(text) {
         _ if text.is_empty() => Json::null(),
@@ -92,12 +97,12 @@ pub(super) fn arguments(text: &str) -> Json {
     }
 }
 
-/// Returns a system message. Its content, a text or a list of texts, is kept as it is.
+/// Returns a system message. Its content, a text or a list of texts, is kept unchanged.
 pub(super) fn system(
     role: &str,
     content: &JsonNode<'_>,
-    part: impl Fn(&JsonNode<'_>) -> Result<Content>,
-) -> Result<AgentMessage> {
+    part: impl Fn(&JsonNode<'_>) -> ReadResult<Content>,
+) -> ReadResult<AgentMessage> {
     self::content(content, part)?;
     let mut message = AgentMessage::extension("system", content.json_in("content")?);
     if role != "system" {
@@ -106,7 +111,7 @@ pub(super) fn system(
     Ok(message)
 }
 
-/// Returns the result of a call. Its tool is named later, by the call.
+/// Returns the result of a call. The name of its tool is set later, from the call.
 pub(super) fn result(
     tool_call_id: String,
     content: Vec<Content>,
@@ -120,14 +125,14 @@ pub(super) fn result(
     }
 }
 
-/// Returns a message with the fields that it has no place for.
-pub(super) fn with_rest(message: Message, fields: &NodeFields<'_>) -> Result<AgentMessage> {
+/// Returns a message with its unknown fields.
+pub(super) fn with_rest(message: Message, fields: &NodeFields<'_>) -> ReadResult<AgentMessage> {
     let mut message = AgentMessage::from(message);
     fields.keep_rest(message.extra_mut())?;
     Ok(message)
 }
 
-/// The names of OpenAI's two APIs for what they counted.
+/// The names of the fields of usage in OpenAI's two APIs.
 pub(super) struct UsageNames {
     pub(super) input: &'static str,
     pub(super) input_details: &'static str,
@@ -135,13 +140,13 @@ pub(super) struct UsageNames {
     pub(super) output_details: &'static str,
 }
 
-/// Reads what OpenAI counted. Its input holds what came from the cache, that of [`Usage`] does not.
-pub(super) fn openai_usage(node: &JsonNode<'_>, names: &UsageNames) -> Result<Usage> {
+/// Reads the usage of OpenAI, whose input includes cached tokens; that of [`Usage`] does not.
+pub(super) fn openai_usage(node: &JsonNode<'_>, names: &UsageNames) -> ReadResult<Usage> {
     let mut fields = node.fields()?;
     let input = fields.need(names.input)?.count()?;
     let output = fields.need(names.output)?.count()?;
     let mut extra = Extra::default();
-    let mut detail = |name: &'static str, key: &'static str| -> Result<Option<i64>> {
+    let mut detail = |name: &'static str, key: &'static str| -> ReadResult<Option<i64>> {
         let Some(node) = fields.take(name) else {
             return Ok(None);
         };
@@ -164,8 +169,8 @@ pub(super) fn openai_usage(node: &JsonNode<'_>, names: &UsageNames) -> Result<Us
     })
 }
 
-/// Keeps what else a provider says of usage. `cost` stands where reports look for it.
-pub(super) fn usage_extra(mut fields: NodeFields<'_>, mut extra: Extra) -> Result<Extra> {
+/// Keeps the other fields of usage. `cost` is put where reports expect it.
+pub(super) fn usage_extra(mut fields: NodeFields<'_>, mut extra: Extra) -> ReadResult<Extra> {
     if let Some(cost) = fields.take("cost") {
         cost.number()?;
         extra.insert("cost", cost.json()?);

@@ -1,12 +1,12 @@
-//! The parts of a call, as all forms read them.
+//! Readers of the parts of a call that the forms share.
 
-use super::Result;
+use super::ReadResult;
 use super::blocks::arguments;
 use super::node::{JsonNode, NodeFields};
 use loopstore_model::Json;
 use loopstore_model::received::Received;
 
-/// Reads the parts of one call or result, and notes those that are not as they must be.
+/// Reads the parts of one call or result, and notes missing or wrong ones.
 #[derive(Default)]
 pub(super) struct PartReader {
     pub(super) received: Received,
@@ -18,7 +18,7 @@ impl PartReader {
         self.text("id", fields.take(key))
     }
 
-    /// Reads the id of the call that a result answers; an empty text if there is none.
+    /// Reads the id of the call of a result; an empty text if there is none.
     pub(super) fn answered(&mut self, fields: &mut NodeFields<'_>, key: &'static str) -> String {
         self.text("tool_call_id", fields.take(key))
     }
@@ -46,7 +46,7 @@ impl PartReader {
         &mut self,
         node: Option<JsonNode<'_>>,
         key: &'static str,
-    ) -> Result<Json> {
+    ) -> ReadResult<Json> {
         let Some(node) = node else {
             self.received.note(key, "missing");
             return Ok(Json::null());
@@ -61,7 +61,11 @@ impl PartReader {
     }
 
     /// Reads arguments that must be an object.
-    pub(super) fn object(&mut self, node: Option<JsonNode<'_>>, key: &'static str) -> Result<Json> {
+    pub(super) fn object(
+        &mut self,
+        node: Option<JsonNode<'_>>,
+        key: &'static str,
+    ) -> ReadResult<Json> {
         match node {
             Some(node) if node.is_object() => node.json(),
             Some(node) if node.is_text() => {

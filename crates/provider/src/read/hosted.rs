@@ -1,36 +1,36 @@
-//! Calls of tools that OpenAI has made up and that the caller carries out (computer, shell, patches), or
-//! agrees to (MCP), and what comes of them.
+//! Calls of tools that OpenAI defines and that the caller executes (computer, shell, patches) or approves (MCP), and
+//! their results.
 //!
-//! They are calls and results like others, so that nothing parts the two, and each keeps its item whole,
-//! as it must go back so.
+//! They become ordinary calls and results, so that both are kept together, and each keeps its whole item, which must be
+//! sent back.
 
-use super::Result;
+use super::ReadResult;
 use super::blocks::{arguments, result};
 use super::node::{JsonNode, NodeFields};
 use loopstore_model::{AgentMessage, Content, Extra, Json, Message, ToolCall};
 
 const APPROVAL: &str = "mcp_approval_request";
 const APPROVED: &str = "mcp_approval_response";
-/// Its field `id` names the call, where it has no other.
+/// An item whose field `id` is the id of the call.
 const LOCAL_SHELL: &str = "local_shell_call_output";
 
-/// Whether an item is such a call.
+/// True if an item is such a call.
 pub(super) fn is_hosted_call(kind: &str, fields: &NodeFields<'_>) -> bool {
     kind == APPROVAL || kind.ends_with("_call") && fields.has("call_id")
 }
 
-/// Whether an item is what came of one.
+/// True if an item is the result of such a call.
 pub(super) fn is_hosted_output(kind: &str, fields: &NodeFields<'_>) -> bool {
     let is_output = kind.ends_with("_call_output") || kind == "tool_search_output";
     kind == APPROVED || kind == LOCAL_SHELL || is_output && fields.has("call_id")
 }
 
-/// Reads such a call. What it is called with stands in one of a few fields.
+/// Reads such a call, whose arguments are in one of a few fields.
 pub(super) fn hosted_call(
     node: &JsonNode<'_>,
     kind: &str,
     mut fields: NodeFields<'_>,
-) -> Result<Content> {
+) -> ReadResult<Content> {
     let is_approval = kind == APPROVAL;
     let id = if is_approval { "id" } else { "call_id" };
     let id = fields.need(id)?.id()?;
@@ -55,12 +55,12 @@ pub(super) fn hosted_call(
     }))
 }
 
-/// Reads what came of such a call: what can be read of it, and the whole item.
+/// Reads the result of such a call: its readable text, and the whole item.
 pub(super) fn hosted_output(
     node: &JsonNode<'_>,
     kind: &str,
     mut fields: NodeFields<'_>,
-) -> Result<AgentMessage> {
+) -> ReadResult<AgentMessage> {
     let is_approval = kind == APPROVED;
     let id = match kind {
         APPROVED => "approval_request_id",
@@ -88,8 +88,8 @@ pub(super) fn hosted_output(
     Ok(Message::ToolResult(result(id, content, is_error)).into())
 }
 
-/// Returns what an output says: its text, or what each command wrote.
-fn readable(output: &JsonNode<'_>) -> Result<String> {
+/// Returns the text of an output: its own, or the output of each command.
+fn readable(output: &JsonNode<'_>) -> ReadResult<String> {
     if output.is_text() {
         return output.text().map(str::to_owned);
     }

@@ -1,11 +1,9 @@
-//! From a provider's JSON to messages, strictly.
+//! The strict conversion of a provider's JSON to messages.
 //!
-//! `node` walks the JSON and knows where it stands, so every refusal names its place; `blocks` reads
-//! what the forms have in common, `hosted` the calls of tools that OpenAI has made up; the others read
-//! one form each. Their readers of a single piece
-//! (`anthropic::block`, `openai_chat::message`, `responses::AnswerReader::item`) take a [`JsonNode`] and know
-//! nothing of the list around it: whoever reads a foreign file leniently can call them and keep as it
-//! is what they refuse.
+//! `node` is a JSON value with its position, which every error names; `blocks` has the readers that the forms share,
+//! `hosted` those of the tools that OpenAI defines; each of the other modules reads one form. Their readers of a single
+//! element (`anthropic::block`, `openai_chat::message`, `responses::AnswerReader::item`) take a [`JsonNode`] and do not
+//! depend on the list around it, so a lenient importer can call them and keep the elements that they reject.
 
 mod anthropic;
 mod blocks;
@@ -23,10 +21,10 @@ use super::{Form, ProviderError};
 use loopstore_model::{AgentMessage, Content, Message};
 use node::JsonNode;
 
-type Result<T, E = ProviderError> = std::result::Result<T, E>;
+type ReadResult<T, E = ProviderError> = std::result::Result<T, E>;
 
-/// Reads a value, or several; `text` is what it was read from, if it is at hand.
-pub(super) fn read(form: Form, items: &Value, text: Option<&str>) -> Result<Vec<AgentMessage>> {
+/// Reads a value, or a list of them. `text` is the JSON that it was parsed from, if that is known.
+pub(super) fn read(form: Form, items: &Value, text: Option<&str>) -> ReadResult<Vec<AgentMessage>> {
     let root = JsonNode::root(form, items, text);
     let mut messages = match form {
         Form::OpenAiChat => openai_chat::read(&root)?,
@@ -38,14 +36,14 @@ pub(super) fn read(form: Form, items: &Value, text: Option<&str>) -> Result<Vec<
 }
 
 /// Reads one of the calls of a chat message.
-pub(super) fn read_call(call: &str) -> Result<Content> {
+pub(super) fn read_call(call: &str) -> ReadResult<Content> {
     let form = Form::OpenAiChat;
     let value = serde_json::from_str(call);
     let value: Value = value.map_err(|source| ProviderError::Unreadable { form, source })?;
     openai_chat::call(&JsonNode::root(form, &value, Some(call)))
 }
 
-/// Gives results the name of their call's tool: the forms tell it only with the call.
+/// Sets the tool names of results, which the forms have only in the call.
 fn name_results(messages: &mut [AgentMessage]) {
     let is_unnamed = |message: &AgentMessage| match message.message() {
         Some(Message::ToolResult(result)) => result.tool_name.is_empty(),

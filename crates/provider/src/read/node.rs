@@ -1,4 +1,4 @@
-//! A JSON value that knows its place.
+//! A JSON value with its position.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -7,21 +7,21 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::Result;
+use super::ReadResult;
 use crate::kept::{keep, keep_call};
 use crate::{Form, ProviderError};
 use loopstore_model::{Content, Extra, Json};
 
-/// Characters of foreign text that an error shows.
+/// The most characters of foreign text in an error.
 const SHOWN: usize = 60;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone)]
 pub(super) struct JsonNode<'a> {
     form: Form,
     at: String,
     value: &'a Value,
-    /// The text that the value was read from, if it is at hand: what is kept whole keeps it.
+    /// The text that the value was parsed from, if that is known; values that are kept whole keep this text.
     text: Option<&'a str>,
 }
 
@@ -36,12 +36,12 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns the text.
-    pub(super) fn text(&self) -> Result<&'a str> {
+    pub(super) fn text(&self) -> ReadResult<&'a str> {
         self.value.as_str().ok_or_else(|| self.wrong_type("a text"))
     }
 
     /// Returns the text, which must not be empty.
-    pub(super) fn id(&self) -> Result<String> {
+    pub(super) fn id(&self) -> ReadResult<String> {
         match self.text()? {
             "" => Err(self.invalid("it is empty")),
             id => Ok(id.to_owned()),
@@ -49,27 +49,26 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns a number of tokens.
-    pub(super) fn count(&self) -> Result<i64> {
+    pub(super) fn count(&self) -> ReadResult<i64> {
         let count = self.value.as_i64().filter(|count| *count >= 0);
         count.ok_or_else(|| self.wrong_type("a whole number"))
     }
 
     /// Returns any number.
-    pub(super) fn number(&self) -> Result<f64> {
+    pub(super) fn number(&self) -> ReadResult<f64> {
         let number = self.value.as_f64();
         number.ok_or_else(|| self.wrong_type("a number"))
     }
 
-    /// Returns seconds since the epoch as milliseconds; `None` for the epoch itself, which servers
-    /// without a clock give.
-    pub(super) fn seconds(&self) -> Result<Option<i64>> {
+    /// Returns seconds since 1970 as milliseconds; `None` for 0, which servers without a clock send.
+    pub(super) fn seconds(&self) -> ReadResult<Option<i64>> {
         let seconds = self.number()?;
         // `as` saturates.
         Ok((seconds > 0.0).then_some((seconds * 1_000.0) as i64))
     }
 
-    /// Returns whether it is `true`.
-    pub(super) fn flag(&self) -> Result<bool> {
+    /// Returns a boolean.
+    pub(super) fn flag(&self) -> ReadResult<bool> {
         let flag = self.value.as_bool();
         flag.ok_or_else(|| self.wrong_type("a boolean"))
     }
@@ -92,7 +91,7 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns the elements of a list.
-    pub(super) fn list(&self) -> Result<Vec<JsonNode<'a>>> {
+    pub(super) fn list(&self) -> ReadResult<Vec<JsonNode<'a>>> {
         let list = self.value.as_array();
         let list = list.ok_or_else(|| self.wrong_type("a list"))?;
         let texts: Option<Vec<&RawValue>> = self.texts();
@@ -106,7 +105,7 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns the fields of an object.
-    pub(super) fn fields(&self) -> Result<NodeFields<'a>> {
+    pub(super) fn fields(&self) -> ReadResult<NodeFields<'a>> {
         let map = self.value.as_object();
         Ok(NodeFields {
             node: self.clone(),
@@ -121,8 +120,8 @@ impl<'a> JsonNode<'a> {
         serde_json::from_str(self.text?).ok()
     }
 
-    /// Returns the value as it is kept.
-    pub(super) fn json(&self) -> Result<Json> {
+    /// Returns the value as JSON, with its text if that is known.
+    pub(super) fn json(&self) -> ReadResult<Json> {
         match self.text {
             Some(text) => Json::parse(text).map_err(|error| self.invalid(error.to_string())),
             None => self.kept(self.value),
@@ -130,26 +129,26 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Returns an object with the value as its only field.
-    pub(super) fn json_in(&self, key: &str) -> Result<Json> {
+    pub(super) fn json_in(&self, key: &str) -> ReadResult<Json> {
         self.kept(&HashMap::from([(key, self.value)]))
     }
 
-    /// Returns it as state that only the provider can read.
-    pub(super) fn sealed(&self) -> Result<Content> {
+    /// Returns the value as state that only the provider can read.
+    pub(super) fn sealed(&self) -> ReadResult<Content> {
         Ok(Content::sealed(self.form.provider(), self.json()?))
     }
 
-    /// Returns it whole, for the provider to take it back.
-    pub(super) fn whole(&self) -> Result<Content> {
+    /// Returns the whole value as a block that is sent back to the provider.
+    pub(super) fn whole(&self) -> ReadResult<Content> {
         keep(self.form, &self.json()?).map_err(|error| self.invalid(error.to_string()))
     }
 
-    /// Keeps it whole beside the call that was read from it.
-    pub(super) fn whole_beside(&self, extra: &mut Extra) -> Result<()> {
+    /// Keeps the whole value in the call that was read from it.
+    pub(super) fn whole_beside(&self, extra: &mut Extra) -> ReadResult<()> {
         keep_call(self.form, &self.json()?, extra).map_err(|error| self.invalid(error.to_string()))
     }
 
-    fn kept(&self, value: &impl serde::Serialize) -> Result<Json> {
+    fn kept(&self, value: &impl serde::Serialize) -> ReadResult<Json> {
         Json::of(value).map_err(|error| self.invalid(error.to_string()))
     }
 
@@ -162,7 +161,7 @@ impl<'a> JsonNode<'a> {
         }
     }
 
-    /// Returns what kind of value it is.
+    /// Returns the kind of the value.
     pub(super) fn type_word(&self) -> &'static str {
         match self.value {
             Value::Null => "null",
@@ -182,7 +181,7 @@ impl<'a> JsonNode<'a> {
         }
     }
 
-    /// Refuses a kind of thing, such as a `block type`, by its name.
+    /// Returns the error for an unsupported kind of thing, such as a `block type`.
     pub(super) fn unsupported(&self, kind: &str, name: &str) -> ProviderError {
         let mut shown: String = name.chars().take(SHOWN).collect();
         if shown.len() < name.len() {
@@ -204,7 +203,7 @@ impl<'a> JsonNode<'a> {
     }
 }
 
-/// The fields of an object, of which those that are known are taken out. `null` counts as absent.
+/// The remaining fields of an object, from which known fields are taken. `null` counts as absent.
 pub(super) struct NodeFields<'a> {
     pub(super) node: JsonNode<'a>,
     map: &'a Map<String, Value>,
@@ -229,7 +228,7 @@ impl<'a> NodeFields<'a> {
         })
     }
 
-    /// Returns the text of a field, if it says more than the value: most fields are strings.
+    /// Returns the JSON text of a field, unless the field is a string.
     fn text_of(&self, key: &str, value: &Value) -> Option<&'a str> {
         if matches!(value, Value::String(_) | Value::Bool(_)) {
             return None;
@@ -240,8 +239,8 @@ impl<'a> NodeFields<'a> {
         texts.get(key).map(|text| text.get())
     }
 
-    /// Takes a field that must be there.
-    pub(super) fn need(&mut self, key: &'static str) -> Result<JsonNode<'a>> {
+    /// Takes a required field.
+    pub(super) fn need(&mut self, key: &'static str) -> ReadResult<JsonNode<'a>> {
         self.take(key).ok_or_else(|| ProviderError::Missing {
             form: self.node.form,
             at: self.place(key),
@@ -249,12 +248,12 @@ impl<'a> NodeFields<'a> {
     }
 
     /// Takes a text.
-    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>> {
+    pub(super) fn text(&mut self, key: &'static str) -> ReadResult<Option<String>> {
         let text = self.take(key).map(|node| node.text().map(str::to_owned));
         text.transpose()
     }
 
-    /// Takes a text that is not empty; anything else stays.
+    /// Takes a text that is not empty; any other value is left.
     pub(super) fn text_if_any(&mut self, key: &'static str) -> Option<String> {
         let text = self
             .map
@@ -265,7 +264,7 @@ impl<'a> NodeFields<'a> {
         Some(text.to_owned())
     }
 
-    /// Takes a list that is not empty; anything else stays.
+    /// Takes a list that is not empty; any other value is left.
     pub(super) fn list_if_any(&mut self, key: &'static str) -> Option<JsonNode<'a>> {
         let list = self.map.get(key)?.as_array();
         list.filter(|list| !list.is_empty())?;
@@ -273,20 +272,20 @@ impl<'a> NodeFields<'a> {
     }
 
     /// Takes a number of tokens.
-    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<i64>> {
+    pub(super) fn count(&mut self, key: &'static str) -> ReadResult<Option<i64>> {
         self.take(key).map(|node| node.count()).transpose()
     }
 
-    /// Refuses a field of which a message could hold nothing.
-    pub(super) fn refuse(&mut self, key: &'static str) -> Result<()> {
+    /// Rejects a field that no message can represent.
+    pub(super) fn refuse(&mut self, key: &'static str) -> ReadResult<()> {
         match self.take(key) {
             Some(node) => Err(node.unsupported("field", key)),
             None => Ok(()),
         }
     }
 
-    /// Refuses all fields that were not taken.
-    pub(super) fn refuse_rest(&self) -> Result<()> {
+    /// Rejects all fields that were not taken.
+    pub(super) fn refuse_rest(&self) -> ReadResult<()> {
         match self.rest().next() {
             Some((key, value)) => Err(JsonNode {
                 form: self.node.form,
@@ -300,12 +299,12 @@ impl<'a> NodeFields<'a> {
     }
 
     /// Keeps the fields that were not taken, as the field `source`.
-    pub(super) fn keep_rest(&self, extra: &mut Extra) -> Result<()> {
+    pub(super) fn keep_rest(&self, extra: &mut Extra) -> ReadResult<()> {
         self.keep_rest_as("source", extra)
     }
 
     /// Keeps the fields that were not taken, as the field `key`.
-    pub(super) fn keep_rest_as(&self, key: &str, extra: &mut Extra) -> Result<()> {
+    pub(super) fn keep_rest_as(&self, key: &str, extra: &mut Extra) -> ReadResult<()> {
         let rest: Map<String, Value> = self
             .rest()
             .map(|(key, value)| (key.clone(), value.clone()))
@@ -316,7 +315,7 @@ impl<'a> NodeFields<'a> {
         Ok(())
     }
 
-    /// Returns the fields that were not taken; an empty list says as little as `null`.
+    /// Returns the fields that were not taken, without `null` and empty lists.
     fn rest(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
         let has_value = |value: &Value| match value {
             Value::Array(list) => !list.is_empty(),

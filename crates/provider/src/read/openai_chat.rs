@@ -1,6 +1,6 @@
 //! Chat completions.
 
-use super::Result;
+use super::ReadResult;
 use super::blocks::{
     UsageNames, as_refusal, content, data_image, openai_usage, refusal, result, system, text,
     with_rest,
@@ -19,7 +19,7 @@ const USAGE: UsageNames = UsageNames {
     output_details: "completion_tokens_details",
 };
 
-pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
+pub(super) fn read(root: &JsonNode<'_>) -> ReadResult<Vec<AgentMessage>> {
     if root.is_list() {
         return root.list()?.iter().map(message).collect();
     }
@@ -36,7 +36,7 @@ pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
 }
 
 /// Reads a whole answer.
-fn completion(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
+fn completion(mut fields: NodeFields<'_>) -> ReadResult<AgentMessage> {
     let node = fields.need("choices")?;
     let choices = node.list()?;
     let [choice] = &choices[..] else {
@@ -62,7 +62,7 @@ fn completion(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
 }
 
 /// Reads a message.
-pub(super) fn message(node: &JsonNode<'_>) -> Result<AgentMessage> {
+pub(super) fn message(node: &JsonNode<'_>) -> ReadResult<AgentMessage> {
     let mut fields = node.fields()?;
     let role = fields.need("role")?;
     let message = match role.text()? {
@@ -83,8 +83,8 @@ pub(super) fn message(node: &JsonNode<'_>) -> Result<AgentMessage> {
     with_rest(message, &fields)
 }
 
-/// Reads what a tool returned; the role `function` is that of calls without an id.
-fn tool_result(role: &str, mut fields: NodeFields<'_>) -> Result<AgentMessage> {
+/// Reads a tool result; the role `function` is that of results without an id.
+fn tool_result(role: &str, mut fields: NodeFields<'_>) -> ReadResult<AgentMessage> {
     let mut parts = PartReader::default();
     let id = match role {
         "tool" => parts.answered(&mut fields, "tool_call_id"),
@@ -102,7 +102,7 @@ fn tool_result(role: &str, mut fields: NodeFields<'_>) -> Result<AgentMessage> {
     Ok(message)
 }
 
-fn answer(fields: &mut NodeFields<'_>) -> Result<Message> {
+fn answer(fields: &mut NodeFields<'_>) -> ReadResult<Message> {
     fields.refuse("audio")?;
     let given = fields.take("content");
     let given = given.map(|node| content(&node, plain_text)).transpose()?;
@@ -125,8 +125,8 @@ fn answer(fields: &mut NodeFields<'_>) -> Result<Message> {
     }))
 }
 
-/// Reads the reasoning that a server returns beside the content. An empty text stays among the other fields.
-fn reasoning_of(fields: &mut NodeFields<'_>) -> Result<Vec<Content>> {
+/// Reads the reasoning that a server returns next to the content. An empty text is left among the unknown fields.
+fn reasoning_of(fields: &mut NodeFields<'_>) -> ReadResult<Vec<Content>> {
     let mut texts = Vec::new();
     for key in reasoning::TEXTS {
         texts.extend(fields.text_if_any(key).map(|text| (key, text)));
@@ -136,8 +136,8 @@ fn reasoning_of(fields: &mut NodeFields<'_>) -> Result<Vec<Content>> {
     Ok(reasoning::thinking(texts, details))
 }
 
-/// Reads a part of what a user or a tool said.
-fn part(node: &JsonNode<'_>) -> Result<Content> {
+/// Reads a part of the content of a user message or a tool result.
+fn part(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "image_url" => {
@@ -152,7 +152,7 @@ fn part(node: &JsonNode<'_>) -> Result<Content> {
     }
 }
 
-fn plain_text(node: &JsonNode<'_>) -> Result<Content> {
+fn plain_text(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "text" => text(fields, "text"),
@@ -161,8 +161,8 @@ fn plain_text(node: &JsonNode<'_>) -> Result<Content> {
     }
 }
 
-/// Reads a call as chat completions had it before `tool_calls`: it has no id, and its result names the tool.
-fn old_call(node: &JsonNode<'_>) -> Result<Content> {
+/// Reads a call in the form before `tool_calls`: it has no id, and its result names the tool.
+fn old_call(node: &JsonNode<'_>) -> ReadResult<Content> {
     let (mut parts, mut extra) = (PartReader::default(), Extra::default());
     let mut function = node.fields()?;
     let (name, arguments) = of_function(&mut parts, &mut function, false)?;
@@ -177,9 +177,9 @@ fn old_call(node: &JsonNode<'_>) -> Result<Content> {
     }))
 }
 
-/// Reads a call of a function, or of a custom tool, whose input is any text. Some servers leave the type out,
-/// or write the fields of the function beside the id.
-pub(super) fn call(node: &JsonNode<'_>) -> Result<Content> {
+/// Reads a call of a function, or of a custom tool, whose input is any text. Some servers omit the type, or write the
+/// fields of the function next to the id.
+pub(super) fn call(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     let kind = fields.take("type");
     let kind = kind.map_or(Ok(""), |kind| kind.text())?;
@@ -217,7 +217,7 @@ fn of_function(
     parts: &mut PartReader,
     function: &mut NodeFields<'_>,
     is_custom: bool,
-) -> Result<(String, Json)> {
+) -> ReadResult<(String, Json)> {
     let name = parts.name(function);
     let key = if is_custom { "input" } else { "arguments" };
     let given = function.take(key);

@@ -1,9 +1,8 @@
-//! OpenAI's Responses: what was said, what the model put out and what tools gave back as items.
+//! OpenAI's Responses: messages, outputs of the model and tool results as items.
 //!
-//! One answer of the model is several items in a row (reasoning, messages, calls); they are joined to
-//! one message.
+//! An answer of the model is several consecutive items (reasoning, messages, calls), which are joined to one message.
 
-use super::Result;
+use super::ReadResult;
 use super::blocks::{
     UsageNames, content, data_image, openai_usage, refusal, result, system, text, with_rest,
 };
@@ -22,7 +21,7 @@ const USAGE: UsageNames = UsageNames {
     output_details: "output_tokens_details",
 };
 
-pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
+pub(super) fn read(root: &JsonNode<'_>) -> ReadResult<Vec<AgentMessage>> {
     let mut reader = AnswerReader::default();
     if root.is_list() {
         reader.items(root)?;
@@ -51,9 +50,8 @@ pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
     Ok(reader.finish())
 }
 
-/// Reads a whole answer: one message, and more only where the provider ran a tool itself and put out
-/// what it gave.
-fn response(mut fields: NodeFields<'_>) -> Result<Vec<AgentMessage>> {
+/// Reads a whole answer: one message, or several if the provider ran a tool itself and returned its result.
+fn response(mut fields: NodeFields<'_>) -> ReadResult<Vec<AgentMessage>> {
     let output = fields.need("output")?;
     let mut reader = AnswerReader::default();
     reader.items(&output)?;
@@ -80,7 +78,7 @@ fn response(mut fields: NodeFields<'_>) -> Result<Vec<AgentMessage>> {
     Ok(messages)
 }
 
-/// Whether a message is what a model, or the provider that runs it, put out.
+/// True if a message is an output of the model or of its provider.
 fn is_output(message: &AgentMessage) -> bool {
     match message.message() {
         Some(Message::Assistant(_)) => true,
@@ -91,8 +89,8 @@ fn is_output(message: &AgentMessage) -> bool {
     }
 }
 
-/// Reads what an answer says of itself.
-fn envelope(answer: &mut AssistantMessage, fields: &mut NodeFields<'_>) -> Result<()> {
+/// Reads the metadata of an answer.
+fn envelope(answer: &mut AssistantMessage, fields: &mut NodeFields<'_>) -> ReadResult<()> {
     let has_calls = (answer.content.iter()).any(|block| matches!(block, Content::ToolCall(_)));
     let reason = match fields.take("incomplete_details") {
         Some(details) => details.fields()?.text("reason")?,
@@ -130,11 +128,11 @@ pub(super) struct AnswerReader {
     answer: Option<PartialAnswer>,
 }
 
-/// What the items of an answer hold so far.
+/// The content of an answer's items so far.
 #[derive(Default)]
 struct PartialAnswer {
     content: Vec<Content>,
-    /// The fields of its message items that no message has a place for.
+    /// The unknown fields of its message items.
     rest: Vec<Json>,
 }
 
@@ -147,7 +145,7 @@ impl PartialAnswer {
         let source = match &self.rest[..] {
             [] => return message,
             [only] => only.clone(),
-            // A list nests deeper than its elements, perhaps too deep.
+            // A list nests deeper than its elements, possibly too deep.
             several => Json::of(several).unwrap_or_else(|_| Json::string(&format!("{several:?}"))),
         };
         message.extra_mut().insert("source", source);
@@ -156,16 +154,16 @@ impl PartialAnswer {
 }
 
 impl AnswerReader {
-    fn items(&mut self, list: &JsonNode<'_>) -> Result<()> {
+    fn items(&mut self, list: &JsonNode<'_>) -> ReadResult<()> {
         list.list()?.iter().try_for_each(|node| self.item(node))
     }
 
     /// Reads an item.
-    pub(super) fn item(&mut self, node: &JsonNode<'_>) -> Result<()> {
+    pub(super) fn item(&mut self, node: &JsonNode<'_>) -> ReadResult<()> {
         self.item_of(node, node.fields()?)
     }
 
-    fn item_of(&mut self, node: &JsonNode<'_>, mut fields: NodeFields<'_>) -> Result<()> {
+    fn item_of(&mut self, node: &JsonNode<'_>, mut fields: NodeFields<'_>) -> ReadResult<()> {
         let kind = fields.take("type");
         match kind.as_ref().map_or(Ok("message"), JsonNode::text)? {
             "message" => self.message(fields)?,
@@ -198,7 +196,7 @@ impl AnswerReader {
         Ok(())
     }
 
-    fn message(&mut self, mut fields: NodeFields<'_>) -> Result<()> {
+    fn message(&mut self, mut fields: NodeFields<'_>) -> ReadResult<()> {
         let role = fields.need("role")?;
         let body = fields.need("content")?;
         match role.text()? {
@@ -211,12 +209,12 @@ impl AnswerReader {
                 self.push(with_rest(message, &fields)?);
             }
             "assistant" => {
-                // Calls as chat completions have them: kept beside the message they would be lost.
+                // Calls in the form of chat completions: as unknown fields they would be lost.
                 fields.refuse("tool_calls")?;
                 fields.refuse("function_call")?;
                 let mut blocks = content(&body, output_part)?;
                 let phase = fields.text("phase")?;
-                // A text is an item of its own again when it is written.
+                // When the answer is written, each text is an item again.
                 for block in &mut blocks {
                     if let (Content::Text(text), Some(phase)) = (block, &phase) {
                         text.extra.insert("phase", Json::string(phase));
@@ -268,8 +266,8 @@ impl AnswerReader {
     }
 }
 
-/// Whether a type that is not known may be one of the API's items: those of hosted tools are many,
-/// and grow. Parts of content and blocks of other forms are none.
+/// True if an unknown type may be an item of the API, which has many hosted tools and adds more. Parts of content and
+/// blocks of other forms are no items.
 fn is_item(kind: &str) -> bool {
     const OTHERS: [&str; 15] = [
         "audio",
@@ -296,8 +294,8 @@ fn is_item(kind: &str) -> bool {
     !kind.is_empty() && kind.chars().all(is_word) && !is_part && !OTHERS.contains(&kind)
 }
 
-/// Reads a part of what a user or a tool said.
-fn part(node: &JsonNode<'_>) -> Result<Content> {
+/// Reads a part of the content of a user message or a tool result.
+fn part(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "input_image" => {
@@ -316,7 +314,7 @@ fn part(node: &JsonNode<'_>) -> Result<Content> {
     }
 }
 
-fn input_text(node: &JsonNode<'_>) -> Result<Content> {
+fn input_text(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "input_text" => text(fields, "text"),
@@ -324,8 +322,8 @@ fn input_text(node: &JsonNode<'_>) -> Result<Content> {
     }
 }
 
-/// Reads a part of what the model said.
-fn output_part(node: &JsonNode<'_>) -> Result<Content> {
+/// Reads a part of the content of an answer.
+fn output_part(node: &JsonNode<'_>) -> ReadResult<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "output_text" => text(fields, "text"),
@@ -334,8 +332,8 @@ fn output_part(node: &JsonNode<'_>) -> Result<Content> {
     }
 }
 
-/// Reads reasoning that can be read. It may be empty: then the item's id stands for it.
-fn reasoning(mut fields: NodeFields<'_>) -> Result<Content> {
+/// Reads readable reasoning. It may be empty: then it is identified by the id of the item.
+fn reasoning(mut fields: NodeFields<'_>) -> ReadResult<Content> {
     let mut texts = Vec::new();
     for (key, kind) in [("summary", "summary_text"), ("content", "reasoning_text")] {
         let Some(parts) = fields.take(key) else {
@@ -360,7 +358,7 @@ fn reasoning(mut fields: NodeFields<'_>) -> Result<Content> {
 }
 
 /// Reads a call of a function, whose arguments are JSON, or of a custom tool, whose input is any text.
-fn call(mut fields: NodeFields<'_>, key: &'static str) -> Result<Content> {
+fn call(mut fields: NodeFields<'_>, key: &'static str) -> ReadResult<Content> {
     let mut parts = PartReader::default();
     let id = parts.id(&mut fields, "call_id");
     let name = parts.name(&mut fields);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::{arguments_object, images_of, media_type};
 use super::pairs::IndexedMessage;
-use super::sealed::own;
+use super::sealed::original_item;
 use super::system::SystemMessage;
 use super::{Mending, MendingKind};
 use crate::Form;
@@ -14,19 +14,19 @@ use crate::returned::ReturnedFields;
 use loopstore_model::json::json_object;
 use loopstore_model::{self as model, Content, Extra, Image, Json, ToolResultMessage};
 
-/// What the user is made to say before an answer that would come first.
+/// The user message that is added before an answer at the beginning of a conversation.
 pub const OPENING: &str = "[what came before is not included]";
 
-/// The field that says that a request is to be cached up to its block.
+/// The field of a block up to which a request is cached.
 const CACHE: &str = "cache_control";
 
-/// Cache marks of a conversation that are written, the newest: the provider takes four in a request,
-/// those of tools and system prompt among them, and finds what older ones left by itself.
+/// The number of newest cache marks of a conversation that are written. The provider accepts four in a request,
+/// including those of tools and system prompt, and finds the prefixes of older marks by itself.
 const MARKS: usize = 2;
 
 /// A message of the request.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Message {
+pub(super) struct AnthropicMessage {
     role: TurnRole,
     content: Vec<AnthropicBlock>,
 }
@@ -70,13 +70,13 @@ enum AnthropicBlock {
         #[serde(flatten)]
         back: ReturnedFields,
     },
-    /// Thinking that only the provider can read, exactly as it came.
+    /// Thinking that only the provider can read, unchanged.
     #[serde(untagged)]
     Redacted(Json),
-    /// A compaction, exactly as it came.
+    /// A compaction, unchanged.
     #[serde(untagged)]
     Compaction(Json),
-    /// Another block of the provider's, exactly as it came.
+    /// Another block of the provider, unchanged.
     #[serde(untagged)]
     Own(Json),
 }
@@ -93,7 +93,7 @@ impl AnthropicBlock {
         }
     }
 
-    /// Takes its cache mark out, and that of what it holds.
+    /// Removes the cache marks of the block and of the blocks in it.
     fn unmark(&mut self) {
         match self {
             Self::Text { back, .. } | Self::Image { back, .. } | Self::ToolUse { back, .. } => {
@@ -129,7 +129,7 @@ impl AnthropicBlock {
 json_object! {
     /// An item that was kept whole.
     pub struct MarkedItem {
-        /// Its cache mark.
+        /// The cache mark of the item.
         maybe cache_control: Json = "cache_control",
     }
 }
@@ -149,7 +149,10 @@ struct ImageSource {
 }
 
 /// Writes the messages.
-pub(super) fn write(messages: &[IndexedMessage], mended: &mut Vec<Mending>) -> Vec<Message> {
+pub(super) fn write(
+    messages: &[IndexedMessage],
+    mended: &mut Vec<Mending>,
+) -> Vec<AnthropicMessage> {
     let mut writer = AnthropicWriter {
         mended,
         out: Vec::new(),
@@ -157,7 +160,7 @@ pub(super) fn write(messages: &[IndexedMessage], mended: &mut Vec<Mending>) -> V
         thinking: Vec::new(),
         images: Vec::new(),
         waiting: 0,
-        answered: served(messages),
+        answered: answered_server_calls(messages),
         last_prompt: messages
             .iter()
             .rfind(|placed| matches!(placed.message, model::Message::User(_)))
@@ -198,7 +201,7 @@ pub(super) fn system(system: &[SystemMessage]) -> impl Serialize {
     System::List(blocks)
 }
 
-/// Leaves the cache marks of the first of `blocks` only.
+/// Removes the cache marks of all but the first of `blocks`.
 fn unmark_old<'a>(blocks: impl Iterator<Item = &'a mut AnthropicBlock>) {
     blocks
         .filter(|block| block.is_marked())
@@ -206,12 +209,12 @@ fn unmark_old<'a>(blocks: impl Iterator<Item = &'a mut AnthropicBlock>) {
         .for_each(AnthropicBlock::unmark);
 }
 
-/// Returns the calls that the provider ran itself, with their result behind them.
-fn served(messages: &[IndexedMessage]) -> HashSet<String> {
+/// Returns the ids of the calls that the provider ran itself and that have a result after them.
+fn answered_server_calls(messages: &[IndexedMessage]) -> HashSet<String> {
     let (mut used, mut answered) = (HashSet::new(), HashSet::new());
     let blocks = messages.iter().flat_map(|placed| placed.message.content());
     for block in blocks.filter(|block| matches!(block, Content::Other(_))) {
-        match own(block, Form::Anthropic)
+        match original_item(block, Form::Anthropic)
             .as_ref()
             .and_then(ServerBlock::of)
         {
@@ -250,7 +253,7 @@ impl ServerBlock {
     }
 }
 
-/// What the last message was made from.
+/// The source of the last message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum From {
     Prompt,
@@ -260,18 +263,18 @@ enum From {
 
 struct AnthropicWriter<'a> {
     mended: &'a mut Vec<Mending>,
-    out: Vec<Message>,
-    /// What was written last, from which message of the context.
+    out: Vec<AnthropicMessage>,
+    /// The source of the last message of the request.
     last: Option<(From, usize)>,
-    /// Thinking that a message ended with whose answer goes on in the next.
+    /// Thinking at the end of a message whose answer continues in the next.
     thinking: Vec<(usize, AnthropicBlock)>,
-    /// Images of failed calls: their results may hold nothing but text.
+    /// The images of failed calls, whose results may have text only.
     images: Vec<AnthropicBlock>,
-    /// The number of calls whose result has not come yet.
+    /// The number of calls without a result so far.
     waiting: usize,
-    /// The calls that the provider ran itself, with the result behind them.
+    /// The calls that the provider ran itself and that have a result after them.
     answered: HashSet<String>,
-    /// The last prompt: what the provider runs since then may still wait for its result.
+    /// The last prompt: later calls that the provider runs may still wait for their result.
     last_prompt: usize,
 }
 
@@ -286,7 +289,7 @@ impl AnthropicWriter<'_> {
         let blocks = self.blocks(at, placed.message.content(), is_answer);
         if is_answer {
             self.answer(at, blocks);
-            if !placed.goes_on {
+            if !placed.continues_answer {
                 self.drop_thinking();
             }
         } else {
@@ -319,7 +322,7 @@ impl AnthropicWriter<'_> {
         if self.out.is_empty() && !leads {
             self.open(at);
         }
-        // The blocks of the answer before stand there already.
+        // The message has the blocks of the answer before.
         let pieces = before.iter().map(|(from, _)| *from);
         for from in pieces
             .filter(|from| self.last != Some((From::Answer, *from)))
@@ -333,7 +336,7 @@ impl AnthropicWriter<'_> {
         self.thinking = trailing.into_iter().map(|block| (at, block)).collect();
     }
 
-    /// Puts the thinking of the last message first: the provider wants an answer to begin with it.
+    /// Puts the thinking of the last message first: the provider requires an answer to begin with it.
     fn lead_with_thinking(&mut self, at: usize) {
         let Some(last) = self.out.last_mut() else {
             return;
@@ -379,26 +382,26 @@ impl AnthropicWriter<'_> {
         match self.out.last_mut().filter(|last| last.role == role) {
             Some(last) => {
                 last.content.append(&mut content);
-                // Results and the prompt after them are one message by the provider's own rules.
+                // The provider requires results and the prompt after them in one message.
                 if before.is_some_and(|(before, _)| before == from) && from != From::Result {
                     self.mend(MendingKind::Merged, at);
                 }
             }
-            None => self.out.push(Message { role, content }),
+            None => self.out.push(AnthropicMessage { role, content }),
         }
     }
 
     fn open(&mut self, at: usize) {
         self.mend(MendingKind::UserAdded, at);
         let text = OPENING.to_owned();
-        self.out.push(Message {
+        self.out.push(AnthropicMessage {
             role: TurnRole::User,
             content: vec![AnthropicBlock::text(text)],
         });
     }
 
-    fn finish(mut self) -> Vec<Message> {
-        // Nothing may follow a call that waits for its result.
+    fn finish(mut self) -> Vec<AnthropicMessage> {
+        // Nothing may come between a call and its result.
         if self.waiting == 0 {
             self.flush_images(self.last.map_or(0, |(_, at)| at));
         }
@@ -408,7 +411,7 @@ impl AnthropicWriter<'_> {
         self.out
     }
 
-    /// Leaves out thinking that nothing came of.
+    /// Leaves out thinking without an answer.
     fn drop_thinking(&mut self) {
         for (at, _) in std::mem::take(&mut self.thinking) {
             self.mend(MendingKind::ThinkingDropped, at);
@@ -422,7 +425,8 @@ impl AnthropicWriter<'_> {
         }
     }
 
-    /// The provider goes on with an answer that comes last, and refuses one with a space there.
+    /// Removes white space at the end of the last answer: the provider continues this answer, and rejects one that ends
+    /// with white space.
     fn trim_end(&mut self) {
         let last = self
             .out
@@ -439,7 +443,7 @@ impl AnthropicWriter<'_> {
         }
     }
 
-    /// Whether a block is none of a tool that the provider runs itself, or call and result are both there.
+    /// True unless a block is the call or result of a tool that the provider ran, and the other of both is missing.
     fn is_paired(&self, at: usize, item: &Json) -> bool {
         match ServerBlock::of(item) {
             Some(ServerBlock::Use(id)) => self.is_run(at, &id),
@@ -448,12 +452,12 @@ impl AnthropicWriter<'_> {
         }
     }
 
-    /// Whether the provider ran a call, or still does.
+    /// True if the provider has run or is running a call.
     fn is_run(&self, at: usize, id: &str) -> bool {
         self.answered.contains(id) || at >= self.last_prompt
     }
 
-    /// Takes out who made a call where that is nobody whom this provider knows here.
+    /// Removes the caller of a call if this provider does not know it.
     fn check_caller(&self, at: usize, back: &mut ReturnedFields) {
         #[derive(Deserialize)]
         struct Caller {
@@ -481,7 +485,7 @@ impl AnthropicWriter<'_> {
     fn blocks(&mut self, at: usize, content: &[Content], is_answer: bool) -> Vec<AnthropicBlock> {
         let mut blocks = Vec::new();
         for block in content {
-            // A text of nothing but white space is refused.
+            // The provider rejects a text of white space only.
             if matches!(block, Content::Text(text) if text.text.trim().is_empty()) {
                 continue;
             }
@@ -524,7 +528,7 @@ fn block_of(block: &Content, is_answer: bool) -> Option<AnthropicBlock> {
             back: ReturnedFields::of(&call.extra, &[CACHE, "caller", "toolset_name"]),
         }),
         Content::Sealed(_) if !is_answer => None,
-        Content::Sealed(sealed) => own(block, Form::Anthropic).map(|item| {
+        Content::Sealed(sealed) => original_item(block, Form::Anthropic).map(|item| {
             if block.is_signed_thinking() {
                 AnthropicBlock::Redacted(item)
             } else if sealed.kind().as_deref() == Some("compaction") {
@@ -533,13 +537,13 @@ fn block_of(block: &Content, is_answer: bool) -> Option<AnthropicBlock> {
                 AnthropicBlock::Own(item)
             }
         }),
-        Content::Other(_) => own(block, Form::Anthropic).map(AnthropicBlock::Own),
+        Content::Other(_) => original_item(block, Form::Anthropic).map(AnthropicBlock::Own),
         _ => None,
     }
 }
 
-/// Returns what goes back with a text. Of what it cites only results of the web search do, which stand
-/// in the same answer: others count documents, of which a compaction leaves out some.
+/// Returns the fields that are sent back with a text. Of its citations, only those of web search results in the same
+/// answer are sent: others number the documents of the context, of which a compaction leaves out some.
 fn text_fields(extra: &Extra, is_answer: bool) -> ReturnedFields {
     let mut back = ReturnedFields::of(extra, &[CACHE, "citations"]);
     let cited = back.remove("citations").filter(|_| is_answer);

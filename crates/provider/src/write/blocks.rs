@@ -1,24 +1,24 @@
-//! Blocks as all forms take them: images and the arguments of calls.
+//! Blocks that the forms share: images and the arguments of calls.
 
 use loopstore_model::{Image, Json, ToolCall};
 
-/// Returns the media type of an image that `images::check` let pass: one that all providers read.
+/// Returns the media type of an image that `images::check` accepted: one that all providers read.
 pub fn media_type(image: &Image) -> Option<&'static str> {
     let known = super::images::type_of(&image.mime_type);
     known.filter(|_| !image.data.is_empty())
 }
 
-/// Returns an image that can be sent as a URL that holds it.
+/// Returns the data URL of an image; `None` if it cannot be sent.
 pub fn data_url(image: &Image) -> Option<String> {
     Some(format!("data:{};base64,{}", media_type(image)?, image.data))
 }
 
-/// Returns what the user is told before images of a tool result that stand behind it.
+/// Returns the text before images of a tool result that are sent in a user message after it.
 pub fn images_of(call: &str) -> String {
     format!("Images that tool call {call} gave:")
 }
 
-/// Returns the arguments as text of JSON.
+/// Returns the arguments as JSON text.
 pub(super) fn arguments_text(call: &ToolCall) -> String {
     if call.arguments.is_null() {
         return "{}".to_owned();
@@ -46,7 +46,7 @@ pub fn arguments_object(call: &ToolCall) -> Json {
     }
 }
 
-/// Returns an object that holds `arguments`, as text if they nest too deep for that.
+/// Returns an object with `arguments` as its field, as text if they nest too deep.
 fn wrapped(arguments: &Json) -> Json {
     let object_of = |text: &str| Json::parse(&format!("{{\"arguments\":{text}}}"));
     object_of(arguments.as_str())

@@ -1,5 +1,5 @@
-//! Images, checked against their bytes: a provider refuses one that is not what its media type says, and with
-//! it every later request of the conversation.
+//! Checks images against their bytes: a provider rejects an image with a wrong media type, and so every later request
+//! of the conversation.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
@@ -19,7 +19,7 @@ pub(super) fn check(at: usize, content: &mut [Content], mended: &mut Vec<Mending
         let Content::Image(image) = block else {
             continue;
         };
-        // A message without anything else stays empty, and is left out.
+        // A message without any other content is empty, and left out later.
         if image.data.is_empty() {
             continue;
         }
@@ -38,7 +38,7 @@ pub(super) fn check(at: usize, content: &mut [Content], mended: &mut Vec<Mending
     }
 }
 
-/// Returns one of the media types that all providers read, by its name.
+/// Returns the media type of this name, if all providers read it.
 pub(super) fn type_of(name: &str) -> Option<&'static str> {
     match name.to_ascii_lowercase().as_str() {
         "image/png" => Some("image/png"),
@@ -49,16 +49,16 @@ pub(super) fn type_of(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the media type of an image's bytes, and its data in plain base64 if it was not; `None` if its bytes
-/// are no such image.
+/// Returns the media type of an image's bytes, and its data in standard base64 if it was in another form; `None` if the
+/// bytes are no image that all providers read.
 fn read(image: &Image) -> Option<(&'static str, Option<String>)> {
     let (bytes, is_plain) = decode(&image.data)?;
     let clean = (!is_plain).then(|| general_purpose::STANDARD.encode(&bytes));
     Some((type_of_bytes(&bytes)?, clean))
 }
 
-/// Decodes base64, also of the alphabet for URLs, without padding or with white space in it; `true` if it is
-/// plain.
+/// Decodes base64, also in the URL alphabet, without padding or with white space; the boolean is true if it is in
+/// standard form.
 fn decode(data: &str) -> Option<(Vec<u8>, bool)> {
     if let Ok(bytes) = general_purpose::STANDARD.decode(data) {
         return Some((bytes, true));
@@ -87,10 +87,10 @@ fn type_of_bytes(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Characters of a declared media type that a note shows.
+/// The most characters of a declared media type in a note.
 const SHOWN: usize = 40;
 
-/// Returns the text in place of an image that no provider reads.
+/// Returns the text that replaces an image that no provider reads.
 fn note(image: &Image) -> String {
     let declared: String = image.mime_type.chars().take(SHOWN).collect();
     match decode(&image.data) {

@@ -1,8 +1,8 @@
-//! A context as what a request to a provider holds.
+//! The conversion of a context to the messages of a request.
 //!
-//! What a provider would refuse is mended, and each mending is reported: `pairs` puts every tool
-//! result right behind its call, `system` takes system messages out, the others write the form of
-//! one provider. Nothing stored is altered.
+//! Faults for which a provider would reject the request are mended, and each mending is reported: `pairs` puts every
+//! tool result directly after its call, `system` collects the system messages, the other modules write one form each.
+//! Stored messages are not changed.
 
 mod anthropic;
 mod blocks;
@@ -26,90 +26,88 @@ pub use anthropic::OPENING;
 pub use blocks::{arguments_object, data_url, images_of, media_type};
 use loopstore_model::{AgentMessage, Content};
 pub use responses::{CallItem, call_item};
-pub use sealed::own as kept_item;
+pub use sealed::original_item as kept_item;
 use system::SystemMessage;
 
-/// What stands in place of a tool result that was never recorded.
+/// The text of a tool result that was never recorded.
 pub const NO_RESULT: &str = "[no result recorded]";
 
-/// What was done to make a list of messages acceptable.
+/// The kind of a mending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MendingKind {
-    /// A call without a result got [`NO_RESULT`], because something follows it or its loop has ended.
+    /// A call without a result got [`NO_RESULT`], because messages follow it or its loop has ended.
     ResultAdded,
-    /// A result of a call was left out: a later one replaces it, or an equal one is there already.
+    /// A result of a call was left out: a later result replaces it, or an equal one exists.
     ResultDropped,
-    /// A result was written as text in a user message: its call is not in the context, such as one that ran
-    /// while it was compacted, or the conversation went on with an earlier result of the call.
+    /// A result was written as text in a user message: its call is not in the context, for instance because it was
+    /// compacted while it ran, or the conversation continued with an earlier result of the call.
     ResultTold,
-    /// A late result was put right behind its call.
+    /// A late result was moved directly after its call.
     ResultMoved,
-    /// A call's id, used before or of a form that the provider refuses, was changed.
+    /// The id of a call was changed, because it was used before or the provider rejects its form.
     CallRenamed,
-    /// A tool's name, of a form that the provider refuses, was changed.
+    /// The name of a tool was changed, because the provider rejects its form.
     ToolRenamed,
-    /// A message that says nothing was left out.
+    /// An empty message was left out.
     EmptyDropped,
-    /// A message was joined to the one before, which has the same role; one of thinking alone, to
-    /// the one after, which goes on with its answer.
+    /// A message was joined to the one before with the same role; a message of thinking only was joined to the one
+    /// after, which continues its answer.
     Merged,
-    /// Thinking that the provider cannot take back was left out.
+    /// Thinking that the provider does not accept was left out.
     ThinkingDropped,
-    /// Reasoning that only the provider can read was left out, as was asked for.
+    /// Reasoning that only the provider can read was left out on request.
     ReasoningDropped,
-    /// Thinking was put before a text of the same answer.
+    /// Thinking was moved before a text of the same answer.
     ThinkingMoved,
-    /// State or an item that only another provider takes, [`Mending::provider`], was left out.
+    /// State or an item that only another provider ([`Mending::provider`]) accepts was left out.
     ForeignDropped,
-    /// What came of a program of the model's, or the program, was left out: the other of the two is not there.
+    /// A program of the model or its output was left out, because the other of both is missing.
     PartedDropped,
-    /// A compaction of the provider's own that does not count in this context was left out.
+    /// A compaction of the provider that is not active in this context was left out.
     CompactionDropped,
-    /// What stands before a compaction of the provider's own, which stands for it, was left out.
+    /// The messages before a compaction of the provider, which replaces them, were left out.
     CompactedDropped,
-    /// A block of a kind that the provider does not know there, or an image that it cannot read,
-    /// was left out.
+    /// A block that the provider does not accept there, or an image that it cannot read, was left out.
     BlockDropped,
-    /// An image of a tool result was put into a user message after it.
+    /// An image of a tool result was moved to a user message after it.
     ImageMoved,
     /// The media type of an image was changed to the one of its bytes.
     ImageRetyped,
-    /// An image that no provider reads, such as an error page under the name of one, was replaced by a text
-    /// that says so.
+    /// An image that no provider reads, such as an error page that was saved as an image, was replaced by a text.
     ImageReplaced,
-    /// A user message was put before an answer that would have come first.
+    /// A user message was added before an answer at the beginning.
     UserAdded,
-    /// White space at the end of an answer that comes last was left out.
+    /// White space at the end of the last answer was left out.
     SpaceDropped,
-    /// A system message was put before all other messages.
+    /// A system message was moved before all other messages.
     SystemMoved,
-    /// A system message was left out: a newer one replaces it, it came with an imported transcript, or the
-    /// policy leaves it out.
+    /// A system message was left out: a newer one replaces it, it belongs to an imported transcript, or the policy
+    /// excludes it.
     SystemDropped,
 }
 
 /// One mending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mending {
-    /// What was done.
+    /// The kind of the mending.
     pub kind: MendingKind,
-    /// To which message of the context, counted from 0.
+    /// The index of the message of the context, from 0.
     pub message: usize,
-    /// The call that it is about, by its recorded id.
+    /// The recorded id of the call, if the mending concerns one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Who made what was left out, if only they take it.
+    /// The provider that produced the omitted item, if only that provider accepts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// What that is, by its own type: `reasoning`, `compaction`, `web_search_call`.
+    /// The type of that item: `reasoning`, `compaction`, `web_search_call`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
 }
 
 impl MendingKind {
-    /// Whether something was left out.
+    /// True if content was left out.
     #[doc(hidden)]
     pub fn leaves_out(self) -> bool {
         matches!(
@@ -142,7 +140,7 @@ impl Mending {
         }
     }
 
-    /// A block that the form has no place for.
+    /// Returns the mending for a block that the form cannot represent.
     #[doc(hidden)]
     pub fn left_out(block: &Content, message: usize) -> Self {
         let kind = match block {
@@ -169,16 +167,16 @@ impl Mending {
 }
 
 #[derive(Clone, Debug)]
-enum Items {
-    OpenAiChat(Vec<openai_chat::Message>),
+enum RequestItems {
+    OpenAiChat(Vec<openai_chat::ChatMessage>),
     OpenAiResponses(Vec<responses::InputItem>),
-    Anthropic(Vec<anthropic::Message>),
+    Anthropic(Vec<anthropic::AnthropicMessage>),
 }
 
-/// What a request to a provider holds of a conversation, and what was mended in it.
+/// The messages of a request to a provider, and the mendings.
 ///
-/// As JSON: `{"messages"}`, `{"instructions"?, "input"}` or `{"system"?, "messages"}`, to which the
-/// caller adds the model and its parameters.
+/// It serialises as `{"messages"}`, `{"instructions"?, "input"}` or `{"system"?, "messages"}`, to which the caller adds
+/// the model and its parameters.
 ///
 /// # Examples
 /// ```
@@ -194,21 +192,20 @@ enum Items {
 #[derive(Clone, Debug)]
 pub struct ProviderRequest {
     system: Vec<SystemMessage>,
-    items: Items,
-    /// What was done to the context, in the order of its messages.
+    items: RequestItems,
+    /// The mendings, in the order of the messages.
     pub mended: Vec<Mending>,
 }
 
 impl ProviderRequest {
-    /// Writes messages in a form. Extension messages of the kind `system` are its system prompt,
-    /// the others are for no model and left out. Calls of the last answer stay open if nothing but results
-    /// follows it.
+    /// Returns the request of messages. Extension messages of the kind `system` are its system prompt, other extensions
+    /// are left out. Calls of the last answer need no result if only results follow it.
     pub fn new(form: Form, messages: &[AgentMessage]) -> Self {
         Self::of_messages(form, &[], messages, true)
     }
 
-    /// Writes messages in a form, behind the system messages of `prompt`. The calls of the last answer stay open
-    /// if it is `in_flight`.
+    /// Returns the request of messages after the system messages of `prompt`. The calls of the last answer need no
+    /// result if it is `in_flight`.
     fn of_messages(
         form: Form,
         prompt: &[AgentMessage],
@@ -249,13 +246,13 @@ impl ProviderRequest {
         mended.append(&mut mendings);
         let items = match form {
             Form::OpenAiChat => {
-                Items::OpenAiChat(openai_chat::write(&system, &paired, &mut mended))
+                RequestItems::OpenAiChat(openai_chat::write(&system, &paired, &mut mended))
             }
             Form::OpenAiResponses => {
                 programs::without_parted(&mut paired, &mut mended);
-                Items::OpenAiResponses(responses::write(&paired, &mut mended))
+                RequestItems::OpenAiResponses(responses::write(&paired, &mut mended))
             }
-            Form::Anthropic => Items::Anthropic(anthropic::write(&paired, &mut mended)),
+            Form::Anthropic => RequestItems::Anthropic(anthropic::write(&paired, &mut mended)),
         };
         mended.sort_by_key(|mending| mending.message);
         Self {
@@ -265,8 +262,8 @@ impl ProviderRequest {
         }
     }
 
-    /// Writes a context in a form. Of the provider's compactions only the one that the context begins with
-    /// goes out: one that was undone, or that was not asked for, does not count.
+    /// Returns the request of a context. Of the provider's compactions, only the one at the beginning of the context is
+    /// sent: others were undone, or are not active in the context.
     ///
     /// # Errors
     /// If the context begins with the compaction of another provider.
@@ -279,11 +276,11 @@ impl ProviderRequest {
         Ok(Self::in_context(form, context.messages, &context))
     }
 
-    /// Writes a context in a form, without the reasoning that only the form's provider can read: the way on
-    /// when the provider says that it cannot decrypt or verify it any more. What is stored stays as it is.
+    /// Returns the request of a context without the reasoning that only the form's provider can read. Use it if the
+    /// provider reports that it cannot decrypt or verify the reasoning any more. Stored messages are not changed.
     ///
     /// # Errors
-    /// As [`ProviderRequest::of_context`].
+    /// Those of [`ProviderRequest::of_context`].
     ///
     /// # Examples
     /// ```
@@ -319,7 +316,7 @@ impl ProviderRequest {
         Ok(request)
     }
 
-    /// Writes the messages of a context, behind its system prompt.
+    /// Returns the request of a context's messages after its system prompt.
     fn in_context(form: Form, messages: &[AgentMessage], context: &Conversation<'_>) -> Self {
         let prompt = context.system;
         let (compaction, in_flight) = (context.compaction, context.in_flight);
@@ -331,7 +328,8 @@ impl ProviderRequest {
         request
     }
 
-    /// Writes messages of which this one holds the provider's compaction that counts.
+    /// Returns the request of messages, of which `compaction` is the index of the one with the active compaction of the
+    /// provider.
     #[doc(hidden)]
     pub fn with_compaction(
         form: Form,
@@ -349,21 +347,21 @@ impl ProviderRequest {
         request
     }
 
-    /// Returns how many messages or items the request has.
+    /// Returns the number of messages or items of the request.
     pub fn len(&self) -> usize {
         match &self.items {
-            Items::OpenAiChat(messages) => messages.len(),
-            Items::OpenAiResponses(items) => items.len(),
-            Items::Anthropic(messages) => messages.len(),
+            RequestItems::OpenAiChat(messages) => messages.len(),
+            RequestItems::OpenAiResponses(items) => items.len(),
+            RequestItems::Anthropic(messages) => messages.len(),
         }
     }
 
-    /// Whether the request has no message.
+    /// True if the request has no message.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the JSON with one more key, `mended`.
+    /// Returns the JSON with the additional field `mended`.
     pub fn with_mended(&self) -> impl Serialize + '_ {
         #[derive(Serialize)]
         struct WithMended<'a> {
@@ -378,7 +376,7 @@ impl ProviderRequest {
     }
 }
 
-/// Refuses a context that begins with the compaction of another provider.
+/// Rejects a context that begins with the compaction of another provider.
 fn refuse_another(form: Form, context: &Conversation<'_>) -> Result<(), ProviderError> {
     match (context.provider, context.compaction) {
         (Some(built_for), Some(_)) if form.sealing_provider() != Some(built_for) => {
@@ -393,14 +391,14 @@ impl Serialize for ProviderRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match &self.items {
-            Items::OpenAiChat(messages) => map.serialize_entry("messages", messages)?,
-            Items::OpenAiResponses(items) => {
+            RequestItems::OpenAiChat(messages) => map.serialize_entry("messages", messages)?,
+            RequestItems::OpenAiResponses(items) => {
                 if !self.system.is_empty() {
                     map.serialize_entry("instructions", &system::joined(&self.system))?;
                 }
                 map.serialize_entry("input", items)?;
             }
-            Items::Anthropic(messages) => {
+            RequestItems::Anthropic(messages) => {
                 if !self.system.is_empty() {
                     map.serialize_entry("system", &anthropic::system(&self.system))?;
                 }

@@ -13,7 +13,7 @@ use loopstore_model::{self as model, Content, Image, ToolCall, ToolResultMessage
 /// A message of the request.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-pub(super) enum Message {
+pub(super) enum ChatMessage {
     System {
         content: ChatContent,
     },
@@ -36,7 +36,7 @@ pub(super) enum Message {
     },
 }
 
-/// Content: plain text if that is all there is.
+/// The content of a message: a plain text, or a list of parts.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum ChatContent {
@@ -76,7 +76,7 @@ pub(super) fn write(
     system: &[SystemMessage],
     messages: &[IndexedMessage],
     mended: &mut Vec<Mending>,
-) -> Vec<Message> {
+) -> Vec<ChatMessage> {
     let mut out = Vec::with_capacity(system.len() + messages.len());
     out.extend(system.iter().map(system_message));
     let mut writer = ChatWriter {
@@ -88,7 +88,7 @@ pub(super) fn write(
     for placed in messages {
         writer.add(placed);
     }
-    // Nothing may follow a call that waits for its result.
+    // Nothing may come between a call and its result.
     if writer.waiting == 0 {
         writer.flush_images();
     }
@@ -97,10 +97,10 @@ pub(super) fn write(
 
 struct ChatWriter<'a> {
     mended: &'a mut Vec<Mending>,
-    out: Vec<Message>,
-    /// Images of tool results: only a user message may hold them.
+    out: Vec<ChatMessage>,
+    /// The images of tool results, which only a user message may have.
     images: Vec<ChatPart>,
-    /// The number of calls whose result has not come yet.
+    /// The number of calls without a result so far.
     waiting: usize,
 }
 
@@ -125,11 +125,11 @@ impl ChatWriter<'_> {
             self.mended.push(Mending::of(MendingKind::EmptyDropped, at));
         } else if is_user {
             let content = parts_of(parts);
-            self.out.push(Message::User { content });
+            self.out.push(ChatMessage::User { content });
         } else {
             self.waiting += calls.len();
             let content = (!parts.is_empty()).then(|| parts_of(parts));
-            self.out.push(Message::Assistant {
+            self.out.push(ChatMessage::Assistant {
                 content,
                 tool_calls: calls,
                 back: fields_of(placed),
@@ -154,13 +154,13 @@ impl ChatWriter<'_> {
             self.images.push(ChatPart::Text { text });
             self.images.append(&mut images);
         }
-        self.out.push(Message::Tool {
+        self.out.push(ChatMessage::Tool {
             tool_call_id: result.tool_call_id.clone(),
             content: parts_of(parts),
         });
     }
 
-    /// Adds a text; anything else is left out and reported.
+    /// Adds a text; any other block is left out and reported.
     fn block(&mut self, at: usize, block: &Content, parts: &mut Vec<ChatPart>) {
         match block {
             Content::Text(text) if text.text.is_empty() => {}
@@ -183,7 +183,7 @@ impl ChatWriter<'_> {
     fn flush_images(&mut self) {
         if !self.images.is_empty() {
             let content = ChatContent::List(std::mem::take(&mut self.images));
-            self.out.push(Message::User { content });
+            self.out.push(ChatMessage::User { content });
         }
     }
 }
@@ -203,14 +203,14 @@ fn fields_of(placed: &IndexedMessage) -> ReturnedFields {
     back
 }
 
-fn system_message(system: &SystemMessage) -> Message {
+fn system_message(system: &SystemMessage) -> ChatMessage {
     let text = |text: &SystemText| ChatPart::Text {
         text: text.text.clone(),
     };
     let content = parts_of(system.texts.iter().map(text).collect());
     match system.is_developer {
-        true => Message::Developer { content },
-        false => Message::System { content },
+        true => ChatMessage::Developer { content },
+        false => ChatMessage::System { content },
     }
 }
 
@@ -233,7 +233,7 @@ fn call_of(call: &ToolCall) -> ChatToolCall {
             name: call.name.clone(),
             arguments: arguments_text(call),
         },
-        // Servers that speak this form sign a call so, and refuse it without its signature.
+        // Some servers of this form sign a call in this field, and reject it without its signature.
         back: ReturnedFields::of(&call.extra, &["extra_content"]),
     }
 }

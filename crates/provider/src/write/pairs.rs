@@ -1,41 +1,41 @@
-//! Calls and their results, next to each other, with ids and names that the provider takes.
+//! Puts results directly after their calls, with ids and names that the provider accepts.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Mending, MendingKind, NO_RESULT, images};
-use crate::faults::{Pairing, ResultPlace, answer_in_flight, goes_on};
+use crate::faults::{Pairing, ResultPlace, answer_in_flight, continues_answer};
 use crate::kept::hosted_item;
 use loopstore_model::{
     AgentMessage, Author, Content, Json, Message, ToolCall, ToolResultMessage, UserMessage,
 };
 
-/// A message, and which of the context it was.
+/// A message with its index in the context.
 pub struct IndexedMessage {
     pub at: usize,
     pub message: Message,
-    /// Whether the next message is another piece of this answer.
-    pub goes_on: bool,
-    /// The fields of an answer or a result that no message has a place for.
+    /// True if the next message is another part of this answer.
+    pub continues_answer: bool,
+    /// The unknown fields of an answer or a result.
     pub(super) source: Option<Json>,
 }
 
-/// What a provider takes as the id of a call and the name of a tool.
+/// The ids of calls and names of tools that a provider accepts.
 pub struct Naming {
-    /// Whether an id may hold a character.
+    /// True if an id may contain a character.
     pub is_plain: fn(char) -> bool,
-    /// Characters that an id may have.
+    /// The most characters of an id.
     pub id: usize,
-    /// Characters that a name may have.
+    /// The most characters of a name.
     pub name: usize,
 }
 
-/// Whether an ASCII letter or digit, `_` or `-`.
+/// True for an ASCII letter or digit, `_` or `-`.
 pub fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Returns the messages with each result right behind its call, its ids and names as `naming`
-/// wants them. The calls of the answer that is `in_flight` stay open until their results are there.
+/// Returns the messages with each result directly after its call, with ids and names as `naming` requires. Calls of the
+/// answer that is `in_flight` need no result.
 pub fn pair(
     messages: &[AgentMessage],
     in_flight: bool,
@@ -67,21 +67,21 @@ pub fn pair(
 struct Pairs<'a> {
     messages: &'a [AgentMessage],
     pairing: Pairing,
-    /// The first message of the answer whose calls stay open.
+    /// The first message of the answer whose calls need no result.
     in_flight: Option<usize>,
-    /// Where the messages of that answer begin in `out`, if one of its calls is open.
+    /// The index in `out` of the first message of that answer, if one of its calls has no result.
     open_at: Option<usize>,
     naming: &'a Naming,
     ids: HashSet<String>,
-    /// How often each id was numbered.
+    /// The number of suffixes given to each id.
     numbers: HashMap<String, usize>,
     mended: &'a mut Vec<Mending>,
     out: Vec<IndexedMessage>,
 }
 
 impl Pairs<'_> {
-    /// Writes a result without its call, and a later one of a call, as text; a result that another one
-    /// replaces is left out, and the others come with their answer.
+    /// Writes a result without a call, or a later result of a call, as text. A result that another one replaces is left
+    /// out; any other is written with its answer.
     fn stray(&mut self, at: usize, result: &ToolResultMessage) {
         let id = &result.tool_call_id;
         let head = match self.pairing.place(at) {
@@ -97,14 +97,14 @@ impl Pairs<'_> {
         self.say(at, Message::User(as_text(head, result)));
     }
 
-    /// Adds a message in the user's name. Nothing may follow a call that waits for its result.
+    /// Adds a message in the user's name. Nothing may come between a call and its result.
     fn say(&mut self, at: usize, mut message: Message) {
         images::check(at, message.content_mut(), self.mended);
         let place = self.open_at.unwrap_or(self.out.len());
         let said = IndexedMessage {
             at,
             message,
-            goes_on: false,
+            continues_answer: false,
             source: None,
         };
         self.out.insert(place, said);
@@ -117,8 +117,8 @@ impl Pairs<'_> {
             if other.content == result.content && other.is_error == result.is_error)
     }
 
-    /// Adds an answer and the results of its calls. What the provider carried out itself has none, and is
-    /// an item of its own.
+    /// Adds an answer and the results of its calls. A call that the provider executed has no result, and is an item of
+    /// its own.
     fn answer(&mut self, at: usize, mut message: Message) {
         let (mut results, begin) = (Vec::new(), self.out.len());
         let mut nth = 0;
@@ -145,13 +145,13 @@ impl Pairs<'_> {
         self.out.push(IndexedMessage {
             at,
             message,
-            goes_on: goes_on(self.messages, at),
+            continues_answer: continues_answer(self.messages, at),
             source: source_of(&self.messages[at]),
         });
         self.out.append(&mut results);
     }
 
-    /// Returns the result of a call; `None` if the call is still open.
+    /// Returns the result of a call; `None` if the call needs none yet.
     fn result(
         &mut self,
         (at, nth): (usize, usize),
@@ -178,7 +178,7 @@ impl Pairs<'_> {
         Some(IndexedMessage {
             at: place,
             message: Message::ToolResult(result),
-            goes_on: false,
+            continues_answer: false,
             source,
         })
     }
@@ -187,7 +187,7 @@ impl Pairs<'_> {
         self.mended.push(Mending::of_call(kind, at, id));
     }
 
-    /// Returns an id that no call before has.
+    /// Returns an id that no earlier call has.
     fn id_for(&mut self, at: usize, recorded: &str) -> String {
         let wanted = plain(recorded, self.naming.is_plain, self.naming.id, "call");
         let mut id = wanted.clone();
@@ -213,7 +213,7 @@ impl Pairs<'_> {
     }
 }
 
-/// Returns at most `most` characters of `text`, `_` for each that is not plain; `other` for none.
+/// Returns at most `most` characters of `text`, with `_` for each that is not plain; `other` if `text` is empty.
 fn plain(text: &str, is_plain: fn(char) -> bool, most: usize, other: &str) -> String {
     if text.is_empty() {
         return other.to_owned();
@@ -222,7 +222,7 @@ fn plain(text: &str, is_plain: fn(char) -> bool, most: usize, other: &str) -> St
     text.chars().take(most).map(plain).collect()
 }
 
-/// Returns the line before a result that is written as text: it names the call.
+/// Returns the line before a result that is written as text, which names the call.
 fn head_of(result: &ToolResultMessage, why: &str) -> String {
     let what = if result.is_error { "Error" } else { "Result" };
     let of = match result.tool_name.as_str() {
@@ -233,7 +233,7 @@ fn head_of(result: &ToolResultMessage, why: &str) -> String {
     format!("{what} of tool call {id}{of}, {why}:")
 }
 
-/// Returns a result as a message that names its source: nobody may take it for the words of a person.
+/// Returns a result as a message that names its source, so that it is not taken for a person's words.
 fn as_text(head: String, result: &ToolResultMessage) -> UserMessage {
     UserMessage {
         content: std::iter::once(Content::text(head))

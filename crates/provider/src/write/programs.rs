@@ -1,13 +1,12 @@
-//! Programs that the model writes to call tools, and what came of them. The provider refuses what came of a
-//! program without the program, and a call that a program made without it; a compaction, or a fork, may
-//! have taken one of the two.
+//! Programs that the model writes to call tools, and their outputs. The provider rejects an output or a call of a
+//! program without the program; a compaction or a fork may have removed one of both.
 
 use std::collections::{BTreeMap, HashSet};
 
 use serde::Deserialize;
 
 use super::pairs::IndexedMessage;
-use super::sealed::own;
+use super::sealed::original_item;
 use super::{Mending, MendingKind};
 use crate::Form;
 use loopstore_model::{Content, Json, Message, ToolCall};
@@ -15,8 +14,8 @@ use loopstore_model::{Content, Json, Message, ToolCall};
 const PROGRAM: &str = "program";
 const OUTPUT: &str = "program_output";
 
-/// Leaves out what belongs to a program that is not there, and a program of which nothing came though a
-/// person has spoken since: the model still waits for one that nobody spoke after.
+/// Leaves out blocks of a missing program, and a program without an output that a prompt follows. A program without an
+/// output that no prompt follows may still be running.
 pub(super) fn without_parted(messages: &mut [IndexedMessage], mended: &mut Vec<Mending>) {
     let whole = whole_programs(messages);
     let mut known: HashSet<String> = HashSet::new();
@@ -35,10 +34,10 @@ pub(super) fn without_parted(messages: &mut [IndexedMessage], mended: &mut Vec<M
                 return true;
             };
             let stays = match kind {
-                Part::Program => whole.contains(&id),
-                Part::Output => known.contains(&id),
+                ProgramPart::Program => whole.contains(&id),
+                ProgramPart::Output => known.contains(&id),
             };
-            if kind == Part::Program && stays {
+            if kind == ProgramPart::Program && stays {
                 known.insert(id);
             } else if !stays {
                 mended.push(Mending {
@@ -52,7 +51,7 @@ pub(super) fn without_parted(messages: &mut [IndexedMessage], mended: &mut Vec<M
     }
 }
 
-/// Returns the programs of which what came is there, or that the model may still wait for.
+/// Returns the programs with an output, and those that may still be running.
 fn whole_programs(messages: &[IndexedMessage]) -> HashSet<String> {
     let (mut open, mut whole) = (HashSet::new(), HashSet::new());
     for placed in messages {
@@ -61,7 +60,7 @@ fn whole_programs(messages: &[IndexedMessage]) -> HashSet<String> {
             Message::ToolResult(_) => {}
             Message::Assistant(answer) => {
                 for (kind, id) in answer.content.iter().filter_map(part_of) {
-                    if kind == Part::Program {
+                    if kind == ProgramPart::Program {
                         open.insert(id);
                     } else if open.remove(&id) {
                         whole.insert(id);
@@ -75,12 +74,12 @@ fn whole_programs(messages: &[IndexedMessage]) -> HashSet<String> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ProgramPart {
     Program,
     Output,
 }
 
-impl Part {
+impl ProgramPart {
     fn name(self) -> &'static str {
         match self {
             Self::Program => PROGRAM,
@@ -89,8 +88,8 @@ impl Part {
     }
 }
 
-/// Returns which part of a program a block is, and the id of the program's call.
-fn part_of(block: &Content) -> Option<(Part, String)> {
+/// Returns the part of a program that a block is, and the id of the program's call.
+fn part_of(block: &Content) -> Option<(ProgramPart, String)> {
     #[derive(Deserialize)]
     struct Named {
         call_id: String,
@@ -98,10 +97,10 @@ fn part_of(block: &Content) -> Option<(Part, String)> {
     let Content::Other(_) = block else {
         return None;
     };
-    let item = own(block, Form::OpenAiResponses)?;
+    let item = original_item(block, Form::OpenAiResponses)?;
     let part = match item.type_name()?.as_ref() {
-        PROGRAM => Part::Program,
-        OUTPUT => Part::Output,
+        PROGRAM => ProgramPart::Program,
+        OUTPUT => ProgramPart::Output,
         _ => return None,
     };
     Some((part, item.read::<Named>().ok()?.call_id))

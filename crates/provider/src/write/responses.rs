@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::{arguments_text, data_url};
 use super::pairs::IndexedMessage;
-use super::sealed::own;
+use super::sealed::original_item;
 use super::{Mending, MendingKind};
 use crate::Form;
 use crate::kept::KeptItem;
@@ -15,25 +15,25 @@ use loopstore_model::{Content, Image, Json, Message, ToolCall, ToolResultMessage
 
 /// An item of the request's input.
 ///
-/// Items have no ids: one with an id would stand for what the provider stored under it, and would
-/// have to come with the reasoning that is stored there.
+/// Items have no ids: an item with an id refers to the one that the provider stored under it, and must be sent together
+/// with the reasoning that is stored there.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum InputItem {
     Message {
         role: &'static str,
         content: InputContent,
-        /// Whether the model was still at work, in its provider's words.
+        /// The phase of the answer in the provider's words, which says whether the model continues.
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<Json>,
     },
     Call(CallItem),
     Output(OutputItem),
-    /// What came from the provider, as it came.
+    /// An item of the provider, unchanged.
     Own(Json),
 }
 
-/// Content: plain text if that is all there is.
+/// The content of a message: a plain text, or a list of parts.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum InputContent {
@@ -71,7 +71,7 @@ pub enum CallItem {
 }
 
 impl CallItem {
-    /// Whether the tool takes a text instead of JSON.
+    /// True if the input of the tool is a text instead of JSON.
     pub fn is_custom(&self) -> bool {
         matches!(self, Self::Custom { .. })
     }
@@ -106,11 +106,11 @@ struct ResponsesWriter<'a> {
     out: Vec<InputItem>,
     /// The calls of custom tools.
     custom: HashSet<&'a str>,
-    /// The calls of which the items of call and result go back.
+    /// The calls whose items of call and result are sent back.
     hosted: HashSet<&'a str>,
 }
 
-/// Returns the calls of which both items were kept: one alone would be refused.
+/// Returns the calls with both items kept: the provider rejects one without the other.
 fn hosted(messages: &[IndexedMessage]) -> HashSet<&str> {
     let mut calls = HashSet::new();
     let mut hosted = HashSet::new();
@@ -136,23 +136,23 @@ fn hosted(messages: &[IndexedMessage]) -> HashSet<&str> {
     hosted
 }
 
-/// Returns the item that a call was read from, if it still names the call.
+/// Returns the item that a call was read from, if its id is still that of the call.
 fn kept_item(call: &ToolCall) -> Option<Json> {
     let kept = KeptItem::of_call(call).filter(|kept| kept.form() == Some(Form::OpenAiResponses))?;
     names(&kept.item, &call.id).then_some(kept.item)
 }
 
-/// Returns the item that a result was read from, if it still names the call.
+/// Returns the item that a result was read from, if its id is still that of the call.
 fn output_item(result: &ToolResultMessage) -> Option<Json> {
     let items = result.content.iter().filter_map(|block| match block {
-        Content::Other(_) => own(block, Form::OpenAiResponses),
+        Content::Other(_) => original_item(block, Form::OpenAiResponses),
         _ => None,
     });
     let mut named = items.filter(|item| names(item, &result.tool_call_id));
     named.next()
 }
 
-/// Whether an item is of a call.
+/// True if an item belongs to a call.
 fn names(item: &Json, call: &str) -> bool {
     #[derive(Deserialize)]
     struct Named {
@@ -213,7 +213,7 @@ impl<'a> ResponsesWriter<'a> {
                 }
                 InputItem::Call(item)
             }
-            _ => match own(block, Form::OpenAiResponses) {
+            _ => match original_item(block, Form::OpenAiResponses) {
                 Some(item) => InputItem::Own(item),
                 None => return self.left_out(at, block),
             },
@@ -267,7 +267,7 @@ impl<'a> ResponsesWriter<'a> {
     }
 }
 
-/// Returns how closely the model is to look at an image.
+/// Returns the `detail` of an image.
 fn detail(image: &Image) -> Json {
     let detail = image.extra.get("detail");
     detail.cloned().unwrap_or_else(|| Json::string("auto"))
@@ -288,7 +288,7 @@ fn parts_of(mut parts: Vec<InputPart>) -> InputContent {
 pub fn call_item(call: &ToolCall) -> CallItem {
     let (call_id, name) = (call.id.clone(), call.name.clone());
     let mut back = ReturnedFields::of(&call.extra, &["namespace", "caller"]);
-    // Another provider names its callers too.
+    // Another provider has a field of this name too.
     if let Some(caller) = back.remove("caller")
         && matches!(caller.type_name().as_deref(), Some("direct" | "program"))
     {
@@ -311,8 +311,7 @@ pub fn call_item(call: &ToolCall) -> CallItem {
     }
 }
 
-/// Returns what a custom tool was given. Importers keep an input that is JSON as such, and its text
-/// beside it.
+/// Returns the input of a custom tool. If the input is JSON, importers keep it as JSON, and its text in an extra field.
 fn input_of(call: &ToolCall) -> String {
     let written = call.extra.get("argumentsText");
     let written = written.and_then(|text| text.read().ok());

@@ -1,4 +1,4 @@
-//! What goes back to the provider that made it, as it came.
+//! Content that is sent back unchanged to the provider that made it.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use crate::Form;
 use crate::kept::KeptItem;
 use loopstore_model::{AgentMessage, Content, Json, Message, SealingProvider};
 
-/// Returns the item or block that a block is in `form`, if it came from there.
-pub fn own(block: &Content, form: Form) -> Option<Json> {
+/// Returns the original item or block of a block, if it was read from `form`.
+pub fn original_item(block: &Content, form: Form) -> Option<Json> {
     match block {
-        // Chat completions have no place for what Responses made.
+        // Chat completions cannot represent items of Responses.
         Content::Sealed(_) if form == Form::OpenAiChat => None,
         Content::Sealed(sealed) => {
             (sealed.provider == form.provider()).then(|| sealed.item.clone())
@@ -23,7 +23,7 @@ pub fn own(block: &Content, form: Form) -> Option<Json> {
     }
 }
 
-/// Returns whose a block is, and what, if only its provider takes it.
+/// Returns the provider and type of a block, if only its provider accepts it.
 pub(super) fn owner(block: &Content) -> Option<(String, Option<String>)> {
     match block {
         Content::Sealed(sealed) => Some((sealed.provider.clone(), sealed.kind())),
@@ -35,8 +35,8 @@ pub(super) fn owner(block: &Content) -> Option<(String, Option<String>)> {
     }
 }
 
-/// Returns the messages from the newest compaction of Anthropic's on, and how many stand before them:
-/// the provider reads nothing before it.
+/// Returns the messages from the newest compaction of Anthropic on, and the number of messages before it, which the
+/// provider ignores.
 pub(super) fn from_compaction<'a>(
     messages: &'a [AgentMessage],
     mended: &mut Vec<Mending>,
@@ -75,8 +75,8 @@ fn is_compaction(block: &Content) -> bool {
     }
 }
 
-/// Returns the messages without the compactions of `provider` that do not count: all but those of the message
-/// `compaction`, where an earlier one of the same answer came with the last.
+/// Returns the messages without the inactive compactions of `provider`: all but those of the message `compaction`,
+/// which may have several.
 pub(super) fn without_inactive<'a>(
     all: &'a [AgentMessage],
     compaction: Option<usize>,

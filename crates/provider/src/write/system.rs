@@ -1,4 +1,4 @@
-//! System messages: every form takes them before the conversation.
+//! System messages, which every form has before the conversation.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,9 +9,9 @@ use loopstore_model::{AgentMessage, ExtensionMessage};
 /// A system message of a request.
 #[derive(Clone, Debug)]
 pub(super) struct SystemMessage {
-    /// Whether it came with the role `developer`.
+    /// True if its role was `developer`.
     pub(super) is_developer: bool,
-    /// Its texts, none of them empty.
+    /// The texts, none of them empty.
     pub(super) texts: Vec<SystemText>,
 }
 
@@ -19,12 +19,12 @@ pub(super) struct SystemMessage {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SystemText {
     pub(super) text: String,
-    /// That the prompt up to here is to be cached, in Anthropic's words.
+    /// The cache mark of Anthropic: the prompt is cached up to this text.
     #[serde(default)]
     pub(super) cache_control: Option<Value>,
 }
 
-/// Returns the system messages that say something.
+/// Returns the system messages that are not empty.
 pub(super) fn take(messages: &[AgentMessage], mended: &mut Vec<Mending>) -> Vec<SystemMessage> {
     let mut taken = Vec::new();
     let mut is_behind = false;
@@ -61,8 +61,8 @@ pub(super) fn joined(system: &[SystemMessage]) -> String {
         .join("\n\n")
 }
 
-/// Reads what importers and `read` store of a system message: `{"content"}` with a text or with
-/// parts of text, or only a text.
+/// Reads a system message as importers and `read` store it: `{"content"}` with a text or a list of texts, or only a
+/// text.
 fn texts(note: &ExtensionMessage) -> Option<Vec<SystemText>> {
     #[derive(Deserialize)]
     #[serde(untagged)]

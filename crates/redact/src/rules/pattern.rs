@@ -1,26 +1,26 @@
-//! Expressions as gitleaks writes them, made to end where the secret ends.
+//! Expressions of gitleaks, changed to end where the secret ends.
 
 use regex::bytes::{Regex, RegexBuilder};
 
 /// The most bytes of a compiled expression.
 const MAX_COMPILED: usize = 64 << 20;
 
-/// What gitleaks demands behind most secrets: nothing else of `&`, `)` or a comma ends one there.
+/// The end that gitleaks requires after most secrets; it includes neither `&`, `)` nor a comma.
 const TERMINATOR: &str = r#"(?:[\x60'"\s;]|\\[nr]|$)"#;
 
-/// Compiles an expression; `None` if it is none.
+/// Returns the compiled expression; `None` if it is invalid.
 pub(super) fn compile(pattern: &str) -> Option<Regex> {
-    // Bytes: without Unicode the expressions stay small and mean what they mean to gitleaks.
+    // Without Unicode, the expressions are small and have the same meaning as in gitleaks.
     let build = |pattern: &str| {
         let mut builder = RegexBuilder::new(pattern);
         builder.unicode(false).size_limit(MAX_COMPILED).build().ok()
     };
-    // To Go a brace that counts nothing is itself.
+    // In Go, a brace that is no repetition is literal.
     build(pattern).or_else(|| build(&with_plain_braces(pattern)))
 }
 
-/// Returns the expression with any character behind the secret that is none of the secret's alphabet, where
-/// it demands a space, a quote or an end.
+/// Returns the expression that accepts any character outside of the secret's alphabet after it, where the original
+/// requires a space, a quote or an end.
 pub(super) fn with_own_end(pattern: &str) -> String {
     let Some(body) = pattern.strip_suffix(TERMINATOR) else {
         return pattern.to_owned();
@@ -32,7 +32,7 @@ pub(super) fn with_own_end(pattern: &str) -> String {
     }
 }
 
-/// Returns the group that an expression ends with; the whole if it does not end with one.
+/// Returns the group at the end of an expression; the whole expression if there is none.
 fn last_group(pattern: &str) -> &str {
     let (mut open, mut last) = (Vec::new(), None);
     for token in tokens(pattern) {
@@ -48,11 +48,11 @@ fn last_group(pattern: &str) -> &str {
     }
 }
 
-/// Returns the classes of characters in an expression, as they are written.
+/// Returns the character classes of an expression as text.
 fn classes(pattern: &str) -> Vec<String> {
     let tokens = tokens(pattern);
     let classes = tokens.filter_map(|token| match &pattern[token] {
-        // Not of a negated class: what it leaves out may end the secret.
+        // A negated class is left out: its excluded characters may end the secret.
         class if class.starts_with('[') && !class.starts_with("[^") => Some(class.to_owned()),
         class @ (r"\w" | r"\d") => Some(format!("[{class}]")),
         _ => None,
@@ -76,7 +76,7 @@ fn tokens(pattern: &str) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
     })
 }
 
-/// Returns the length of the class that a text begins with.
+/// Returns the length of the class at the beginning of a text.
 fn class_length(text: &str) -> usize {
     let mut chars = text.char_indices().skip(1).peekable();
     let mut depth = 1;
@@ -99,7 +99,7 @@ fn class_length(text: &str) -> usize {
     text.len()
 }
 
-/// Puts a backslash before each opening brace that counts nothing.
+/// Escapes each opening brace that is no repetition.
 fn with_plain_braces(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut is_escaped = false;

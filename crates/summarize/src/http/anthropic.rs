@@ -8,7 +8,7 @@ use super::endpoint::{Dialect, Endpoint};
 use crate::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
 use loopstore_model::{Extra, Usage};
 
-/// A model behind Anthropic's messages endpoint.
+/// A [`Summarizer`] that uses Anthropic's messages endpoint.
 #[derive(Debug)]
 pub struct AnthropicSummarizer {
     name: String,
@@ -16,10 +16,10 @@ pub struct AnthropicSummarizer {
 }
 
 impl AnthropicSummarizer {
-    /// The base URL of Anthropic itself.
+    /// The base URL of Anthropic's API.
     pub const BASE_URL: &'static str = "https://api.anthropic.com";
 
-    /// A summariser that posts to `{base_url}/v1/messages`.
+    /// Returns a summariser that posts to `{base_url}/v1/messages`.
     pub fn new(options: HttpOptions) -> Self {
         Self {
             name: format!("anthropic:{}", options.model),
@@ -34,7 +34,7 @@ impl Summarizer for AnthropicSummarizer {
     }
 
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
-        self.endpoint.ask(self, request)
+        self.endpoint.send(self, request)
     }
 }
 

@@ -1,4 +1,4 @@
-//! One POST of JSON and its answer, whatever the server does.
+//! A POST of JSON and its answer, with limits on size and time.
 
 use std::fmt;
 use std::io::Read;
@@ -11,14 +11,14 @@ use super::HttpOptions;
 use super::retry::{FailedAttempt, retry, retry_after};
 use crate::{SummarizerError, SummaryAnswer, SummaryRequest};
 
-/// Characters of a server's explanation that are kept.
+/// The most characters of a server's error message that are kept.
 const EXPLAINED: usize = 200;
 
-/// What differs between two kinds of server.
+/// The API of a server.
 pub(super) trait Dialect {
     /// Returns the path after the base URL.
     fn path(&self) -> &'static str;
-    /// Returns the header that carries the key, and what stands in it before the key.
+    /// Returns the name of the header with the key, and the text before the key.
     fn key_header(&self) -> (&'static str, &'static str);
     /// Returns the other headers.
     fn headers(&self) -> &'static [(&'static str, &'static str)];
@@ -28,7 +28,7 @@ pub(super) trait Dialect {
     fn read(&self, body: &str) -> Result<SummaryAnswer, String>;
 }
 
-/// A server.
+/// A server with its API.
 pub(super) struct Endpoint {
     options: HttpOptions,
     agent: Result<ureq::Agent, SummarizerError>,
@@ -50,8 +50,8 @@ impl Endpoint {
         &self.options.model
     }
 
-    /// Asks, again if need be.
-    pub(super) fn ask(
+    /// Sends a request, and repeats it after failures that may be temporary.
+    pub(super) fn send(
         &self,
         dialect: &dyn Dialect,
         request: &SummaryRequest,
@@ -111,7 +111,7 @@ impl Endpoint {
         })
     }
 
-    /// Reads the body piece by piece, so that neither its size nor its pace is the server's choice.
+    /// Reads the body in pieces, so that limits on size and time apply.
     fn read(
         &self,
         response: &mut ureq::http::Response<ureq::Body>,
@@ -141,8 +141,8 @@ impl Endpoint {
             .map_err(|_| FailedAttempt::last(SummarizerError::Unreadable("it is not UTF-8".into())))
     }
 
-    /// Returns what a server says of a refusal: its kind and message. A refused key may be echoed
-    /// in parts, so only the kind of such a refusal is kept.
+    /// Returns the kind and message of a server's error. The message of an authentication error may repeat parts of the
+    /// key, so only the kind of such an error is kept.
     fn explained(&self, status: u16, body: &str) -> String {
         #[derive(Deserialize, Default)]
         struct Body {
@@ -160,7 +160,7 @@ impl Endpoint {
         self.hide(&words.join(": "))
     }
 
-    /// Shortens what a server said, and takes the key out of it.
+    /// Returns a server's text, shortened and without the key.
     fn hide(&self, text: &str) -> String {
         let key = self.options.key.as_ref().map(|key| key.reveal());
         let text = match key.filter(|key| !key.is_empty()) {
@@ -174,7 +174,7 @@ impl Endpoint {
 
 fn agent(options: &HttpOptions) -> Result<ureq::Agent, SummarizerError> {
     let proxy = match &options.proxy {
-        // The cause may show a password.
+        // The cause may contain a password.
         Some(url) => Some(
             ureq::Proxy::new(url)
                 .map_err(|_| SummarizerError::Failed("the proxy URL is invalid".into()))?,
@@ -189,8 +189,7 @@ fn agent(options: &HttpOptions) -> Result<ureq::Agent, SummarizerError> {
     Ok(config.build().new_agent())
 }
 
-/// Returns the value of the key's header; a key that no header can hold must not reach an error
-/// message that quotes it.
+/// Returns the value of the key's header. A key that is no valid header value must not be quoted in an error message.
 fn header_value(before: &str, key: &str) -> Result<ureq::http::HeaderValue, FailedAttempt> {
     let value = ureq::http::HeaderValue::from_str(&format!("{before}{key}"));
     let mut value = value.map_err(|_| {
@@ -201,7 +200,7 @@ fn header_value(before: &str, key: &str) -> Result<ureq::http::HeaderValue, Fail
     Ok(value)
 }
 
-/// Sorts the client's errors. None of these texts quotes a header or the URL.
+/// Converts an error of the client. None of the texts quotes a header or the URL.
 fn failure(error: ureq::Error) -> FailedAttempt {
     use ureq::Error;
     let unreachable = |why: String| FailedAttempt {

@@ -1,8 +1,8 @@
 //! Summarisers over HTTP (feature `http`).
 //!
-//! One endpoint, two dialects. The key is held in a type that does not show it, goes out in one
-//! header and nowhere else: redirects are not followed, proxies of the environment are not used,
-//! and what a server says of a refusal is stripped of it.
+//! There are two APIs: OpenAI's chat completions and Anthropic's messages. The key is kept in a type that does not
+//! print it, and sent in one header only: redirects are not followed, proxies of the environment are not used, and the
+//! key is removed from error messages of the server.
 
 mod anthropic;
 mod endpoint;
@@ -15,12 +15,12 @@ pub use anthropic::AnthropicSummarizer;
 pub use openai::OpenAiSummarizer;
 pub use retry::RetryOptions;
 
-/// A secret: it shows nothing of itself.
+/// An API key, whose `Debug` output does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// Takes a key; white space around it is no part of it.
+    /// Returns a key, without white space around it.
     pub fn new(key: impl Into<String>) -> Self {
         Self(key.into().trim().to_owned())
     }
@@ -36,7 +36,7 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// How a summariser is reached.
+/// The options of a summariser over HTTP.
 ///
 /// ```
 /// use loopstore_summarize::SummarizeCompaction;
@@ -45,28 +45,28 @@ impl fmt::Debug for ApiKey {
 ///
 /// let options = HttpOptions::new("http://localhost:8080/v1", "qwen").key(ApiKey::new("secret"));
 /// assert!(!format!("{options:?}").contains("secret"));
-/// // Nothing is sent before a compaction asks.
+/// // Nothing is sent before a compaction.
 /// let strategy = SummarizeCompaction::new(Arc::new(OpenAiSummarizer::new(options)));
 /// # drop(strategy);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpOptions {
-    /// Where it listens, without the path of the dialect: `https://api.openai.com/v1`.
+    /// The base URL without the path of the API: `https://api.openai.com/v1`.
     pub base_url: String,
     /// The model.
     pub model: String,
-    /// The key; `None` for a server that wants none.
+    /// The key; `None` for a server without keys.
     pub key: Option<ApiKey>,
     /// A proxy, such as `http://proxy:3128`; the environment's are not used.
     pub proxy: Option<String>,
-    /// When and how often a request is made again.
+    /// The retries of a failed request.
     pub retry: RetryOptions,
-    /// Bytes that an answer may have.
+    /// The most bytes of an answer.
     pub max_answer_bytes: u64,
 }
 
 impl HttpOptions {
-    /// Options for a model behind `base_url`, without a key.
+    /// Returns options for a model at `base_url`, without a key.
     pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),

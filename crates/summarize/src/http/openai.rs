@@ -1,4 +1,4 @@
-//! The chat-completions endpoint that OpenAI and many others offer.
+//! The chat-completions endpoint of OpenAI and compatible servers.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use super::endpoint::{Dialect, Endpoint};
 use crate::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
 use loopstore_model::{Extra, Usage};
 
-/// A model behind any OpenAI-compatible chat-completions endpoint.
+/// A [`Summarizer`] that uses an OpenAI-compatible chat-completions endpoint.
 #[derive(Debug)]
 pub struct OpenAiSummarizer {
     name: String,
@@ -17,10 +17,10 @@ pub struct OpenAiSummarizer {
 }
 
 impl OpenAiSummarizer {
-    /// The base URL of OpenAI itself.
+    /// The base URL of OpenAI's API.
     pub const BASE_URL: &'static str = "https://api.openai.com/v1";
 
-    /// A summariser that posts to `{base_url}/chat/completions`.
+    /// Returns a summariser that posts to `{base_url}/chat/completions`.
     pub fn new(options: HttpOptions) -> Self {
         Self {
             name: format!("openai:{}", options.model),
@@ -29,8 +29,8 @@ impl OpenAiSummarizer {
         }
     }
 
-    /// Sets the field that limits the answer: `max_tokens`, which every server knows, unless the
-    /// model wants `max_completion_tokens`.
+    /// Sets the field that limits the answer: `max_tokens` (the default), which every server accepts, or
+    /// `max_completion_tokens`, which some models require.
     #[must_use]
     pub fn tokens_field(mut self, field: impl Into<String>) -> Self {
         self.tokens_field = field.into();
@@ -44,7 +44,7 @@ impl Summarizer for OpenAiSummarizer {
     }
 
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
-        self.endpoint.ask(self, request)
+        self.endpoint.send(self, request)
     }
 }
 
@@ -130,7 +130,7 @@ struct Details {
 }
 
 impl From<OpenAiUsage> for Usage {
-    /// OpenAI counts cached tokens within the prompt, the interchange form beside it.
+    /// OpenAI includes cached tokens in the prompt; [`loopstore_model::Usage`] does not.
     fn from(reported: OpenAiUsage) -> Self {
         let cached = reported.prompt_tokens_details.and_then(|d| d.cached_tokens);
         let input = reported.prompt_tokens - cached.unwrap_or(0);

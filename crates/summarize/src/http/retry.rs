@@ -1,4 +1,4 @@
-//! When a request is made again, and how long to wait before.
+//! Retries of a failed request, and the waits before them.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use chrono::{DateTime, Utc};
 
 use crate::{SummarizerError, SummaryRequest};
 
-/// How often a request is made, and the waits between.
+/// The number of attempts, and the waits between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryOptions {
-    /// Times that a request is made in all.
+    /// The most attempts, the first included.
     pub attempts: u32,
-    /// The wait before the second attempt; it doubles with each.
+    /// The wait before the second attempt; it doubles with each attempt.
     pub first_wait: Duration,
-    /// A server that asks for a longer wait than this is given up.
+    /// The longest wait; a server that requests a longer one is not tried again.
     pub longest_wait: Duration,
 }
 
@@ -27,12 +27,12 @@ impl Default for RetryOptions {
     }
 }
 
-/// An attempt that failed.
+/// A failed attempt.
 pub(super) struct FailedAttempt {
     pub(super) error: SummarizerError,
-    /// Whether another attempt may do better.
+    /// True if another attempt may succeed.
     pub(super) passing: bool,
-    /// How long the server wants to be left alone.
+    /// The wait that the server requests.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -46,7 +46,7 @@ impl FailedAttempt {
     }
 }
 
-/// Makes attempts until one succeeds or there is no use, no time or no wish for another.
+/// Makes attempts until one succeeds, another is useless, the time is over, or the request is cancelled.
 pub(super) fn retry<T>(
     options: &RetryOptions,
     request: &SummaryRequest,
@@ -73,7 +73,7 @@ pub(super) fn retry<T>(
     Err(SummarizerError::Timeout)
 }
 
-/// Sleeps, but looks at the cancel flag meanwhile.
+/// Sleeps, and returns early if the request is cancelled.
 fn rest(request: &SummaryRequest, pause: Duration) -> Result<(), SummarizerError> {
     const LOOK: Duration = Duration::from_millis(20);
     let mut left = pause;
@@ -85,7 +85,7 @@ fn rest(request: &SummaryRequest, pause: Duration) -> Result<(), SummarizerError
     Ok(())
 }
 
-/// Reads `Retry-After`: seconds, or a date.
+/// Returns the wait of a `Retry-After` header: seconds, or a date.
 pub(super) fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<u64>() {

@@ -1,4 +1,4 @@
-//! What a call with fields does to files.
+//! The effects on files of a call with named arguments.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::super::patch::{self, FileEffect, FileOperation};
 use super::super::tables::{arguments, tools};
 use super::{MOST_FILES, has_word, is_shell, text_of};
 
-/// Reads what a call with a path does to it.
+/// Returns the effects on the file with this path, or on the files that a list names.
 pub(super) fn of_fields(
     words: &[String],
     fields: &Map<String, Value>,
@@ -98,13 +98,13 @@ pub(super) fn of_fields(
     vec![found]
 }
 
-/// Reads a list of files that are read or edited at once.
+/// Returns the effects on a list of files.
 fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileEffect> {
     let Some(list) = arguments::FILE_LISTS
         .iter()
         .find_map(|key| fields.get(*key)?.as_array())
     else {
-        // Codex's own form: each path with what is done to it.
+        // Codex maps each path to its change.
         let Some(changes) = fields.get("changes").and_then(Value::as_object) else {
             return Vec::new();
         };

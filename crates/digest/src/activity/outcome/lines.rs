@@ -1,4 +1,4 @@
-//! The line of an output that says how it went.
+//! Finds the line of an output that states its result.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use memchr::memmem;
 use super::super::tables::output;
 use super::{is_frame_line, short};
 
-/// Returns the line that says what is wrong, if anything was printed.
+/// Returns the line that states the failure; `None` if nothing was printed. `looks`: the command is a utility.
 pub(super) fn decisive_line(head: &str, tail: &str, looks: bool) -> Option<String> {
     let traced = traceback(tail).or_else(|| traceback(head));
-    // What a look shows may say anything; what is wrong comes last, from the program by its name.
+    // A utility may show any text. Its own error is the last line and begins with its name.
     let marked = || match looks {
         true => complaint(tail).map(Cow::Borrowed),
         false => [head, tail].into_iter().find_map(marked),
@@ -31,7 +31,7 @@ fn untagged(line: &str) -> &str {
         .trim_end_matches("</output>")
 }
 
-/// Returns the last line of the last traceback: the first behind its frames that is not indented.
+/// Returns the last line of the last Python traceback: the first one after its frames that is not indented.
 fn traceback(text: &str) -> Option<Cow<'_, str>> {
     let at = memmem::rfind(text.as_bytes(), b"Traceback (most recent call last)")?;
     let mut lines = text[at..].lines().skip(1);
@@ -39,7 +39,7 @@ fn traceback(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(line))
 }
 
-/// Returns the last line with a mark of an error that begins with the name of who says it.
+/// Returns the last line that has a mark of an error and begins with the name of a program.
 fn complaint(tail: &str) -> Option<&str> {
     let mut lines = tail.lines().rev().map(str::trim).take(50);
     lines.find(|line| {
@@ -49,7 +49,7 @@ fn complaint(tail: &str) -> Option<&str> {
     })
 }
 
-/// Returns the first line with the strongest mark of an error, and where in a source it is.
+/// Returns the first line with the strongest mark of an error, followed by its position in the source.
 fn marked(text: &str) -> Option<Cow<'_, str>> {
     let mut best: Option<(u8, Cow<'_, str>)> = None;
     let mut lines = text.lines().map(str::trim).peekable();
@@ -60,7 +60,7 @@ fn marked(text: &str) -> Option<Cow<'_, str>> {
         }
         let next = lines.peek().copied().unwrap_or_default();
         let line = if line.contains("panicked at") && line.ends_with(':') && !next.is_empty() {
-            // A panic tells its message on the next line.
+            // The message of a Rust panic is on the next line.
             Cow::Borrowed(next)
         } else if let Some(place) = next.strip_prefix("--> ") {
             Cow::Owned(format!("{line} ({place})"))
@@ -75,7 +75,7 @@ fn marked(text: &str) -> Option<Cow<'_, str>> {
     best.map(|(_, line)| line)
 }
 
-/// Whether a line is about a place in a source: `a.go:81:15: …`, `src/a.ts(3,4): …`.
+/// True if a line begins with a position in a source: `a.go:81:15: …`, `src/a.ts(3,4): …`.
 fn is_located(line: &str) -> bool {
     let name = |c: char| c.is_alphanumeric() || "/._-@+~\\".contains(c);
     let Some(end) = line.find(|c| !name(c)) else {
@@ -91,7 +91,7 @@ fn is_located(line: &str) -> bool {
     has_ending && digits > 0 && behind.starts_with([':', ',', ')']) && behind.contains(": ")
 }
 
-/// Returns how strongly a line says that something is wrong; 0 is the strongest.
+/// Returns how strongly a line is marked as an error, 0 to 3; 0 is the strongest.
 fn rank(line: &str) -> Option<u8> {
     if line.is_empty() || line.len() > 2_000 {
         return None;
@@ -135,7 +135,7 @@ fn rank(line: &str) -> Option<u8> {
     is_error_word.then_some(3)
 }
 
-/// Returns the line nearest the end that counts what passed and what did not.
+/// Returns the last line that counts passes or failures.
 pub(super) fn counts(tail: &str) -> Option<String> {
     let lines = tail
         .lines()
@@ -151,7 +151,7 @@ pub(super) fn counts(tail: &str) -> Option<String> {
     ))
 }
 
-/// Returns what a line counts: `12 passed`, `pass 3`, `0 issues`.
+/// Returns the counts of a line: `12 passed`, `pass 3`, `0 issues`.
 fn counted(line: &str) -> impl Iterator<Item = (u64, &str)> {
     let words: Vec<&str> = line
         .split(|c: char| !c.is_alphanumeric() && c != '.' && c != '/' && c != '_' && c != '-')
@@ -174,7 +174,7 @@ fn counted(line: &str) -> impl Iterator<Item = (u64, &str)> {
         let before = (words.len() == 2 && at == 1)
             .then(|| known(words[0]))
             .flatten();
-        // Not every number of files is how a run went.
+        // `3 files` on a line with a path is not the result of a run.
         let is_plain = |what: &&str| !output::GENERIC.contains(what) || !line.contains('/');
         if let Some(what) = next.or(before).filter(is_plain) {
             found.push((number, what));
@@ -191,7 +191,8 @@ pub(super) fn counts_failures(line: &str) -> bool {
     counted(line).any(|(number, what)| number > 0 && output::FAILURES.contains(&what))
 }
 
-/// Whether what is shown of a build says that it failed: an error by its mark or its place, or a count of them.
+/// True if the visible part of a build's output shows a failure: a line with the strongest mark, or a count of
+/// errors.
 pub(super) fn shows_errors(tail: &str) -> bool {
     let counts_some = |line: &str| {
         counted(line).any(|(number, what)| number > 0 && output::BUILD_ERRORS.contains(&what))

@@ -1,4 +1,4 @@
-//! Refusals by a person, with what the person said.
+//! Refusals by a person, with the reason that the person gave.
 
 use super::super::tables::results;
 
@@ -6,13 +6,13 @@ pub(super) struct UserRefusal<'a> {
     pub(super) words: Option<&'a str>,
 }
 
-/// Returns what a person said when refusing a call. `text` is a result that the harness marked as an error:
-/// output that merely says so is nobody's word.
+/// Returns the reason that a person gave for refusing a call. `text` is a result that the harness marked as an
+/// error; the output of a program may contain the same words without any refusal.
 pub fn refusal_words(text: &str) -> Option<&str> {
     refusal(text)?.words
 }
 
-/// The sentence that a harness begins with says who refused and that it was refused.
+/// Returns the refusal if the first sentence of the error says that the user refused the call.
 pub(super) fn refusal(text: &str) -> Option<UserRefusal<'_>> {
     let text = text.trim();
     let text = text.strip_prefix("<tool_use_error>").unwrap_or(text);
@@ -50,7 +50,7 @@ pub(super) fn refusal(text: &str) -> Option<UserRefusal<'_>> {
             inner.split("</feedback>").next().unwrap_or(inner).trim()
         })
     });
-    // Some harnesses give a reason of their own where nobody gave one.
+    // Some harnesses write a reason of their own if the person gave none.
     let own = |words: &&str| {
         results::REASONS_OF_HARNESS
             .iter()

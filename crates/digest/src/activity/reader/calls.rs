@@ -1,28 +1,28 @@
-//! Commands and calls that failed and passed.
+//! The history of commands and other calls: runs, failures and passes.
 
 use super::super::actions::CallAction;
 use super::super::shell::{Runner, are_different_folders};
 use super::super::work::{CallHistory, SourceTurn};
 use super::Activity;
 
-/// Attempts that are held at most.
+/// The most calls that are kept.
 pub(super) const MOST_CALLS: usize = 2_000;
 
-/// What an attempt is known by.
+/// The identity of a call, by which later runs of it are recognised.
 #[derive(Default)]
 pub(super) struct CallKey {
     pub(super) key: String,
-    /// Where it is done, if that is known.
+    /// The folder that it runs in, if that is known.
     pub(super) folder: Option<String>,
-    /// Whether a document tells of it.
+    /// True if the call was read from a document.
     pub(super) from_document: bool,
-    /// What of a failure nothing has stood for yet.
+    /// The runners of the last failure that no later run has covered and passed.
     pub(super) unresolved: Vec<Runner>,
 }
 
 impl CallKey {
-    /// Whether a call does the same again as `attempt`. A document may have cut a long line, and of a call that did
-    /// something it tells all arguments.
+    /// True if `action` repeats the call of `history`. A document may have cut a long command line, and it lists all
+    /// arguments of a call with an effect.
     fn is_of(&self, history: &CallHistory, action: &CallAction) -> bool {
         let is_same = || match self.key.strip_suffix('…') {
             Some(beginning) => action.key.starts_with(beginning),
@@ -32,13 +32,13 @@ impl CallKey {
             return is_same()
                 && !are_different_folders(self.folder.as_deref(), action.folder.as_deref());
         }
-        // With other arguments it did something else, unless the first try did nothing.
+        // With other arguments the call has another effect, unless the first run had none.
         let is_open = history.failure.is_some() && history.passed.is_none();
         history.description == action.description
             || is_open && (is_same() || self.matches_document(&action.key))
     }
 
-    /// Whether it was read from a document that tells of a call with this key.
+    /// True if the call was read from a document and its arguments contain those of `key`.
     fn matches_document(&self, key: &str) -> bool {
         let Some((tool, about)) = key.split_once(' ').filter(|_| self.from_document) else {
             return false;
@@ -49,8 +49,8 @@ impl CallKey {
 }
 
 impl Activity {
-    /// Notes how a call went: a command always, what did something and what found files; another call if it failed
-    /// once.
+    /// Records the outcome of a call. A command, a call with an effect or with a result is always recorded; another
+    /// call only if it failed or has failed before.
     pub(super) fn record_call(
         &mut self,
         action: CallAction,
@@ -91,7 +91,7 @@ impl Activity {
         };
         key.folder = action.folder.or(key.folder);
         history.description = action.description;
-        // A document does not say which calls are commands.
+        // A document does not record which failed calls are commands.
         history.is_command = action.is_command;
         history.runs = action.runs;
         history.times = history.times.saturating_add(1);
@@ -116,7 +116,7 @@ impl Activity {
         self.forget_some();
     }
 
-    /// A wider run that passes stands for a narrower one that failed.
+    /// Marks failures as passed that a wider run covers, which has passed.
     fn resolve_narrower_failures(&mut self, passed: &[Runner], place: &SourceTurn) {
         for (known, history) in self.known.iter_mut().zip(&mut self.work.calls) {
             if known.unresolved.is_empty() {
@@ -131,7 +131,8 @@ impl Activity {
         }
     }
 
-    /// Of too many attempts the oldest looks go first, then what passed.
+    /// Removes calls beyond the limit, the oldest first: calls without an effect, then those without an open
+    /// failure, then any.
     fn forget_some(&mut self) {
         let calls = &mut self.work.calls;
         if calls.len() <= MOST_CALLS {

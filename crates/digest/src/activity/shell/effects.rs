@@ -1,9 +1,9 @@
-//! What one program of a command line does to files.
+//! The effects of one program of a command line on files.
 
 use super::super::patch::{self, FileEffect, FileOperation};
 use super::words::{SimpleCommand, Word};
 
-/// Returns the arguments that are no flags, as far as each is a plain path.
+/// Returns the arguments that are plain paths, without flags.
 fn paths(arguments: &[Word]) -> impl Iterator<Item = &str> {
     let plain = arguments
         .iter()
@@ -188,7 +188,7 @@ fn moved(arguments: &[Word], files: &mut Vec<FileEffect>) {
     }
 }
 
-/// Returns where a file comes to lie: in a folder, or under the name itself.
+/// Returns the path of a file after it is moved or copied: in the folder `to`, or `to` itself.
 fn target(from: &str, to: &str, is_folder: bool) -> String {
     if !is_folder && !to.ends_with('/') && to != "." && to != ".." {
         return to.to_owned();

@@ -1,6 +1,6 @@
-//! The words of a command line, as a shell would split them.
+//! Splits a command line into words as a shell does.
 
-/// Commands of one line that are read, and words of one command.
+/// The most commands of one line, and the most words of one command.
 const MOST_COMMANDS: usize = 512;
 const MOST_WORDS: usize = 1_024;
 
@@ -8,7 +8,7 @@ const MOST_WORDS: usize = 1_024;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Word {
     pub(super) text: String,
-    /// Whether the shell puts something in its place: a variable, a pattern, another command.
+    /// True if the shell replaces a part of it: a variable, a pattern, the output of a command.
     expands: bool,
 }
 
@@ -25,9 +25,9 @@ pub(super) struct SimpleCommand {
     /// `>`, `a` for `>>`, or `<`, and the file.
     pub(super) redirects: Vec<(char, Word)>,
     pub(super) heredoc: Option<String>,
-    /// Whether it is the first behind `;`, `||` or a line's end: what stood before does not decide the exit.
+    /// True for the first command after `;`, `||` or a line end: earlier commands do not decide the exit code.
     pub(super) begins_part: bool,
-    /// Whether it reads what another prints.
+    /// True if the command reads the output of another.
     pub(super) is_piped_into: bool,
 }
 
@@ -45,9 +45,9 @@ struct Splitter<'a> {
     done: Vec<SimpleCommand>,
     current: SimpleCommand,
     word: Option<Word>,
-    /// What the next word is the file of.
+    /// The redirection whose file is the next word.
     redirect: Option<char>,
-    /// Ends of the heredocs that begin on the next line.
+    /// The heredocs that begin on the next line: index of the command, end mark, and whether tabs are stripped.
     heredocs: Vec<(usize, String, bool)>,
 }
 
@@ -195,7 +195,7 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Passes over a variable or another command's output.
+    /// Skips a variable or the substitution of a command.
     fn expansion(&mut self) {
         let rest = self.rest();
         let (open, close) = match () {
@@ -228,7 +228,7 @@ impl<'a> Splitter<'a> {
     }
 
     fn redirection(&mut self) {
-        // `2>` says which output; the number is no word.
+        // The number in `2>` is a file descriptor, not a word.
         if self
             .word
             .as_ref()

@@ -173,7 +173,7 @@ pub(in super::super) const TASKS: &[&str] = &["prompt", "task", "instructions", 
 /// The pattern or question of a search.
 pub(in super::super) const SEARCHES: &[&str] = &["pattern", "query", "regex"];
 
-/// Arguments that only a search has beside a path.
+/// Arguments that a call with a path has only if it is a search.
 pub(in super::super) const SEARCHES_IN_A_PATH: &[&str] = &["pattern", "query"];
 
 /// Arguments that describe a call best.

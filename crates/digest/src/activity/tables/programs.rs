@@ -141,7 +141,7 @@ pub(in super::super) const TWO_WORD_WRAPPERS: &[(&str, &str)] = &[
 /// Wrappers of one word, unless a flag follows.
 pub(in super::super) const PACKAGE_RUNNERS: &[&str] = &["npx", "bunx"];
 
-/// Programs that run a script by its name behind `run`.
+/// Programs that run a script by its name after `run`.
 pub(in super::super) const SCRIPT_RUNNERS: &[&str] =
     &["npm", "pnpm", "yarn", "bun", "deno", "mise", "task", "just"];
 

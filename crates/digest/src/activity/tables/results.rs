@@ -50,7 +50,7 @@ pub(in super::super) const TIMEOUT_SUBJECTS: &[&str] = &[
     "execution",
 ];
 
-/// Text before the name of a command or sub-agent that goes on in the background.
+/// Text before the name of a command or sub-agent that continues in the background.
 pub(in super::super) const BACKGROUND_MARKS: &[&str] = &[
     "running with session ID ",
     "running in background with ID: ",
@@ -64,7 +64,7 @@ pub(in super::super) const BACKGROUND_MARKS: &[&str] = &[
 /// Text before the id of a sub-agent; one that has ended has an id too.
 pub(in super::super) const AGENT_ID: &str = "agentId: ";
 
-/// The beginning of the result of a sub-agent that goes on in the background.
+/// The beginning of the result of a sub-agent that continues in the background.
 pub(in super::super) const BACKGROUND_AGENT: &str = "Async";
 
 /// The beginnings of a line with such a name.
@@ -100,7 +100,7 @@ pub(in super::super) const FRAME_LINES: &[&str] = &[
     "(no output)",
 ];
 
-/// The marks before the working folder, with the character behind it.
+/// The marks before the working folder, with the character after it.
 pub(in super::super) const FOLDER_MARKS: &[(&str, char)] = &[
     ("<cwd>", '<'),
     ("(Current directory: ", ')'),
@@ -204,7 +204,7 @@ pub(in super::super) const REASON_MARKS: &[&str] = &[
     "instructions:",
 ];
 
-/// Text behind the reason.
+/// Text after the reason.
 pub(in super::super) const REASON_END: &str = "\n\nNote: The user's next message";
 
 /// The beginnings of the reasons that harnesses give where the person gave none.

@@ -92,7 +92,7 @@ pub(in super::super) const PLANNING: &[&str] = &[
     "progress",
 ];
 
-/// Tools without a lasting effect: they look something up, think, ask, or tell the harness something.
+/// Tools without a lasting effect: they look something up, think, ask the user, or control the harness.
 pub(in super::super) const WITHOUT_EFFECT: &[&str] = &[
     "answer",
     "ask",

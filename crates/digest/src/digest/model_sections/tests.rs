@@ -53,7 +53,7 @@ fn no_line_passes_for_one_of_ours() {
     let sections = sections_of(answer);
     assert!(!sections.contains_key(&Heading::Files));
     for line in sections.values().flatten() {
-        assert!(is_own_line(line), "{line}");
+        assert!(is_model_line(line), "{line}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What of prompts and statements is worth a page first, and what people said to hold.
+//! Orders the units of prompts and statements by their worth, and collects the standing instructions.
 
 use std::collections::HashSet;
 
@@ -8,31 +8,31 @@ use super::super::record::{DocumentRecord, Instruction, SpeakerRole};
 use super::super::select::{Selector, UnitCosts};
 use super::UnitRef;
 
-/// What a unit is worth that only says what comes next.
+/// The weight of a unit that only announces a call. A sentence of a report has 1.
 const ANNOUNCED: f64 = 0.25;
-/// What a unit is worth that a harness put in.
+/// The weight of a unit of a harness's text.
 const PUT_IN: f64 = 0.2;
-/// What it is worth where nobody else says what is to be done.
+/// The weight of a unit of a harness's text that is the task.
 const INSTEAD_OF_A_PROMPT: f64 = 2.0;
-/// How much more it is worth if it constrains: the rules of a project, say.
+/// The factor of such a unit if it constrains, as the rules of a project do.
 const CONSTRAINS: f64 = 2.0;
-/// What a sentence of a sub-agent's report is worth.
+/// The weight of a sentence of a sub-agent's report.
 const REPORTED: f64 = 0.6;
-/// What a row or a line of code is worth among sentences.
+/// The factor of a row of a table or a line of code.
 const RAW: f64 = 0.5;
-/// What a question of the agent is worth among sentences: what it found out tells more.
+/// The factor of a question of the agent: its findings are worth more.
 const ASKED: f64 = 0.5;
-/// What the oldest unit is worth against the newest, where work was done, and the oldest prompt.
+/// The factor of the oldest unit and of the oldest prompt, if there were calls; the newest has 1.
 const OLDEST: f64 = 0.5;
 const OLDEST_PROMPT: f64 = 0.8;
-/// How much more the first and the last unit of a prompt are worth.
+/// The factor of the first and the last unit of a prompt.
 const ENDS: f64 = 2.0;
-/// How much more the name of a file or of a place in it counts, and a word of a prompt.
+/// The factors of a word in the name of a changed file or declaration, and of a word of a prompt.
 const WORKED_ON: f64 = 2.0;
 const ASKED_FOR: f64 = 1.4;
-/// How much less the next unit of one statement is worth where work was done.
+/// The [`UnitCosts::spread`] of statements, if there were calls.
 const SPREAD: f64 = 0.1;
-/// What units cost where work was done.
+/// The costs of units, if there were calls.
 const OF_PROMPTS: UnitCosts = UnitCosts {
     line_bytes: LINE_BYTES,
     per_byte: 0.8,
@@ -42,7 +42,7 @@ const OF_REPORTS: UnitCosts = UnitCosts {
     spread: SPREAD,
     ..OF_PROMPTS
 };
-/// What begins a line of statements, about, in bytes.
+/// The usual length of the prefix of a statement, in bytes.
 const LINE_BYTES: usize = 8;
 
 pub(super) fn prompt_order(
@@ -57,7 +57,7 @@ pub(super) fn prompt_order(
         let units = &record.statements[*at].units.units;
         for (unit, text) in units.iter().enumerate() {
             let raw = if text.is_raw { RAW } else { 1.0 };
-            // What a person asks for stands before or behind what they paste.
+            // A request comes before or after the text that a person pastes.
             let is_end = unit == 0 || unit + 1 == units.len();
             let place = if is_end { ENDS } else { 1.0 };
             selector.add(
@@ -139,8 +139,8 @@ pub(super) fn statement_order(
     order.into_iter().map(|at| refs[at]).collect()
 }
 
-/// Returns what units cost where people only talk: lines are many and short, so their beginnings count, and so
-/// does each byte.
+/// Returns the costs of units in a conversation without calls: its lines are many and short, so the prefix of each
+/// counts, and every byte.
 fn conversation_costs(record: &DocumentRecord) -> UnitCosts {
     let is_named = record.only_speaker().is_none();
     let statements = &record.statements;

@@ -1,4 +1,4 @@
-//! A page that stands beside a summary of another's: what that leaves out and the agent will miss.
+//! A supplement to the summary of another program: facts that the summary leaves out and the agent will need.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use super::super::page_draft::{KnownText, PageDraft};
 use super::{DocumentPage, OPEN_ERROR, PageWriter, call_rank, share};
 use crate::activity::AgentPlan;
 
-/// What the line takes that counts the files without one.
+/// The bytes of the line that counts the files without a line.
 const COUNT_BYTES: usize = 64;
 
 impl PageWriter<'_> {
-    /// Leaves out what a reader knows already.
+    /// Leaves out everything that the reader already has.
     pub(in super::super) fn leave_out(&mut self, known: &KnownText) {
         let (work, facts) = (self.record.activity.work(), &self.record.values.facts);
         for values in [&mut self.likely_needed, &mut self.used_once] {
@@ -38,9 +38,8 @@ impl PageWriter<'_> {
         self.is_plan_known = work.plan.as_ref().is_some_and(tells);
     }
 
-    /// Returns a page of at most `most` bytes: plan, open errors, changed files, instructions, values. Of
-    /// values only those that calls took, or whose name they know: what was merely seen costs room and is
-    /// hardly ever asked for.
+    /// Returns a page of at most `most` bytes: plan, open errors, changed files, instructions, values. Values that were
+    /// only seen are left out: they are hardly ever needed.
     pub(in super::super) fn supplement(&self, headers: &[String], most: usize) -> DocumentPage {
         let mut draft = PageDraft::new(self.record, self.is_conversation, self.tool_bytes, most);
         draft.header(headers);

@@ -1,8 +1,8 @@
-//! What a reader knows already: nothing of it is said again.
+//! The text that a reader already has, so that the document does not repeat it.
 
 use std::collections::HashSet;
 
-/// Texts that were said, and their words.
+/// The texts that a reader already has, and their words.
 #[derive(Default)]
 pub(in super::super) struct KnownText {
     text: String,
@@ -21,31 +21,31 @@ impl KnownText {
         self.text.push('\n');
     }
 
-    /// Returns how many bytes were said.
+    /// Returns the length of the texts in bytes.
     pub(in super::super) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Whether a sentence was said, after so many bytes.
+    /// True if the texts after so many bytes contain a sentence.
     pub(in super::super) fn contains_after(&self, bytes: usize, sentence: &str) -> bool {
         self.text[bytes..].contains(sentence)
     }
 
-    /// Whether a value was said, not as a part of a longer word. Only one of several words that were all said
-    /// is searched for.
+    /// True if the texts contain a value, not as a part of a longer word. The texts are searched only if they contain
+    /// each of several words of the value.
     pub(in super::super) fn has_value(&self, value: &str) -> bool {
         words_in(value).all(|word| self.words.contains(word))
             && (words_in(value).next() == Some(value) || is_written(&self.text, value))
     }
 }
 
-/// Returns the words of a text as [`is_written`] parts them.
+/// Returns the words of a text as [`is_written`] separates them.
 fn words_in(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
     words.filter(|word| !word.is_empty())
 }
 
-/// Whether a value stands in a text, not as a part of a longer word.
+/// True if a text contains a value, not as a part of a longer word.
 fn is_written(written: &str, value: &str) -> bool {
     let joins = |c: char| c.is_alphanumeric() || c == '_';
     let finder = memchr::memmem::Finder::new(value);

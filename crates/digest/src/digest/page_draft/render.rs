@@ -1,4 +1,4 @@
-//! The page, written.
+//! Renders the page as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::super::lines::{Heading, READ, names_speaker, statement_head};
 use super::super::page::DocumentPage;
 use super::super::values::Fact;
 use super::super::values::line::{LineValue, SEEN, write_values};
-use super::{PageDraft, ShownUnits, words_of_units};
+use super::{PageDraft, ShownUnits, for_each_part};
 
 impl PageDraft<'_> {
     pub(in super::super) fn render(&self) -> DocumentPage {
@@ -74,7 +74,7 @@ impl PageDraft<'_> {
             match shown {
                 ShownUnits::All => page.text.push_str(&statement.text),
                 ShownUnits::Some(units, _) => {
-                    words_of_units(statement, units, heading, &mut |text| {
+                    for_each_part(statement, units, heading, &mut |text| {
                         page.text.push_str(text);
                     })
                 }
@@ -98,7 +98,7 @@ impl PageDraft<'_> {
         );
     }
 
-    /// Writes the lines in the order of their best value, those with used values first.
+    /// Writes the lines of values in the order of their best value, lines with used values first.
     fn write_values(&self, page: &mut DocumentPage) {
         let mut order: Vec<(Option<usize>, usize)> = Vec::new();
         let mut entries: BTreeMap<(Option<usize>, usize), Vec<&Fact>> = BTreeMap::new();

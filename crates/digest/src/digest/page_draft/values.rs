@@ -1,4 +1,4 @@
-//! Values that stand nowhere yet, in lines of their names.
+//! Adds values that the page does not have yet, in lines by name.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use super::super::values::line::{SEEN, quoted};
 use super::PageDraft;
 
 impl PageDraft<'_> {
-    /// Adds values that stand nowhere yet, the best first.
+    /// Adds values that the page does not have yet, in the given order, within `most` bytes.
     pub(in super::super) fn values(&mut self, order: &[usize], most: usize) {
-        // The heading is paid for before it is needed, once.
+        // The heading of seen values is reserved once, before it is known to be needed.
         let is_paid = self.value_lines.values().any(|used| !used);
         let heading = if is_paid { 0 } else { SEEN.len() + 1 };
         let Some(room) = self.room.checked_sub(heading) else {
@@ -32,7 +32,7 @@ impl PageDraft<'_> {
         }
     }
 
-    /// Adds values that were merely seen, within what these may take of the page.
+    /// Adds values that were only seen, within their share of the page.
     pub(in super::super) fn seen(&mut self, order: &[usize]) {
         let before = self.room;
         self.values(order, self.seen_left);
@@ -81,7 +81,7 @@ impl PageDraft<'_> {
     }
 }
 
-/// Returns what it costs to name the tool in every line of values.
+/// Returns the bytes of the tools' names in all lines of values.
 pub(in super::super) fn tool_bytes(record: &DocumentRecord) -> usize {
     let labels = &record.values.labels;
     let lines: BTreeSet<(usize, usize)> = record

@@ -1,21 +1,21 @@
-//! The lines of values, written and read back.
+//! Writes the lines of values, and reads them back.
 //!
-//! `label: value, value (t3), value (t5); value (t2)`: values with the turn that they stood in last, which
-//! stands behind the last of those that share it. Before the semicolon stand values that a person gave or a
-//! call used, after it values that were only seen; below [`SEEN`] all were.
+//! `label: value, value (t3), value (t5); value (t2)`: each turn in parentheses is the last turn of the values before
+//! it. The values before the semicolon were given by a person or used by a call, those after it were only seen; below
+//! [`SEEN`], all were only seen.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use super::SourceTurn;
 
-/// The line that parts values used from values only seen.
+/// The line between used values and values that were only seen.
 pub(crate) const SEEN: &str = "Seen:";
 
-/// Quotes for values that could be misread without.
+/// Quotes for values that cannot be read back without them.
 const QUOTES: [(char, char); 4] = [('"', '"'), ('`', '`'), ('«', '»'), ('⟦', '⟧')];
 
-/// What may follow a value.
+/// The texts that may follow a value.
 const AFTER: [&str; 2] = [" (", ", "];
 
 /// A value in a line.
@@ -34,7 +34,7 @@ pub(crate) struct ValueLine {
     pub(crate) entries: Vec<LineValue>,
 }
 
-/// Returns a value so that it can be read back, in quotes if it must be; `None`: it cannot.
+/// Returns a value in a form that can be read back, in quotes if necessary; `None` if there is no such form.
 pub(crate) fn quoted(value: &str) -> Option<String> {
     let opens = |(open, _): &(char, char)| value.starts_with(*open);
     let parts = |after: &str| value.contains(after) || value.ends_with(',');
@@ -49,7 +49,7 @@ pub(crate) fn quoted(value: &str) -> Option<String> {
     Some(format!("{open}{value}{close}"))
 }
 
-/// Writes the values of a label; those used come first, those of one turn stand together.
+/// Writes the values of a label. Used values come first, values of the same turn are adjacent.
 pub(crate) fn write_values(text: &mut String, label: &str, entries: &[LineValue], seen_part: bool) {
     text.push_str(label);
     text.push(':');
@@ -72,7 +72,7 @@ pub(crate) fn write_values(text: &mut String, label: &str, entries: &[LineValue]
     text.push('\n');
 }
 
-/// Reads a line of values. `used` says whether it stands above [`SEEN`].
+/// Reads a line of values. `used`: the line is above [`SEEN`].
 pub(crate) fn read_values(line: &str, used: bool) -> Option<ValueLine> {
     let (label, rest) = line.split_once(": ")?;
     let (tool, label) = match label.split_once(':') {
@@ -114,7 +114,7 @@ fn read_entries(mut rest: &str, mut used: bool) -> Vec<LineValue> {
     entries
 }
 
-/// Returns a value and what follows it.
+/// Returns the first value and the rest of the line.
 fn read_value(rest: &str) -> Option<(&str, &str)> {
     let first = |rest: &str, close: &str| {
         let found = AFTER
@@ -131,7 +131,7 @@ fn read_value(rest: &str) -> Option<(&str, &str)> {
     first(rest, "").map(|end| rest.split_at(end))
 }
 
-/// Reads a place as it is written: `t12`, or `L1 t12`.
+/// Reads a turn: `t12`, or `L1 t12`.
 pub(crate) fn read_place(text: &str) -> Option<SourceTurn> {
     let (loop_name, turn) = match text.rsplit_once(' ') {
         Some((name, turn)) => (Some(Arc::from(name)), turn),

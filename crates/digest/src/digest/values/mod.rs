@@ -1,4 +1,4 @@
-//! Exact values, with their names and where they come from: what an agent needs again word for word.
+//! Exact values with their names and sources, which an agent needs again word for word.
 
 pub(crate) mod line;
 mod rank;
@@ -13,31 +13,31 @@ use rank::best;
 pub(crate) use rank::rank_by_worth;
 pub(crate) use shape::{Shape, is_value};
 
-/// How a value came into the history; the later, the more likely it is needed again.
+/// The source of a value, ordered by how likely the value is needed again, the least likely first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FactSource {
-    /// In the text of a result or an answer.
+    /// The text of a result or an answer.
     Mentioned,
-    /// In quotes there.
+    /// A quoted part of such a text.
     Quoted,
-    /// Within the text of an argument.
+    /// A part of the text of an argument.
     WithinArgument,
-    /// In an earlier digest, neither used nor told.
+    /// An earlier digest, in which the value was only seen.
     KeptSeen,
     /// A leaf of a structured result.
     Field,
-    /// The user said it.
+    /// A text of the user.
     FromUser,
-    /// The user said it in quotes.
+    /// A quoted part of a text of the user.
     QuotedByUser,
-    /// In an earlier digest, used or told.
+    /// An earlier digest, in which the value was used or given by the user.
     KeptUsed,
     /// An argument of a call.
     Used,
 }
 
 impl FactSource {
-    /// Returns how much values from here are worth against each other.
+    /// Returns the weight of values from this source.
     pub(crate) fn weight(self) -> f64 {
         match self {
             Self::Mentioned => 0.009,
@@ -51,36 +51,36 @@ impl FactSource {
         }
     }
 
-    /// Whether the user gave the value or a call used it.
+    /// True if the user gave the value or a call used it.
     pub(crate) fn is_used(self) -> bool {
         self >= Self::FromUser
     }
 }
 
-/// A value.
+/// A value and its uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Fact {
     pub(crate) value: String,
     pub(crate) shape: Shape,
     pub(crate) source: FactSource,
-    /// What it is called, how often, and whether a call calls it so.
+    /// Its labels: the index, the number of occurrences, and whether a call used the value under the label.
     pub(crate) labels: Vec<(usize, u32, bool)>,
     /// The tool that used it last.
     pub(crate) tool: Option<usize>,
-    /// Where it stood last.
+    /// The last turn that contains the value.
     pub(crate) place: SourceTurn,
-    /// The same as a position in the history.
+    /// The position of that turn in the history.
     pub(crate) last: u32,
-    /// In how many turns it stood.
+    /// The number of turns that contain the value.
     pub(crate) turns: u32,
-    /// In how many turns a call used it.
+    /// The number of turns in which a call used the value.
     pub(crate) uses: u32,
-    /// The position of the last of these.
+    /// The position of the last such turn.
     used_at: Option<u32>,
 }
 
 impl Fact {
-    /// Returns what the value is called: as calls call it, else as it is called most often.
+    /// Returns the label under which calls used the value, else its most frequent label.
     pub(crate) fn label(&self) -> usize {
         let rank = |(at, (_, count, used)): &(usize, &(usize, u32, bool))| {
             (*used, *count, std::cmp::Reverse(*at))
@@ -90,19 +90,19 @@ impl Fact {
     }
 }
 
-/// What values are called.
+/// A name of values: the key of a field, the name of a tool or an argument.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
     pub(crate) name: String,
-    /// How many values of calls have it.
+    /// The number of uses of values under the label.
     pub(crate) used: u32,
-    /// How many values have it.
+    /// The number of values with the label.
     pub(crate) values: u32,
-    /// How many of its values that were only seen a call used later.
+    /// The number of values that were first seen under the label and later used by a call.
     pub(crate) taken: u32,
-    /// How many values that have it were used by a call.
+    /// The number of values that a call first used under the label.
     pub(crate) called: u32,
-    /// How many of these were used again in another turn.
+    /// The number of values that were used again in another turn.
     pub(crate) reused: u32,
 }
 
@@ -114,12 +114,12 @@ pub(crate) struct Ledger {
     pub(crate) labels: Vec<Label>,
     by_name: HashMap<String, usize>,
     positions: HashMap<SourceTurn, u32>,
-    /// The place asked for last: one message holds many values.
+    /// The turn of the last query, a cache: one message has many values.
     last: Option<(SourceTurn, u32)>,
 }
 
 impl Ledger {
-    /// Returns the position of a place; one not met before is the newest.
+    /// Returns the position of a turn in the history; an unknown turn is added as the newest.
     pub(crate) fn position(&mut self, place: &SourceTurn) -> u32 {
         if let Some((last, at)) = &self.last
             && last == place
@@ -132,18 +132,18 @@ impl Ledger {
         at
     }
 
-    /// Returns the position of a place met before, else 0.
+    /// Returns the position of a known turn; 0 for an unknown one.
     pub(crate) fn position_of(&self, place: &SourceTurn) -> u32 {
         self.positions.get(place).copied().unwrap_or_default()
     }
 
-    /// Whether a call used a value.
+    /// True if a call used any value.
     pub(crate) fn has_used(&self) -> bool {
         self.facts.iter().any(|fact| fact.uses > 0)
     }
 
-    /// Whether it is likely that somebody asks for a value again: a person gave it, it is a field of a result,
-    /// calls took it more than once or it names one thing, or calls take values of its name again and again.
+    /// True if a value is likely needed again. An unused value is if a person gave it or it is a field of a result; a
+    /// value that was used once, if it identifies one thing or values of its labels are used again; any other is.
     pub(crate) fn is_likely_needed(&self, fact: &Fact) -> bool {
         let labels = fact.labels.iter().map(|(at, ..)| &self.labels[*at]);
         match fact.uses {
@@ -158,7 +158,7 @@ impl Ledger {
         }
     }
 
-    /// Calls `each` with every place.
+    /// Calls `each` with every turn.
     pub(crate) fn each_place(&mut self, each: &mut dyn FnMut(&mut SourceTurn)) {
         self.facts.iter_mut().for_each(|fact| each(&mut fact.place));
         self.last = None;
@@ -170,7 +170,7 @@ impl Ledger {
             }));
     }
 
-    /// Returns the names of loops in the order in which they came.
+    /// Returns the names of loops in the order of the history.
     pub(crate) fn loops(&self) -> Vec<Arc<str>> {
         let mut first: HashMap<&Arc<str>, u32> = HashMap::new();
         for (place, at) in &self.positions {
@@ -184,21 +184,21 @@ impl Ledger {
         loops.into_iter().map(|(of, _)| Arc::clone(of)).collect()
     }
 
-    /// Returns the number of places.
+    /// Returns the number of turns.
     pub(crate) fn length(&self) -> u32 {
         self.positions.len() as u32
     }
 
-    /// Returns the first and last turn, if there is only one loop.
+    /// Returns the first and last turn if there is only one loop, else `None`.
     pub(crate) fn span(&self) -> Option<(u32, u32)> {
         let turns = || self.positions.keys().map(|place| place.turn);
         let single = self.positions.keys().all(|place| place.loop_name.is_none());
         single.then(|| Some((turns().min()?, turns().max()?)))?
     }
 
-    /// Returns the label of that name.
+    /// Returns the index of the label with that name, and adds it if it is new.
     pub(crate) fn label(&mut self, name: &str) -> usize {
-        // A name that is clean stays as it is.
+        // Most names are clean and known.
         if let Some(at) = self.by_name.get(name) {
             return *at;
         }
@@ -218,7 +218,7 @@ impl Ledger {
         self.labels.len() - 1
     }
 
-    /// Notes a value that stood at `place`, and returns it. `None`: it is none.
+    /// Records a value of the turn `place`, and returns its index; `None` if [`is_value`] rejects it.
     pub(crate) fn add(
         &mut self,
         value: &str,
@@ -229,7 +229,7 @@ impl Ledger {
         is_value(value).then(|| self.add_value(value, label, source, place))
     }
 
-    /// Notes what [`is_value`] takes for one.
+    /// Records a value that [`is_value`] accepts.
     pub(crate) fn add_value(
         &mut self,
         value: &str,
@@ -252,7 +252,7 @@ impl Ledger {
         at
     }
 
-    /// Notes a part of an argument; it was used by itself once it stood in another turn, too.
+    /// Records a part of an argument. A phrase that another turn contains too counts as used.
     pub(crate) fn add_piece(&mut self, value: &str, label: usize, place: &SourceTurn) {
         let Some(at) = self.add(value, label, FactSource::WithinArgument, place) else {
             return;
@@ -265,7 +265,7 @@ impl Ledger {
         }
     }
 
-    /// Counts a use, once a turn.
+    /// Counts a use, at most once per turn.
     fn count_use(&mut self, at: usize, label: usize, now: u32) {
         let fact = &mut self.facts[at];
         if fact.used_at == Some(now) {
@@ -305,7 +305,7 @@ impl Ledger {
         self.facts.len() - 1
     }
 
-    /// Forgets all facts but the `most` that are worth most. Returns where each fact stands now.
+    /// Removes all facts but the `most` of the highest worth. Returns the new index of each fact.
     pub(crate) fn forget(&mut self, most: usize) -> Vec<Option<usize>> {
         let keeps = best(self, most);
         let mut free = 0..;
@@ -337,7 +337,7 @@ impl Ledger {
     }
 }
 
-/// Makes a label of a key: no colon, no space, no control character, at most 40 characters.
+/// Returns a key as a label: at most 40 characters, with `_` for spaces, colons, parentheses and control characters.
 pub(crate) fn clean_label(name: &str) -> String {
     let plain = |c: char| {
         if c.is_whitespace() || c.is_control() || matches!(c, ':' | '(' | ')') {
@@ -349,13 +349,13 @@ pub(crate) fn clean_label(name: &str) -> String {
     let name: String = name.trim().chars().map(plain).take(40).collect();
     match &*name {
         "" => "value".into(),
-        // Begins the line that explains the names of loops.
+        // `Loops` begins the line that maps short names to loops.
         "Loops" => "loops".into(),
         _ => name,
     }
 }
 
-/// Puts a text on one line: line ends become ` / `, other control characters spaces.
+/// Returns a text on one line: line ends become ` / `, other control characters spaces.
 pub(crate) fn flat(text: &str) -> String {
     let mut flat = String::with_capacity(text.len());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -367,7 +367,7 @@ pub(crate) fn flat(text: &str) -> String {
     flat
 }
 
-/// Returns the beginning of a text of at most `most` bytes, with `…` where something is missing.
+/// Returns a text cut to `most` bytes, with `…` at the end if it was cut; `None` if nothing fits.
 pub(crate) fn shortened(text: &str, most: usize) -> Option<String> {
     if text.len() <= most {
         return Some(text.to_owned());

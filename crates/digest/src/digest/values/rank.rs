@@ -1,52 +1,52 @@
-//! Which values are worth their bytes.
+//! Orders values by their worth per byte.
 //!
-//! What an agent needs again is mostly what its calls have used, above all what they used more than
-//! once; then what the user gave it, and what tools returned under a name whose values calls have
-//! taken before. Of these the recent, the repeated, and what names one thing and no other. The
-//! figures are round ones; recall hardly changes when one is doubled.
+//! An agent mostly needs the values again that its calls have used, above all those used more than once; then values
+//! that the user gave, and fields of results with a name whose values calls have used before. Among these, recent and
+//! repeated values and those that identify one thing are worth more. The figures are round; the recall of needed values
+//! hardly changes when one of them is doubled.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::{Fact, FactSource, Label, Ledger, Shape};
 
-/// Of a value that calls used: uses beyond this many do not count.
+/// Uses of a value beyond this number do not count.
 const MOST_USES: u32 = 20;
-/// Turns beyond this many that a value stood in do not count.
+/// Turns that contain a value beyond this number do not count.
 const MOST_TURNS: u32 = 5;
-/// So many turns back, the worth of a used value begins to sink.
+/// The scale, in turns, on which the worth of a used value falls.
 const RECENT_TURNS: f64 = 10.0;
-/// The part of its worth that a used value has lost at the far end of the history.
+/// The part of its worth that a used value loses over the whole history.
 const LOST_BY_AGE: f64 = 0.5;
-/// So many values of a name have to be known before they say more of it than is assumed.
+/// The number of values of a name at which their statistics count as much as the prior.
 const KNOWN_NAME: f64 = 10.0;
-/// How many times more a value may be worth because of its name.
+/// The largest factor of a value for its name.
 const BEST_NAME: f64 = 20.0;
-/// Of the worth of a new value that was only seen, what the oldest still has.
+/// The factor of the oldest value that was only seen; the newest has 1.
 const FLOOR: f64 = 0.25;
-/// The share of the history after which what is above the floor has halved.
+/// The share of the history after which the part above the floor has halved.
 const HALF_LIFE: f64 = 0.25;
-/// Models ask for round places and limits: how many times more a round number in a text is worth.
+/// The factor of a round number in a text: models use round offsets and limits.
 const ROUND: f64 = 10.0;
-/// What each value costs beside its own bytes.
+/// The cost of a value in addition to its bytes.
 const OVERHEAD: f64 = 10.0;
-/// What a line costs beside its values and the name.
+/// The cost of a line in addition to its values and name.
 const LINE: f64 = 2.0;
-/// After this many values of one name and look that no call asks for, the next is worth half.
+/// After this many values of one name and shape that no call uses, the next is worth half.
 const ENOUGH: f64 = 12.0;
 
-/// Returns the facts, those of most worth per byte first.
+/// Returns the indexes of the facts in the order of their worth per byte, the highest first.
 pub(crate) fn rank_by_worth(ledger: &Ledger) -> Vec<usize> {
     let mut worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
     thin_out(ledger, &mut worth);
     by_cost(ledger, &worth)
 }
 
-/// Says of each fact whether it is one of the `most` that are worth most per byte.
+/// Returns for each fact whether it is one of the `most` with the highest worth per byte.
 pub(crate) fn best(ledger: &Ledger, most: usize) -> Vec<bool> {
     let worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
     let mut order: Vec<usize> = (0..worth.len()).collect();
-    // Of two that are worth the same the newer one stays.
+    // Of two facts with equal worth, the newer one is kept.
     let rank_by_worth = |a: &usize, b: &usize| worth[*b].total_cmp(&worth[*a]).then(b.cmp(a));
     if most < order.len() {
         order.select_nth_unstable_by(most, rank_by_worth);
@@ -63,8 +63,8 @@ fn sorted(worth: &[f64]) -> Vec<usize> {
     order
 }
 
-/// The hundredth line number of a listing tells less than the first path of another; in structured
-/// results each value has its place.
+/// Reduces the worth of values with the same name and shape: the hundredth line number of a listing is worth less than
+/// the first path of another. Fields of structured results are not reduced.
 fn thin_out(ledger: &Ledger, worth: &mut [f64]) {
     let mut alike: HashMap<(usize, Shape), u32> = HashMap::new();
     for at in sorted(worth) {
@@ -82,7 +82,7 @@ fn thin_out(ledger: &Ledger, worth: &mut [f64]) {
     }
 }
 
-/// A fact at what its bytes cost now.
+/// A fact with its current worth per byte.
 #[derive(PartialEq)]
 struct PricedFact {
     per_byte: f64,
@@ -104,7 +104,7 @@ impl PartialOrd for PricedFact {
     }
 }
 
-/// Puts facts in order. The first of a name pays for its line, which makes the others cheaper.
+/// Orders facts. The first fact of a name also costs the line, so the others become cheaper.
 fn by_cost(ledger: &Ledger, worth: &[f64]) -> Vec<usize> {
     let labels: Vec<usize> = ledger.facts.iter().map(Fact::label).collect();
     let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -135,7 +135,7 @@ fn bytes(fact: &Fact) -> f64 {
     fact.value.len() as f64 + OVERHEAD
 }
 
-/// Returns what a fact is worth per byte, the line's name not counted.
+/// Returns the worth of a fact per byte, without the name of its line.
 fn worth(ledger: &Ledger, fact: &Fact) -> f64 {
     let worth = if fact.uses > 0 {
         worth_of_used(ledger, fact)
@@ -145,7 +145,8 @@ fn worth(ledger: &Ledger, fact: &Fact) -> f64 {
     fact.source.weight() * worth / bytes(fact)
 }
 
-/// What was used twice is used again far more often than what was used once.
+/// Returns the worth of a used value. It grows with the square of the uses: a value that was used twice is used again
+/// far more often than one that was used once.
 fn worth_of_used(ledger: &Ledger, fact: &Fact) -> f64 {
     let uses = f64::from(fact.uses.min(MOST_USES));
     let turns = f64::from(fact.turns.min(MOST_TURNS));
@@ -158,7 +159,7 @@ fn worth_of_used(ledger: &Ledger, fact: &Fact) -> f64 {
 
 fn worth_of_seen(ledger: &Ledger, fact: &Fact) -> f64 {
     let labels = fact.labels.iter().map(|(at, ..)| &ledger.labels[*at]);
-    let name = labels.map(asked_for).fold(0.0, f64::max);
+    let name = labels.map(demand).fold(0.0, f64::max);
     let turns = f64::from(fact.turns.min(MOST_TURNS));
     let (_, age) = age(ledger, fact);
     let freshness = FLOOR + (1.0 - FLOOR) / (1.0 + age / HALF_LIFE);
@@ -167,21 +168,21 @@ fn worth_of_seen(ledger: &Ledger, fact: &Fact) -> f64 {
     fact.shape.weight() * round * name * turns * freshness
 }
 
-/// Returns how often calls took values of that name, against a name of which nothing is known.
-fn asked_for(label: &Label) -> f64 {
+/// Returns how often calls used values of the name, relative to a name without statistics.
+fn demand(label: &Label) -> f64 {
     let used = if label.used > 0 { 2.0 } else { 0.0 };
     (2.0 * f64::from(label.taken) + 1.0 + used) * KNOWN_NAME
         / (f64::from(label.values) + KNOWN_NAME)
 }
 
-/// Whether a fact is a round number in a text that nobody has used or told.
+/// True if a fact is a round number that was only seen in a text.
 fn is_round(fact: &Fact) -> bool {
     fact.shape == Shape::Number
         && fact.source < FactSource::Field
         && fact.value.ends_with(['0', '5'])
 }
 
-/// Returns how long ago a fact stood last: in turns, and as a share of the history.
+/// Returns the age of a fact's last turn: in turns, and as a share of the history.
 fn age(ledger: &Ledger, fact: &Fact) -> (f64, f64) {
     let newest = ledger.length().saturating_sub(1);
     let back = f64::from(newest - fact.last.min(newest));

@@ -1,15 +1,15 @@
-//! Finds values in plain text: names, paths, numbers, quoted strings, and what they are called.
+//! Finds values in plain text with their labels: names, paths, numbers, quoted strings.
 
 use super::shape::{Shape, is_value};
 
 /// A value found in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScannedValue<'a> {
-    /// The value, as it stands in the text.
+    /// The value as it is written in the text.
     pub(crate) value: &'a str,
-    /// What stands before it as its name (`name: value`, `name=value`).
+    /// The name before it (`name: value`, `name=value`).
     pub(crate) label: Option<&'a str>,
-    /// Whether it stood in quotes.
+    /// True if the value is quoted.
     pub(crate) quoted: bool,
 }
 
@@ -24,7 +24,7 @@ const QUOTES: [(char, char); 7] = [
     ('‘', '’'),
 ];
 
-/// Calls `each` with every value of `text`. Plain words are left out.
+/// Calls `each` with every value of `text`. Plain words are skipped.
 pub(crate) fn scan<'a>(text: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
     for line in text.lines() {
         named_line(line, each);
@@ -33,7 +33,7 @@ pub(crate) fn scan<'a>(text: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
     }
 }
 
-/// A line that is a name and a value of several words.
+/// Reports the value of a line that is a name and a value of several words.
 fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
     let rest = line.trim_start_matches(|c: char| c.is_whitespace() || c == '-' || c == '*');
     let Some(at) = memchr::memchr2(b':', b'=', rest.as_bytes()) else {
@@ -117,7 +117,7 @@ fn tokens<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
         if !is_plain && is_value(value) && Shape::of(value) != Shape::Word {
             let before = line.len() - rest.len() + start;
             let label = label_before(&line[..before]);
-            // `src/a.rs:12: text`: a place in a listing.
+            // `src/a.rs:12: text` is a position in a listing, not a value with a name.
             let is_place =
                 label.is_some_and(|l| l.contains('.')) && Shape::of(value) == Shape::Number;
             if !is_place {
@@ -132,7 +132,8 @@ fn tokens<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
     }
 }
 
-/// Scripts without case often have no spaces either; their runs are not names.
+/// True if a token may contain the character. Scripts without case often have no spaces either, so a run of their
+/// letters is no name.
 fn is_token_char(c: char) -> bool {
     c.is_ascii_alphanumeric()
         || matches!(c, '_' | '.' | '-' | '/' | '@' | '+' | '~' | '$' | '#')

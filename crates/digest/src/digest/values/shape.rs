@@ -1,6 +1,6 @@
-//! What a value looks like: how likely it names one thing and no other.
+//! The shape of a value, from which follows how likely it identifies one thing.
 
-/// The look of a value.
+/// The shape of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shape {
     /// Letters only, in ordinary case.
@@ -26,7 +26,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// Returns the look of `value`.
+    /// Returns the shape of `value`.
     pub(crate) fn of(value: &str) -> Self {
         let marks = Marks::of(value);
         if marks.space {
@@ -49,7 +49,7 @@ impl Shape {
         }
     }
 
-    /// Whether a value of this look names one thing and no other.
+    /// True if a value of this shape usually identifies one thing.
     pub(crate) fn names_one_thing(self) -> bool {
         matches!(
             self,
@@ -57,7 +57,7 @@ impl Shape {
         )
     }
 
-    /// Returns how much values of this look are worth against each other.
+    /// Returns the weight of values of this shape.
     pub(crate) fn weight(self) -> f64 {
         match self {
             Self::Word => 0.08,
@@ -71,7 +71,7 @@ impl Shape {
     }
 }
 
-/// What stands somewhere in a value.
+/// The kinds of characters in a value.
 #[derive(Default)]
 struct Marks {
     space: bool,
@@ -83,9 +83,9 @@ struct Marks {
     dot: bool,
     dash: bool,
     underscore: bool,
-    /// A capital behind a small letter.
+    /// A capital after a small letter.
     camel: bool,
-    /// Something that is no capital.
+    /// A character that is no capital.
     not_upper: bool,
 }
 
@@ -119,7 +119,7 @@ impl Marks {
     }
 }
 
-/// Whether a value may be a fact: 3 to 120 characters on one line; a number has three digits.
+/// True if a text may be a value: 3 to 120 characters on one line with a letter or three digits, trimmed.
 pub(crate) fn is_value(value: &str) -> bool {
     if value.len() < 3 || value.len() > 480 {
         return false;

@@ -1,8 +1,8 @@
-//! Which messages of a history stay, in what form, and what that costs.
+//! The selection of the messages that are kept, their form, and their tokens.
 //!
-//! The levels only mark messages; pairs are joined once at the end, on the original positions.
-//! Mending after each level instead would change how many messages the next level counts, and
-//! with that results in which no pair is parted at all.
+//! The levels only mark messages; calls and results are paired once at the end, by their original positions. Pairing
+//! after each level would change the number of messages that the next level counts, and so change results in which no
+//! pair is separated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,10 +11,10 @@ use super::super::one_liner;
 use crate::tokens::TokenCounter;
 use crate::{AgentMessage, Message, Role};
 
-/// How a message appears.
+/// The form of a message in the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rendering {
-    /// Not at all.
+    /// Left out.
     Gone,
     /// As one line.
     Line,
@@ -25,34 +25,34 @@ enum Rendering {
 /// The messages that level three dropped between the first and the recent ones.
 struct Middle {
     range: Range<usize>,
-    /// Whether its marker is among the messages that are left.
+    /// True if its marker is among the result.
     marked: bool,
     removed: usize,
 }
 
-/// A history of which parts are marked as gone.
-pub(super) struct Selection<'a> {
+/// A history with the form of each message.
+pub(super) struct TieredSelection<'a> {
     counter: &'a dyn TokenCounter,
     messages: Vec<AgentMessage>,
     costs: Vec<u64>,
     lines: HashMap<usize, (AgentMessage, u64)>,
     /// Each answer with calls, and the results of these calls.
     pairs: BTreeMap<usize, Vec<usize>>,
-    /// What level two made of the history; levels count its messages.
+    /// The forms after level two; later levels count these messages.
     listed: Vec<Rendering>,
     shown: Vec<Rendering>,
-    /// Tokens of what is shown, without markers.
+    /// The tokens of the result without markers.
     body: u64,
     middle: Option<Middle>,
-    /// Listed messages outside the middle that are gone.
+    /// The number of listed messages outside the middle that are left out.
     removed: usize,
-    /// Whether messages outside the middle were given up for the budget.
+    /// True if messages outside the middle were left out for the budget.
     newest_only: bool,
-    /// Not even a marker fits.
+    /// True if not even a marker fits.
     mute: bool,
 }
 
-impl<'a> Selection<'a> {
+impl<'a> TieredSelection<'a> {
     /// Selects all of `messages`.
     pub(super) fn new(messages: Vec<AgentMessage>, counter: &'a dyn TokenCounter) -> Self {
         let costs: Vec<u64> = messages.iter().map(|m| counter.message_tokens(m)).collect();
