@@ -105,8 +105,8 @@ pub use loopstore_model::compaction::{
     UnknownModel, UnknownWord,
 };
 pub(crate) use loopstore_model::compaction::{
-    Budget, DEFAULT_STRATEGY, EarlierBlock, Noted, OutputSize, Pruned, Pruning, ReadError,
-    RunConfig, TurnReader, cut_recent, cut_tool_result, output_cap, plan, says_nothing,
+    Budget, DEFAULT_STRATEGY, EarlierBlock, OutputSize, Pruned, Pruning, ReadError, RunConfig,
+    cut_recent, cut_tool_result, output_cap, plan, says_nothing,
 };
 #[cfg(feature = "tokio")]
 pub use loopstore_summarize::FutureSummarizer;

@@ -26,7 +26,15 @@
 pub use crate::context::moment::{leaf_of, moment_of, session_of};
 pub use crate::context::over_time::SizesOverTime;
 pub use crate::context::states::{LoopStates, ShownChain, shown_chain, turn_dispositions};
-pub use crate::store::*;
+pub use loopstore_core::store::*;
+
+/// SQLite alone: formats, and counting tokens anew; with what it shares with other backends.
+pub mod sqlite {
+    pub use crate::sqlite::{
+        Durability, QueryLimits, QueryRows, Record, RecountError, RecountProgress, RecountReport,
+        Scrubbed, SessionView, SqliteOptions, SqliteStore, Stats, format_version, recount,
+    };
+}
 
 /// What strategies are made of: the digest, what is cut, and the compaction of messages that
 /// belong to no session.

@@ -22,6 +22,8 @@ pub use crate::overlay::sealed::SealedRecord;
 pub use crate::search::excerpt::{ReadableText, WindowLimits, fitting, windows};
 pub use crate::search::query::question;
 pub use crate::search::trust::missing as missing_from_index;
+pub use crate::sqlite::salvage::{LostRows, Mender, Removable, counter_of, place_of};
+pub use crate::sqlite::schema::{is_store, open_locked};
 pub use crate::store::append::{LastTurn, Retell, append_leased, set_status_leased};
 pub use crate::store::audit::{AuditedDigests, DIGESTED, RowDigest, row_digest};
 pub use crate::store::calls::finish_calls;
@@ -43,8 +45,6 @@ pub use crate::store::receipt::{OpenReceipt, seal};
 pub use crate::store::rollups::added_loops;
 pub use crate::store::session::{edit_loop, forget_parent_seq, run_owner, set_parent_seq};
 pub use crate::store::source::Pieces;
-pub use crate::store::sqlite::salvage::{LostRows, Mender, Removable, counter_of, place_of};
-pub use crate::store::sqlite::schema::{is_store, open_locked};
 pub use crate::store::values::{BoundValue, ToValue};
 
 /// Snapshots and transactions of a [`Database`](crate::Database).
@@ -64,5 +64,5 @@ pub mod recount {
 
 /// The columns that hold texts of sessions.
 pub mod content {
-    pub use crate::store::sqlite::content::{place_of, table_names, texts};
+    pub use crate::sqlite::content::{place_of, table_names, texts};
 }

@@ -60,17 +60,17 @@ compile_error!("loopstore is tested on 64-bit little-endian machines only, and r
 mod api;
 pub mod compact;
 pub mod compaction;
-pub mod context;
 pub mod extend;
-#[doc(hidden)]
-pub mod failpoints;
 pub mod handback;
 #[doc(hidden)]
 pub mod internal;
-mod overlay;
 pub mod search;
-mod store;
+mod sqlite;
 
+pub use loopstore_core::context;
+#[doc(hidden)]
+pub use loopstore_core::failpoints;
+use loopstore_core::{overlay, store};
 use loopstore_digest::words;
 use loopstore_model::clock;
 pub use loopstore_model::{self as model, tokens};
@@ -89,7 +89,7 @@ pub use context::{AsOf, Context};
 pub use search::{
     Recall, RecallPart, SearchHit, SearchQuery, SearchResults, Snippet, recall, search,
 };
-pub use store::sqlite::Durability;
+pub use sqlite::Durability;
 pub use store::{Key, KeyError, OpenError, SessionCursor, SessionFilter, StoreError};
 
 // Messages, loops and sessions.
@@ -127,5 +127,5 @@ pub use compaction::{
 };
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
 
-pub use store::sqlite::{SqliteOptions, SqliteStore};
+pub use sqlite::{SqliteOptions, SqliteStore};
 pub use store::{Database, SessionStore};

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use crate::model::{InvalidId, SessionId};
 use crate::search::{Recall, SearchQuery, SearchResults, recall, search};
-use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
+use crate::sqlite::{Durability, SqliteOptions, SqliteStore};
 use crate::store::{Database, Key, OpenError, SessionStore};
 use crate::tokens::TokenCounter;
 
@@ -143,13 +143,10 @@ impl Store {
     }
 }
 
-impl<D: Database + 'static> From<D> for Store {
+impl From<SqliteStore> for Store {
     /// Returns a store on a backend that was opened with options of its own.
-    fn from(database: D) -> Self {
-        Self {
-            database: Arc::new(database),
-            policy: Arc::default(),
-        }
+    fn from(database: SqliteStore) -> Self {
+        Self::from(Arc::new(database) as Arc<dyn Database>)
     }
 }
 

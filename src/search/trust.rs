@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::text::{MessageText, message_text};
+use crate::sqlite::SqliteStore;
 use crate::store::{self, Database, LoopKey, StoreError, StoreRead, StoreResult};
 use crate::words::{VERSION, each_word};
 
@@ -60,7 +61,7 @@ pub(super) fn check_some(read: &dyn StoreRead) -> StoreResult<()> {
 /// # Errors
 /// If the store cannot be read for another reason than damage.
 pub fn missing(store: &dyn Database) -> StoreResult<Vec<String>> {
-    let is_file = store.as_sqlite().is_some();
+    let is_file = SqliteStore::downcast(store).is_some();
     store::read(store, |read| {
         if read.index_version()? != Some(VERSION) {
             return Ok(Vec::new());

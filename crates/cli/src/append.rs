@@ -8,15 +8,13 @@ use loopstore::provider::{self, Form};
 use loopstore::{
     AgentMessage, Appended, COUNTERS, Database, LoopId, SessionHandle, SessionId, Store,
 };
+use loopstore_terminal::server::Access;
+use loopstore_terminal::{App, CliError, Done, with_causes};
 use loopstore_transcripts::{JsonLine, JsonLines};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
-
-use super::error::{CliError, with_causes};
-use super::server::Access;
-use super::{App, Done};
 
 /// The longest line in bytes.
 const MAX_LINE: u64 = 64 << 20;
@@ -35,7 +33,7 @@ const MAX_LINE: u64 = 64 << 20;
 /// answer), and a tool call or a result without an id or a name is completed. The first bad line prints
 /// {"line", "error"} and ends the command; the lines before it are kept.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct AppendArgs {
     /// The session: its whole id.
     session: String,
     /// The form of the messages.
@@ -98,7 +96,7 @@ struct LineReceipt<'a> {
     seqs: Option<[u32; 2]>,
     tokens: u64,
     duplicate: bool,
-    /// What was repaired in the line, or skipped.
+    /// The repairs of the line, and the values that were skipped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
@@ -110,7 +108,7 @@ struct Refused<'a> {
 }
 
 /// Appends what comes in on stdin.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &AppendArgs) -> Result<Done, CliError> {
     let usage = |error| CliError::Usage(format!("SESSION: {error}"));
     SessionId::new(args.session.as_str()).map_err(usage)?;
     let database: Arc<dyn Database> = app.open(Access::Create(COUNTERS[0]))?.into();
@@ -122,7 +120,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     loop {
         let (number, records) = match lines.next_line() {
             Ok(None) => return Ok(Done::Well),
-            Ok(Some(line)) => (line.number, Ok(Records::of(line))),
+            Ok(Some(line)) => (line.number, Ok(LineRecords::of(line))),
             Err(error) => (lines.number().max(1), Err(error.to_string())),
         };
         let refused = match records {
@@ -147,7 +145,7 @@ fn append_all(
     session: &SessionHandle,
     format: LineFormat,
     number: u64,
-    records: &Records,
+    records: &LineRecords,
     labels: &mut Labels<'_>,
 ) -> Result<Option<String>, CliError> {
     for record in &records.texts {
@@ -168,13 +166,13 @@ fn append_all(
 }
 
 /// The records of a line: mostly one.
-struct Records {
+struct LineRecords {
     texts: Vec<String>,
-    /// What was repaired, or skipped.
+    /// The repairs, and the values that were skipped.
     notes: Vec<String>,
 }
 
-impl Records {
+impl LineRecords {
     /// A line that cannot be read as values is one, and fails as a whole.
     fn of(line: JsonLine) -> Self {
         let mut notes = line.repairs.clone();

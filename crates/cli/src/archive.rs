@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use loopstore::{Database, LoopId, SessionId};
+use loopstore::{Database, LoopId, SessionId, SqliteStore};
 use loopstore_admin::retention::{
     self, ArchiveReport, ArchiveRequest, LoopStays, LoopStaysWhy, UnarchiveRequest,
 };
+use loopstore_terminal::output::note;
+use loopstore_terminal::{App, CliError, Done, select, text};
 
-use super::error::CliError;
-use super::output::note;
 use super::prune::age;
-use super::{App, Done, select, text};
 
-/// How many loops are listed.
+/// The most loops that are listed.
 const LISTED: usize = 20;
 
 /// Compress the content of cold loops; every command still reads it
@@ -22,7 +21,7 @@ const LISTED: usize = 20;
 /// texts move out of them. `loopstore unarchive` brings them back.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true)))]
-pub struct Args {
+pub struct ArchiveArgs {
     /// The session: its id or a unique prefix.
     #[arg(group = "which")]
     session: Option<String>,
@@ -68,7 +67,7 @@ pub struct UnarchiveArgs {
 }
 
 /// Archives loops and prints which.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ArchiveArgs) -> Result<Done, CliError> {
     let store = app.open_for(!args.dry_run)?;
     let (session, loops) = named(&*store, args.session.as_deref(), &args.loops)?;
     let request = ArchiveRequest {
@@ -85,7 +84,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         false => "Archived",
     };
     app.print(&report, || summary(&report, done))?;
-    if report.messages > 0 && !args.dry_run && store.as_sqlite().is_some() {
+    if report.messages > 0 && !args.dry_run && SqliteStore::downcast(&*store).is_some() {
         note(
             "note: the file keeps its size and reuses the freed space; `loopstore backup --compact \
              DEST` writes a smaller copy",

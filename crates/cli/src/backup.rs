@@ -5,11 +5,9 @@ use std::time::Instant;
 
 use loopstore::SqliteStore;
 use loopstore_admin::backup::{BackupError, backup, compact_backup};
+use loopstore_terminal::output::{note, remove_unfinished_beside};
+use loopstore_terminal::{App, CliError, Done, progress, text};
 use serde_json::json;
-
-use super::error::CliError;
-use super::output::{note, remove_unfinished_beside};
-use super::{App, Done, progress, text};
 
 /// Copy the database while others keep writing, and check the copy
 ///
@@ -17,7 +15,7 @@ use super::{App, Done, progress, text};
 /// only then renamed, so a finished copy is complete. If the database is damaged, so is the copy: it
 /// then replaces nothing, and the exit code is 3.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct BackupArgs {
     /// The file to write, with mode 0600.
     #[arg(value_name = "DEST")]
     to: PathBuf,
@@ -30,10 +28,10 @@ pub struct Args {
 }
 
 /// Makes the copy.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &BackupArgs) -> Result<Done, CliError> {
     let begun = Instant::now();
     let store = app.open_to_read()?;
-    let Some(store) = store.as_sqlite() else {
+    let Some(store) = SqliteStore::downcast(&*store) else {
         return Err(CliError::Usage(
             "backup copies a database file; use `pg_dump` for a database on a server".into(),
         ));
@@ -62,7 +60,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn copy(store: &SqliteStore, args: &Args) -> Result<u64, BackupError> {
+fn copy(store: &SqliteStore, args: &BackupArgs) -> Result<u64, BackupError> {
     if args.compact {
         let line = progress::waiting("writing and checking the copy");
         let made = compact_backup(store, &args.to, args.force);

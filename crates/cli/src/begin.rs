@@ -1,8 +1,9 @@
 //! `loopstore` without a command
 
-use super::error::CliError;
-use super::install::record;
-use super::{App, Done, sessions, text};
+use loopstore_agents::install::record;
+use loopstore_terminal::{App, CliError, Done, text};
+
+use super::sessions;
 
 /// Shows the sessions, or how to start where there is no database yet.
 pub fn run(app: &mut App) -> Result<Done, CliError> {
@@ -23,7 +24,7 @@ pub fn run(app: &mut App) -> Result<Done, CliError> {
         ))?;
         return Ok(Done::Well);
     }
-    let done = sessions::run(app, &sessions::Args::default())?;
+    let done = sessions::run(app, &sessions::SessionsArgs::default())?;
     if !app.json {
         app.out
             .text("\n`loopstore show SESSION` shows one; `loopstore --help` lists all commands.")?;

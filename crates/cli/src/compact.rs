@@ -14,13 +14,12 @@ use loopstore::{
     KeepRecent, LoopId, OlderLoops, RecentWindow, Settings, SettingsError, StrategyName,
     SummaryPrompt, UnknownWord, compact_session_loops,
 };
+use loopstore_terminal::output::note;
+use loopstore_terminal::table::{Column, TextTable};
+use loopstore_terminal::{App, CliError, Done, amount, select, text};
 use serde::Serialize;
 
 use super::config::ConfigArgs;
-use super::error::CliError;
-use super::output::note;
-use super::table::{Column, TextTable};
-use super::{App, Done, amount, select, text};
 
 /// Compact a session: put blocks over its loops, so that its context becomes smaller
 ///
@@ -29,7 +28,7 @@ use super::{App, Done, amount, select, text};
 /// takes: thinking, images and long outputs of the turns kept at the end, then turns kept at the start,
 /// then all but the last turns that fit.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct CompactArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// The loop to compact from [default: the current one].
@@ -144,7 +143,7 @@ where
     PossibleValuesParser::new(values).try_map(|word| word.parse::<T>())
 }
 
-/// What `--json` prints.
+/// The JSON of the command.
 #[derive(Serialize)]
 struct Printed<'a> {
     #[serde(flatten)]
@@ -155,8 +154,8 @@ struct Printed<'a> {
 }
 
 /// Compacts and prints the audit row.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let prompts = summarize::Prompts::default();
+pub fn run(app: &mut App, args: &CompactArgs) -> Result<Done, CliError> {
+    let prompts = summarize::SharedPrompts::default();
     let (store, session, request) = args.opened_with(app, &prompts)?;
     let report = compact_session_loops(&*store, &session.session_id, &request)?;
     let prompts = prompts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,7 +208,7 @@ pub fn request_for(
     })
 }
 
-/// Whether an attempt did what was asked.
+/// True if an attempt did what was asked.
 pub fn went_well(report: &CompactReport) -> bool {
     let failed = matches!(
         report.outcome,
@@ -219,19 +218,23 @@ pub fn went_well(report: &CompactReport) -> bool {
 }
 
 /// A store, the session in it, and what is asked of it.
-type Opened = (
+type OpenedSession = (
     Box<dyn Database>,
     loopstore::extend::SessionRow,
     CompactRequest,
 );
 
-impl Args {
+impl CompactArgs {
     /// Opens the store and reads what is asked.
-    pub fn opened(&self, app: &mut App) -> Result<Opened, CliError> {
-        self.opened_with(app, &summarize::Prompts::default())
+    pub fn opened(&self, app: &mut App) -> Result<OpenedSession, CliError> {
+        self.opened_with(app, &summarize::SharedPrompts::default())
     }
 
-    fn opened_with(&self, app: &mut App, prompts: &summarize::Prompts) -> Result<Opened, CliError> {
+    fn opened_with(
+        &self,
+        app: &mut App,
+        prompts: &summarize::SharedPrompts,
+    ) -> Result<OpenedSession, CliError> {
         let store = app.open_for(!self.dry_run)?;
         let session = select::session(&*store, &self.session)?;
         let request = self.request(&*store, &session, prompts)?;
@@ -242,11 +245,11 @@ impl Args {
         &self,
         store: &dyn Database,
         session: &loopstore::extend::SessionRow,
-        prompts: &summarize::Prompts,
+        prompts: &summarize::SharedPrompts,
     ) -> Result<CompactRequest, CliError> {
         let mut settings = self.config.settings(self.settings())?;
         let strategy = settings.strategy.unwrap_or_default();
-        // What a model needs stands in no settings.
+        // The model's own needs are not part of the settings.
         settings.strategy = settings.strategy.filter(|s| *s != StrategyName::Summarize);
         let leaf = select::loop_id(store, session, self.loop_id.as_deref())?;
         if settings.system_tokens.is_none() {
@@ -343,7 +346,7 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
     let (before, after) = (report.before, report.after);
     let mut tokens = text::number(before.tokens);
     let mut messages = text::number(before.messages);
-    // What came to nothing has no size afterwards.
+    // A run without a result has no size afterwards.
     if matches!(
         report.outcome,
         CompactOutcome::Committed | CompactOutcome::NoGain

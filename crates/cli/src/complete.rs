@@ -17,22 +17,23 @@ use loopstore::extend::{
     self as store, SessionRow, StoreError, StoreRead, StoreResult, lookup, prompt,
 };
 use loopstore::{Database, SqliteStore};
+use loopstore_terminal::output::Out;
+use loopstore_terminal::server::Access;
+use loopstore_terminal::{App, server, text};
 
+use super::Cli;
 use super::key::KeyArgs;
-use super::output::Out;
-use super::server::{self, Access};
-use super::{App, Cli, text};
 
 /// Set by the scripts; names the shell.
 pub const VARIABLE: &str = "LOOPSTORE_COMPLETE";
-/// How many ids are offered.
+/// The most ids that are offered.
 const OFFERED: u32 = 100;
-/// How long a shell is kept waiting.
+/// The longest time that a shell waits for ids.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How many columns of a title are shown beside an id.
+/// The most columns of a title beside an id.
 const TITLE: usize = 50;
 
-/// What the shell called the program with.
+/// The arguments that the shell called the program with.
 static ARGS: OnceLock<Vec<OsString>> = OnceLock::new();
 
 /// Answers a shell, if a shell asks; else returns false.
@@ -49,7 +50,7 @@ pub fn answer_shell(args: &[OsString]) -> bool {
     }
 }
 
-/// What an argument takes.
+/// The kind of id that an argument takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ArgumentKind {
     Session,
@@ -80,7 +81,7 @@ fn command() -> Command {
 }
 
 /// An id and its description.
-type Offer = (String, Option<String>);
+type IdOffer = (String, Option<String>);
 
 fn ids(kind: ArgumentKind, given: &OsStr) -> Vec<CompletionCandidate> {
     let Some(given) = given.to_str().map(str::to_owned) else {
@@ -101,7 +102,7 @@ fn ids(kind: ArgumentKind, given: &OsStr) -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// What has been typed already.
+/// The command line as far as it is typed.
 struct TypedLine {
     app: App,
     /// The session that it names.
@@ -136,7 +137,7 @@ impl TypedLine {
         Some(Box::new(store))
     }
 
-    fn offers(&self, kind: ArgumentKind, given: &str) -> Option<Vec<Offer>> {
+    fn offers(&self, kind: ArgumentKind, given: &str) -> Option<Vec<IdOffer>> {
         let store = self.open()?;
         let offers = store::read(&*store, |read| {
             if kind == ArgumentKind::Session {
@@ -152,7 +153,7 @@ impl TypedLine {
     }
 }
 
-fn sessions(read: &dyn StoreRead, given: &str) -> StoreResult<Vec<Offer>> {
+fn sessions(read: &dyn StoreRead, given: &str) -> StoreResult<Vec<IdOffer>> {
     let ids = lookup::sessions_beginning(read, given, OFFERED)?;
     let mut offers = Vec::new();
     for id in ids {
@@ -170,7 +171,7 @@ fn of_session(
     session: &SessionRow,
     kind: ArgumentKind,
     given: &str,
-) -> StoreResult<Vec<Offer>> {
+) -> StoreResult<Vec<IdOffer>> {
     let mut offers = Vec::new();
     if kind == ArgumentKind::Side {
         offers.push(("now".to_owned(), Some("the current context".to_owned())));
@@ -196,7 +197,7 @@ fn runs(
     read: &dyn StoreRead,
     session: &SessionRow,
     given: &str,
-    offers: &mut Vec<Offer>,
+    offers: &mut Vec<IdOffer>,
 ) -> StoreResult<()> {
     read.runs(session.key, &mut |run| {
         if run.run_id.starts_with(given) {

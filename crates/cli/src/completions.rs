@@ -1,10 +1,9 @@
 //! `loopstore completions`
 
 use clap_complete::env::Shells;
+use loopstore_terminal::{App, CliError, Done};
 
 use super::complete::VARIABLE;
-use super::error::CliError;
-use super::{App, Done};
 
 /// Print a completion script for a shell
 ///
@@ -12,13 +11,13 @@ use super::{App, Done};
 /// command line. It runs `loopstore`, which must be in the PATH. For bash:
 /// `loopstore completions bash > ~/.local/share/bash-completion/completions/loopstore`.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct CompletionsArgs {
     /// The shell.
     shell: clap_complete::Shell,
 }
 
 /// Prints the script.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &CompletionsArgs) -> Result<Done, CliError> {
     let shells = Shells::builtins();
     let mut script = Vec::new();
     if let Some(shell) = shells.completer(&args.shell.to_string()) {

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use loopstore::{Settings, SettingsError};
-
-use super::error::CliError;
+use loopstore::Settings;
+use loopstore_terminal::CliError;
 
 /// The file where no option names one.
 const ENV: &str = "LOOPSTORE_CONFIG";
@@ -32,22 +31,6 @@ impl ConfigArgs {
         Ok(match path {
             Some(path) => given.or(Settings::load(path)?),
             None => given,
-        })
-    }
-}
-
-/// Settings are options written down, and their errors are those of options.
-impl From<SettingsError> for CliError {
-    fn from(error: SettingsError) -> Self {
-        Self::Usage(match error {
-            // A file's parameters are checked with their line when it is read.
-            SettingsError::Parameter { reason, .. } => format!("--policy-param: {reason}"),
-            SettingsError::Model(unknown) => format!(
-                "the context window of the model `{model}` is not known; give it with --max-tokens N, or \
-                 add `{model:?} = N` under [models] in the file of --config",
-                model = unknown.model
-            ),
-            other => other.to_string(),
         })
     }
 }

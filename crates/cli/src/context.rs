@@ -10,16 +10,15 @@ use loopstore::{
     AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops,
     SealingProvider, Settings, SettingsError, build_context_from_session,
 };
+use loopstore_terminal::output::note;
+use loopstore_terminal::runs::run_state;
+use loopstore_terminal::select::GivenAsOf;
+use loopstore_terminal::{App, CliError, Done, amount, context_text, select, text};
 use serde::Serialize;
 
 use super::config::ConfigArgs;
-use super::context_text;
-use super::error::CliError;
-use super::output::note;
-use super::select::{self, GivenMoment};
-use super::{App, Done, amount, history, text};
 
-/// How many messages a note names.
+/// The most messages that a note names.
 const NAMED: usize = 5;
 
 /// Show what the next model call would see
@@ -28,7 +27,7 @@ const NAMED: usize = 5;
 /// is an error: compact first. Of a file of settings only what says the size of the window counts here:
 /// older loops are as they were compacted.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ContextArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// The loop to read from [default: the current one, or that of --as-of].
@@ -52,7 +51,7 @@ pub struct Args {
     /// The moment: just after a run, just after a turn (LOOP:TURN), or a date or time, which means just
     /// after the last turn or run until then. A date alone means its end; times are UTC without a zone.
     #[arg(long, value_name = "RUN|LOOP:TURN|TIME")]
-    as_of: Option<GivenMoment>,
+    as_of: Option<GivenAsOf>,
     /// The format [default: text; json with --json].
     #[arg(long)]
     format: Option<ContextFormat>,
@@ -76,7 +75,7 @@ pub struct Args {
     check: bool,
 }
 
-impl Args {
+impl ContextArgs {
     /// Returns the form of a provider, if one is asked for.
     fn form(&self) -> Option<Form> {
         match self.format? {
@@ -87,7 +86,7 @@ impl Args {
         }
     }
 
-    /// Whether the context is shown to people.
+    /// True if the context is shown to people.
     pub fn is_text(&self) -> bool {
         matches!(self.format, None | Some(ContextFormat::Text))
     }
@@ -108,7 +107,7 @@ enum ContextFormat {
 }
 
 /// Prints the context.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ContextArgs) -> Result<Done, CliError> {
     let format = match (args.format, app.json) {
         (Some(ContextFormat::Text), true) => {
             let text = "--json cannot be used with --format text";
@@ -129,7 +128,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         note(&format!("Manifest {manifest} recorded."));
     }
     match format {
-        ContextFormat::Json => app.out.json(&ContextJson::of(&context))?,
+        ContextFormat::Json => app.out.json(&ContextOutput::of(&context))?,
         ContextFormat::Text => {
             note_unread(&*store, args, &context)?;
             context_text::print(&mut app.out, &context)?;
@@ -141,7 +140,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
+fn build(store: &dyn Database, args: &ContextArgs) -> Result<Context, CliError> {
     let settings = args.config.settings(Settings {
         max_tokens: args.max_tokens,
         max_bytes: args.max_bytes,
@@ -152,7 +151,7 @@ fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
     let mut leaf = select::loop_id(store, &session, args.loop_id.as_deref())?;
     let mut as_of = None;
     if let Some(moment) = &args.as_of {
-        let (moment, of_moment) = select::moment(store, &session, moment, leaf.as_ref())?;
+        let (moment, of_moment) = select::as_of(store, &session, moment, leaf.as_ref())?;
         as_of = Some(moment);
         check_loop(leaf.as_ref(), &of_moment)?;
         leaf = Some(of_moment);
@@ -192,12 +191,16 @@ fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
 }
 
 /// Says which provider reads something else, as the last compaction is its own.
-fn note_unread(store: &dyn Database, args: &Args, context: &Context) -> Result<(), CliError> {
+fn note_unread(
+    store: &dyn Database,
+    args: &ContextArgs,
+    context: &Context,
+) -> Result<(), CliError> {
     if context.provider.is_some() || args.as_of.is_some() {
         return Ok(());
     }
     let runs = store.run_rows(Some(&context.session))?;
-    let is_active = |run: &&Record| history::state(run) == "active";
+    let is_active = |run: &&Record| run_state(run) == "active";
     let Some(provider) = runs.iter().find(is_active).and_then(select::sealed_by) else {
         return Ok(());
     };
@@ -228,7 +231,7 @@ fn check_loop(given: Option<&LoopId>, of_moment: &LoopId) -> Result<(), CliError
 
 /// The JSON of a context.
 #[derive(Serialize)]
-pub struct ContextJson<'a> {
+pub struct ContextOutput<'a> {
     session_id: &'a str,
     loop_id: &'a str,
     messages: &'a [AgentMessage],
@@ -242,7 +245,7 @@ pub struct ContextJson<'a> {
     manifest_id: Option<&'a str>,
 }
 
-impl<'a> ContextJson<'a> {
+impl<'a> ContextOutput<'a> {
     /// The JSON of this context.
     pub fn of(context: &'a Context) -> Self {
         Self {
@@ -259,7 +262,12 @@ impl<'a> ContextJson<'a> {
     }
 }
 
-fn print_for(app: &mut App, args: &Args, context: &Context, form: Form) -> Result<(), CliError> {
+fn print_for(
+    app: &mut App,
+    args: &ContextArgs,
+    context: &Context,
+    form: Form,
+) -> Result<(), CliError> {
     let request = match args.drop_reasoning {
         true => ProviderRequest::without_reasoning(form, context)?,
         false => ProviderRequest::of_context(form, context)?,

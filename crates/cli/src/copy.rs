@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use loopstore_copy::{CopyError, CopyReport, copy, copy_at_rest};
-
-use super::error::CliError;
-use super::output::note;
-use super::server::Access;
-use super::{App, Done, progress, text};
+use loopstore_copy::{CopyReport, copy, copy_at_rest};
+use loopstore_terminal::output::note;
+use loopstore_terminal::server::Access;
+use loopstore_terminal::{App, CliError, Done, progress, text};
 
 /// Copy all sessions to another database, from or to a file or a server
 ///
@@ -20,7 +18,7 @@ use super::{App, Done, progress, text};
 /// same. Leases are not copied, nor the keys by which `import` recognises a transcript: keep importing
 /// a transcript into the database where it was first imported.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct CopyArgs {
     /// The other database: a file, or `postgres://USER@HOST:PORT/NAME`.
     #[arg(long, value_name = "PATH|URL")]
     to: PathBuf,
@@ -43,7 +41,7 @@ pub struct Args {
 }
 
 /// Copies and prints how much.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &CopyArgs) -> Result<Done, CliError> {
     let from = app.open_for(args.is_final)?;
     let (to, key) = (Some(args.to.clone()), app.key.clone());
     let other = App::new(to, key, Vec::new(), app.json, super::Out::new());
@@ -108,15 +106,4 @@ fn summary(report: &CopyReport) -> String {
         text::bytes(report.bytes),
         report.seconds
     )
-}
-
-impl From<CopyError> for CliError {
-    fn from(error: CopyError) -> Self {
-        match error {
-            CopyError::Store(error) => error.into(),
-            CopyError::Export(error) => error.into(),
-            CopyError::Import(error) => error.into(),
-            other => Self::Failed(Box::new(other)),
-        }
-    }
 }

@@ -9,17 +9,18 @@ use loopstore::{
     BuildOptions, CompactReport, CompactRequest, Content, Context, ContextConfig, Message,
     SessionId, SqliteStore, build_context_from_session, compact_session_loops, redo, undo,
 };
+use loopstore_terminal::output::width;
+use loopstore_terminal::runs::flip_summary;
+use loopstore_terminal::table::{Column, TextTable};
+use loopstore_terminal::{App, CliError, Done, context_text, text};
 use serde::Serialize;
 
-use super::error::CliError;
-use super::output::width;
-use super::table::{Column, TextTable};
-use super::{App, Done, context_text, demo_session, sql, text};
+use super::sql;
 
 /// The window of the story: its session is a little too long for it.
 const WINDOW: u64 = 64_000;
 
-/// How much is shown of the context and of a document.
+/// The number of lines shown of the context and of a document.
 const FIRST_MESSAGES: usize = 4;
 const DOCUMENT_LINES: usize = 40;
 const LINE_CHARS: usize = 88;
@@ -32,13 +33,13 @@ const QUERY: &str = "SELECT tool_name, count(*) AS calls, sum(is_error) AS faile
 ///
 /// Works in memory and leaves nothing behind, unless --keep names a file.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct DemoArgs {
     /// Keep the database in this new file.
     #[arg(long, value_name = "PATH")]
     keep: Option<PathBuf>,
 }
 
-/// What happened.
+/// The reports of the demonstration.
 #[derive(Serialize)]
 struct Story {
     session_id: SessionId,
@@ -77,7 +78,7 @@ impl From<Context> for ShownContext {
 }
 
 /// Plays the story and prints it.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &DemoArgs) -> Result<Done, CliError> {
     let store = open(app, args)?;
     let story = play(&store, args)?;
     if app.json {
@@ -88,7 +89,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn open(app: &App, args: &Args) -> Result<SqliteStore, CliError> {
+fn open(app: &App, args: &DemoArgs) -> Result<SqliteStore, CliError> {
     let Some(path) = &args.keep else {
         return Ok(SqliteStore::in_memory()?);
     };
@@ -99,8 +100,8 @@ fn open(app: &App, args: &Args) -> Result<SqliteStore, CliError> {
     Ok(SqliteStore::open_with(path, app.options())?)
 }
 
-fn play(store: &SqliteStore, args: &Args) -> Result<Story, CliError> {
-    let session = demo_session::record(store)?;
+fn play(store: &SqliteStore, args: &DemoArgs) -> Result<Story, CliError> {
+    let session = loopstore_demo::record(store)?;
     let context = || build_context_from_session(store, &session, &BuildOptions::default());
     let flip = FlipRequest::default();
     let request = CompactRequest {
@@ -174,8 +175,8 @@ fn summary(store: &SqliteStore, story: &Story) -> Result<String, CliError> {
     lines.extend([
         String::new(),
         "5. Undo takes a compaction back, redo lays it on again (loopstore undo demo; loopstore redo demo):".into(),
-        super::undo::summary(&story.undo),
-        super::undo::summary(&story.redo),
+        flip_summary(&story.undo),
+        flip_summary(&story.redo),
         String::new(),
         "6. All originals are still there, whatever the model reads; any SQL can ask for them:".into(),
         format!("   {QUERY}"),

@@ -5,18 +5,17 @@ use loopstore::context::TurnState;
 use loopstore::extend::{Disposition, SessionRow};
 use loopstore::{Context, Database};
 use loopstore_admin::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts};
+use loopstore_terminal::diff_lines::diff_lines;
+use loopstore_terminal::select::GivenAsOf;
+use loopstore_terminal::{App, CliError, Done, context_text, select, text};
 use similar::{ChangeTag, TextDiff};
-
-use super::error::CliError;
-use super::select::{self, GivenMoment};
-use super::{App, Done, context_text, text};
 
 /// Compare what two contexts of a session show of each turn
 ///
 /// A context is named by a run (just after it), by LOOP:TURN, by a date or time, by `now`, or by `raw`: the originals
 /// without any block. Without --from it is the one just before the newest active run.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct DiffArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// The first context [default: just before the newest active run].
@@ -38,7 +37,7 @@ pub struct Args {
 enum GivenContext {
     Raw,
     Now,
-    Moment(GivenMoment),
+    Moment(GivenAsOf),
 }
 
 impl std::str::FromStr for GivenContext {
@@ -58,13 +57,13 @@ impl GivenContext {
         Ok(match self {
             Self::Raw => DiffSide::Raw,
             Self::Now => DiffSide::Now,
-            Self::Moment(moment) => DiffSide::At(select::moment(store, session, moment, None)?.0),
+            Self::Moment(moment) => DiffSide::At(select::as_of(store, session, moment, None)?.0),
         })
     }
 }
 
 /// Compares the contexts.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &DiffArgs) -> Result<Done, CliError> {
     if args.text && app.json {
         let text = "--json cannot be used with --text";
         return Err(CliError::Usage(text.into()));
@@ -93,74 +92,10 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 }
 
 fn print_changes(app: &mut App, diff: &ContextDiff) -> Result<(), CliError> {
-    for (line, state) in lines(diff) {
+    for (line, state) in diff_lines(diff) {
         app.out.coloured(&line, colour(state))?;
     }
     Ok(())
-}
-
-/// Returns the lines of a diff; a changed turn with what the second context shows of it.
-pub fn lines(diff: &ContextDiff) -> Vec<(String, Option<TurnState>)> {
-    let mut lines = Vec::new();
-    for (at, (word, name)) in [("from", &diff.from), ("to", &diff.to)].iter().enumerate() {
-        let line = format!(
-            "{word:<4}  {}: {}, {}{}",
-            text::line(name),
-            text::count(diff.tokens[at], "token"),
-            text::count(diff.messages[at], "message"),
-            counts(diff, at),
-        );
-        lines.push((line, None));
-    }
-    lines.push((String::new(), None));
-    if diff.changes.is_empty() && diff.rewritten.is_empty() {
-        lines.push(("No differences.".into(), None));
-    }
-    add_changes(&mut lines, diff);
-    for change in &diff.rewritten {
-        let line = format!(
-            "{}  {}: different summary ({} -> {})",
-            text::line(change.loop_id.as_str()),
-            text::turns(change.from_turn, change.to_turn),
-            text::line(&change.before),
-            text::line(&change.after)
-        );
-        lines.push((line, None));
-    }
-    lines
-}
-
-/// Adds the changes, each loop under its name.
-fn add_changes(lines: &mut Vec<(String, Option<TurnState>)>, diff: &ContextDiff) {
-    let mut before = None;
-    for change in &diff.changes {
-        if before.replace(&change.loop_id) != Some(&change.loop_id) {
-            lines.push((text::line(change.loop_id.as_str()), None));
-        }
-        let line = format!(
-            "  {:<9}  {} -> {}",
-            text::turns(change.from_turn, change.to_turn),
-            word(change.before),
-            word(change.after)
-        );
-        lines.push((line, change.after));
-    }
-}
-
-/// Says how many turns a context shows in which way.
-fn counts(diff: &ContextDiff, side: usize) -> String {
-    let shown = diff.counts.iter().filter(|(_, turns)| turns[side] > 0);
-    let counts: Vec<String> = shown
-        .map(|(word, turns)| format!("{} {word}", text::number(turns[side])))
-        .collect();
-    if counts.is_empty() {
-        return String::new();
-    }
-    format!(" (turns: {})", counts.join(", "))
-}
-
-fn word(state: Option<TurnState>) -> &'static str {
-    state.map_or("absent", TurnState::as_str)
 }
 
 fn colour(state: Option<TurnState>) -> Option<AnsiColor> {

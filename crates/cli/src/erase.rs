@@ -3,11 +3,11 @@
 use loopstore::extend::StoreError;
 use loopstore::{Database, SessionId};
 use loopstore_admin::retention::{self, EraseReport, EraseRequest, Leftover};
+use loopstore_terminal::confirm::confirm;
+use loopstore_terminal::output::{note, note_copies};
+use loopstore_terminal::{App, CliError, Done, select, text};
 
-use super::confirm::confirm;
-use super::error::CliError;
-use super::output::{note, note_copies};
-use super::{App, Done, kept_files, select, text};
+use super::kept_files;
 
 /// Permanently remove a session; only a receipt remains
 ///
@@ -15,7 +15,7 @@ use super::{App, Done, kept_files, select, text};
 /// their bytes in the database file and its log. The receipt holds ids, digests, counts and the reason. If interrupted,
 /// run it again to finish. The file is rewritten, so other writers wait meanwhile.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct EraseArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// Why; kept in the receipt.
@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 /// Erases the session and prints what was removed.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &EraseArgs) -> Result<Done, CliError> {
     let store = app.open_for(!args.dry_run)?;
     let (session, unknown) = match select::session(&*store, &args.session) {
         Ok(row) => (row.session_id, None),

@@ -1,69 +1,45 @@
-//! Errors, printed on stderr with a hint at what to do next.
+//! The report of an error on stderr, with a hint at what to do next.
 
 use std::error::Error;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use loopstore::context::BuildError;
 use loopstore::extend::sqlite::RecountError;
-use loopstore::provider::ProviderError;
-use loopstore::{OpenError, StoreError, StrategyError};
+use loopstore::search::{QueryError, SearchError};
+use loopstore::{OpenError, SettingsError, StoreError, StrategyError};
 use loopstore_admin::backup::BackupError;
+use loopstore_agents::hook::input::InputError;
+use loopstore_agents::install::record;
+use loopstore_copy::CopyError;
 use loopstore_export::ExportError;
 use loopstore_report::ReportError;
+use loopstore_terminal::output::note;
+use loopstore_terminal::select::Unknown;
+use loopstore_terminal::{CliError, text};
 use loopstore_transcripts::ImportError;
 
-use super::hook::input::InputError;
-use super::install::record;
-use super::select::Unknown;
-use super::{output, text};
-
-/// Why a command ended before it was done.
-#[derive(Debug)]
-pub enum CliError {
-    /// It failed.
-    Failed(Box<dyn Error>),
-    /// The arguments were wrong.
-    Usage(String),
-    /// Nobody reads stdout any more.
-    Pipe,
-}
-
-impl CliError {
-    /// Prints the error with its causes and a hint, and returns the exit code.
-    pub fn report(&self) -> u8 {
-        self.report_of(None)
+/// Prints an error with its causes and a hint, and returns the exit code. Hints name `file`, if the command was
+/// given it as its database.
+pub fn report(error: CliError, file: Option<&Path>) -> u8 {
+    let error = match error {
+        CliError::Failed(error) => resolve(error),
+        other => other,
+    };
+    let hint = error.hint(hint).map(|hint| match file {
+        Some(file) => of_database(hint, file),
+        None => hint.to_owned(),
+    });
+    let code = error.report(hint.as_deref());
+    if let CliError::Failed(error) = &error
+        && let Some(OpenError::Missing { .. }) = error.downcast_ref::<OpenError>()
+        && let Some(database) = record::database()
+    {
+        let database = text::line(&database);
+        note(&format!(
+            "hint: agents record into {database} here; --db names it, or LOOPSTORE_DB"
+        ));
     }
-
-    /// Does so for a command that was given `file` as its database: what the hint says to type names it too.
-    pub fn report_of(&self, file: Option<&Path>) -> u8 {
-        match self {
-            Self::Pipe => 0,
-            Self::Usage(text) => {
-                output::note(&format!("error: {text}"));
-                2
-            }
-            Self::Failed(error) => {
-                output::note(&format!("error: {}", with_causes(&**error)));
-                if let Some(hint) = hint(&**error) {
-                    let hint = match file {
-                        Some(file) => of_database(hint, file),
-                        None => hint.to_owned(),
-                    };
-                    output::note(&format!("hint: {hint}"));
-                }
-                if let Some(OpenError::Missing { .. }) = error.downcast_ref::<OpenError>()
-                    && let Some(database) = record::database()
-                {
-                    let database = text::line(&database);
-                    output::note(&format!(
-                        "hint: agents record into {database} here; --db names it, or LOOPSTORE_DB"
-                    ));
-                }
-                1
-            }
-        }
-    }
+    code
 }
 
 /// Returns a hint whose commands name the database.
@@ -75,43 +51,68 @@ fn of_database(hint: &str, file: &Path) -> String {
     )
 }
 
-impl CliError {
-    /// Returns what it says, with its causes.
-    pub fn reason(&self) -> String {
-        match self {
-            Self::Failed(error) => with_causes(&**error),
-            Self::Usage(text) => text.clone(),
-            Self::Pipe => "nobody reads the output".to_owned(),
-        }
-    }
+/// Takes an error out of those that only wrap it: `unwrap!(error, Wrapper, Variant, …)`.
+macro_rules! unwrap {
+    ($error:ident, $wrapper:ident, $($variant:ident),+) => {
+        let $error = match $error.downcast::<$wrapper>() {
+            Ok(wrapper) => match *wrapper {
+                $($wrapper::$variant(inner) => return resolve(Box::new(inner)),)+
+                #[allow(unreachable_patterns)]
+                other => Box::new(other) as Box<dyn Error>,
+            },
+            Err(error) => error,
+        };
+    };
+}
 
-    /// Returns what to do about it, if that is known.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Failed(error) => hint(&**error),
-            Self::Usage(_) | Self::Pipe => None,
-        }
+/// Returns what an error of a library is to the command: wrong arguments, an output that nobody reads, or a failure
+/// with the error that the hints know.
+fn resolve(error: Box<dyn Error>) -> CliError {
+    unwrap!(error, CopyError, Store, Export, Import);
+    unwrap!(error, ExportError, Store, Write);
+    unwrap!(error, ReportError, Store, Write);
+    unwrap!(error, BackupError, Store);
+    unwrap!(error, RecountError, Open, Store);
+    unwrap!(error, BuildError, Store);
+    unwrap!(error, SearchError, Store, Query);
+    let error = match error.downcast::<StrategyError>() {
+        Ok(error) => match *error {
+            StrategyError::Read(error) => return CliError::from(StoreError::from(error)),
+            other => Box::new(other),
+        },
+        Err(error) => error,
+    };
+    let error = match error.downcast::<Unknown>() {
+        Ok(unknown) if unknown.near.is_empty() => return CliError::from(unknown.error),
+        Ok(unknown) => unknown,
+        Err(error) => error,
+    };
+    if let Some(error) = error.downcast_ref::<SettingsError>() {
+        return CliError::Usage(settings(error));
+    }
+    if error.is::<QueryError>() {
+        return CliError::Usage(error.to_string());
+    }
+    CliError::from_box(error)
+}
+
+/// Returns the text of an error in settings. Settings are options written down, and their errors are those of options.
+fn settings(error: &SettingsError) -> String {
+    match error {
+        // A file's parameters are checked with their line when it is read.
+        SettingsError::Parameter { reason, .. } => format!("--policy-param: {reason}"),
+        SettingsError::Model(unknown) => format!(
+            "the context window of the model `{model}` is not known; give it with --max-tokens N, or \
+             add `{model:?} = N` under [models] in the file of --config",
+            model = unknown.model
+        ),
+        other => other.to_string(),
     }
 }
 
-/// Returns an error with its causes, each once.
-pub fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let why = error.to_string();
-        if !text.contains(&why) {
-            text.push_str(": ");
-            text.push_str(&why);
-        }
-        cause = error.source();
-    }
-    text
-}
-
-/// Says what to type next. The library names no commands and options: this is the only place that does
-/// it for its errors.
-fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
+/// Returns what to type next after an error, if that is known. The libraries name no commands and options: this is
+/// the only place that does it for their errors.
+pub fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<StoreError>() {
         return hint_of_store(error);
     }
@@ -119,7 +120,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
         return hint_of_open(error);
     }
     #[cfg(feature = "browse")]
-    if error.is::<super::browse::NoTerminal>() {
+    if error.is::<loopstore_browse::NoTerminal>() {
         return Some("`loopstore sessions` and `loopstore show SESSION` print the same");
     }
     if error.is::<InputError>() {
@@ -129,6 +130,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
         );
     }
     match error.downcast_ref::<BuildError>() {
+        Some(BuildError::Store(error)) => return hint_of_store(error),
         Some(BuildError::NeedsCompaction { .. }) => {
             return Some(
                 "`loopstore compact SESSION --max-tokens N`, with the same --loop if one was given, makes it fit",
@@ -158,7 +160,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
     }
 }
 
-/// What to do about objects that are not part of the schema.
+/// The hint for objects that are not part of the schema.
 const FOREIGN: &str = "drop each with `sqlite3 FILE 'DROP TRIGGER NAME'` (or INDEX, VIEW, TABLE) if nobody needs it, or copy \
     the record into a clean database with `loopstore verify --salvage DEST`";
 
@@ -211,98 +213,4 @@ fn hint_of_store(error: &StoreError) -> Option<&'static str> {
         StoreError::Io(_) => "check the disk, and the permissions of the files",
         _ => return None,
     })
-}
-
-/// Errors that are passed on as they are.
-macro_rules! failed {
-    ($($error:ty),*) => {
-        $(impl From<$error> for CliError {
-            fn from(error: $error) -> Self {
-                Self::Failed(Box::new(error))
-            }
-        })*
-    };
-}
-
-failed!(StoreError, OpenError, ImportError, ProviderError);
-
-impl From<Unknown> for CliError {
-    fn from(unknown: Unknown) -> Self {
-        match unknown.near.is_empty() {
-            true => unknown.error.into(),
-            false => Self::Failed(Box::new(unknown)),
-        }
-    }
-}
-
-impl From<BuildError> for CliError {
-    fn from(error: BuildError) -> Self {
-        match error {
-            BuildError::Store(error) => error.into(),
-            other => Self::Failed(Box::new(other)),
-        }
-    }
-}
-
-impl From<StrategyError> for CliError {
-    fn from(error: StrategyError) -> Self {
-        match error {
-            StrategyError::Read(error) => StoreError::from(error).into(),
-            other => Self::Failed(Box::new(other)),
-        }
-    }
-}
-
-impl From<ExportError> for CliError {
-    fn from(error: ExportError) -> Self {
-        match error {
-            ExportError::Store(error) => error.into(),
-            ExportError::Write(error) => error.into(),
-        }
-    }
-}
-
-impl From<ReportError> for CliError {
-    fn from(error: ReportError) -> Self {
-        match error {
-            ReportError::Store(error) => error.into(),
-            ReportError::Write(error) => error.into(),
-        }
-    }
-}
-
-impl From<BackupError> for CliError {
-    fn from(error: BackupError) -> Self {
-        match error {
-            BackupError::Store(error) => error.into(),
-            other => Self::Failed(Box::new(other)),
-        }
-    }
-}
-
-impl From<RecountError> for CliError {
-    fn from(error: RecountError) -> Self {
-        match error {
-            RecountError::Open(error) => error.into(),
-            RecountError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<std::io::Error> for CliError {
-    fn from(error: std::io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::BrokenPipe => Self::Pipe,
-            _ => Self::Failed(Box::new(error)),
-        }
-    }
-}
-
-impl From<serde_json::Error> for CliError {
-    fn from(error: serde_json::Error) -> Self {
-        match error.io_error_kind() {
-            Some(ErrorKind::BrokenPipe) => Self::Pipe,
-            _ => Self::Failed(Box::new(error)),
-        }
-    }
 }

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use loopstore_admin::inspect::{self, ExpandRequest, Expanded, MessageOffset, Replaced};
+use loopstore_terminal::output::{within, write_file};
+use loopstore_terminal::{App, CliError, Done, amount, context_text, select, text, usual_database};
 use serde::Serialize;
 use serde_json::json;
 
-use super::error::CliError;
-use super::output::{within, write_file};
-use super::{App, Done, amount, context_text, expand_block, select, text};
+use super::expand_block;
 
 /// Read turns as recorded, whether compacted or not; or extract an image
 ///
 /// In the view `v_messages`, `blob` in `payload` names the images of a message.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("what").required(true)))]
-pub struct Args {
+pub struct ExpandArgs {
     /// The session: its id or a unique prefix.
     #[arg(required_unless_present = "blob")]
     session: Option<String>,
@@ -82,7 +82,7 @@ struct ExpandedJson {
 }
 
 /// Prints the turns, or writes the image.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ExpandArgs) -> Result<Done, CliError> {
     match (&args.blob, &args.session) {
         (Some(id), _) => write_blob(app, id, args.output.as_deref()),
         (None, Some(session)) => print_turns(app, args, session),
@@ -91,7 +91,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     }
 }
 
-fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliError> {
+fn print_turns(app: &mut App, args: &ExpandArgs, session: &str) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session(&*store, session)?;
     let mut loop_id = select::loop_id(&*store, &session, args.loop_id.as_deref())?;
@@ -148,7 +148,7 @@ fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliErr
 /// Returns the command that reads the same again, without where to begin.
 fn command(app: &App, session: &str, request: &ExpandRequest) -> String {
     let mut words = vec!["loopstore".to_owned()];
-    if app.db != super::usual_database() {
+    if app.db != usual_database() {
         words.extend(["--db".into(), text::quoted(&app.place())]);
     }
     words.extend(["expand".into(), text::quoted(session)]);

@@ -3,10 +3,9 @@
 use loopstore::extend::SessionRow;
 use loopstore::{Database, LoopId};
 use loopstore_admin::inspect::{self, BlockName, BlockSection, Replaced};
+use loopstore_terminal::{CliError, select, text};
 
-use super::error::CliError;
-use super::expand::Args;
-use super::{select, text};
+use super::expand::ExpandArgs;
 
 /// A section as it is given.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -24,7 +23,7 @@ pub fn find(
     store: &dyn Database,
     session: &SessionRow,
     loop_id: Option<&LoopId>,
-    args: &Args,
+    args: &ExpandArgs,
 ) -> Result<Option<Replaced>, CliError> {
     let run = select::run_id(store, session, args.run.as_deref())?;
     let name = match (args.block, run) {

@@ -12,14 +12,13 @@ use loopstore_admin::backup::is_part_of;
 use loopstore_admin::retention::files_removed;
 use loopstore_export::{ExportError, ExportForm, export, export_source};
 use loopstore_files::WholeFile;
+use loopstore_terminal::output::{Counted, remove_unfinished_beside};
+use loopstore_terminal::{App, CliError, Done, select, text};
 use serde_json::json;
 
 use super::context::note_mended;
-use super::error::CliError;
-use super::output::{Counted, remove_unfinished_beside};
-use super::{App, Done, select, text};
 
-/// How many files an error names.
+/// The most files that an error names.
 const NAMED: usize = 5;
 
 /// Export a session in another format
@@ -29,7 +28,7 @@ const NAMED: usize = 5;
 /// runs, blocks, undos. The formats openai, responses, anthropic and markdown hold the originals, compacted or
 /// not; `loopstore context` prints what the model sees.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ExportArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// The format.
@@ -65,14 +64,14 @@ enum ExportFormat {
     Original,
 }
 
-/// What is written.
+/// The content of the export.
 enum What {
     Form(ExportForm, Option<LoopId>),
     Source(SourceRow),
 }
 
 /// Writes the session.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ExportArgs) -> Result<Done, CliError> {
     check(app, args)?;
     let store = app.open_to_read()?;
     let session = select::session(&*store, &args.session)?;
@@ -85,7 +84,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn check(app: &App, args: &Args) -> Result<(), CliError> {
+fn check(app: &App, args: &ExportArgs) -> Result<(), CliError> {
     let usage = |text: &str| Err(CliError::Usage(text.into()));
     let is_whole = matches!(args.format, ExportFormat::PhiCore | ExportFormat::Original);
     if is_whole && args.loop_id.is_some() {
@@ -107,7 +106,7 @@ fn check(app: &App, args: &Args) -> Result<(), CliError> {
     Ok(())
 }
 
-fn what(store: &dyn Database, session: &SessionRow, args: &Args) -> Result<What, CliError> {
+fn what(store: &dyn Database, session: &SessionRow, args: &ExportArgs) -> Result<What, CliError> {
     let form = match args.format {
         ExportFormat::PhiCore => ExportForm::PhiCore,
         ExportFormat::Openai => ExportForm::Request(Form::OpenAiChat),

@@ -2,10 +2,8 @@
 
 use loopstore::extend::session::{self, Fork};
 use loopstore::{LoopId, SessionId, extend as store};
+use loopstore_terminal::{App, CliError, Done, select, text};
 use serde::Serialize;
-
-use super::error::CliError;
-use super::{App, Done, select, text};
 
 /// Begin a new loop from the middle of another
 ///
@@ -13,7 +11,7 @@ use super::{App, Done, select, text};
 /// active then. Later changes on one side do not affect the other. The new loop becomes the current
 /// one.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ForkArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// The loop to fork: its id or a unique prefix.
@@ -54,7 +52,7 @@ fn parse_turn(given: &str) -> Result<(u32, Option<u32>), String> {
 }
 
 /// Forks a loop and prints the new one.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ForkArgs) -> Result<Done, CliError> {
     let id = match &args.id {
         Some(id) => {
             LoopId::new(id.as_str()).map_err(|error| CliError::Usage(format!("--id: {error}")))?

@@ -2,18 +2,16 @@
 
 use loopstore::extend::{self as store, SessionRow, StoreRead, StoreResult, session};
 use loopstore::{SessionId, StoreError};
+use loopstore_terminal::{App, CliError, Done, select, text};
 use serde::Serialize;
 
-use super::error::CliError;
-use super::{App, Done, select, text};
-
-/// Hide a session: it is in no list and no search any more
+/// Hide a session from lists and search
 ///
 /// Nothing is removed, and its id may be used again. The session stays under an id of its own, which is
 /// printed; `sessions --hidden` lists such sessions, `unhide` brings one back, and `erase` and `prune` remove
 /// them like others.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct HideArgs {
     /// The session: its id or a unique prefix.
     session: String,
 }
@@ -29,7 +27,7 @@ pub struct UnhideArgs {
 }
 
 #[derive(Serialize)]
-struct Hidden<'a> {
+struct HiddenSession<'a> {
     /// The id that the session has, or had, when it is shown.
     session_id: &'a str,
     /// The id that it has, or had, when it is hidden.
@@ -37,11 +35,11 @@ struct Hidden<'a> {
 }
 
 /// Hides the session.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &HideArgs) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let row = select::session(&*store, &args.session)?;
     let id = store::write(&*store, |write| session::hide(write, row.key))?;
-    let hidden = Hidden {
+    let hidden = HiddenSession {
         session_id: row.session_id.as_str(),
         hidden_as: id.as_str(),
     };
@@ -69,7 +67,7 @@ pub fn unhide(app: &mut App, args: &UnhideArgs) -> Result<Done, CliError> {
         session::unhide(write, row.key, &id)?;
         Ok(id)
     })?;
-    let shown = Hidden {
+    let shown = HiddenSession {
         session_id: id.as_str(),
         hidden_as: row.session_id.as_str(),
     };

@@ -1,20 +1,19 @@
 //! `loopstore history`
 
 use loopstore::extend::sqlite::Record;
-
-use super::error::CliError;
-use super::table::{Column, TextTable};
-use super::{App, Done, select, text};
+use loopstore_terminal::runs::{flips, run_state};
+use loopstore_terminal::table::{Column, TextTable};
+use loopstore_terminal::{App, CliError, Done, select, text};
 
 /// List the compactions, newest first, with every undo and redo
 #[derive(clap::Args)]
-pub struct Args {
+pub struct HistoryArgs {
     /// The session: its id or a unique prefix [default: all].
     session: Option<String>,
 }
 
 /// Lists the runs.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &HistoryArgs) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session_id(&*store, args.session.as_deref())?;
     let runs = store.run_rows(session.as_ref())?;
@@ -55,7 +54,7 @@ fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
     for run in runs {
         let text = |column| run.text(column).unwrap_or_default();
         let number = |column| run.number(column).map(text::number).unwrap_or_default();
-        // What came to nothing has no size afterwards.
+        // A run without a result has no size afterwards.
         let after = match text("outcome").as_str() {
             "failed" => String::new(),
             _ => number("tokens_after"),
@@ -70,22 +69,13 @@ fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
             text("trigger"),
             text("strategy"),
             text("outcome"),
-            state(run).to_owned(),
+            run_state(run).to_owned(),
             number("tokens_before"),
             after,
         ]);
         table.row(cells);
     }
     table
-}
-
-/// Says whether a committed run is active; empty for others.
-pub fn state(run: &Record) -> &'static str {
-    match (run.text("outcome").as_deref(), run.number("is_live")) {
-        (Some("committed"), Some(0)) => "undone",
-        (Some("committed"), _) => "active",
-        _ => "",
-    }
 }
 
 /// Returns why runs failed, were refused or fell back, if any did.
@@ -126,24 +116,4 @@ fn flips_table(runs: &[Record]) -> Option<TextTable> {
         }
     }
     found.then_some(table)
-}
-
-/// Returns the undos and redos of a run, newest first.
-pub fn flips(run: &Record) -> Vec<Flip> {
-    let mut flips: Vec<Flip> = run.get("flips").read().unwrap_or_default();
-    flips.reverse();
-    flips
-}
-
-/// An undo or redo.
-#[derive(serde::Deserialize)]
-pub struct Flip {
-    /// `undo` or `redo`.
-    pub kind: String,
-    loop_id: String,
-    turns: i64,
-    /// When, as ISO-8601 text.
-    pub at: String,
-    /// Why, if given.
-    pub reason: Option<String>,
 }

@@ -6,18 +6,18 @@ use clap::builder::PossibleValuesParser;
 use indicatif::ProgressBar;
 use loopstore::redact::RedactionPolicy;
 use loopstore::{COUNTERS, Database, SessionId};
+use loopstore_terminal::output::note;
+use loopstore_terminal::server::Access;
+use loopstore_terminal::{App, CliError, Done, progress, text};
 use loopstore_transcripts::{
     FileProgress, ImportError, ImportOptions, ImportReport, Repaired, Skipped, import_paths,
     importers,
 };
 
-use super::error::CliError;
-use super::output::note;
 use super::redaction::RedactionArgs;
-use super::server::Access;
-use super::{App, Done, progress, text, watch};
+use super::watch;
 
-/// How many sessions, and how many skipped records, are listed.
+/// The most sessions, and the most skipped records, that are listed.
 const LISTED: usize = 10;
 
 /// Import transcripts; run again, it adds only what is new
@@ -29,7 +29,7 @@ const LISTED: usize = 10;
 /// are imported and the exit code is 1. The source files are stored too, compressed; of a file that grew,
 /// only what is new.
 #[derive(clap::Args, Clone)]
-pub struct Args {
+pub struct ImportArgs {
     /// Files and folders.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -60,7 +60,7 @@ pub struct Args {
 #[command(mut_arg("watch", |arg| arg.hide(true)))]
 pub struct WatchArgs {
     #[command(flatten)]
-    args: Args,
+    args: ImportArgs,
 }
 
 fn formats() -> PossibleValuesParser {
@@ -75,7 +75,7 @@ pub fn run_watch(app: &mut App, args: &WatchArgs) -> Result<Done, CliError> {
 }
 
 /// Imports and prints what was added.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ImportArgs) -> Result<Done, CliError> {
     let redaction = args.redaction.policy()?;
     // Checked before the database is created: mistyped paths should leave nothing behind.
     let mut missing = None;
@@ -111,7 +111,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 
 fn import(
     app: &mut App,
-    args: &Args,
+    args: &ImportArgs,
     redaction: RedactionPolicy,
     store: &dyn Database,
 ) -> Result<Done, CliError> {
@@ -222,7 +222,7 @@ fn summary(report: &ImportReport) -> String {
             text::count(report.added_messages, "new message"),
             report.seconds,
         ),
-        // What stands in two of the files counts in each.
+        // A record that is in two files counts in each.
         format!(
             "{held} {}, {} and {}.",
             text::count(report.loops, "loop"),

@@ -3,22 +3,20 @@
 use indicatif::ProgressBar;
 use loopstore::Database;
 use loopstore::extend::search::Indexed;
-
-use super::error::CliError;
-use super::{App, Done, progress, text};
+use loopstore_terminal::{App, CliError, Done, progress, text};
 
 /// Update the search index
 ///
 /// A search does this too. Recording continues meanwhile.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct IndexArgs {
     /// Rebuild it, even if it is damaged.
     #[arg(long)]
     rebuild: bool,
 }
 
 /// Updates the index and prints how far it is.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &IndexArgs) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let bar = progress::bar("messages indexed");
     let mut progress = |far: Indexed| show(&bar, far);

@@ -1,11 +1,10 @@
-//! What becomes of the kept source files of a session that loses content.
+//! Lines about the source files of a session that loses content: removed, or kept for other sessions.
 
 use loopstore::SessionId;
 use loopstore_admin::retention::KeptFile;
+use loopstore_terminal::text;
 
-use super::text;
-
-/// How many files, and how many sessions of each, are named.
+/// The most files that are named, and the most sessions of each.
 const NAMED: usize = 5;
 
 /// Says which files are removed and which stay, and whom they belong to as well.

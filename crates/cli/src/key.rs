@@ -5,9 +5,8 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 
 use loopstore::Key;
+use loopstore_terminal::CliError;
 use zeroize::Zeroize;
-
-use super::error::CliError;
 
 /// Names the variable whose value is the key, where no option says where it comes from.
 const ENV: &str = "LOOPSTORE_KEY_ENV";
@@ -16,7 +15,7 @@ const COMMAND: &str = "LOOPSTORE_KEY_COMMAND";
 /// No key is longer.
 const MAX_BYTES: u64 = 4096;
 
-/// Where the key comes from. It is given in no argument, and nothing shows it.
+/// The source of the key. The key itself is no argument, and nothing shows it.
 #[derive(clap::Args)]
 #[group(multiple = false)]
 pub struct KeyArgs {
@@ -37,7 +36,7 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// Whether an option says where the key comes from.
+    /// True if an option says where the key comes from.
     pub fn is_given(&self) -> bool {
         self.key_fd.is_some() || self.key_env.is_some() || self.key_command.is_some()
     }

@@ -3,11 +3,10 @@
 //! It is a library of one function, [`run`]: the program calls it, and so does the console script of the
 //! Python package.
 //!
-//! The commands are one file each, with an `Args` struct whose doc comment is the help and a `run` function.
+//! The commands are one file each, with a struct of arguments (`AppendArgs`) whose doc comment is the help and a `run` function.
 //! Results go to stdout, all else to stderr. A new command is one file, its variant in `Command`
 //! and its line in `run_command`.
 
-mod amount;
 mod append;
 mod archive;
 mod backup;
@@ -18,25 +17,19 @@ mod compact;
 mod complete;
 mod completions;
 mod config;
-mod confirm;
 mod context;
-mod context_text;
 mod copy;
 mod demo;
-mod demo_session;
-mod demo_story;
 mod diff;
 mod doctor;
 mod erase;
 mod error;
-mod eval;
 mod expand;
 mod expand_block;
 mod export;
 mod fork;
 mod hide;
 mod history;
-mod homes;
 mod hook;
 mod import;
 mod index;
@@ -46,12 +39,7 @@ mod key;
 mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
-mod nearest;
-mod output;
-mod pager;
 mod pin;
-mod program;
-mod progress;
 mod protect;
 mod prune;
 mod recall;
@@ -68,15 +56,11 @@ mod resume;
 #[cfg(feature = "postgres")]
 mod schema;
 mod search;
-mod select;
-mod server;
 mod sessions;
 mod show;
 mod show_tree;
 mod sql;
 mod stats;
-mod table;
-mod text;
 mod undo;
 mod verify;
 mod watch;
@@ -87,12 +71,9 @@ use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
-use loopstore::{Database, Key, OpenError, SqliteOptions, SqliteStore, counter_named};
-use serde::Serialize;
-
-use error::CliError;
-use output::Out;
-use server::Access;
+use loopstore_eval::command as eval;
+use loopstore_terminal::output::Out;
+use loopstore_terminal::{App, CliError, Done};
 
 /// A persistent session store for long-running agents, with compaction as an overlay.
 ///
@@ -124,203 +105,72 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Demo(demo::Args),
-    Append(append::Args),
-    Import(import::Args),
+    Demo(demo::DemoArgs),
+    Append(append::AppendArgs),
+    Import(import::ImportArgs),
     Watch(import::WatchArgs),
     #[command(visible_aliases = ["ls", "list"])]
-    Sessions(sessions::Args),
-    Show(show::Args),
-    Context(context::Args),
-    Compact(Box<compact::Args>),
-    History(history::Args),
-    Undo(undo::Args),
-    Redo(redo::Args),
-    /// Take a session out of a dead end: undo a provider's own compaction, compact the originals
+    Sessions(sessions::SessionsArgs),
+    Show(show::ShowArgs),
+    Context(context::ContextArgs),
+    Compact(Box<compact::CompactArgs>),
+    History(history::HistoryArgs),
+    Undo(undo::UndoArgs),
+    Redo(redo::RedoArgs),
+    /// Recover a session whose provider rejects its compaction: undo it and compact the originals instead
     ///
     /// For when the provider refuses, or has lost, a compaction that only it can read. It is undone, and the
     /// originals are compacted as the options say, whether there is headroom or not. A compaction of whose
     /// originals none was ever stored is counted as missing.
-    Repair(Box<repair::Args>),
-    Pin(pin::Args),
+    Repair(Box<repair::RepairArgs>),
+    Pin(pin::PinArgs),
     Unpin(pin::UnpinArgs),
     #[command(visible_alias = "find")]
-    Search(search::Args),
-    Recall(recall::Args),
-    Diff(diff::Args),
-    Fork(fork::Args),
-    Expand(expand::Args),
-    Index(index::Args),
-    Replay(replay::Args),
-    Export(export::Args),
-    Resume(resume::Args),
-    Report(report::Args),
-    Sql(sql::Args),
-    Stats(stats::Args),
-    Verify(verify::Args),
-    Backup(backup::Args),
-    Copy(copy::Args),
-    Recount(recount::Args),
-    Recover(recover::Args),
-    Archive(archive::Args),
+    Search(search::SearchArgs),
+    Recall(recall::RecallArgs),
+    Diff(diff::DiffArgs),
+    Fork(fork::ForkArgs),
+    Expand(expand::ExpandArgs),
+    Index(index::IndexArgs),
+    Replay(replay::ReplayArgs),
+    Export(export::ExportArgs),
+    Resume(resume::ResumeArgs),
+    Report(report::ReportArgs),
+    Sql(sql::SqlArgs),
+    Stats(stats::StatsArgs),
+    Verify(verify::VerifyArgs),
+    Backup(backup::BackupArgs),
+    Copy(copy::CopyArgs),
+    Recount(recount::RecountArgs),
+    Recover(recover::RecoverArgs),
+    Archive(archive::ArchiveArgs),
     Unarchive(archive::UnarchiveArgs),
-    Redact(redact::Args),
-    Prune(prune::Args),
-    Protect(protect::Args),
-    Hide(hide::Args),
+    Redact(redact::RedactArgs),
+    Prune(prune::PruneArgs),
+    Protect(protect::ProtectArgs),
+    Hide(hide::HideArgs),
     Unhide(hide::UnhideArgs),
-    Erase(erase::Args),
-    Receipts(receipts::Args),
-    Eval(eval::Args),
-    Install(install::Args),
-    Hook(hook::Args),
-    Doctor(doctor::Args),
+    Erase(erase::EraseArgs),
+    Receipts(receipts::ReceiptsArgs),
+    Eval(eval::EvalArgs),
+    Install(install::InstallArgs),
+    Hook(hook::HookArgs),
+    Doctor(doctor::DoctorArgs),
     #[cfg(feature = "mcp")]
-    Mcp(mcp::Args),
+    Mcp(mcp::McpArgs),
     #[cfg(feature = "postgres")]
-    Schema(schema::Args),
+    Schema(schema::SchemaArgs),
     #[cfg(feature = "browse")]
-    Browse(browse::Args),
-    Completions(completions::Args),
-    Man(man::Args),
-}
-
-/// How a command ended that printed its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Done {
-    /// As asked.
-    Well,
-    /// Not as asked; the output says why.
-    Badly,
-    /// The database is damaged.
-    Damaged,
-}
-
-/// What every command has at hand.
-struct App {
-    db: PathBuf,
-    /// Whether an option or the environment names the database.
-    is_named: bool,
-    /// The key with which the database is encrypted.
-    key: Option<Key>,
-    /// The options that say where the key comes from, for other programs.
-    key_args: Vec<String>,
-    json: bool,
-    out: Out,
-}
-
-impl App {
-    fn new(
-        db: Option<PathBuf>,
-        key: Option<Key>,
-        key_args: Vec<String>,
-        json: bool,
-        out: Out,
-    ) -> Self {
-        let named = named_database(db);
-        let mut app = Self {
-            is_named: named.is_some(),
-            db: named.unwrap_or_else(|| DATABASE.into()),
-            key,
-            key_args,
-            json,
-            out,
-        };
-        if app.address().is_some() {
-            // What the environment says is meant for files.
-            app.key = None;
-        }
-        app
-    }
-
-    /// Opens the database with the token counter that it was written with.
-    fn open(&self, access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
-        match self.address() {
-            Some(address) => server::open(address, access),
-            None => Ok(Box::new(self.open_file(access)?)),
-        }
-    }
-
-    /// Opens an existing database for reading.
-    fn open_to_read(&self) -> Result<Box<dyn Database>, OpenError> {
-        self.open(Access::Read)
-    }
-
-    /// Opens an existing database for writing.
-    fn open_to_write(&self) -> Result<Box<dyn Database>, OpenError> {
-        self.open(Access::Write)
-    }
-
-    /// Opens an existing database for writing, or else for reading.
-    fn open_for(&self, writes: bool) -> Result<Box<dyn Database>, OpenError> {
-        self.open(if writes { Access::Write } else { Access::Read })
-    }
-
-    fn open_file(&self, access: Access<'_>) -> Result<SqliteStore, OpenError> {
-        let options = self.options().stored_counter();
-        let open = |options| SqliteStore::open_with(&self.db, options);
-        match access {
-            Access::Create(counter) => open(match counter_named(counter) {
-                Some(counter) => options.counter(counter),
-                None => options,
-            }),
-            Access::Write => open(options.create(false)),
-            Access::Read => match open(options.clone().read_only(true)) {
-                // Only opening for writing upgrades an older file, takes back what a killed process left in its
-                // journal, or finishes a creation that was cut off.
-                Err(
-                    unfinished @ (OpenError::Older { .. }
-                    | OpenError::LogUnread { .. }
-                    | OpenError::Missing { .. }),
-                ) if self.db.is_file() => match self.open_file(Access::Write) {
-                    Err(OpenError::Other { .. } | OpenError::ReadOnly { .. }) => Err(unfinished),
-                    Err(error) => Err(error),
-                    Ok(_) => open(options.read_only(true)),
-                },
-                opened => opened,
-            },
-        }
-    }
-
-    /// Prints a result: as JSON with `--json`, else as text.
-    fn print(
-        &mut self,
-        value: &(impl Serialize + ?Sized),
-        text: impl FnOnce() -> String,
-    ) -> Result<(), CliError> {
-        match self.json {
-            true => self.out.json(value),
-            false => self.out.text(&text()),
-        }
-    }
-
-    /// Returns the address of a server, if that is what `--db` names.
-    fn address(&self) -> Option<&str> {
-        self.db.to_str().filter(|text| server::is_address(text))
-    }
-
-    /// Returns the database as it may be shown: without the password of an address.
-    fn place(&self) -> String {
-        match self.address() {
-            Some(address) => server::place(address),
-            None => self.db.display().to_string(),
-        }
-    }
-
-    /// Returns the options that every opening of the database has.
-    fn options(&self) -> SqliteOptions {
-        match &self.key {
-            Some(key) => SqliteOptions::new().key(key.clone()),
-            None => SqliteOptions::new(),
-        }
-    }
+    Browse(browse::BrowseArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 /// Commands that a build may lack.
 const OPTIONAL: [&str; 3] = ["browse", "mcp", "schema"];
 /// Commands that remove something: nobody who mistyped another one is led to them.
 const REMOVING: [&str; 3] = ["erase", "prune", "redact"];
-/// What is said to who asks for it.
+/// The answer to `loopstore restore`, which is not a command.
 const RESTORE: &str = "there is no `restore`: a backup is a database like any other. Read it with \
     `--db BACKUP`, or copy the file to its place while no program has the database open. `redo` takes back \
     an undo, `unarchive` unpacks a session";
@@ -367,20 +217,6 @@ fn without_removals(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The database where nothing names another.
-const DATABASE: &str = "loopstore.db";
-
-/// Returns the database that is meant where no option names one.
-fn usual_database() -> PathBuf {
-    named_database(None).unwrap_or_else(|| DATABASE.into())
-}
-
-/// Returns the database that the option names, else the environment.
-fn named_database(given: Option<PathBuf>) -> Option<PathBuf> {
-    let named = || std::env::var_os("LOOPSTORE_DB").filter(|value| !value.is_empty());
-    given.or_else(|| named().map(PathBuf::from))
-}
-
 /// Builds in the fault that a test asks for.
 fn activate_failpoints() {
     #[cfg(debug_assertions)]
@@ -409,7 +245,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(cli) => cli,
         Err(error) => {
             if asked_for(&error) == Some("restore") {
-                return CliError::Usage(RESTORE.into()).report();
+                return CliError::Usage(RESTORE.into()).report(None);
             }
             let error = without_removals(error);
             if let Some(name) = left_out(&error) {
@@ -418,7 +254,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
                      `cargo install --path crates/cli --features {0}`",
                     feature_of(name)
                 );
-                return CliError::Usage(text).report();
+                return CliError::Usage(text).report(None);
             }
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(2);
@@ -427,17 +263,17 @@ pub fn run(args: Vec<OsString>) -> u8 {
     activate_failpoints();
     let key = match cli.key.read() {
         Ok(key) => key,
-        Err(error) => return error.report(),
+        Err(error) => return error::report(error, None),
     };
     let out = match wants_pager(&cli) {
         true => Out::paged(),
         false => Out::new(),
     };
     let file = cli.db.clone();
-    let mut app = App::new(cli.db, key, cli.key.as_args(), cli.json, out);
+    let mut app = App::new(cli.db, key, cli.key.as_args(), cli.json, out).with_hints(error::hint);
     if app.address().is_some() && cli.key.is_given() {
         let text = "a key only applies to a database file; a server has its own encryption";
-        return CliError::Usage(text.into()).report();
+        return CliError::Usage(text.into()).report(None);
     }
     let done = match &cli.command {
         Some(command) => run_command(&mut app, command),
@@ -450,13 +286,13 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Done::Damaged) => 3,
         // An address may hold a password.
         Err(error) => match app.address() {
-            Some(_) => error.report(),
-            None => error.report_of(file.as_deref()),
+            Some(_) => error::report(error, None),
+            None => error::report(error, file.as_deref()),
         },
     }
 }
 
-/// Whether a command prints text to read at leisure: all at once, and without asking anything.
+/// True if a command prints text to read at leisure: all at once, and without asking anything.
 fn wants_pager(cli: &Cli) -> bool {
     let is_read = match &cli.command {
         Some(Command::Context(args)) => args.is_text(),

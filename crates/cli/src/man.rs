@@ -3,23 +3,23 @@
 use std::path::PathBuf;
 
 use clap::{Command, CommandFactory};
+use loopstore_terminal::{App, CliError, Done};
 
-use super::error::CliError;
-use super::{App, Cli, Done};
+use super::Cli;
 
 /// Write the manual pages, one for each command
 ///
 /// `man -l man/loopstore.1` shows one; in `share/man/man1` below a folder of MANPATH they are found by
 /// name. Without a folder, prints the page of the program itself.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ManArgs {
     /// The folder, created if it does not exist.
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
 
 /// Writes the pages.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ManArgs) -> Result<Done, CliError> {
     let program = Cli::command().disable_help_subcommand(true);
     let Some(folder) = &args.folder else {
         // Rendered in memory first: a closed pipe is not an error of the page.

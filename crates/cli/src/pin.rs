@@ -2,18 +2,16 @@
 
 use loopstore::extend::{LoopRow, SessionRow};
 use loopstore::{Database, PinList, PinRef, PinReport, PinRequest};
-
-use super::error::CliError;
-use super::select::Unknown;
-use super::table::{Column, TextTable};
-use super::{App, Done, select, text};
+use loopstore_terminal::select::Unknown;
+use loopstore_terminal::table::{Column, TextTable};
+use loopstore_terminal::{App, CliError, Done, select, text};
 
 /// Keep a message word for word through every later compaction
 ///
 /// Without LOOP:TURN, list what is pinned. A pin changes what the next compaction writes, not the contexts of
 /// before; a compacted section shows the message as a quote.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct PinArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// The message; without SEQ, what a person or the agent wrote in the turn. LOOP is an id or a unique prefix.
@@ -40,7 +38,7 @@ pub struct UnpinArgs {
 }
 
 /// Pins messages, or lists what is pinned.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &PinArgs) -> Result<Done, CliError> {
     let leaf = args.loop_id.as_deref();
     match &args.message {
         Some(message) => {
@@ -146,9 +144,12 @@ fn reference(store: &dyn Database, session: &SessionRow, text: &str) -> Result<P
     })
 }
 
-type Found<'a> = (Result<LoopRow, Unknown>, Reading<'a>);
+type FoundReading<'a> = (Result<LoopRow, Unknown>, Reading<'a>);
 
-fn either<'a>(turn: Found<'a>, seq: Found<'a>) -> Result<(Reading<'a>, LoopRow), Unknown> {
+fn either<'a>(
+    turn: FoundReading<'a>,
+    seq: FoundReading<'a>,
+) -> Result<(Reading<'a>, LoopRow), Unknown> {
     match (turn, seq) {
         ((Ok(_), _), (Ok(row), seq)) if row.loop_id.as_str() == seq.loop_id => Ok((seq, row)),
         ((Ok(row), turn), _) => Ok((turn, row)),
@@ -157,7 +158,7 @@ fn either<'a>(turn: Found<'a>, seq: Found<'a>) -> Result<(Reading<'a>, LoopRow),
     }
 }
 
-/// What an address may mean.
+/// The readings of an address.
 struct Reading<'a> {
     loop_id: &'a str,
     turn: u32,

@@ -1,14 +1,12 @@
 //! `loopstore protect`
 
 use loopstore_admin::retention::set_protected;
+use loopstore_terminal::{App, CliError, Done, select, text};
 use serde::Serialize;
-
-use super::error::CliError;
-use super::{App, Done, select, text};
 
 /// Protect a session from `prune`
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ProtectArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// Protect it no longer.
@@ -23,7 +21,7 @@ struct Protected<'a> {
 }
 
 /// Protects the session, or no longer.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ProtectArgs) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let session = select::session(&*store, &args.session)?.session_id;
     let protected_at = set_protected(&*store, &session, !args.off)?;

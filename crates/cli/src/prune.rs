@@ -1,17 +1,17 @@
 //! `loopstore prune`
 
 use loopstore_admin::retention::{self, KeptWhy, PruneReport, PruneRequest};
+use loopstore_terminal::confirm::confirm;
+use loopstore_terminal::output::note_copies;
+use loopstore_terminal::{App, CliError, Done, text};
 
-use super::confirm::confirm;
 use super::erase::left;
-use super::error::CliError;
-use super::output::note_copies;
-use super::{App, Done, kept_files, text};
+use super::kept_files;
 
 /// The most days that an age can have: a thousand years.
 const MOST_DAYS: i64 = 365_250;
 
-/// How many sessions are listed.
+/// The most sessions that are listed.
 const LISTED: usize = 20;
 
 /// Permanently remove old sessions, each with a receipt
@@ -20,7 +20,7 @@ const LISTED: usize = 20;
 /// continue each other are removed together or not at all.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
-pub struct Args {
+pub struct PruneArgs {
     /// Sessions whose newest message is at least this old: 30d, 12h, 6w, 2y.
     #[arg(long, value_name = "AGE", value_parser = age, group = "which")]
     older_than: Option<i64>,
@@ -68,7 +68,7 @@ pub fn age(given: &str) -> Result<i64, String> {
 }
 
 /// Prunes and prints what was removed.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &PruneArgs) -> Result<Done, CliError> {
     let store = app.open_for(!args.dry_run)?;
     let request = PruneRequest {
         older_than: args.older_than,

@@ -1,10 +1,12 @@
 //! `loopstore recall`
 
-use super::error::CliError;
-use super::output::within;
-use super::{App, Done, amount, index, search};
+use loopstore_terminal::output::within;
+use loopstore_terminal::{App, CliError, Done, amount};
 
-/// Where to go on.
+use super::index;
+use super::search;
+
+/// The start of the next page.
 const HINT: &str = "add --offset ";
 
 /// Answer a question from what was said: excerpts of the best matches, within a number of tokens
@@ -12,7 +14,7 @@ const HINT: &str = "add --offset ";
 /// Takes what `search` takes, and shows of each match the lines around the words, the call of a result and
 /// the prompt of an answer, in the order of the conversation. The least answer takes about 100 tokens.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct RecallArgs {
     /// The question; several words need no quotes.
     #[arg(required = true, num_args = 1..)]
     question: Vec<String>,
@@ -30,7 +32,7 @@ pub struct Args {
 }
 
 /// Answers the question.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &RecallArgs) -> Result<Done, CliError> {
     let store = search::open(app)?;
     let mut query = search::query(&*store, &search::joined(&args.question), &args.filter)?;
     query.limit = args.limit.map(|limit| limit as usize);

@@ -1,20 +1,18 @@
 //! `loopstore receipts`
 
 use loopstore::extend::sqlite::Record;
-
-use super::error::CliError;
-use super::table::{Column, TextTable};
-use super::{App, Done, text};
+use loopstore_terminal::table::{Column, TextTable};
+use loopstore_terminal::{App, CliError, Done, text};
 
 /// List what was removed: redactions, erasures, prunings and archivings, oldest first
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ReceiptsArgs {
     /// The whole id of a session, also of one that was erased [default: all].
     session: Option<String>,
 }
 
 /// Lists the receipts.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ReceiptsArgs) -> Result<Done, CliError> {
     let mut rows = app.open_to_read()?.receipt_rows()?;
     if let Some(session) = &args.session {
         rows.retain(|row| row.text("session_id").as_ref() == Some(session));

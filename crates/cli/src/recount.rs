@@ -2,16 +2,14 @@
 
 use loopstore::extend::sqlite::{RecountProgress, RecountReport, recount};
 use loopstore::{COUNTERS, OpenError, counter_named};
-
-use super::error::CliError;
-use super::{App, Done, progress, server, text};
+use loopstore_terminal::{App, CliError, Done, progress, server, text};
 
 /// Recount the tokens of the whole database with another counter
 ///
 /// Every later command uses that counter. Earlier runs keep their counts, and each names its counter.
 /// Run it again to resume after an interruption.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct RecountArgs {
     /// The counter: heuristic (or estimate: four bytes per token); with the feature `tiktoken` also
     /// tiktoken:o200k_base and tiktoken:cl100k_base [default: that of an unfinished recount, else
     /// heuristic].
@@ -33,7 +31,7 @@ fn known(given: &str) -> Result<String, String> {
 }
 
 /// Recounts and prints how much.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &RecountArgs) -> Result<Done, CliError> {
     let name = args.counter.clone().unwrap_or_else(|| unfinished(app));
     let counter = counter_named(&name)
         .ok_or_else(|| CliError::Usage(format!("unknown counter `{}`", text::line(&name))))?;

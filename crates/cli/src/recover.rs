@@ -2,16 +2,14 @@
 
 use loopstore::Json;
 use loopstore_recorder::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, StartedCall};
-
-use super::error::CliError;
-use super::{App, Done, select, text};
+use loopstore_terminal::{App, CliError, Done, select, text};
 
 /// Mark loops of dead agents as aborted, and list tool calls without a result
 ///
 /// A pending or running loop is left alone while its lease lasts. A call that started and has no result
 /// may have taken effect: its idempotency key lets the tool check.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct RecoverArgs {
     /// The session: its id or a unique prefix [default: all].
     session: Option<String>,
     /// Ignore leases, and include running loops that never had one, such as imported ones.
@@ -23,7 +21,7 @@ pub struct Args {
 }
 
 /// Marks loops and lists calls.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &RecoverArgs) -> Result<Done, CliError> {
     let store = app.open_for(!args.dry_run)?;
     let request = RecoverRequest {
         session: select::session_id(&*store, args.session.as_deref())?,

@@ -9,15 +9,15 @@ use loopstore::redact::FoundBy;
 use loopstore_admin::retention::{
     self, FindingPlace, FoundSecret, LeftPlace, Leftover, RedactReport, RedactRequest,
 };
+use loopstore_terminal::confirm::confirm;
+use loopstore_terminal::output::{note, note_copies};
+use loopstore_terminal::{App, CliError, Done, select, text};
 
-use super::confirm::confirm;
 use super::erase::left;
-use super::error::CliError;
-use super::output::{note, note_copies};
+use super::kept_files;
 use super::redaction::RedactionArgs;
-use super::{App, Done, kept_files, select, text};
 
-/// How many places are listed.
+/// The most places that are listed.
 const LISTED: usize = 20;
 
 /// Replace secrets in a stored session with markers
@@ -31,7 +31,7 @@ const LISTED: usize = 20;
 /// --dry-run shows each secret masked, with its rule, confidence and context. What is found with low
 /// confidence, such as a path after `key =`, is reported and not replaced.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct RedactArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// Why; kept in the receipt.
@@ -55,7 +55,7 @@ pub struct Args {
 }
 
 /// Redacts the session and prints what was found.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &RedactArgs) -> Result<Done, CliError> {
     let policy = args.redaction.policy()?;
     let store = app.open_for(!args.dry_run)?;
     let session = select::session(&*store, &args.session)?.session_id;

@@ -4,14 +4,13 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use loopstore::redact::{Confidence, RedactionPolicy, rule_names};
-
-use super::error::CliError;
-use super::nearest::nearest;
+use loopstore_terminal::CliError;
+use loopstore_terminal::nearest::nearest;
 
 /// The allow files where no option names one.
 const ENV: &str = "LOOPSTORE_ALLOW_FILE";
 
-/// Which of the secrets found are replaced.
+/// The options that select the secrets to replace.
 #[derive(clap::Args, Clone, Debug)]
 pub struct RedactionArgs {
     /// A value that is no secret, or the id that `redact --dry-run` shows for it. May be repeated.
@@ -26,11 +25,11 @@ pub struct RedactionArgs {
     only: Vec<String>,
     /// Replace what is found with this confidence or more; the rest is only reported.
     #[arg(long, value_name = "LEVEL", default_value = "medium")]
-    min_confidence: Level,
+    min_confidence: ConfidenceLevel,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Level {
+enum ConfidenceLevel {
     Low,
     Medium,
     High,
@@ -40,9 +39,9 @@ impl RedactionArgs {
     /// Returns the policy that the options describe.
     pub fn policy(&self) -> Result<RedactionPolicy, CliError> {
         let mut policy = RedactionPolicy::default().min_confidence(match self.min_confidence {
-            Level::Low => Confidence::Low,
-            Level::Medium => Confidence::Medium,
-            Level::High => Confidence::High,
+            ConfidenceLevel::Low => Confidence::Low,
+            ConfidenceLevel::Medium => Confidence::Medium,
+            ConfidenceLevel::High => Confidence::High,
         });
         for value in &self.allow {
             policy = policy.allow(value);

@@ -1,19 +1,19 @@
 //! `loopstore redo`
 
-use super::error::CliError;
+use loopstore_terminal::{App, CliError, Done};
+
 use super::undo::{FlipArgs, flip};
-use super::{App, Done};
 
 /// Redo an undone compaction: activate its blocks again
 ///
 /// Without --run, the last one undone, unless another compaction was made since.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct RedoArgs {
     #[command(flatten)]
     flip: FlipArgs,
 }
 
 /// Redoes a run.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &RedoArgs) -> Result<Done, CliError> {
     flip(app, &args.flip, true)
 }

@@ -1,23 +1,23 @@
 //! `loopstore repair`
 
 use loopstore::{RepairReport, SealingProvider, repair_session};
+use loopstore_terminal::{App, CliError, Done, select, text};
 
-use super::error::CliError;
-use super::{App, Done, compact, select, text};
+use super::compact;
 
 /// A compaction of the originals, and whose compactions are undone before it.
 #[derive(clap::Args)]
 #[group(skip)]
-pub struct Args {
+pub struct RepairArgs {
     /// Undo only the compactions of this provider [default: of all].
     #[arg(id = "for", long = "for", value_name = "PROVIDER", value_parser = select::provider)]
     sealed_by: Option<SealingProvider>,
     #[command(flatten)]
-    compact: compact::Args,
+    compact: compact::CompactArgs,
 }
 
 /// Undoes the compactions of providers and compacts the originals.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &RepairArgs) -> Result<Done, CliError> {
     let (store, session, mut request) = args.compact.opened(app)?;
     request.provider = args.sealed_by;
     let report = repair_session(&*store, &session.session_id, &request)?;

@@ -8,11 +8,10 @@ use loopstore::provider::{Form, Mending, ProviderRequest};
 use loopstore::search::quote_lines;
 use loopstore::{AgentMessage, Json, LoopId};
 use loopstore_admin::replay::{ChangeKind, Replay, ReplayChange, ReplayStep, ReplayedTurn};
+use loopstore_terminal::{App, CliError, Done, context_text, select, text};
 use serde::Serialize;
 
-use super::context::ContextJson;
-use super::error::CliError;
-use super::{App, Done, context_text, select, text};
+use super::context::ContextOutput;
 
 /// Replay a session as it happened
 ///
@@ -21,7 +20,7 @@ use super::{App, Done, context_text, select, text};
 /// shortened. Elsewhere, and with --json or --as, it does not wait unless --speed is given. --json
 /// prints one array of steps, element by element.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ReplayArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// The loop where the branch ends [default: the current one].
@@ -46,8 +45,8 @@ pub struct Args {
     form: Option<Form>,
 }
 
-impl Args {
-    /// Whether all of it is shown to people without a pause.
+impl ReplayArgs {
+    /// True if all of it is shown to people without a pause.
     pub fn is_read_at_once(&self) -> bool {
         self.instant && self.form.is_none()
     }
@@ -68,7 +67,7 @@ fn seconds(given: &str) -> Result<f64, String> {
 }
 
 /// Replays the session.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ReplayArgs) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session(&*store, &args.session)?;
     let leaf = select::loop_id(&*store, &session, args.loop_id.as_deref())?;
@@ -90,12 +89,12 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Whether a person is watching, and not a program that reads lines.
-fn wants_waiting(args: &Args) -> bool {
+/// True if a person is watching, and not a program that reads lines.
+fn wants_waiting(args: &ReplayArgs) -> bool {
     args.form.is_none() && std::io::stdout().is_terminal()
 }
 
-/// How long to wait before each message.
+/// The pause before each message.
 struct Pace {
     waits: bool,
     speed: f64,
@@ -104,7 +103,7 @@ struct Pace {
 }
 
 impl Pace {
-    fn of(args: &Args, by_default: fn(&Args) -> bool) -> Self {
+    fn of(args: &ReplayArgs, by_default: fn(&ReplayArgs) -> bool) -> Self {
         Self {
             waits: !args.instant && (args.speed.is_some() || by_default(args)),
             speed: args.speed.unwrap_or(1.0),
@@ -217,7 +216,7 @@ struct TurnJson<'a> {
     seqs: [u32; 2],
     messages: &'a [AgentMessage],
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<ContextJson<'a>>,
+    context: Option<ContextOutput<'a>>,
 }
 
 impl<'a> TurnJson<'a> {
@@ -229,7 +228,7 @@ impl<'a> TurnJson<'a> {
             turn: turn.turn,
             seqs: [turn.first_seq, turn.first_seq + last],
             messages: &turn.messages,
-            context: turn.context.as_ref().map(ContextJson::of),
+            context: turn.context.as_ref().map(ContextOutput::of),
         }
     }
 }

@@ -6,16 +6,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use loopstore::{Database, SessionId, extend as store};
-use loopstore_admin::backup::is_part_of;
 use loopstore_files::WholeFile;
 use loopstore_report::{
     Prices, ReportError, ReportLine, ReportOptions, file_name, write_overview, write_report,
 };
+use loopstore_terminal::output::{Counted, cannot_write, check_target, remove_unfinished_beside};
+use loopstore_terminal::{App, CliError, Done, select, text};
 use serde_json::json;
-
-use super::error::CliError;
-use super::output::{Counted, remove_unfinished_beside};
-use super::{App, Done, select, text};
 
 /// Write a session as one HTML page
 ///
@@ -28,7 +25,7 @@ use super::{App, Done, select, text};
 /// A name also matches models that begin with it; cache tokens without a price cost as much as input.
 /// Without prices the cost is that of the transcript.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ReportArgs {
     /// The session: its id or a unique prefix.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     session: Option<String>,
@@ -57,7 +54,7 @@ struct WrittenReport {
 }
 
 /// Writes the pages.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ReportArgs) -> Result<Done, CliError> {
     let prices = args.prices.as_deref().map(prices).transpose()?;
     let store = app.open_to_read()?;
     match &args.session {
@@ -81,7 +78,7 @@ fn one(
     store: &dyn Database,
     given: &str,
     prices: Option<Prices>,
-    args: &Args,
+    args: &ReportArgs,
 ) -> Result<(), CliError> {
     let session = select::session(store, given)?;
     let options = ReportOptions {
@@ -100,7 +97,7 @@ fn one(
     }
     let named = || PathBuf::from(file_name(id));
     let path = args.output.clone().unwrap_or_else(named);
-    check(app, &path, args.force)?;
+    check_target(app, &path, args.force)?;
     let (bytes, line) = to_file(&path, |out| write_report(store, id, &options, out))?;
     let file = path.display().to_string();
     print(
@@ -119,7 +116,7 @@ fn all(
     app: &mut App,
     store: &dyn Database,
     prices: Option<Prices>,
-    args: &Args,
+    args: &ReportArgs,
 ) -> Result<(), CliError> {
     let folder = args.output.clone().unwrap_or_default();
     if folder == Path::new("-") {
@@ -137,13 +134,13 @@ fn all(
         .map(|file| folder.join(file))
         .chain([index.clone()])
     {
-        check(app, &path, args.force)?;
+        check_target(app, &path, args.force)?;
     }
     let made = std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&folder);
-    made.map_err(|error| failed(&folder, &error))?;
+    made.map_err(|error| cannot_write(&folder, &error))?;
     let options = ReportOptions {
         prices,
         overview: Some("index.html".into()),
@@ -167,39 +164,22 @@ fn all(
     print(app, &index.display().to_string(), total, &written)
 }
 
-fn failed(path: &Path, why: &dyn std::fmt::Display) -> CliError {
-    let shown = text::line(&path.display().to_string());
-    CliError::Failed(format!("cannot write {shown}: {why}").into())
-}
-
-/// Refuses to overwrite the database, or an existing file without --force.
-pub(super) fn check(app: &App, path: &Path, force: bool) -> Result<(), CliError> {
-    if is_part_of(path, &app.db) {
-        return Err(failed(path, &"it is the database"));
-    }
-    if !force && path.symlink_metadata().is_ok() {
-        let why = "it already exists; use another name, or --force to replace it";
-        return Err(failed(path, &why));
-    }
-    Ok(())
-}
-
-pub(super) fn to_file<T>(
+fn to_file<T>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<T, ReportError>,
 ) -> Result<(u64, T), CliError> {
     remove_unfinished_beside(path);
-    let file = WholeFile::create(path).map_err(|error| failed(path, &error))?;
+    let file = WholeFile::create(path).map_err(|error| cannot_write(path, &error))?;
     let mut out = Counted::new(BufWriter::with_capacity(64 << 10, file));
     let made = match write(&mut out) {
-        Err(ReportError::Write(error)) => return Err(failed(path, &error)),
+        Err(ReportError::Write(error)) => return Err(cannot_write(path, &error)),
         made => made?,
     };
     let (out, bytes) = out.into_parts();
     let file = out
         .into_inner()
-        .map_err(|error| failed(path, error.error()))?;
-    file.finish().map_err(|error| failed(path, &error))?;
+        .map_err(|error| cannot_write(path, error.error()))?;
+    file.finish().map_err(|error| cannot_write(path, &error))?;
     Ok((bytes, made))
 }
 

@@ -10,15 +10,17 @@ use loopstore::context::{BuildError, system_tokens};
 use loopstore::extend::{SessionRow, prompt, read};
 use loopstore::{AgentMessage, BuildOptions, Database, build_context_from_session};
 use loopstore_admin::backup::is_part_of;
+use loopstore_agents::homes;
 use loopstore_export::{
     MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native,
 };
 use loopstore_files::WholeFile;
+use loopstore_terminal::output::remove_unfinished_beside;
+use loopstore_terminal::{App, CliError, Done, amount, select, text};
 use serde::Serialize;
 
-use super::error::CliError;
-use super::output::remove_unfinished_beside;
-use super::{App, Done, amount, compact, context, homes, select, text};
+use super::compact;
+use super::context;
 
 /// Hand a session to a coding agent: write it as a transcript of the agent's own, to go on with
 ///
@@ -26,7 +28,7 @@ use super::{App, Done, amount, compact, context, homes, select, text};
 /// place where it looks for them, under an id of their own: no file is ever replaced. What only another
 /// provider can read is left out and counted. The session itself stays as it is.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ResumeArgs {
     /// The session: its id or a unique prefix.
     session: String,
     /// The agent.
@@ -52,9 +54,9 @@ fn agent() -> impl TypedValueParser<Value = NativeAgent> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<NativeAgent>())
 }
 
-/// What is printed.
+/// The output of the command.
 #[derive(Serialize)]
-struct Resumed<'a> {
+struct ResumedSession<'a> {
     session_id: &'a str,
     agent: &'static str,
     agent_session_id: &'a str,
@@ -63,13 +65,13 @@ struct Resumed<'a> {
     report: NativeReport,
     tokens: u64,
     start: String,
-    /// Whether it is all that was said, not a context that fits a window.
+    /// True if the file has all messages, and not a context that fits a window.
     #[serde(skip)]
     is_whole: bool,
 }
 
 /// Writes the transcript and says how to start the agent on it.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ResumeArgs) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session(&*store, &args.session)?;
     let messages = messages(&*store, &session, args)?;
@@ -96,7 +98,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let counts = messages
         .iter()
         .map(|message| counter.message_tokens(message));
-    let resumed = Resumed {
+    let resumed = ResumedSession {
         session_id: session.session_id.as_str(),
         agent: args.agent.as_str(),
         agent_session_id: native.id(),
@@ -114,7 +116,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 fn messages(
     store: &dyn Database,
     session: &SessionRow,
-    args: &Args,
+    args: &ResumeArgs,
 ) -> Result<Vec<AgentMessage>, CliError> {
     let id = &session.session_id;
     let leaf = select::loop_id(store, session, args.loop_id.as_deref())?;
@@ -182,7 +184,7 @@ fn write(
 }
 
 /// Returns the line that starts the agent; `home` is where it looks for a file that is elsewhere.
-fn start(args: &Args, native: &NativeSession, file: &str, home: Option<&Path>) -> String {
+fn start(args: &ResumeArgs, native: &NativeSession, file: &str, home: Option<&Path>) -> String {
     let (file, id) = (text::quoted(file), native.id());
     let mut steps = Vec::new();
     let is_here = std::env::current_dir().is_ok_and(|here| here == Path::new(native.folder()));
@@ -209,7 +211,7 @@ fn start(args: &Args, native: &NativeSession, file: &str, home: Option<&Path>) -
     steps.join(" && ")
 }
 
-fn summary(resumed: &Resumed<'_>) -> String {
+fn summary(resumed: &ResumedSession<'_>) -> String {
     let report = &resumed.report;
     let mut lines = vec![
         format!(

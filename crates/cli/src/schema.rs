@@ -1,9 +1,7 @@
 //! `loopstore schema`
 
 use loopstore_postgres::{ClusterReport, Engine, check_cluster, grants, schema, tenant};
-
-use super::error::CliError;
-use super::{App, Done};
+use loopstore_terminal::{App, CliError, Done};
 
 /// Print the DDL of a PostgreSQL database, partitioned or for Citus
 ///
@@ -11,10 +9,10 @@ use super::{App, Done};
 /// session, or to distribute them over the nodes of a Citus cluster, run this script in an empty
 /// database first: `loopstore schema --partitions 16 | psql -v ON_ERROR_STOP=1 NAME`.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct SchemaArgs {
     /// The kind of server.
     #[arg(long, value_enum, default_value = "plain")]
-    engine: Kind,
+    engine: SchemaEngine,
     /// The number of hash partitions of the tables, by session (plain).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     partitions: u32,
@@ -32,7 +30,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Kind {
+enum SchemaEngine {
     /// One PostgreSQL server.
     Plain,
     /// A Citus cluster.
@@ -40,19 +38,19 @@ enum Kind {
 }
 
 /// Prints the script, or what was found of a cluster.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &SchemaArgs) -> Result<Done, CliError> {
     if args.check {
         return check(app, args.engine);
     }
     let engine = match args.engine {
-        Kind::Plain => Engine::Plain {
+        SchemaEngine::Plain => Engine::Plain {
             partitions: args.partitions,
         },
-        Kind::Citus if args.partitions > 1 => {
+        SchemaEngine::Citus if args.partitions > 1 => {
             let why = "Citus shards by itself; --partitions needs --engine plain";
             return Err(CliError::Usage(why.into()));
         }
-        Kind::Citus => Engine::Citus,
+        SchemaEngine::Citus => Engine::Citus,
     };
     let script = match (&args.grant_to, &args.tenant) {
         (Some(role), Some(name)) => {
@@ -67,8 +65,8 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn check(app: &mut App, engine: Kind) -> Result<Done, CliError> {
-    if !matches!(engine, Kind::Citus) {
+fn check(app: &mut App, engine: SchemaEngine) -> Result<Done, CliError> {
+    if !matches!(engine, SchemaEngine::Citus) {
         let why = "--check looks at a cluster; it needs --engine citus";
         return Err(CliError::Usage(why.into()));
     }
@@ -77,12 +75,12 @@ fn check(app: &mut App, engine: Kind) -> Result<Done, CliError> {
         return Err(CliError::Usage(why.into()));
     };
     let report = check_cluster(address)?;
-    app.print(&report, || told(&report))?;
+    app.print(&report, || summary(&report))?;
     Ok(if report.ok { Done::Well } else { Done::Badly })
 }
 
 /// Returns a report as people read it.
-fn told(report: &ClusterReport) -> String {
+fn summary(report: &ClusterReport) -> String {
     let mut lines = vec![match report.ok {
         true => format!("{} is set up as it should be", report.database),
         false => format!("{} is not set up as it should be", report.database),

@@ -2,16 +2,15 @@
 
 use std::io::IsTerminal;
 
-use loopstore::extend::Disposition;
 use loopstore::search::{
-    QueryError, SearchError, SearchHit, SearchQuery, SearchResults, SessionResults, Snippet,
-    search_sessions,
+    SearchHit, SearchQuery, SearchResults, SessionResults, Snippet, search_sessions,
 };
 use loopstore::{Database, Role};
+use loopstore_terminal::amount::Edge;
+use loopstore_terminal::hits::hit_heading;
+use loopstore_terminal::{App, CliError, Done, amount, select, text};
 
-use super::amount::{self, Edge};
-use super::error::CliError;
-use super::{App, Done, index, select, text};
+use super::index;
 
 /// Find messages and sessions by what they say, including what a compaction hid
 ///
@@ -24,7 +23,7 @@ use super::{App, Done, index, select, text};
 /// beginning of a word that must, and of `a OR b` one must. In a shell: `search '"two words" -draft'`, or
 /// `search flaky test -- -draft`.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct SearchArgs {
     /// The question, or what must occur; several words need no quotes.
     #[arg(required = true, num_args = 1..)]
     query: Vec<String>,
@@ -41,7 +40,7 @@ pub struct Args {
     offset: u32,
 }
 
-/// Which messages are looked at.
+/// The filters of a search.
 #[derive(clap::Args)]
 pub struct FilterArgs {
     /// Only this session: its id or a unique prefix.
@@ -89,7 +88,7 @@ enum RoleName {
 }
 
 /// Searches and lists the hits.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &SearchArgs) -> Result<Done, CliError> {
     let store = open(app)?;
     let mut query = query(&*store, &joined(&args.query), &args.filter)?;
     query.limit = Some(args.limit as usize);
@@ -143,7 +142,7 @@ fn sessions(app: &mut App, results: &SessionResults) -> Result<Done, CliError> {
 /// Prints a hit: where it is, what shows why, and where the same stands again.
 fn list(app: &mut App, hit: &SearchHit, indent: &str) -> Result<(), CliError> {
     let is_terminal = std::io::stdout().is_terminal();
-    app.out.text(&format!("{indent}{}", heading(hit)))?;
+    app.out.text(&format!("{indent}{}", hit_heading(hit)))?;
     let snippet = shown(&hit.snippet, is_terminal);
     let also = match hit.also.len() as u64 {
         0 => String::new(),
@@ -193,7 +192,7 @@ pub fn query(
     query.tool.clone_from(&filter.tool);
     let moment = |given: &Option<String>, edge| {
         let given = given.as_deref();
-        given.map(|given| moment(given, edge)).transpose()
+        given.map(|given| time_millis(given, edge)).transpose()
     };
     query.since = moment(&filter.since, Edge::Start)?;
     query.until = moment(&filter.until, Edge::End)?;
@@ -205,62 +204,10 @@ pub fn query(
     Ok(query)
 }
 
-fn moment(given: &str, edge: Edge) -> Result<i64, CliError> {
-    let time = amount::moment(given, edge).map_err(CliError::Usage)?;
-    // What could be read has a place in time.
+fn time_millis(given: &str, edge: Edge) -> Result<i64, CliError> {
+    let time = amount::parse_time(given, edge).map_err(CliError::Usage)?;
+    // A time that could be parsed has milliseconds.
     Ok(time.millis().unwrap_or_default())
-}
-
-/// Says where a hit is, and whether a block covers it.
-pub fn heading(hit: &SearchHit) -> String {
-    let turn = hit
-        .turn
-        .map_or(String::new(), |turn| format!(", turn {turn}"));
-    let at = hit.created_at.as_ref();
-    let at = at.map_or(String::new(), |at| format!(", {}", text::time(at.as_str())));
-    format!(
-        "{}, loop {}{turn}, message {}, {}{at}{}",
-        text::line(hit.session_id.as_str()),
-        text::line(hit.loop_id.as_str()),
-        hit.seq,
-        role(hit.role),
-        fate(hit),
-    )
-}
-
-/// Names who said it, as `--role` does.
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::ToolResult => "tool-result",
-        other => other.as_str(),
-    }
-}
-
-/// Says what became of the message, if the context does not hold it as it is.
-fn fate(hit: &SearchHit) -> String {
-    if hit.disposition == Some(Disposition::Kept) && !hit.hidden {
-        return String::new();
-    }
-    let (Some(run), Some(generation)) = (&hit.run_id, hit.generation) else {
-        return if hit.hidden {
-            "; not in the context"
-        } else {
-            ""
-        }
-        .into();
-    };
-    let word = match hit.disposition {
-        Some(disposition) => disposition.as_str().replace('_', " "),
-        None => "covered".into(),
-    };
-    let on = match &hit.block_loop_id {
-        Some(other) if *other != hit.loop_id => format!(" on {}", text::line(other.as_str())),
-        _ => String::new(),
-    };
-    format!(
-        "; {word} by block {generation}{on} of run {}",
-        text::line(run)
-    )
 }
 
 fn shown(snippet: &Snippet, is_terminal: bool) -> String {
@@ -299,20 +246,4 @@ fn summary(results: &SearchResults) -> String {
         lines.push(format!("Use --offset {next} for more."));
     }
     lines.join("\n")
-}
-
-impl From<SearchError> for CliError {
-    fn from(error: SearchError) -> Self {
-        match error {
-            SearchError::Query(error) => error.into(),
-            SearchError::Store(error) => error.into(),
-            few @ SearchError::TooFewTokens { .. } => Self::Failed(Box::new(few)),
-        }
-    }
-}
-
-impl From<QueryError> for CliError {
-    fn from(error: QueryError) -> Self {
-        Self::Usage(error.to_string())
-    }
 }

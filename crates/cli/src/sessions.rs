@@ -2,20 +2,18 @@
 
 use loopstore::extend::sqlite::Record;
 use loopstore::extend::{self as store, Database, SessionCursor, SessionFilter};
+use loopstore_terminal::amount::Edge;
+use loopstore_terminal::table::{Column, TextTable};
+use loopstore_terminal::{App, CliError, Done, amount, select, text};
 
-use super::amount::{self, Edge};
-use super::error::CliError;
-use super::table::{Column, TextTable};
-use super::{App, Done, select, text};
-
-/// How many columns the name of a project takes.
+/// The columns of a project's name.
 const PROJECT: usize = 20;
 
 /// List the sessions, most recently active first
 ///
 /// A session without a title of its own shows what it was first asked.
 #[derive(Default, clap::Args)]
-pub struct Args {
+pub struct SessionsArgs {
     /// How many sessions to list [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
@@ -39,12 +37,12 @@ pub struct Args {
     since: Option<String>,
 }
 
-impl Args {
+impl SessionsArgs {
     fn filter(&self, store: &dyn Database) -> Result<SessionFilter, CliError> {
         let after = select::session_id(store, self.after.as_deref())?;
         let place = |id| store::read(store, |read| SessionCursor::behind(read, &id));
         let since = self.since.as_deref();
-        let since = since.map(|given| amount::moment(given, Edge::Start));
+        let since = since.map(|given| amount::parse_time(given, Edge::Start));
         Ok(SessionFilter {
             source: self.source.clone(),
             project: self.project.clone(),
@@ -59,7 +57,7 @@ impl Args {
 }
 
 /// Lists the sessions.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &SessionsArgs) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let filter = args.filter(&*store)?;
     let rows = store.session_rows(&filter)?;

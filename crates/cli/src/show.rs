@@ -1,25 +1,24 @@
 //! `loopstore show`
 
 use loopstore::extend::sqlite::{Record, SessionView};
+use loopstore_terminal::{App, CliError, Done, select, text};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::error::CliError;
 use super::show_tree::tree;
-use super::{App, Done, select, text};
 
-/// How many columns a title takes at most.
+/// The most columns of a title.
 const TITLE: usize = 400;
 
 /// Show a session: its tree of loops, with the blocks that compactions put on them
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ShowArgs {
     /// The session: its id or a unique prefix.
     session: String,
 }
 
 /// Prints the session.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &ShowArgs) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session(&*store, &args.session)?;
     let view = store.session_view(&session.session_id)?;
@@ -76,14 +75,14 @@ impl Serialize for SessionJson<'_> {
             };
             map.serialize_entry(column, value)?;
         }
-        map.serialize_entry("loops", &Loops(&self.0.loops))?;
+        map.serialize_entry("loops", &LoopList(&self.0.loops))?;
         map.end()
     }
 }
 
-struct Loops<'a>(&'a [(Record, Vec<Record>)]);
+struct LoopList<'a>(&'a [(Record, Vec<Record>)]);
 
-impl Serialize for Loops<'_> {
+impl Serialize for LoopList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|(row, blocks)| Loop { row, blocks }))
     }

@@ -6,8 +6,7 @@
 use std::collections::HashMap;
 
 use loopstore::extend::sqlite::{Record, SessionView};
-
-use super::text;
+use loopstore_terminal::text;
 
 /// Returns the lines of the tree.
 pub fn tree(view: &SessionView) -> Vec<String> {
@@ -131,7 +130,7 @@ impl<'a> TreeView<'a> {
 fn head(row: &Record) -> String {
     let word = |column| text::line(&row.text(column).unwrap_or_default());
     let number = |column| row.number(column).unwrap_or(0);
-    // That it is the first, or the next, is seen.
+    // The order of the lines shows the rest.
     let kind = match word("continuation_kind").as_str() {
         "Initial" | "Default" => String::new(),
         kind => format!(", {kind}"),

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use loopstore::Json;
 use loopstore::extend::sqlite::{QueryLimits, QueryRows};
-
-use super::error::{CliError, with_causes};
-use super::nearest;
-use super::output::note;
-use super::table::{Column, TextTable};
-use super::{App, Done, text};
+use loopstore_terminal::output::note;
+use loopstore_terminal::table::{Column, TextTable};
+use loopstore_terminal::{App, CliError, Done, nearest, text, with_causes};
 
 /// The views, as the help names them.
 const VIEWS: [&str; 16] = [
@@ -37,7 +34,7 @@ const VIEWS: [&str; 16] = [
 /// `v_compaction_runs`, `v_compaction_events`, `v_compaction_blocks`, `v_pins`, `v_coverage`, `v_context`, `v_usage`,
 /// `v_manifests`, `v_session_tree` and `v_receipts`.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct SqlArgs {
     /// One SELECT; it may begin with a comment.
     #[arg(allow_hyphen_values = true)]
     query: String,
@@ -50,7 +47,7 @@ pub struct Args {
 }
 
 /// Runs the query and prints its rows.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &SqlArgs) -> Result<Done, CliError> {
     if args.query.trim_start().starts_with(['.', '\\']) {
         let views = VIEWS.join(", ");
         return Err(CliError::Usage(format!(

@@ -1,14 +1,12 @@
 //! `loopstore stats`
 
 use loopstore::extend::sqlite::Stats;
+use loopstore_terminal::{App, CliError, Done, text};
 use serde::Serialize;
-
-use super::error::CliError;
-use super::{App, Done, text};
 
 /// Count what the database holds, and the size of its files
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct StatsArgs {}
 
 #[derive(Serialize)]
 struct StatsJson {
@@ -18,7 +16,7 @@ struct StatsJson {
 }
 
 /// Prints the figures.
-pub fn run(app: &mut App, _: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, _: &StatsArgs) -> Result<Done, CliError> {
     let stats = StatsJson {
         path: app.place(),
         stats: app.open_to_read()?.stats()?,

@@ -1,21 +1,20 @@
 //! `loopstore undo`
 
-use loopstore::compact::{FlipReport, FlipRequest};
+use loopstore::compact::FlipRequest;
 use loopstore::extend::sqlite::Record;
-
-use super::error::CliError;
-use super::{App, Done, select, text};
+use loopstore_terminal::runs::flip_summary;
+use loopstore_terminal::{App, CliError, Done, select};
 
 /// Undo a compaction: deactivate its blocks, so that the originals are read again
 ///
 /// Without --run, the last active one. Nothing is deleted: `loopstore redo` brings it back.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct UndoArgs {
     #[command(flatten)]
     flip: FlipArgs,
 }
 
-/// Which run is undone or redone.
+/// The run to undo or redo.
 #[derive(clap::Args)]
 pub struct FlipArgs {
     /// The session: its id or a unique prefix.
@@ -32,7 +31,7 @@ pub struct FlipArgs {
 }
 
 /// Undoes a run.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &UndoArgs) -> Result<Done, CliError> {
     flip(app, &args.flip, false)
 }
 
@@ -51,7 +50,7 @@ pub fn flip(app: &mut App, args: &FlipArgs, redo: bool) -> Result<Done, CliError
         loopstore::undo(&*store, &session.session_id, &request)?
     };
     let reader = || {
-        // What was flipped is flipped, also if this cannot be read.
+        // The run is undone or redone, even if its row cannot be read.
         let runs = store.run_rows(Some(&session.session_id)).ok()?;
         let flipped = |run: &&Record| run.text("run_id").as_deref() == Some(&*report.run_id);
         runs.iter().find(flipped).and_then(select::sealed_by)
@@ -59,21 +58,10 @@ pub fn flip(app: &mut App, args: &FlipArgs, redo: bool) -> Result<Done, CliError
     app.print(&report, || match reader() {
         Some(provider) => format!(
             "{} of what {} reads; nothing changed for others",
-            summary(&report),
+            flip_summary(&report),
             provider.as_str()
         ),
-        None => summary(&report),
+        None => flip_summary(&report),
     })?;
     Ok(Done::Well)
-}
-
-/// Says what a flip did.
-pub fn summary(report: &FlipReport) -> String {
-    format!(
-        "Run {} is {}: {} -> {} tokens",
-        text::line(&report.run_id),
-        report.outcome,
-        text::number(report.tokens_before),
-        text::number(report.tokens_after)
-    )
 }

@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 
 use loopstore::{OpenError, StoreError};
 use loopstore_admin::salvage::{SalvageReport, salvage};
+use loopstore_terminal::output::remove_unfinished_beside;
+use loopstore_terminal::{App, CliError, Done, progress, text};
 use loopstore_verify::{Checked, Head, VerifyReport, take_head, verify, verify_against};
 use serde::Serialize;
 use serde_json::json;
 
-use super::error::CliError;
-use super::output::remove_unfinished_beside;
-use super::{App, Done, progress, text};
-
-/// How many problems are listed.
+/// The most problems that are listed.
 const LISTED: usize = 50;
 
 /// Check the integrity of the database: every digest, total and reference
@@ -28,7 +26,7 @@ const LISTED: usize = 50;
 /// by now. --against checks later that all of it is still there, also if the end was cut off or
 /// everything was made anew.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct VerifyArgs {
     /// Print a text that stands for all that is final, to be kept elsewhere.
     #[arg(long, conflicts_with_all = ["salvage", "against"])]
     head: bool,
@@ -47,7 +45,7 @@ pub struct Args {
 }
 
 /// Verifies the database.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &VerifyArgs) -> Result<Done, CliError> {
     if let Some(to) = &args.salvage {
         remove_unfinished_beside(to);
         let report = salvage(&app.db, app.key.as_ref(), to, args.force)?;

@@ -7,13 +7,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use loopstore::{Database, StoreError};
+use loopstore_terminal::output::note;
+use loopstore_terminal::{App, CliError, Done, text, with_causes};
 use loopstore_transcripts::{Growth, ImportError, ImportOptions, ImportReport, Watch};
 use serde::Serialize;
 
-use super::error::{CliError, with_causes};
 use super::import::{note_other_conversations, repaired_line, skipped_line, warn_of_unredacted};
-use super::output::note;
-use super::{App, Done, text};
 
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(500);

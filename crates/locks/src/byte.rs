@@ -1,10 +1,7 @@
 //! Locks on single bytes of files other than databases.
 
 use std::fs::File;
-use std::ops::Deref;
 use std::os::fd::AsRawFd;
-
-use crate::{fork, table};
 
 /// True if this system has open file description locks.
 pub const HAS_LOCKS: bool = true;
@@ -39,37 +36,5 @@ fn byte(kind: libc::c_int, at: i64) -> libc::flock {
         l_start: at,
         l_len: 1,
         l_pid: 0,
-    }
-}
-
-/// A file whose locks (of any kind) belong to this process alone.
-///
-/// A forked child shares the open files of its parent, and with them their locks: a lock would last until the
-/// child ends, even if the parent is killed. A child gets an open file of its own in place of this one, without
-/// locks.
-#[derive(Debug)]
-pub struct OwnFile(File);
-
-impl OwnFile {
-    /// Wraps an open file.
-    pub fn new(file: File) -> Self {
-        fork::watch();
-        table::locked().own.push(file.as_raw_fd());
-        Self(file)
-    }
-}
-
-impl Drop for OwnFile {
-    fn drop(&mut self) {
-        let fd = self.0.as_raw_fd();
-        table::locked().own.retain(|own| *own != fd);
-    }
-}
-
-impl Deref for OwnFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.0
     }
 }

@@ -1,9 +1,6 @@
 //! Systems without open file description locks: nothing is locked, and nothing is known of a byte.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::ops::Deref;
-use std::path::Path;
 
 /// True if this system has open file description locks.
 pub const HAS_LOCKS: bool = false;
@@ -21,55 +18,47 @@ pub fn is_byte_free(_: &File, _: i64) -> bool {
     false
 }
 
-/// A file; its locks are shared with forked children here.
-#[derive(Debug)]
-pub struct OwnFile(File);
+/// Does nothing: a forked child shares the file.
+pub(crate) fn register_own(_: &File) {}
 
-impl OwnFile {
-    /// Wraps an open file.
-    pub fn new(file: File) -> Self {
-        Self(file)
+/// Does nothing.
+pub(crate) fn forget_own(_: &File) {}
+
+/// Does nothing.
+pub(crate) fn register_shared(_: &File) {}
+
+/// Closes a file, which removes the locks of the process on it.
+pub(crate) fn close_shared(_: File) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller must never believe that a lock is held where there is none.
+    #[test]
+    fn nothing_is_locked_and_no_byte_is_known_to_be_free() {
+        let file = tempfile::tempfile().unwrap();
+        register_own(&file);
+        const { assert!(!HAS_LOCKS) };
+        assert!(!lock_byte(&file, 7));
+        assert!(!is_byte_free(&file, 7));
+        unlock_byte(&file, 7);
+        forget_own(&file);
+        assert_eq!(file.metadata().unwrap().len(), 0);
     }
-}
 
-impl Deref for OwnFile {
-    type Target = File;
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_shared_file_is_closed() {
+        use std::os::fd::AsRawFd;
 
-    fn deref(&self) -> &File {
-        &self.0
-    }
-}
-
-/// A file that is read; closing it removes the locks of the process here.
-#[derive(Debug)]
-pub struct SharedFile(File);
-
-impl SharedFile {
-    /// Opens a file for reading.
-    ///
-    /// # Errors
-    /// As [`File::open`].
-    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        File::open(path).map(Self)
-    }
-}
-
-impl Deref for SharedFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.0
-    }
-}
-
-impl Read for SharedFile {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
-    }
-}
-
-impl Seek for SharedFile {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.0.seek(to)
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let shared = file.reopen().unwrap();
+        let path = format!("/proc/self/fd/{}", shared.as_raw_fd());
+        let is_open = || std::fs::read_link(&path).is_ok_and(|found| found == file.path());
+        register_shared(&shared);
+        assert!(is_open());
+        close_shared(shared);
+        assert!(!is_open());
     }
 }

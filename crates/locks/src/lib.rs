@@ -25,25 +25,28 @@
 #[cfg(target_os = "linux")]
 mod byte;
 #[cfg(target_os = "linux")]
+mod descriptors;
+// Its tests run on Linux too.
+#[cfg(any(test, not(target_os = "linux")))]
+mod elsewhere;
+mod files;
+#[cfg(target_os = "linux")]
 mod fork;
 #[cfg(target_os = "linux")]
 mod ranges;
-#[cfg(target_os = "linux")]
-mod shared;
 #[cfg(target_os = "linux")]
 mod syscalls;
 #[cfg(target_os = "linux")]
 mod table;
 
 #[cfg(not(target_os = "linux"))]
-#[path = "elsewhere.rs"]
-mod byte;
+use elsewhere as descriptors;
 
-#[cfg(not(target_os = "linux"))]
-pub use byte::SharedFile;
-pub use byte::{HAS_LOCKS, OwnFile, is_byte_free, lock_byte, unlock_byte};
 #[cfg(target_os = "linux")]
-pub use shared::SharedFile;
+pub use byte::{HAS_LOCKS, is_byte_free, lock_byte, unlock_byte};
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{HAS_LOCKS, is_byte_free, lock_byte, unlock_byte};
+pub use files::{OwnFile, SharedFile};
 
 /// Makes SQLite's locks belong to the open file; only the first call has an effect.
 ///

@@ -2,9 +2,9 @@
 //! with its lease. An append asks for both right after, and so for less. What is written makes them
 //! void.
 
-use loopstore::extend::{LeaseRow, LoopKey, LoopRow, SessionKey, SessionRow, StoreResult};
-use loopstore::internal::Columns;
-use loopstore::internal::mapping::{lease_row, loop_row, session_row};
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::mapping::{lease_row, loop_row, session_row};
+use loopstore_core::store::{LeaseRow, LoopKey, LoopRow, SessionKey, SessionRow, StoreResult};
 
 use super::keys::session_of;
 use super::row::{LOOP_COLUMNS, PostgresRow, SESSION};

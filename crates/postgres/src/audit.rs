@@ -1,9 +1,9 @@
 //! The audit chains of sessions and of receipts.
 
-use loopstore::extend::audit::{AuditEnd, AuditEntry, RECEIPTS};
-use loopstore::extend::{SessionKey, StoreResult};
-use loopstore::internal::mapping::{audit_end, signed};
-use loopstore::internal::{Columns, missing};
+use loopstore_core::store::audit::{AuditEnd, AuditEntry, RECEIPTS};
+use loopstore_core::store::columns::{Columns, missing};
+use loopstore_core::store::mapping::{audit_end, signed};
+use loopstore_core::store::{SessionKey, StoreResult};
 
 use super::transaction::PostgresTransaction;
 

@@ -4,7 +4,7 @@
 //! to a database, and advisory locks hold on one node. It makes no tables there itself: those would lie on
 //! the coordinator, and everything with them.
 
-use loopstore::extend::OpenError;
+use loopstore_core::store::OpenError;
 
 use super::cluster_tenants;
 use super::connection::Connection;

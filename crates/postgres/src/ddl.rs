@@ -4,7 +4,7 @@
 //! made before the store first opens the database; the script also notes which migrations it stands
 //! for.
 
-use loopstore::extend::{StoreError, StoreResult};
+use loopstore_core::store::{StoreError, StoreResult};
 
 use super::schema::migrations;
 

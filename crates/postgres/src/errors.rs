@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use loopstore::extend::{OpenError, StoreError};
+use loopstore_core::store::{OpenError, StoreError};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 

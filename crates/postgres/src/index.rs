@@ -8,10 +8,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use loopstore::extend::codec::role_number;
-use loopstore::extend::index::{IndexEntry, IndexFilter, IndexQuery, IndexState, Match, Phrase};
-use loopstore::extend::{LoopKey, ReadIndex, StoreError, StoreResult, Visit, WriteIndex};
-use loopstore::internal::Columns;
+use loopstore_core::store::codec::role_number;
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::index::{
+    IndexEntry, IndexFilter, IndexQuery, IndexState, Match, Phrase,
+};
+use loopstore_core::store::{LoopKey, ReadIndex, StoreError, StoreResult, Visit, WriteIndex};
 
 use super::connection::Param;
 use super::keys::session_of;

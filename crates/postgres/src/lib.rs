@@ -62,11 +62,13 @@ pub use options::PostgresOptions;
 pub use recount::recount;
 pub use url::is_address;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use loopstore::extend::{ReadWork, SessionStore, StoreError, StoreResult, WriteWork};
-use loopstore::tokens::TokenCounter;
-use loopstore::{OpenError, Store};
+use loopstore::Store;
+use loopstore_core::store::OpenError;
+use loopstore_core::store::{Database, ReadWork, SessionStore, StoreError, StoreResult, WriteWork};
+use loopstore_model::tokens::TokenCounter;
 
 use connection::Connection;
 use ddl::literal;
@@ -314,6 +316,13 @@ impl OpenTransaction<'_> {
 impl Drop for OpenTransaction<'_> {
     fn drop(&mut self) {
         self.roll_back();
+    }
+}
+
+impl From<PostgresStore> for Store {
+    /// Takes a store that was opened with options of its own.
+    fn from(database: PostgresStore) -> Self {
+        Self::from(Arc::new(database) as Arc<dyn Database>)
     }
 }
 

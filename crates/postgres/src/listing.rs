@@ -1,17 +1,18 @@
 //! The rows of the views in the order in which people read them, checks of the database's own, and
 //! what the command line needs beside the two doors.
 
-use loopstore::extend as store;
-use loopstore::extend::removal::Scrubbed;
-use loopstore::extend::{
+use loopstore_core::store;
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::listing::{
+    ListedSession, LoopSums, SessionList, sessions as list_sessions, sort_by_start, view_of,
+    with_flips,
+};
+use loopstore_core::store::removal::Scrubbed;
+use loopstore_core::store::{
     Database, QueryLimits, QueryRows, Record, RecountWork, ScanWork, SessionCursor, SessionFilter,
     SessionView, Stats, StoreError, StoreResult, WriteWork,
 };
-use loopstore::internal::{
-    Columns, ListedSession, LoopSums, SessionList, list_sessions, sort_by_start, view_of,
-    with_flips,
-};
-use loopstore::model::{Json, SessionId};
+use loopstore_model::{Json, SessionId};
 
 use super::PostgresStore;
 use super::connection::Param;

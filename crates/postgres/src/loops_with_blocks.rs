@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use loopstore::extend::{
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::mapping::{generation, run_summary};
+use loopstore_core::store::{
     Generation, LoopCore, LoopKey, LoopWithBlock, SessionKey, StoreResult, Visit, VisitRunSummary,
 };
-use loopstore::internal::Columns;
-use loopstore::internal::mapping::{generation, run_summary};
 
 use super::row::{BLOCK_CORE_COLUMNS, PostgresRow};
 use super::transaction::{PostgresTransaction, paged};

@@ -2,11 +2,11 @@
 
 use std::ops::{ControlFlow, Range};
 
-use loopstore::extend::{
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::mapping::proof;
+use loopstore_core::store::{
     LoopKey, MessageRef, ReadMessages, StoreResult, StoredMessageRef, VisitMessageRef,
 };
-use loopstore::internal::Columns;
-use loopstore::internal::mapping::proof;
 
 use super::connection::Param;
 use super::keys::session_of;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopstore::tokens::{HeuristicTokenCounter, TokenCounter};
+use loopstore_model::tokens::{HeuristicTokenCounter, TokenCounter};
 
 /// Options of a PostgreSQL database.
 ///

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use loopstore::extend::packs::{Pack, PackRow};
-use loopstore::extend::removal::MovePacks;
-use loopstore::extend::scan::{MOST_UNPACKED, ScanPacks};
-use loopstore::extend::{LoopKey, StoreError, StoreResult};
-use loopstore::internal::mapping::{pack_row, signed};
-use loopstore::internal::{Columns, open};
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::mapping::{pack_row, signed};
+use loopstore_core::store::packs::open;
+use loopstore_core::store::packs::{Pack, PackRow};
+use loopstore_core::store::removal::MovePacks;
+use loopstore_core::store::scan::{MOST_UNPACKED, ScanPacks};
+use loopstore_core::store::{LoopKey, StoreError, StoreResult};
 
 use super::connection::Param;
 use super::keys::session_of;

@@ -1,9 +1,9 @@
 //! Messages that a write has said and not sent yet: they go together, in one statement, before the next
 //! one. A turn of four messages is so one round trip instead of four, and an import one for hundreds.
 
-use loopstore::extend::codec::{author_number, role_number};
-use loopstore::extend::{LoopKey, MessageRow, StoreResult};
-use loopstore::internal::mapping::signed;
+use loopstore_core::store::codec::{author_number, role_number};
+use loopstore_core::store::mapping::signed;
+use loopstore_core::store::{LoopKey, MessageRow, StoreResult};
 
 use super::connection::Param;
 use super::keys::session_of;

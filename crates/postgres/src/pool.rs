@@ -7,7 +7,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use loopstore::extend::{OpenError, StoreError, StoreResult};
+use loopstore_core::store::{OpenError, StoreError, StoreResult};
 
 use super::connection::Connection;
 use super::errors::{from_postgres, is_lost, is_standby};

@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use loopstore::extend::prompt::{PromptPlace, PromptsOf, VisitPrompt};
-use loopstore::extend::{StoreError, StoreResult};
-use loopstore::internal::Columns;
-use loopstore::internal::mapping::prompt_place;
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::mapping::prompt_place;
+use loopstore_core::store::prompt::{PromptPlace, PromptsOf, VisitPrompt};
+use loopstore_core::store::{StoreError, StoreResult};
 
 use super::connection::Param;
 use super::row::PostgresRow;

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use loopstore::extend::{QueryLimits, QueryRows, Stats, StoreError, StoreResult};
-use loopstore::internal::Columns;
-use loopstore::model::Json;
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::{QueryLimits, QueryRows, Stats, StoreError, StoreResult};
+use loopstore_model::Json;
 use tokio_postgres::types::Type;
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 

@@ -3,11 +3,12 @@
 
 use std::ops::{ControlFlow, Range};
 
-use loopstore::extend::prompt::{PromptPlace, PromptsOf, VisitPrompt};
-use loopstore::extend::*;
-use loopstore::internal::mapping::*;
-use loopstore::internal::{Columns, fill, missing};
-use loopstore::model::{LoopId, SessionId};
+use loopstore_core::store::columns::{Columns, missing};
+use loopstore_core::store::mapping::*;
+use loopstore_core::store::packs::fill;
+use loopstore_core::store::prompt::{PromptPlace, PromptsOf, VisitPrompt};
+use loopstore_core::store::*;
+use loopstore_model::{LoopId, SessionId};
 
 use super::connection::Param;
 use super::keys::session_of;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use loopstore::extend::*;
-use loopstore::internal::mapping::*;
-use loopstore::internal::{BoundValue, Columns};
-use loopstore::model::Role;
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::mapping::*;
+use loopstore_core::store::values::BoundValue;
+use loopstore_core::store::*;
+use loopstore_model::Role;
 use serde_json::Value;
 
 use super::connection::Param;

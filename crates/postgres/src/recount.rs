@@ -3,11 +3,11 @@
 //! Each transaction of it holds a lock of which every write takes a share before it looks whether the
 //! database still counts as it does: so no write goes on with a counter that is out of force.
 
-use loopstore::extend::recount::{RecountError, RecountProgress, RecountReport, StoreRecount};
-use loopstore::extend::{BlockKey, BlockRow, LoopKey, StoreResult};
-use loopstore::internal::mapping::{BLOCK_COLUMNS, block_row, signed};
-use loopstore::internal::recount::run;
-use loopstore::internal::{Columns, missing};
+use loopstore_core::store::columns::{Columns, missing};
+use loopstore_core::store::mapping::{BLOCK_COLUMNS, block_row, signed};
+use loopstore_core::store::recount::run;
+use loopstore_core::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount};
+use loopstore_core::store::{BlockKey, BlockRow, LoopKey, StoreResult};
 
 use super::PostgresStore;
 use super::keys::session_of;

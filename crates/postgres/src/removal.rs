@@ -5,17 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loopstore::extend::audit::AuditEntry;
-use loopstore::extend::codec::role_number;
-use loopstore::extend::removal::*;
-use loopstore::extend::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
-use loopstore::extend::{
+use loopstore::internal::content::{place_of, table_names, texts};
+use loopstore_core::store::audit::AuditEntry;
+use loopstore_core::store::audit::{DIGESTED, row_digest};
+use loopstore_core::store::codec::role_number;
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::mapping::signed;
+use loopstore_core::store::removal::*;
+use loopstore_core::store::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
+use loopstore_core::store::{
     BlockKey, BlockRow, ReadSessions, SessionKey, SourceKey, StoreError, StoreResult, StoredMessage,
 };
-use loopstore::internal::content::{place_of, table_names, texts};
-use loopstore::internal::mapping::signed;
-use loopstore::internal::{Columns, DIGESTED, row_digest};
-use loopstore::model::Time;
+use loopstore_model::Time;
 
 use super::connection::Param;
 use super::keys::session_of;

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use loopstore::extend::{StoreError, StoreResult};
-use loopstore::internal::{Columns, damaged};
+use loopstore_core::store::columns::{Columns, damaged};
+use loopstore_core::store::{StoreError, StoreResult};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 

@@ -1,15 +1,15 @@
 //! Reading everything, row by row, for `verify`.
 
 use super::source::SOURCE;
-use loopstore::extend::audit::{AuditChain, AuditEnd};
-use loopstore::extend::scan::{
+use loopstore_core::store::audit::{AuditChain, AuditEnd};
+use loopstore_core::store::columns::{Columns, missing};
+use loopstore_core::store::mapping::*;
+use loopstore_core::store::scan::{
     BlobOwner, Continuations, MessagePlace, ScanAudit, ScanBlobs, ScanBlocks, ScanHides, ScanLoops,
     ScanManifests, ScanMessages, ScanPins, ScanReceipts, ScanRuns, ScanSessions, ScanSources,
     StoreScan, TextCell,
 };
-use loopstore::extend::*;
-use loopstore::internal::mapping::*;
-use loopstore::internal::{Columns, missing};
+use loopstore_core::store::*;
 
 use super::connection::Param;
 use super::keys::session_of;

@@ -8,11 +8,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use loopstore::extend::OpenError;
 #[cfg(debug_assertions)]
-use loopstore::failpoints::{self, Failpoint};
-use loopstore::internal::{Applied, Migrations};
-use loopstore::model::Time;
+use loopstore_core::failpoints::{self, Failpoint};
+use loopstore_core::store::OpenError;
+use loopstore_core::store::migrations::{Applied, Migrations};
+use loopstore_model::Time;
 use tokio_postgres::Row;
 
 use super::cluster;
@@ -339,14 +339,14 @@ fn check_counter(
         return Ok(());
     }
     if let Some(note) = recounting {
-        let to = loopstore::internal::recount::counter_of(&note);
+        let to = loopstore_core::store::recount::counter_of(&note);
         return Err(OpenError::Recounting { to });
     }
     let given = options.counter.name().to_owned();
     if stored == given {
         return Ok(());
     }
-    match loopstore::tokens::counter_named(&stored) {
+    match loopstore_model::tokens::counter_named(&stored) {
         Some(counter) if options.takes_stored => {
             options.counter = counter;
             Ok(())

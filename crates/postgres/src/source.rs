@@ -1,15 +1,16 @@
 //! The rows of kept files. A file may hold many sessions, so its rows are by its own key.
 
-use loopstore::extend::audit::{AuditEntry, AuditKind};
-use loopstore::extend::{
+use loopstore_core::store::audit::{AuditEntry, AuditKind};
+use loopstore_core::store::columns::{Columns, damaged};
+use loopstore_core::store::mapping::{
+    IMPORT_COLUMNS, import_note, import_values, signed, source_part, source_row,
+};
+use loopstore_core::store::values::BoundValue;
+use loopstore_core::store::{
     ImportNote, ImportRow, ReadSources, SessionKey, SourceKey, SourcePart, SourcePiece, SourceRow,
     StoreError, StoreResult, WriteSources, digest,
 };
-use loopstore::internal::mapping::{
-    IMPORT_COLUMNS, import_note, import_values, signed, source_part, source_row,
-};
-use loopstore::internal::{BoundValue, Columns, damaged};
-use loopstore::model::Time;
+use loopstore_model::Time;
 
 use super::connection::Param;
 use super::transaction::PostgresTransaction;
@@ -20,7 +21,9 @@ impl ReadSources for PostgresTransaction<'_> {
     fn import_key(&self) -> StoreResult<Vec<u8>> {
         let sql = "SELECT value FROM store_meta WHERE name = 'import_key'";
         let hex = self.first_of_any(sql, &[], |row| row.get::<String>("value"))?;
-        let key = hex.as_deref().and_then(loopstore::internal::unhex::<32>);
+        let key = hex
+            .as_deref()
+            .and_then(loopstore_core::store::codec::unhex::<32>);
         key.map(Vec::from)
             .ok_or_else(|| damaged("the import key is missing"))
     }

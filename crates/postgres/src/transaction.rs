@@ -10,8 +10,9 @@
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-use loopstore::extend::{StoreError, StoreResult, Visit};
-use loopstore::internal::{Columns, LastPack};
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::packs::LastPack;
+use loopstore_core::store::{StoreError, StoreResult, Visit};
 use sha2::{Digest as _, Sha256};
 
 use super::ahead::Ahead;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loopstore::extend::OpenError;
+use loopstore_core::store::OpenError;
 use native_tls::{Certificate, TlsConnector};
 use postgres_native_tls::MakeTlsConnector;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};

@@ -1,7 +1,7 @@
 //! Values of rows as parameters of a statement.
 
-use loopstore::extend::StoreResult;
-use loopstore::internal::BoundValue;
+use loopstore_core::store::StoreResult;
+use loopstore_core::store::values::BoundValue;
 
 use super::connection::Param;
 use super::transaction::PostgresTransaction;

@@ -1,11 +1,12 @@
 //! Writing rows. The rules stand above; here each function is one statement or a few.
 
-use loopstore::extend::audit::{AuditEntry, AuditKind};
-use loopstore::extend::scan::ScanRuns;
-use loopstore::extend::*;
-use loopstore::internal::mapping::*;
-use loopstore::internal::{BoundValue, Columns};
-use loopstore::model::LoopStatus;
+use loopstore_core::store::audit::{AuditEntry, AuditKind};
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::mapping::*;
+use loopstore_core::store::scan::ScanRuns;
+use loopstore_core::store::values::BoundValue;
+use loopstore_core::store::*;
+use loopstore_model::LoopStatus;
 
 use super::connection::Param;
 use super::keys::{BIRTH, session_of};

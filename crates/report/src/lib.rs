@@ -6,7 +6,7 @@
 //! opens at once. All text of a transcript is in the page as base64, and the script
 //! writes it as text.
 //!
-//! [`eval`] measures what of a history a compaction keeps.
+//! `loopstore-eval` measures how much of a history a compaction keeps; [`write_compactions`] shows its report.
 //!
 //! `page.rs` puts the file together from `session.html`, `report.css` and the scripts beside it;
 //! `gather.rs` defines the index, the first piece of data. The crate writes nothing to a store, and exports no
@@ -23,7 +23,6 @@ mod chain;
 mod compactions;
 mod curve;
 mod error;
-pub mod eval;
 mod gather;
 mod messages;
 mod name;

@@ -90,10 +90,9 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
     });
     let left = |report: VerifyReport| VerifyReport {
         // A file that cannot be read this far is reported as damaged.
-        unscrubbed: store
-            .as_sqlite()
+        unscrubbed: SqliteStore::downcast(store)
             .is_some_and(|store| store.needs_scrub().unwrap_or_default()),
-        copies: (store.as_sqlite().and_then(SqliteStore::path))
+        copies: (SqliteStore::downcast(store).and_then(SqliteStore::path))
             .map(unfinished_copies)
             .unwrap_or_default(),
         ..report

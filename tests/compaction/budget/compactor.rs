@@ -139,9 +139,7 @@ fn what_nothing_fits_is_a_typed_error_each_time() {
         };
         assert_eq!((needed, budget), (1_259, 1_000));
     }
-    let runs = store
-        .database()
-        .as_sqlite()
+    let runs = SqliteStore::downcast(store.database())
         .unwrap()
         .query("SELECT count(*) FROM v_compaction_runs")
         .unwrap();

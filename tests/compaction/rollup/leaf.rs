@@ -282,7 +282,11 @@ fn the_tail_of_a_loop_behind_is_compacted_and_its_last_turns_are_kept() {
     import_into(store.database(), "THE TOOL'S SUMMARY");
     let chat = store.session("t").unwrap();
     for at in 0..60 {
-        go_on(store.database().as_sqlite().unwrap(), chat.id(), at);
+        go_on(
+            SqliteStore::downcast(store.database()).unwrap(),
+            chat.id(),
+            at,
+        );
     }
     // A prompt begins a loop behind the long one.
     chat.end_loop(LoopStatus::Completed).unwrap();

@@ -77,7 +77,10 @@ fn forced() -> CompactRequest {
 fn runs(store: &Store) -> Vec<(String, String, String)> {
     let sql = "SELECT strategy, outcome, coalesce(error, '') AS error FROM v_compaction_runs
         ORDER BY CASE outcome WHEN 'failed' THEN 0 ELSE 1 END";
-    let rows = store.database().as_sqlite().unwrap().query(sql).unwrap();
+    let rows = SqliteStore::downcast(store.database())
+        .unwrap()
+        .query(sql)
+        .unwrap();
     let text =
         |row: &loopstore::extend::sqlite::Record, name: &str| row.text(name).unwrap_or_default();
     rows.records()
@@ -167,7 +170,10 @@ fn a_run_says_what_was_asked_for_and_what_was_reached() {
     let (store, chat) = chat();
     let config = |name: &str| {
         let sql = format!("SELECT {name} AS config FROM v_compaction_runs ORDER BY run_id");
-        let rows = store.database().as_sqlite().unwrap().query(&sql).unwrap();
+        let rows = SqliteStore::downcast(store.database())
+            .unwrap()
+            .query(&sql)
+            .unwrap();
         let text = rows.records().pop()?.text("config")?;
         Some(serde_json::from_str::<serde_json::Value>(&text).unwrap())
     };

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+use loopstore::SqliteStore;
 use loopstore::extend::source::unpacked;
 use loopstore::extend::{
     Database, LoopRow, ReceiptRow, SessionKey, SourceRow, StoreError, StoreResult, StoredMessage,
@@ -39,7 +40,7 @@ pub(super) fn look(
     redactor: &mut Redactor,
     shared: Vec<SourceRow>,
 ) -> StoreResult<Vec<LeftPlace>> {
-    let is_file = store.as_sqlite().is_some();
+    let is_file = SqliteStore::downcast(store).is_some();
     database::scan(store, |scan| {
         let mut search = Search {
             own: session,

@@ -80,7 +80,7 @@ fn scrub(store: &dyn Database) -> StoreResult<(Leftover, Vec<UnfinishedCopy>)> {
         Err(StoreError::Busy) => Leftover::InFile,
         Err(error) => return Err(error),
     };
-    let path = store.as_sqlite().and_then(SqliteStore::path);
+    let path = SqliteStore::downcast(store).and_then(SqliteStore::path);
     Ok((
         leftover,
         path.map(remove_unfinished_copies).unwrap_or_default(),

@@ -14,14 +14,12 @@ use loopstore::{
     DigestCompaction, Role, StrategyName, SummarizeCompaction, SummarizeOptions, Summarizer,
     SummaryPrompt, SummaryRole,
 };
+use loopstore_terminal::output::note;
+use loopstore_terminal::{CliError, text};
 use serde_json::Value;
 
-use crate::error::CliError;
-use crate::output::note;
-use crate::text;
-
-/// Where the prompts of a dry run are put.
-pub type Prompts = Arc<Mutex<Vec<SummaryPrompt>>>;
+/// The prompts that a dry run collects.
+pub type SharedPrompts = Arc<Mutex<Vec<SummaryPrompt>>>;
 
 /// The longest time that a summary may take, in seconds.
 const LONGEST: u64 = 86_400;
@@ -95,7 +93,7 @@ impl SummarizeArgs {
         &self,
         strategy: StrategyName,
         dry_run: bool,
-        prompts: &Prompts,
+        prompts: &SharedPrompts,
     ) -> Result<Arc<dyn BlockCompactionStrategy>, CliError> {
         if let Some(option) = self.misplaced(strategy) {
             return Err(CliError::Usage(format!(
@@ -109,7 +107,7 @@ impl SummarizeArgs {
         }
     }
 
-    /// Whether the prompts are to be shown.
+    /// True if the prompts are to be shown.
     pub fn shows_prompts(&self) -> bool {
         self.show_prompt
     }
@@ -145,7 +143,7 @@ impl SummarizeArgs {
     fn by_a_model(
         &self,
         dry_run: bool,
-        prompts: &Prompts,
+        prompts: &SharedPrompts,
     ) -> Result<Arc<dyn BlockCompactionStrategy>, CliError> {
         let usual = SummarizeOptions::default();
         let strategy = SummarizeCompaction::new(self.summarizer(dry_run)?)

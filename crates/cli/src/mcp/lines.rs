@@ -14,7 +14,7 @@ use tokio::io::{
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// How many bytes wait between the client and the server, in each direction.
+/// The most bytes between the client and the server, in each direction.
 const BUFFER: usize = 64 << 10;
 
 /// JSON-RPC: the line is no JSON.

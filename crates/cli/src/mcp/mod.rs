@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use loopstore::Database;
+use loopstore_terminal::{App, CliError, Done, select};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
@@ -17,11 +18,9 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 
-use self::scope::Scope;
-use self::tools::{Answer, LIST_SESSIONS, Lookup, TOOLS, ToolSpec};
+use self::scope::SessionScope;
+use self::tools::{LIST_SESSIONS, Lookup, TOOLS, ToolAnswer, ToolSpec};
 use self::writing::WritingTool;
-use super::error::CliError;
-use super::{App, Done, select};
 
 /// Serve tools for an agent to look up what was compacted away, over the Model Context Protocol
 ///
@@ -32,7 +31,7 @@ use super::{App, Done, select};
 /// unless --allow names it.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("scope").required(true)))]
-pub struct Args {
+pub struct McpArgs {
     /// The session that the tools may read: its id or a unique prefix.
     #[arg(group = "scope")]
     session: Option<String>,
@@ -48,7 +47,7 @@ pub struct Args {
     allow: Vec<WritingTool>,
 }
 
-impl Args {
+impl McpArgs {
     /// Returns the tools: those that read, and those that are allowed.
     fn tools(&self) -> Vec<&'static ToolSpec> {
         let is_allowed = |tool: &WritingTool| self.allow.contains(tool);
@@ -65,14 +64,14 @@ impl Args {
 }
 
 /// Serves until the client closes the connection.
-pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+pub fn run(app: &mut App, args: &McpArgs) -> Result<Done, CliError> {
     let store = app.open_for(!args.allow.is_empty())?;
     let session = select::session_id(&*store, args.session.as_deref())?;
     let folder = std::env::current_dir().ok();
     let lookup = Lookup {
         scope: match session {
-            Some(session) => Scope::One(session),
-            None => Scope::Every {
+            Some(session) => SessionScope::One(session),
+            None => SessionScope::Every {
                 folder: folder.and_then(|folder| folder.into_os_string().into_string().ok()),
             },
         },
@@ -110,7 +109,7 @@ fn agent_of(client: &str) -> Option<&'static str> {
     known.into_iter().find(|agent| client.contains(agent))
 }
 
-/// What is read, what of it, and with which tools.
+/// The database that is served, the sessions of it, and the tools.
 struct Served {
     store: Box<dyn Database>,
     lookup: Lookup,
@@ -127,7 +126,7 @@ impl Server {
         tool: &'static ToolSpec,
         agent: Option<&'static str>,
         given: JsonObject,
-    ) -> Result<Answer, String> {
+    ) -> Result<ToolAnswer, String> {
         let server = self.clone();
         let answer = tokio::task::spawn_blocking(move || {
             let Served { store, lookup, .. } = &*server.0;
@@ -191,7 +190,7 @@ impl ServerHandler for Server {
         let client = context.peer.peer_info();
         let agent = client.and_then(|client| agent_of(&client.client_info.name));
         let result = match self.answer(tool, agent, given).await {
-            Ok(Answer { text, parts }) => {
+            Ok(ToolAnswer { text, parts }) => {
                 let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
                 result.structured_content = Some(parts);
                 result

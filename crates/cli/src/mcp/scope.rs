@@ -4,21 +4,21 @@
 use loopstore::extend::{self as store, SessionFilter};
 use loopstore::{Database, SessionId};
 
-use super::super::select;
-use super::tools::{Given, message};
+use super::tools::{CallArguments, message};
+use loopstore_terminal::select;
 use serde_json::Value;
 
-/// What a call names to look through every session.
+/// The value of `session_id` that stands for every session.
 pub const EVERY: &str = "all";
 
-/// How many of the sessions of a folder are looked at for the one that the agent is in.
+/// The most sessions of a folder that are searched for the one of the agent.
 const LOOKED_AT: usize = 20;
 
-/// How far the chain of sessions that started each other is followed.
+/// The most sessions of a chain in which each started the next.
 const DEEPEST: usize = 16;
 
 /// The sessions that the tools may read.
-pub enum Scope {
+pub enum SessionScope {
     /// Only this one.
     One(SessionId),
     /// All of them; the agent works in this folder.
@@ -26,14 +26,14 @@ pub enum Scope {
 }
 
 /// The session of a call.
-pub struct Asked {
+pub struct CallTarget {
     /// `None`: every session.
     session: Option<SessionId>,
     /// True if the call did not name it.
     is_assumed: bool,
 }
 
-impl Asked {
+impl CallTarget {
     /// Returns the session, `None` for every one.
     pub fn session(&self) -> Option<&SessionId> {
         self.session.as_ref()
@@ -60,7 +60,7 @@ impl Asked {
     }
 }
 
-impl Scope {
+impl SessionScope {
     /// True if a call may name the session.
     pub fn is_every(&self) -> bool {
         matches!(self, Self::Every { .. })
@@ -75,12 +75,12 @@ impl Scope {
         &self,
         store: &dyn Database,
         agent: Option<&str>,
-        given: &mut Given,
-    ) -> Result<Asked, String> {
+        given: &mut CallArguments,
+    ) -> Result<CallTarget, String> {
         let folder = match self {
             Self::One(session) => {
                 let session = Some(session.clone());
-                return Ok(Asked {
+                return Ok(CallTarget {
                     session,
                     is_assumed: false,
                 });
@@ -100,7 +100,7 @@ impl Scope {
                 ));
             }
         };
-        Ok(Asked {
+        Ok(CallTarget {
             session,
             is_assumed,
         })

@@ -8,14 +8,14 @@ use loopstore::extend::{self as store, SessionFilter, StoreResult, prompt};
 use loopstore::search::{SearchQuery, search, search_sessions};
 use loopstore::{BuildOptions, Database, LoopId, Role, SessionId};
 use loopstore_admin::inspect::{self, ExpandRequest};
+use loopstore_terminal::select;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::super::select;
-use super::scope::{Asked, EVERY, Scope};
+use super::scope::{CallTarget, EVERY, SessionScope};
 
-/// How many runs or hits are given if no number is asked for.
+/// The number of runs or hits if the call names none.
 const LIMIT: usize = 20;
 
 /// The most tokens of what is recalled if no number is asked for.
@@ -24,7 +24,7 @@ const RECALL_TOKENS: u64 = 2_000;
 /// The most bytes of one text of a run.
 const MAX_CELL: usize = 300;
 
-pub(super) type Given = Map<String, Value>;
+pub(super) type CallArguments = Map<String, Value>;
 
 /// A tool.
 pub struct ToolSpec {
@@ -33,16 +33,17 @@ pub struct ToolSpec {
     /// The properties of its arguments, as JSON, and which it needs.
     pub(super) properties: &'static str,
     pub(super) required: &'static [&'static str],
-    pub(super) answer: fn(&Lookup, &dyn Database, &Asked, Given) -> Result<Answer, String>,
+    pub(super) answer:
+        fn(&Lookup, &dyn Database, &CallTarget, CallArguments) -> Result<ToolAnswer, String>,
 }
 
 /// The answer of a tool: as text, and in parts that can be told apart whatever a message says.
-pub struct Answer {
+pub struct ToolAnswer {
     pub text: String,
     pub parts: Value,
 }
 
-impl Answer {
+impl ToolAnswer {
     /// An answer whose text is its parts as JSON.
     pub(super) fn json(parts: Value) -> Self {
         let text = parts.to_string();
@@ -148,7 +149,8 @@ pub static TOOLS: [ToolSpec; 5] = [
 impl ToolSpec {
     /// Returns the schema of its arguments; where all sessions may be read, they can name one.
     pub fn schema(&self, every: bool) -> Value {
-        let mut properties: Given = serde_json::from_str(self.properties).unwrap_or_default();
+        let mut properties: CallArguments =
+            serde_json::from_str(self.properties).unwrap_or_default();
         if every && self.name != LIST_SESSIONS.name {
             let about = format!(
                 "the session: its id, a unique prefix, or `{EVERY}` to search every one \
@@ -166,16 +168,16 @@ impl ToolSpec {
     }
 }
 
-/// What the tools may read, and how much at once.
+/// The sessions that the tools may read, and the size of an answer.
 pub struct Lookup {
-    pub scope: Scope,
+    pub scope: SessionScope,
     /// The most that an answer may be, in bytes.
     pub most: usize,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SessionsArgs {
+struct SessionsToolArgs {
     query: Option<String>,
     project: Option<String>,
     limit: Option<usize>,
@@ -185,7 +187,7 @@ struct SessionsArgs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SearchArgs {
+struct SearchToolArgs {
     query: String,
     hidden: Option<bool>,
     role: Option<String>,
@@ -197,7 +199,7 @@ struct SearchArgs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RecallArgs {
+struct RecallToolArgs {
     question: String,
     max_tokens: Option<u64>,
     hidden: Option<bool>,
@@ -209,7 +211,7 @@ struct RecallArgs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ExpandArgs {
+struct ExpandToolArgs {
     loop_id: Option<String>,
     first: u32,
     last: Option<u32>,
@@ -229,7 +231,7 @@ struct OverviewArgs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HistoryArgs {
+struct HistoryToolArgs {
     limit: Option<usize>,
     #[serde(default)]
     offset: usize,
@@ -242,13 +244,18 @@ impl Lookup {
         store: &dyn Database,
         tool: &ToolSpec,
         agent: Option<&str>,
-        mut given: Given,
-    ) -> Result<Answer, String> {
+        mut given: CallArguments,
+    ) -> Result<ToolAnswer, String> {
         let asked = self.scope.of_call(store, agent, &mut given)?;
         (tool.answer)(self, store, &asked, given)
     }
 
-    fn sessions(&self, store: &dyn Database, _: &Asked, given: Given) -> Result<Answer, String> {
+    fn sessions(
+        &self,
+        store: &dyn Database,
+        _: &CallTarget,
+        given: CallArguments,
+    ) -> Result<ToolAnswer, String> {
         const COLUMNS: [&str; 7] = [
             "session_id",
             "title",
@@ -258,7 +265,7 @@ impl Lookup {
             "turns",
             "tokens",
         ];
-        let args: SessionsArgs = read(given)?;
+        let args: SessionsToolArgs = read(given)?;
         let limit = args.limit.unwrap_or(LIMIT).min(100);
         if let Some(text) = args.query {
             let query = SearchQuery {
@@ -293,8 +300,13 @@ impl Lookup {
         Ok(self.page("sessions", rows.collect(), args.offset, next))
     }
 
-    fn search(&self, store: &dyn Database, asked: &Asked, given: Given) -> Result<Answer, String> {
-        let args: SearchArgs = read(given)?;
+    fn search(
+        &self,
+        store: &dyn Database,
+        asked: &CallTarget,
+        given: CallArguments,
+    ) -> Result<ToolAnswer, String> {
+        let args: SearchToolArgs = read(given)?;
         let mut query = SearchQuery::new(args.query);
         query.session = asked.session().cloned();
         query.hidden = args.hidden;
@@ -314,8 +326,13 @@ impl Lookup {
         Ok(answer)
     }
 
-    fn recall(&self, store: &dyn Database, asked: &Asked, given: Given) -> Result<Answer, String> {
-        let args: RecallArgs = read(given)?;
+    fn recall(
+        &self,
+        store: &dyn Database,
+        asked: &CallTarget,
+        given: CallArguments,
+    ) -> Result<ToolAnswer, String> {
+        let args: RecallToolArgs = read(given)?;
         let mut query = SearchQuery::new(args.question);
         query.session = asked.session().cloned();
         query.hidden = args.hidden;
@@ -338,7 +355,7 @@ impl Lookup {
             })
         });
         let next = found.left_out.map(|left_out| left_out.offset);
-        let mut answer = Answer {
+        let mut answer = ToolAnswer {
             text: found.text(),
             parts: json!({"parts": parts.collect::<Vec<_>>(), "next": next}),
         };
@@ -349,8 +366,13 @@ impl Lookup {
         Ok(answer)
     }
 
-    fn expand(&self, store: &dyn Database, asked: &Asked, given: Given) -> Result<Answer, String> {
-        let args: ExpandArgs = read(given)?;
+    fn expand(
+        &self,
+        store: &dyn Database,
+        asked: &CallTarget,
+        given: CallArguments,
+    ) -> Result<ToolAnswer, String> {
+        let args: ExpandToolArgs = read(given)?;
         let session = asked.one()?;
         let mut request = ExpandRequest::turns(args.first, args.last.unwrap_or(args.first));
         request.loop_id = loop_of(store, session, args.loop_id.as_deref())?;
@@ -373,7 +395,7 @@ impl Lookup {
             .next
             .map(|next| json!({"first": first, "last": last, "from": next.to_string()}));
         let parts = json!({"session_id": session, "messages": found.shown(), "next": next});
-        Ok(Answer { text, parts })
+        Ok(ToolAnswer { text, parts })
     }
 
     /// Returns how many tokens an answer may have.
@@ -385,9 +407,9 @@ impl Lookup {
     fn overview(
         &self,
         store: &dyn Database,
-        asked: &Asked,
-        given: Given,
-    ) -> Result<Answer, String> {
+        asked: &CallTarget,
+        given: CallArguments,
+    ) -> Result<ToolAnswer, String> {
         let args: OverviewArgs = read(given)?;
         let session = asked.one()?;
         let options = BuildOptions {
@@ -409,7 +431,12 @@ impl Lookup {
         Ok(self.page("parts", rest, args.offset, None))
     }
 
-    fn history(&self, store: &dyn Database, asked: &Asked, given: Given) -> Result<Answer, String> {
+    fn history(
+        &self,
+        store: &dyn Database,
+        asked: &CallTarget,
+        given: CallArguments,
+    ) -> Result<ToolAnswer, String> {
         const COLUMNS: [&str; 11] = [
             "run_id",
             "loop_id",
@@ -423,7 +450,7 @@ impl Lookup {
             "tokens_after",
             "error",
         ];
-        let args: HistoryArgs = read(given)?;
+        let args: HistoryToolArgs = read(given)?;
         let limit = args.limit.unwrap_or(LIMIT).min(100);
         let runs = store.run_rows(Some(asked.one()?)).map_err(message)?;
         let next = (runs.len() > args.offset.saturating_add(limit)).then_some(args.offset + limit);
@@ -434,7 +461,13 @@ impl Lookup {
 
     /// Gives as many of the values as fit, at least one, and where to go on: at `next` behind all of
     /// them.
-    fn page(&self, name: &str, values: Vec<Value>, offset: usize, next: Option<usize>) -> Answer {
+    fn page(
+        &self,
+        name: &str,
+        values: Vec<Value>,
+        offset: usize,
+        next: Option<usize>,
+    ) -> ToolAnswer {
         let mut next = next;
         let mut size = 0;
         let mut given = Vec::new();
@@ -449,7 +482,7 @@ impl Lookup {
         if given.len() < all {
             next = Some(offset + given.len());
         }
-        Answer::json(json!({ name: given, "next": next }))
+        ToolAnswer::json(json!({ name: given, "next": next }))
     }
 }
 
@@ -465,7 +498,7 @@ fn cells(row: &Record, columns: &[&str]) -> Value {
     Value::Object(columns.iter().map(cell).collect())
 }
 
-pub(super) fn read<T: DeserializeOwned>(given: Given) -> Result<T, String> {
+pub(super) fn read<T: DeserializeOwned>(given: CallArguments) -> Result<T, String> {
     serde_json::from_value(Value::Object(given))
         .map_err(|error| format!("invalid arguments: {error}"))
 }

@@ -11,13 +11,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::compact;
-use super::scope::Asked;
-use super::tools::{Answer, Given, Lookup, ToolSpec, cut, loop_of, message, read};
+use super::scope::CallTarget;
+use super::tools::{CallArguments, Lookup, ToolAnswer, ToolSpec, cut, loop_of, message, read};
 
 /// The most bytes of a text that an agent gives as a reason, and of an error that it gets.
 const MAX_TEXT: usize = 300;
 
-/// How many pinned messages are named.
+/// The most pinned messages that are named.
 const NAMED: usize = 10;
 
 /// A tool that writes.
@@ -92,14 +92,14 @@ struct RememberArgs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CompactArgs {
+struct CompactToolArgs {
     max_tokens: Option<u64>,
     loop_id: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UndoArgs {
+struct UndoToolArgs {
     loop_id: Option<String>,
     reason: Option<String>,
 }
@@ -107,9 +107,9 @@ struct UndoArgs {
 fn remember(
     _: &Lookup,
     store: &dyn Database,
-    asked: &Asked,
-    given: Given,
-) -> Result<Answer, String> {
+    asked: &CallTarget,
+    given: CallArguments,
+) -> Result<ToolAnswer, String> {
     let session = asked.one()?;
     let args: RememberArgs = read(given)?;
     let loop_id = match loop_of(store, session, args.loop_id.as_deref())? {
@@ -131,7 +131,7 @@ fn remember(
                 "was_pinned": !pinned.changed})
         })
         .collect();
-    Ok(Answer::json(json!({
+    Ok(ToolAnswer::json(json!({
         "session_id": session,
         "pinned": report.messages.len(),
         "messages": messages,
@@ -151,11 +151,11 @@ fn current_loop(store: &dyn Database, session: &SessionId) -> Result<loopstore::
 fn compacted(
     _: &Lookup,
     store: &dyn Database,
-    asked: &Asked,
-    given: Given,
-) -> Result<Answer, String> {
+    asked: &CallTarget,
+    given: CallArguments,
+) -> Result<ToolAnswer, String> {
     let session = asked.one()?;
-    let args: CompactArgs = read(given)?;
+    let args: CompactToolArgs = read(given)?;
     let leaf = loop_of(store, session, args.loop_id.as_deref())?;
     let system = system_tokens(store, session, leaf.as_ref()).map_err(message)?;
     let mut request = compact::request_for(args.max_tokens, system, leaf).map_err(message)?;
@@ -167,7 +167,7 @@ fn compacted(
         return Err(format!("nothing was compacted: {}", cut(&why, MAX_TEXT)));
     }
     let error = report.error.as_deref().map(|error| cut(error, MAX_TEXT));
-    Ok(Answer::json(json!({
+    Ok(ToolAnswer::json(json!({
         "session_id": session,
         "run_id": report.run,
         "outcome": report.outcome,
@@ -177,9 +177,14 @@ fn compacted(
     })))
 }
 
-fn undone(_: &Lookup, store: &dyn Database, asked: &Asked, given: Given) -> Result<Answer, String> {
+fn undone(
+    _: &Lookup,
+    store: &dyn Database,
+    asked: &CallTarget,
+    given: CallArguments,
+) -> Result<ToolAnswer, String> {
     let session = asked.one()?;
-    let args: UndoArgs = read(given)?;
+    let args: UndoToolArgs = read(given)?;
     let reason = args.reason.map(|reason| cut(&reason, MAX_TEXT).to_owned());
     let request = FlipRequest {
         leaf: loop_of(store, session, args.loop_id.as_deref())?,
@@ -189,5 +194,5 @@ fn undone(_: &Lookup, store: &dyn Database, asked: &Asked, given: Given) -> Resu
     let report = undo(store, session, &request).map_err(message)?;
     let mut parts = serde_json::to_value(&report).map_err(message)?;
     parts["session_id"] = json!(session);
-    Ok(Answer::json(parts))
+    Ok(ToolAnswer::json(parts))
 }

@@ -5,15 +5,14 @@ use std::io::{self, BufRead};
 
 use loopstore::redact::{FoundBy, RedactionPolicy};
 use loopstore_admin::retention::FoundSecret;
+use loopstore_terminal::output::note;
+use loopstore_terminal::{CliError, text};
 
 use super::finding_lines;
-use crate::error::CliError;
-use crate::output::note;
-use crate::text;
 
 /// An answer.
 #[derive(Clone, Copy)]
-enum Answer {
+enum ReviewAnswer {
     Yes,
     No,
     /// Yes to all of this rule.
@@ -42,16 +41,16 @@ pub(super) fn choose(
     for (at, one) in found.iter().enumerate() {
         let rule = one.finding.rule.as_str();
         let answer = match of_rules.get(rule) {
-            Some(true) => Answer::Yes,
-            Some(false) => Answer::No,
+            Some(true) => ReviewAnswer::Yes,
+            Some(false) => ReviewAnswer::No,
             None => ask(at + 1, found.len(), one)?,
         };
         let replace = match answer {
-            Answer::Quit => return Ok(false),
-            Answer::All => *of_rules.entry(rule).or_insert(true),
-            Answer::None => *of_rules.entry(rule).or_insert(false),
-            Answer::Yes => true,
-            Answer::No => false,
+            ReviewAnswer::Quit => return Ok(false),
+            ReviewAnswer::All => *of_rules.entry(rule).or_insert(true),
+            ReviewAnswer::None => *of_rules.entry(rule).or_insert(false),
+            ReviewAnswer::Yes => true,
+            ReviewAnswer::No => false,
         };
         any |= replace;
         let ids = match replace {
@@ -63,7 +62,7 @@ pub(super) fn choose(
     Ok(any)
 }
 
-fn ask(number: usize, all: usize, one: &FoundSecret) -> Result<Answer, CliError> {
+fn ask(number: usize, all: usize, one: &FoundSecret) -> Result<ReviewAnswer, CliError> {
     let rule = text::line(&one.finding.rule);
     loop {
         note(&format!(
@@ -72,14 +71,14 @@ fn ask(number: usize, all: usize, one: &FoundSecret) -> Result<Answer, CliError>
         ));
         let mut line = String::new();
         if io::stdin().lock().read_line(&mut line)? == 0 {
-            return Ok(Answer::Quit);
+            return Ok(ReviewAnswer::Quit);
         }
         return Ok(match line.trim() {
-            "y" | "yes" => Answer::Yes,
-            "n" | "no" => Answer::No,
-            "a" | "all" => Answer::All,
-            "s" | "none" => Answer::None,
-            "q" | "quit" => Answer::Quit,
+            "y" | "yes" => ReviewAnswer::Yes,
+            "n" | "no" => ReviewAnswer::No,
+            "a" | "all" => ReviewAnswer::All,
+            "s" | "none" => ReviewAnswer::None,
+            "q" | "quit" => ReviewAnswer::Quit,
             _ => continue,
         });
     }

@@ -60,7 +60,7 @@ fn an_open_prompt_fires_the_trigger_and_the_result_fits_with_it() {
     let stored = next.context.messages.last().unwrap();
     assert_eq!(stored.message(), prompt.message());
     // No section of a block reaches into the turn in flight.
-    let sqlite = store.database().as_sqlite().unwrap();
+    let sqlite = SqliteStore::downcast(store.database()).unwrap();
     let sql = "SELECT max(to_turn) AS t FROM v_coverage";
     let covered = sqlite.query(sql).unwrap().records()[0].number("t");
     assert_eq!(covered, Some(14));

@@ -6,9 +6,9 @@ use loopstore::Summarizer;
 use loopstore::compaction::summarize::http::{
     AnthropicSummarizer, ApiKey, HttpOptions, OpenAiSummarizer,
 };
+use loopstore_terminal::CliError;
 
 use super::{Provider, SummarizeArgs};
-use crate::error::CliError;
 
 impl SummarizeArgs {
     /// Returns the model named by options and environment.
@@ -44,7 +44,7 @@ impl SummarizeArgs {
     }
 }
 
-/// Where a provider listens, and the environment variables that people set for it.
+/// The address of a provider, and the environment variables that people set for it.
 struct Names {
     own_url: &'static str,
     key: &'static str,
@@ -79,7 +79,7 @@ fn given_or_env(given: Option<&str>, name: &str) -> Result<Option<String>, CliEr
     match std::env::var_os(name).map(std::ffi::OsString::into_string) {
         None => Ok(None),
         Some(Ok(value)) => Ok(Some(value).filter(|value| !value.trim().is_empty())),
-        // What it holds may be a key.
+        // The value may be a key.
         Some(Err(_)) => Err(CliError::Usage(format!("{name} is not valid UTF-8"))),
     }
 }

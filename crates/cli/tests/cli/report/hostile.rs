@@ -1,7 +1,7 @@
 //! What a transcript says stays data.
 
 use loopstore::*;
-use loopstore_report::eval::CompactionsReport;
+use loopstore_eval::CompactionsReport;
 use loopstore_report::{file_name, write_compactions, write_overview};
 
 use crate::commands::stage::{LoopSpec, Stage, add_loop, answer, session};

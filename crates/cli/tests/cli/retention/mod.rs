@@ -13,7 +13,7 @@ use loopstore::{
     HeuristicTokenCounter, SqliteStore, SummarizeCompaction, Summarizer, SummarizerError,
     SummaryAnswer, SummaryRequest, total_tokens,
 };
-use loopstore_report::eval::{
+use loopstore_eval::{
     EvalStrategy, EvalSummarize, History, RetentionReport, STRATEGIES, needed_values, recall_svg,
     retention, strategy,
 };

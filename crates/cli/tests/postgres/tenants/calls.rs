@@ -334,10 +334,10 @@ fn methods(source: &str) -> Vec<&str> {
 fn every_call_of_the_store_is_tried_across_tenants() {
     let here = [include_str!("calls.rs"), include_str!("writes.rs")].concat();
     let all = [
-        include_str!("../../../../../src/store/read.rs"),
-        include_str!("../../../../../src/store/write.rs"),
-        include_str!("../../../../../src/store/scan.rs"),
-        include_str!("../../../../../src/store/removal.rs"),
+        include_str!("../../../../core/src/store/read.rs"),
+        include_str!("../../../../core/src/store/write.rs"),
+        include_str!("../../../../core/src/store/scan.rs"),
+        include_str!("../../../../core/src/store/removal.rs"),
     ];
     // What takes no key: the doors, what adds something of one's own, what is about the whole.
     let excused = [

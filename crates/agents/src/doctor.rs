@@ -1,0 +1,331 @@
+//! `loopstore doctor`
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use loopstore::OpenError;
+use loopstore_export::NativeAgent;
+use loopstore_terminal::{App, CliError, Done, text};
+use serde::Serialize;
+
+use super::hook::log::{self, HookEntry};
+use super::hook::state;
+use super::install::record::InstallRecord;
+use super::install::{self, record};
+
+/// The most kinds of failures that are listed.
+const LISTED: usize = 20;
+
+/// The JSON of the command.
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    agents: Vec<AgentReport>,
+    databases: Vec<DatabaseReport>,
+    failures: Vec<HookFailure>,
+    problems: Vec<SetupProblem>,
+    log: Option<PathBuf>,
+}
+
+/// An agent.
+#[derive(Serialize)]
+struct AgentReport {
+    agent: &'static str,
+    installed: bool,
+    /// The folder with its configuration.
+    root: Option<PathBuf>,
+    program: Option<PathBuf>,
+    database: Option<String>,
+    /// True if the server of tools is set up.
+    mcp: bool,
+    /// Calls of its hooks that the log still holds.
+    calls: usize,
+    last_call: Option<HookEntry>,
+}
+
+#[derive(Serialize)]
+struct DatabaseReport {
+    path: String,
+    opens: bool,
+}
+
+/// A kind of failure of a hook.
+#[derive(Serialize)]
+struct HookFailure {
+    agent: String,
+    event: String,
+    reason: String,
+    hint: Option<String>,
+    times: usize,
+    last_at: String,
+    /// True if a later call went well.
+    made_good: bool,
+}
+
+/// Something that is wrong, and what to do.
+#[derive(Serialize)]
+struct SetupProblem {
+    what: String,
+    hint: String,
+}
+
+/// Checks and reports.
+pub fn run(app: &mut App) -> Result<Done, CliError> {
+    let mut problems = Vec::new();
+    let entries = entries(&mut problems);
+    let records = record::all();
+    for record in &records {
+        check(record, &mut problems);
+    }
+    let databases = databases(app, &records, &mut problems);
+    let failures = failures(&entries);
+    let agents = NativeAgent::ALL
+        .iter()
+        .flat_map(|agent| reports(*agent, &records, &entries));
+    let agents: Vec<AgentReport> = agents.collect();
+    let report = Report {
+        ok: problems.is_empty() && failures.iter().all(|failure| failure.made_good),
+        agents,
+        databases,
+        failures,
+        problems,
+        log: log::path(),
+    };
+    app.print(&report, || summary(&report))?;
+    Ok(if report.ok { Done::Well } else { Done::Badly })
+}
+
+/// Reads the log, and tries whether hooks can write it.
+fn entries(problems: &mut Vec<SetupProblem>) -> Vec<HookEntry> {
+    let mut problem = |what: String| {
+        let hint = "check the folder and its permissions, and XDG_STATE_HOME".to_owned();
+        problems.push(SetupProblem { what, hint });
+    };
+    let is_used = state::folder().is_some_and(|folder| folder.symlink_metadata().is_ok());
+    if is_used && let Err(error) = log::try_writing() {
+        problem(format!("hooks cannot note what failed: {error}"));
+    }
+    log::entries().unwrap_or_else(|error| {
+        problem(format!("the log of hooks cannot be read: {error}"));
+        Vec::new()
+    })
+}
+
+fn check(record: &InstallRecord, problems: &mut Vec<SetupProblem>) {
+    let agent = &record.agent;
+    let again = format!("`loopstore install {agent}` sets it up again");
+    let mut problem = |what: String| {
+        let hint = again.clone();
+        problems.push(SetupProblem { what, hint });
+    };
+    let shown = |path: &Path| text::line(&path.display().to_string());
+    if !is_program(&record.program) {
+        let program = shown(&record.program);
+        problem(format!("{agent} calls {program}, which is no program"));
+    }
+    for file in &record.files {
+        let path = shown(&file.path);
+        match install::read(&file.path) {
+            Ok(Some(now)) => match install::taken_out(&file.path, file.edit, &now) {
+                Ok(bare) if bare == now => {
+                    problem(format!(
+                        "{path} no longer has what {agent} needs to call loopstore"
+                    ));
+                }
+                Ok(_) => {}
+                Err(error) => problem(error.reason().replacen("cannot change", "cannot read", 1)),
+            },
+            Ok(None) => problem(format!("{path} is gone: {agent} no longer calls loopstore")),
+            Err(error) => problem(format!("{path} cannot be read: {error}")),
+        }
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    let data = path.metadata();
+    data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+/// Opens the databases that hooks write to; without any, the one that is meant here.
+fn databases(
+    app: &App,
+    records: &[InstallRecord],
+    problems: &mut Vec<SetupProblem>,
+) -> Vec<DatabaseReport> {
+    let mut named: Vec<PathBuf> = records
+        .iter()
+        .map(|record| (&record.database).into())
+        .collect();
+    named.sort_unstable();
+    named.dedup();
+    let here = &app.db;
+    if named.is_empty() && (app.is_named || here.symlink_metadata().is_ok()) {
+        named.push(here.clone());
+    }
+    let mut reports = Vec::new();
+    for path in named {
+        let other = app.with_database(path);
+        // Hooks write: what only reads would not see that they cannot.
+        let opened = other.open_to_write();
+        let opens = opened.is_ok();
+        if let Err(error) = opened {
+            let is_missing = matches!(error, OpenError::Missing { .. });
+            let error = CliError::from(error);
+            let hint = match is_missing && !records.is_empty() {
+                true => "put it back; or `loopstore install AGENT` makes a new one",
+                false => app.hint(&error).unwrap_or("check --db"),
+            };
+            let hint = hint.to_owned();
+            let what = format!(
+                "{} does not open: {}",
+                text::line(&other.place()),
+                error.reason()
+            );
+            problems.push(SetupProblem { what, hint });
+        }
+        reports.push(DatabaseReport {
+            path: other.place(),
+            opens,
+        });
+    }
+    reports
+}
+
+fn reports<'a>(
+    agent: NativeAgent,
+    records: &'a [InstallRecord],
+    entries: &'a [HookEntry],
+) -> Vec<AgentReport> {
+    let name = agent.as_str();
+    let own: Vec<&HookEntry> = entries.iter().filter(|entry| entry.agent == name).collect();
+    let of = |record: Option<&InstallRecord>| AgentReport {
+        agent: name,
+        installed: record.is_some(),
+        root: record.map(|record| record.root.clone()),
+        program: record.map(|record| record.program.clone()),
+        database: record.map(|record| record.database.clone()),
+        mcp: record.is_some_and(|record| record.mcp.is_some()),
+        calls: own.len(),
+        last_call: own.last().map(|entry| (*entry).clone()),
+    };
+    let installed: Vec<&InstallRecord> = records
+        .iter()
+        .filter(|record| record.agent == name)
+        .collect();
+    match installed.is_empty() {
+        true => vec![of(None)],
+        false => installed
+            .into_iter()
+            .map(|record| of(Some(record)))
+            .collect(),
+    }
+}
+
+/// Counts equal failures, the latest first.
+fn failures(entries: &[HookEntry]) -> Vec<HookFailure> {
+    let mut found: Vec<HookFailure> = Vec::new();
+    for (at, entry) in entries.iter().enumerate().rev() {
+        let Some(reason) = &entry.failure else {
+            continue;
+        };
+        let is_same = |failure: &&mut HookFailure| {
+            (&failure.agent, &failure.event, &failure.reason)
+                == (&entry.agent, &entry.event, reason)
+        };
+        if let Some(known) = found.iter_mut().find(is_same) {
+            known.times += 1;
+            continue;
+        }
+        let mut later = entries[at..].iter();
+        found.push(HookFailure {
+            agent: entry.agent.clone(),
+            event: entry.event.clone(),
+            reason: reason.clone(),
+            hint: entry.hint.clone(),
+            times: 1,
+            last_at: entry.at.clone(),
+            made_good: later.any(|one| one.agent == entry.agent && one.failure.is_none()),
+        });
+    }
+    found
+}
+
+fn summary(report: &Report) -> String {
+    let mut lines: Vec<String> = report.agents.iter().map(agent_line).collect();
+    for database in &report.databases {
+        let how = if database.opens {
+            "opens"
+        } else {
+            "does not open"
+        };
+        lines.push(format!("database     {} {how}", text::line(&database.path)));
+    }
+    for problem in &report.problems {
+        lines.push(format!("problem: {}", text::line(&problem.what)));
+        lines.push(format!("  {}", text::line(&problem.hint)));
+    }
+    let shown = report.failures.iter().map(failure_lines);
+    lines.extend(text::at_most(shown, LISTED));
+    let records = report.agents.iter().any(|agent| agent.root.is_some());
+    lines.push(match (report.ok, records) {
+        (true, true) => "All is well.".into(),
+        (true, false) => "No agent is recorded yet; `loopstore install AGENT` sets one up.".into(),
+        (false, _) => "Something is wrong.".into(),
+    });
+    lines.join("\n")
+}
+
+fn agent_line(report: &AgentReport) -> String {
+    let name = report.agent;
+    let set_up = match &report.root {
+        None => "not set up".to_owned(),
+        Some(root) => {
+            let tools = if report.mcp {
+                " with the server of tools"
+            } else {
+                ""
+            };
+            format!(
+                "set up in {}{tools}",
+                text::line(&root.display().to_string())
+            )
+        }
+    };
+    let calls = match &report.last_call {
+        None if report.installed => "; its hooks were not called yet".to_owned(),
+        None => String::new(),
+        Some(last) => {
+            let ended = if last.failure.is_none() {
+                "went well"
+            } else {
+                "failed"
+            };
+            let (at, event) = (text::line(&last.at), text::line(&last.event));
+            format!(
+                "; last called at {at} ({event}), which {ended} in {} ms",
+                last.milliseconds
+            )
+        }
+    };
+    format!("{name:<12} {set_up}{calls}")
+}
+
+fn failure_lines(failure: &HookFailure) -> String {
+    let good = if failure.made_good {
+        ", made good since"
+    } else {
+        ""
+    };
+    let first = format!(
+        "failed: {} {} ({}, last at {}{good}): {}",
+        text::line(&failure.agent),
+        text::line(&failure.event),
+        text::count(failure.times as u64, "time"),
+        text::line(&failure.last_at),
+        text::line(&failure.reason)
+    );
+    match &failure.hint {
+        Some(hint) => format!("{first}\n  {}", text::line(hint)),
+        None => first,
+    }
+}

@@ -1,0 +1,112 @@
+//! The folders in which coding agents keep their sessions.
+
+use std::env::var_os;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use loopstore_export::{NativeAgent, NativeSession};
+use loopstore_terminal::CliError;
+use unicode_normalization::UnicodeNormalization;
+
+/// The folder in which pi keeps all sessions, if it is to be another.
+const PI_SESSIONS: &str = "PI_CODING_AGENT_SESSION_DIR";
+
+/// Returns where the agent looks for the file of a session.
+///
+/// # Errors
+/// If neither the agent's variable nor HOME says where its folder is.
+pub fn file_of(session: &NativeSession) -> Result<PathBuf, CliError> {
+    let agent = session.agent();
+    if agent == NativeAgent::Pi
+        && let Some(folder) = set(PI_SESSIONS)
+    {
+        return Ok(with_home(folder).join(session.file_name()));
+    }
+    let (variable, usual) = match agent {
+        NativeAgent::ClaudeCode => ("CLAUDE_CONFIG_DIR", ".claude"),
+        NativeAgent::Codex => ("CODEX_HOME", ".codex"),
+        NativeAgent::Pi => ("PI_CODING_AGENT_DIR", ".pi/agent"),
+        NativeAgent::OpenCode => ("XDG_DATA_HOME", ".local/share"),
+    };
+    let root = folder(variable, usual).ok_or_else(|| {
+        let why = format!(
+            "where {} keeps its sessions is not known: set HOME or {variable}, or name a file with -o",
+            agent.as_str()
+        );
+        CliError::Failed(why.into())
+    })?;
+    let root = match agent {
+        NativeAgent::OpenCode => root.join("opencode"),
+        NativeAgent::ClaudeCode => composed(root),
+        _ => root,
+    };
+    Ok(std::path::absolute(root.join(place_in(&root, session)))?)
+}
+
+/// Returns where below its folder the agent looks. A long path of a project has one name for each kind of program:
+/// the one that is there counts, else that of the program which is installed.
+fn place_in(root: &Path, session: &NativeSession) -> PathBuf {
+    let places = session.places();
+    let is_there = |place: &&PathBuf| {
+        place
+            .parent()
+            .is_some_and(|folder| root.join(folder).is_dir())
+    };
+    let known = places.iter().find(is_there);
+    let usual = if is_script("claude") {
+        places.last()
+    } else {
+        places.first()
+    };
+    known.or(usual).cloned().unwrap_or_else(|| session.place())
+}
+
+/// True if the program of this name is a script, and not a file that the system runs itself.
+fn is_script(program: &str) -> bool {
+    let path = var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program));
+    let Some(program) = found.into_iter().find(|file| file.is_file()) else {
+        return false;
+    };
+    let mut start = [0; 2];
+    let read = File::open(program).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && &start == b"#!"
+}
+
+/// Returns a path as Claude Code reads it: it composes letters and accents.
+fn composed(path: PathBuf) -> PathBuf {
+    match path.to_str() {
+        Some(text) => text.nfc().collect::<String>().into(),
+        None => path,
+    }
+}
+
+/// Returns the folder that a variable names, else the usual one in the home folder.
+pub fn folder(variable: &str, usual: &str) -> Option<PathBuf> {
+    let given = set(variable).map(with_home);
+    given.or_else(|| Some(home()?.join(usual)))
+}
+
+/// True if a variable names a folder.
+pub fn is_set(variable: &str) -> bool {
+    set(variable).is_some()
+}
+
+fn set(variable: &str) -> Option<PathBuf> {
+    let value = var_os(variable).filter(|value| !value.is_empty());
+    value.map(PathBuf::from)
+}
+
+/// Returns the home folder.
+pub fn home() -> Option<PathBuf> {
+    set("HOME")
+}
+
+/// Returns a path in which `~` stands for the home folder, as the agents read their variables.
+fn with_home(path: PathBuf) -> PathBuf {
+    match (path.strip_prefix("~"), home()) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => path,
+    }
+}

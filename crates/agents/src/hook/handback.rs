@@ -1,0 +1,73 @@
+//! The text that an agent gets from the record when it compacts. No other place writes to a model.
+
+use std::ops::ControlFlow;
+
+use loopstore::extend::{self as store, Outcome, StoreResult, leaf_of, session_of};
+use loopstore::handback::{Handback, Stands, handback, working_state};
+use loopstore::{Database, SessionId};
+use loopstore_terminal::{CliError, text};
+
+/// Returns the introduction of what is handed back: with the id by which the tools know the session.
+fn introduction(session: &SessionId) -> String {
+    let id = text::line(session.as_str());
+    format!(
+        "The conversation was just compacted. This is the working state from the record kept by loopstore \
+         (session_id `{id}`), which the summary may lack:\n\n"
+    )
+}
+
+/// A session of fewer messages fits its summary.
+const MIN_MESSAGES: usize = 10;
+
+/// Returns what a session's agent is handed back after a compaction, in at most so many tokens; `None` if
+/// there is nothing to say.
+pub fn after_compaction(
+    store: &dyn Database,
+    session: &SessionId,
+    max_tokens: u64,
+) -> Result<Option<String>, CliError> {
+    let introduction = introduction(session);
+    let spent = store.counter().text_tokens(&introduction);
+    let left = max_tokens.saturating_sub(spent);
+    // Claude Code writes its summary into the transcript only behind this hook: then nothing is known of it.
+    let state = match is_recorded(store, session)? {
+        true => handback(store, session, None, left)?.map(|back| back.text),
+        false => worth_telling(working_state(store, session, Stands::Beside, left)?),
+    };
+    Ok(state.map(|state| format!("{introduction}{state}")))
+}
+
+/// Returns the working state of a session in at most so many tokens, in place of a summary.
+pub fn in_place(
+    store: &dyn Database,
+    session: &SessionId,
+    max_tokens: u64,
+) -> Result<Option<String>, CliError> {
+    let state = working_state(store, session, Stands::InPlace, max_tokens)?;
+    Ok(worth_telling(state))
+}
+
+fn worth_telling(state: Option<Handback>) -> Option<String> {
+    let state = state.filter(|state| state.messages >= MIN_MESSAGES)?;
+    Some(state.text)
+}
+
+/// True if the agent's compaction is recorded: no message follows the newest run.
+fn is_recorded(store: &dyn Database, session: &SessionId) -> StoreResult<bool> {
+    store::read(store, |read| {
+        let owner = session_of(read, session)?;
+        if owner.current_loop.is_none() {
+            return Ok(false);
+        }
+        let leaf = leaf_of(read, &owner, None)?;
+        let mut is_last = false;
+        read.runs(owner.key, &mut |run| {
+            if run.outcome != Outcome::Committed {
+                return Ok(ControlFlow::Continue(()));
+            }
+            is_last = run.point.loop_key == leaf.key && run.point.turns == leaf.totals.turns;
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(is_last)
+    })
+}

@@ -1,0 +1,62 @@
+//! Ends a hook that takes too long, before its agent notices.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use super::log::{self, HookEntry};
+
+/// The log itself may be what hangs.
+const TIME_TO_LOG: Duration = Duration::from_millis(100);
+/// The hint for a hook that was ended.
+const SLOW: &str = "another program may hold the database, or its disk is slow; the next call of the hook \
+    records what is missing";
+/// Of the limit, what the program's start and its end may take.
+const MARGIN: Duration = Duration::from_millis(200);
+
+/// Ends the process with success and no output when the limit is reached.
+pub struct Watchdog {
+    is_answering: Arc<AtomicBool>,
+}
+
+impl Watchdog {
+    /// Starts to wait; `entry` says what was called.
+    pub fn start(limit: Duration, mut entry: HookEntry) -> Self {
+        let is_answering = Arc::new(AtomicBool::new(false));
+        let seen = is_answering.clone();
+        let watch = move || {
+            thread::sleep(limit.saturating_sub(MARGIN));
+            if !seen.swap(true, Ordering::SeqCst) {
+                let seconds = limit.as_secs();
+                entry.milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+                entry.fail(format!("it was ended after {seconds} seconds"), Some(SLOW));
+                let (logged, done) = channel();
+                thread::spawn(move || logged.send(log::append(&entry)));
+                let _ = done.recv_timeout(TIME_TO_LOG);
+            } else {
+                thread::sleep(TIME_TO_LOG);
+            }
+            std::process::exit(0);
+        };
+        // Without the thread the hook still works; it is only not ended.
+        let _ = thread::Builder::new().spawn(watch);
+        Self { is_answering }
+    }
+
+    /// Prints the answer whole, unless the time is up.
+    pub fn disarm(&self, answer: Option<&str>) {
+        if self.is_answering.swap(true, Ordering::SeqCst) {
+            // The process ends at any moment.
+            thread::sleep(Duration::from_secs(1));
+            return;
+        }
+        if let Some(answer) = answer {
+            // An agent that no longer reads has no use for it.
+            let mut out = std::io::stdout().lock();
+            let _ = writeln!(out, "{answer}").and_then(|()| out.flush());
+        }
+    }
+}

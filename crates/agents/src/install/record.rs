@@ -1,0 +1,134 @@
+//! What an installation changed, so that it can be taken out again: `install` in the state folder.
+//!
+//! Of each file it keeps what was in it before and what was written. Only the owner can read it: such files
+//! may hold secrets.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use loopstore_export::NativeAgent;
+use serde::{Deserialize, Serialize};
+
+use super::edit::Edit;
+use super::files;
+use crate::hook::state;
+
+/// An installation for one agent in one folder.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InstallRecord {
+    /// The agent.
+    pub agent: String,
+    /// The folder with its configuration.
+    pub root: PathBuf,
+    /// The program that is called.
+    pub program: PathBuf,
+    /// The database that is written to.
+    pub database: String,
+    /// The tools that write and are allowed, if the server of tools was set up.
+    pub mcp: Option<Vec<String>>,
+    /// The files, in the order of their copies.
+    pub files: Vec<InstalledFile>,
+}
+
+/// A file that was changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InstalledFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The kind of change.
+    pub edit: Edit,
+    /// True if the file existed before.
+    pub was_there: bool,
+    /// The folders that were made for it.
+    pub folders: Vec<PathBuf>,
+}
+
+/// Returns the folder of the record of an agent.
+fn place(agent: NativeAgent, root: &Path) -> Option<PathBuf> {
+    let mut hash = DefaultHasher::new();
+    root.hash(&mut hash);
+    let name = format!("{}-{:016x}", agent.as_str(), hash.finish());
+    Some(state::folder()?.join("install").join(name))
+}
+
+/// Returns the record of an agent, if it is installed.
+pub fn load(agent: NativeAgent, root: &Path) -> io::Result<Option<InstallRecord>> {
+    let Some(folder) = place(agent, root) else {
+        return Ok(None);
+    };
+    match files::read(&folder.join("record.json"))? {
+        Some(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        None => Ok(None),
+    }
+}
+
+/// Returns the database that an installed agent records into, if it is there.
+pub fn database() -> Option<String> {
+    let mut databases = all().into_iter().map(|record| record.database);
+    databases.find(|database| database.contains("://") || Path::new(database).exists())
+}
+
+/// Returns a copy that is kept: `before` or `after` the change of a file.
+pub fn copy(record: &InstallRecord, number: usize, when: &str) -> io::Result<Option<Vec<u8>>> {
+    files::read(&copy_path(record, number, when)?)
+}
+
+/// Returns where a copy is.
+pub fn copy_path(record: &InstallRecord, number: usize, when: &str) -> io::Result<PathBuf> {
+    let agent = record
+        .agent
+        .parse::<NativeAgent>()
+        .map_err(io::Error::other)?;
+    let folder = place(agent, &record.root);
+    let folder = folder.ok_or_else(|| io::Error::other("set HOME or XDG_STATE_HOME"))?;
+    Ok(folder.join(format!("{number}.{when}")))
+}
+
+/// Keeps a copy.
+pub fn keep(record: &InstallRecord, number: usize, when: &str, bytes: &[u8]) -> io::Result<()> {
+    state::made("install")?;
+    files::replace(&copy_path(record, number, when)?, bytes)?;
+    Ok(())
+}
+
+/// Writes the record itself.
+pub fn save(record: &InstallRecord) -> io::Result<()> {
+    let agent = record
+        .agent
+        .parse::<NativeAgent>()
+        .map_err(io::Error::other)?;
+    state::made("install")?;
+    let folder = place(agent, &record.root);
+    let folder = folder.ok_or_else(|| io::Error::other("set HOME or XDG_STATE_HOME"))?;
+    files::replace(
+        &folder.join("record.json"),
+        &serde_json::to_vec_pretty(record)?,
+    )?;
+    Ok(())
+}
+
+/// Forgets an installation that was taken out.
+pub fn forget(agent: NativeAgent, root: &Path) -> io::Result<()> {
+    match place(agent, root) {
+        Some(folder) if folder.exists() => std::fs::remove_dir_all(folder),
+        _ => Ok(()),
+    }
+}
+
+/// Returns all installations; a record that cannot be read is left out.
+pub fn all() -> Vec<InstallRecord> {
+    let folder = state::folder().map(|folder| folder.join("install"));
+    let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok());
+    let paths = entries
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    let mut paths: Vec<PathBuf> = paths.collect();
+    paths.sort_unstable();
+    let read = |path: &PathBuf| {
+        let bytes = files::read(&path.join("record.json")).ok()??;
+        serde_json::from_slice(&bytes).ok()
+    };
+    paths.iter().filter_map(read).collect()
+}

@@ -1,0 +1,227 @@
+//! Puts the screen together.
+//!
+//! Every text goes through [`Pen::put`], which shows what could steer a terminal.
+
+mod lists;
+mod session;
+
+use loopstore_terminal::text;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::cursor::{Pane, Tone};
+use super::state::{Browser, Screen, TextEntry};
+
+/// Colours, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct Palette {
+    colours: bool,
+}
+
+impl Palette {
+    pub fn new(colours: bool) -> Self {
+        Self { colours }
+    }
+
+    /// Returns how a tone looks. Yellow, white and black are in no palette: on some backgrounds
+    /// they cannot be read.
+    fn style(self, tone: Tone) -> Style {
+        let plain = Style::new();
+        match tone {
+            Tone::Plain => plain,
+            Tone::Head => plain.add_modifier(Modifier::BOLD),
+            Tone::Faint => plain.add_modifier(Modifier::DIM),
+            _ if !self.colours => plain,
+            Tone::Kept => plain.fg(Color::Green),
+            Tone::Cut => plain.fg(Color::Magenta),
+            Tone::Summary => plain.fg(Color::Blue),
+            Tone::Gone => plain.fg(Color::Red),
+        }
+    }
+}
+
+/// Draws on a part of the screen.
+struct Pen<'a, 'b> {
+    frame: &'a mut Frame<'b>,
+    area: Rect,
+    palette: Palette,
+}
+
+impl<'b> Pen<'_, 'b> {
+    /// Returns a pen for columns of this part.
+    fn columns(&mut self, from: usize, width: usize) -> Pen<'_, 'b> {
+        let x = (from as u16).min(self.area.width);
+        let width = (width as u16).min(self.area.width - x);
+        let area = Rect {
+            x: self.area.x + x,
+            width,
+            ..self.area
+        };
+        Pen {
+            frame: self.frame,
+            area,
+            palette: self.palette,
+        }
+    }
+
+    fn width(&self) -> usize {
+        usize::from(self.area.width)
+    }
+
+    /// Writes pieces on a row, cut to the width; with `chosen` the whole row is turned round.
+    fn put(&mut self, row: usize, pieces: &[(&str, Tone)], chosen: bool) {
+        if row >= usize::from(self.area.height) {
+            return;
+        }
+        let mut left = self.width();
+        let mut spans = Vec::new();
+        for (piece, tone) in pieces {
+            let piece = text::fit(&text::line(piece), left).into_owned();
+            left -= text::columns(&piece).min(left);
+            spans.push(Span::styled(piece, self.palette.style(*tone)));
+        }
+        let mut line = Line::from(spans);
+        if chosen {
+            line.spans.push(Span::raw(" ".repeat(left)));
+            line = line.patch_style(Style::new().add_modifier(Modifier::REVERSED));
+        }
+        let y = self.area.y + row as u16;
+        let area = Rect {
+            y,
+            height: 1,
+            ..self.area
+        };
+        self.frame.render_widget(line, area);
+    }
+
+    fn text(&mut self, row: usize, line: &str, tone: Tone) {
+        self.put(row, &[(line, tone)], false);
+    }
+
+    /// Writes the lines of a pane that are in sight, from `row` on.
+    fn pane(&mut self, row: usize, pane: &Pane) {
+        let height = usize::from(self.area.height).saturating_sub(row);
+        let shown = pane.lines.iter().skip(pane.top).take(height);
+        for (at, (line, tone)) in shown.enumerate() {
+            self.text(row + at, line, *tone);
+        }
+    }
+}
+
+/// Draws what is shown.
+pub fn draw(frame: &mut Frame<'_>, browser: &Browser, palette: Palette) {
+    let area = frame.area();
+    let mut pen = Pen {
+        frame,
+        area,
+        palette,
+    };
+    pen.text(0, &title(browser), Tone::Head);
+    pen.area.y += 1;
+    pen.area.height = area.height.saturating_sub(2);
+    body(&mut pen, browser);
+    if area.height > 1 {
+        pen.area = Rect {
+            y: area.height - 1,
+            height: 1,
+            ..area
+        };
+        last_row(&mut pen, browser);
+    }
+}
+
+fn title(browser: &Browser) -> String {
+    let names = browser.path().map(|screen| match screen {
+        Screen::Sessions(_) => browser.database.clone(),
+        Screen::Session(screen) => screen.session.to_string(),
+        Screen::Reader(screen) => format!("{} turn {}", screen.loop_id, screen.turn),
+        Screen::Runs(_) => "compactions".into(),
+        Screen::Diff { .. } => "originals and context".into(),
+        Screen::Hits(screen) => format!("search {}", screen.query),
+    });
+    names.collect::<Vec<_>>().join(" › ")
+}
+
+fn body(pen: &mut Pen<'_, '_>, browser: &Browser) {
+    if browser.help {
+        return help(pen);
+    }
+    match browser.screen() {
+        Some(Screen::Sessions(screen)) => lists::sessions(pen, screen, browser.room),
+        Some(Screen::Session(screen)) => session::session(pen, screen, browser.room),
+        Some(Screen::Reader(screen)) => session::reader(pen, screen, browser.room),
+        Some(Screen::Runs(screen)) => lists::runs(pen, screen, browser.room),
+        Some(Screen::Diff { pane, .. }) => pane.iter().for_each(|pane| pen.pane(0, pane)),
+        Some(Screen::Hits(screen)) => lists::hits(pen, screen, browser.room),
+        None => {}
+    }
+}
+
+/// The row at the bottom: a question, what is typed, what happened, or keys.
+fn last_row(pen: &mut Pen<'_, '_>, browser: &Browser) {
+    if let Some(flip) = &browser.asked {
+        let word = if flip.redo { "Redo" } else { "Undo" };
+        let what = match &flip.run {
+            Some(run) => format!("run {run}"),
+            None if flip.redo => "the last undo".into(),
+            None => "the last compaction".into(),
+        };
+        let question = format!("{word} {what}, seen from {}? y/n", flip.leaf);
+        return pen.text(0, &question, Tone::Head);
+    }
+    match (&browser.entry, &browser.note) {
+        (Some(TextEntry::Filter(typed)), _) => pen.text(0, &format!("/{typed}▏"), Tone::Head),
+        (Some(TextEntry::Search(session, typed)), _) => {
+            let place = match session {
+                Some(_) => "search here",
+                None => "search everywhere",
+            };
+            pen.text(0, &format!("{place}: {typed}▏"), Tone::Head);
+        }
+        (None, Some(note)) => pen.text(0, note, Tone::Head),
+        (None, None) => pen.text(0, keys(browser), Tone::Faint),
+    }
+}
+
+/// The keys that matter most on a screen.
+fn keys(browser: &Browser) -> &'static str {
+    match browser.screen() {
+        _ if browser.help => "press any key to continue",
+        Some(Screen::Sessions(_)) => "? keys  q quit  Enter open  / filter  s search",
+        Some(Screen::Session(_)) => {
+            "? keys  q back  Tab other side  Enter read  h compactions  d diff  u undo  r redo  \
+             s search"
+        }
+        Some(Screen::Reader(_)) => "? keys  q back  ←→ other turn  Tab other side",
+        Some(Screen::Runs(_)) => "? keys  q back  u undo  r redo",
+        Some(Screen::Hits(_)) => "? keys  q back  Enter go there",
+        _ => "? keys  q back",
+    }
+}
+
+const HELP: [(&str, &str); 15] = [
+    ("↑ ↓ j k", "up and down"),
+    ("PgUp PgDn", "a page; also Ctrl-B, Ctrl-F"),
+    ("Home End g G", "first and last"),
+    ("Enter → l", "open"),
+    ("q Esc", "back; q quits the list of sessions"),
+    ("← ", "back, or the other side"),
+    ("Tab", "loops or turns; context or originals"),
+    ("/", "filter the sessions"),
+    ("s", "search messages: a question, \"phrase\", -without"),
+    ("h", "in a session: its compactions"),
+    ("d", "in a session: originals and context compared"),
+    ("u r", "undo, redo a compaction; asks first"),
+    ("← → h l", "in a turn: the previous, the next"),
+    ("F5 Ctrl-L", "reload everything"),
+    ("Ctrl-C", "quit"),
+];
+
+fn help(pen: &mut Pen<'_, '_>) {
+    for (row, (key, what)) in HELP.iter().enumerate() {
+        let key = format!("{key:<13} ");
+        pen.put(row, &[(&key, Tone::Head), (what, Tone::Plain)], false);
+    }
+}

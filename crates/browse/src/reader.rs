@@ -1,0 +1,105 @@
+//! A turn verbatim, beside its form in the context.
+
+use loopstore::context::TurnState;
+use loopstore::{LoopId, SessionId};
+
+use super::cursor::Pane;
+use super::session::LoopItem;
+use super::state::{KeyOutcome, KeyPress, ScreenSize, Want};
+
+/// A turn in both forms.
+#[derive(Clone, Debug)]
+pub struct Both {
+    /// What became of it; `None`: the context does not have it.
+    pub state: Option<TurnState>,
+    /// The block that covers the turn.
+    pub about: String,
+    /// The text that the context shows, if it is not the turn as recorded.
+    pub shown: Option<Pane>,
+    pub originals: Pane,
+}
+
+/// The reader.
+#[derive(Debug)]
+pub struct TextReader {
+    pub session: SessionId,
+    /// The loop whose context is looked at.
+    pub leaf: LoopId,
+    pub loop_id: LoopId,
+    pub turn: u32,
+    /// Turns of the loop.
+    pub turns: u32,
+    /// `None` until read.
+    pub both: Option<Both>,
+    /// True if the keys move the originals.
+    pub in_originals: bool,
+}
+
+impl TextReader {
+    pub fn new(session: SessionId, leaf: LoopId, line: &LoopItem, turn: u32) -> Self {
+        Self {
+            session,
+            leaf,
+            loop_id: line.id.clone(),
+            turn,
+            turns: line.turns,
+            both: None,
+            in_originals: false,
+        }
+    }
+
+    /// Columns of one pane, and rows below two headings.
+    pub fn pane(room: ScreenSize, has_two: bool) -> (usize, usize) {
+        let width = match room.is_wide() && has_two {
+            true => (room.width - 3) / 2,
+            false => room.width,
+        };
+        (width, room.height.saturating_sub(2))
+    }
+
+    pub fn arrange(&mut self, room: ScreenSize) {
+        let Some(both) = &mut self.both else { return };
+        let (width, height) = Self::pane(room, both.shown.is_some());
+        both.originals.fit(width, height);
+        both.shown
+            .iter_mut()
+            .for_each(|pane| pane.fit(width, height));
+    }
+
+    pub fn wants(&self) -> Option<Want> {
+        self.both.is_none().then(|| Want::Turn {
+            session: self.session.clone(),
+            leaf: self.leaf.clone(),
+            loop_id: self.loop_id.clone(),
+            turn: self.turn,
+        })
+    }
+
+    pub fn press(&mut self, key: KeyPress, room: ScreenSize) -> KeyOutcome {
+        match key {
+            KeyPress::Tab | KeyPress::Enter => self.in_originals = !self.in_originals,
+            KeyPress::Left | KeyPress::Char('h' | 'p') => self.go(self.turn.checked_sub(1)),
+            KeyPress::Right | KeyPress::Char('l' | 'n') => self.go(self.turn.checked_add(1)),
+            _ => {
+                let Some(both) = &mut self.both else {
+                    return KeyOutcome::Unknown;
+                };
+                let (_, height) = Self::pane(room, both.shown.is_some());
+                let pane = match &mut both.shown {
+                    Some(shown) if !self.in_originals => shown,
+                    _ => &mut both.originals,
+                };
+                if !pane.press(key, height) {
+                    return KeyOutcome::Unknown;
+                }
+            }
+        }
+        KeyOutcome::Stay
+    }
+
+    fn go(&mut self, turn: Option<u32>) {
+        if let Some(turn) = turn.filter(|turn| *turn < self.turns) {
+            (self.turn, self.both) = (turn, None);
+        }
+    }
+}

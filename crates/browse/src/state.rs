@@ -1,0 +1,430 @@
+//! The state of the browser: what is shown and what is chosen.
+//!
+//! Pure: keys and what was read go in, what must be read next comes out ([`Browser::wants`]). The
+//! screens lie on each other; the uppermost is shown.
+
+use loopstore::{LoopId, SessionId};
+
+use super::cursor::Pane;
+use super::lists::{Hit, Hits, Run, Runs, SessionItem, Sessions};
+use super::reader::{Both, TextReader};
+use super::session::{InSession, Seen, TreeRow, TurnPage};
+
+/// A key, whatever the terminal calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPress {
+    Up,
+    Down,
+    Left,
+    Right,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    Enter,
+    Tab,
+    Escape,
+    /// Backspace.
+    Erase,
+    /// Ctrl-C.
+    Stop,
+    /// Everything is read again.
+    Again,
+    Char(char),
+}
+
+/// A request for what a screen still lacks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Want {
+    /// The list of sessions.
+    Sessions,
+    /// The loops of a session.
+    Tree(SessionId),
+    /// The states of the turns of a chain.
+    Seen(SessionId, LoopId),
+    /// Some turns of a loop.
+    Turns(SessionId, LoopId, std::ops::Range<u32>),
+    /// A turn verbatim, and its form in the context of `leaf`.
+    Turn {
+        session: SessionId,
+        leaf: LoopId,
+        loop_id: LoopId,
+        turn: u32,
+    },
+    /// The compactions of a session.
+    Runs(SessionId),
+    /// The difference between the context of a leaf and the originals.
+    Diff(SessionId, LoopId),
+    /// Messages with these words.
+    Search {
+        session: Option<SessionId>,
+        query: String,
+        offset: usize,
+    },
+    /// An undo or redo that was confirmed.
+    Flip(FlipAction),
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub enum ReadOutcome {
+    Sessions(Vec<SessionItem>),
+    /// The title with the project, the rows, and the row of the current loop.
+    Tree(String, Vec<TreeRow>, usize),
+    Seen(Seen),
+    Turns(TurnPage),
+    Turn(Both),
+    Runs(Vec<Run>),
+    Diff(Pane),
+    /// Hits, and where to continue.
+    Hits(Vec<Hit>, Option<usize>),
+    /// The line about an undo or redo.
+    Flipped(String),
+}
+
+/// An undo or redo.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlipAction {
+    pub session: SessionId,
+    /// The loop from which it is seen.
+    pub leaf: LoopId,
+    /// The run; `None`: the last one that can be flipped.
+    pub run: Option<String>,
+    pub redo: bool,
+}
+
+/// A screen.
+#[derive(Debug)]
+pub enum Screen {
+    Sessions(Sessions),
+    Session(Box<InSession>),
+    Reader(Box<TextReader>),
+    Runs(Runs),
+    Diff {
+        session: SessionId,
+        leaf: LoopId,
+        pane: Option<Pane>,
+    },
+    Hits(Hits),
+}
+
+/// The effect of a key.
+#[derive(Debug)]
+pub enum KeyOutcome {
+    /// Nothing else.
+    Stay,
+    /// The key means nothing here.
+    Unknown,
+    /// Another screen.
+    Open(Screen),
+    /// A line is typed.
+    Type(TextEntry),
+    /// An undo or redo is asked for.
+    Ask(FlipAction),
+}
+
+/// A line that is being typed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TextEntry {
+    /// The filter of the list of sessions.
+    Filter(String),
+    /// The query of a search, in one session or in all.
+    Search(Option<SessionId>, String),
+}
+
+impl TextEntry {
+    fn text(&mut self) -> &mut String {
+        match self {
+            Self::Filter(text) | Self::Search(_, text) => text,
+        }
+    }
+}
+
+/// Columns and rows that there are for a screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScreenSize {
+    pub width: usize,
+    pub height: usize,
+}
+
+impl ScreenSize {
+    /// True if there is room for two panes.
+    pub fn is_wide(self) -> bool {
+        self.width >= 80
+    }
+}
+
+/// Everything that is shown and chosen.
+#[derive(Debug)]
+pub struct Browser {
+    /// The database, as it was named.
+    pub database: String,
+    pub room: ScreenSize,
+    /// Never empty.
+    screens: Vec<Screen>,
+    pub entry: Option<TextEntry>,
+    /// The undo or redo that waits for a confirmation.
+    pub asked: Option<FlipAction>,
+    confirmed: Option<FlipAction>,
+    pub note: Option<String>,
+    pub help: bool,
+    pub is_over: bool,
+}
+
+impl Browser {
+    /// Begins with the list of sessions, or in one of them.
+    pub fn new(database: String, session: Option<SessionId>, size: (u16, u16)) -> Self {
+        let mut screens = vec![Screen::Sessions(Sessions::default())];
+        screens.extend(session.map(|id| Screen::Session(Box::new(InSession::new(id, None)))));
+        let mut browser = Self {
+            database,
+            room: ScreenSize::default(),
+            screens,
+            entry: None,
+            asked: None,
+            confirmed: None,
+            note: None,
+            help: false,
+            is_over: false,
+        };
+        browser.resize(size);
+        browser
+    }
+
+    /// The screen that is shown.
+    pub fn screen(&self) -> Option<&Screen> {
+        self.screens.last()
+    }
+
+    /// The screens from the first to the one that is shown.
+    pub fn path(&self) -> impl Iterator<Item = &Screen> {
+        self.screens.iter()
+    }
+
+    /// The terminal has another size.
+    pub fn resize(&mut self, (width, height): (u16, u16)) {
+        // The first and the last row are not the screen's.
+        self.room = ScreenSize {
+            width: usize::from(width),
+            height: usize::from(height.saturating_sub(2)),
+        };
+        self.arrange();
+    }
+
+    fn arrange(&mut self) {
+        let room = self.room;
+        match self.screens.last_mut() {
+            Some(Screen::Sessions(screen)) => screen.arrange(room),
+            Some(Screen::Session(screen)) => screen.arrange(room),
+            Some(Screen::Reader(screen)) => screen.arrange(room),
+            Some(Screen::Runs(screen)) => screen.arrange(room),
+            Some(Screen::Diff { pane, .. }) => {
+                let fit = |pane: &mut Pane| pane.fit(room.width, room.height);
+                pane.iter_mut().for_each(fit);
+            }
+            Some(Screen::Hits(screen)) => screen.arrange(room),
+            None => {}
+        }
+    }
+
+    /// A key was pressed.
+    pub fn press(&mut self, key: KeyPress) {
+        self.note = None;
+        if key == KeyPress::Stop {
+            self.is_over = true;
+        } else if self.help {
+            self.help = false;
+        } else if self.asked.is_some() {
+            self.answer(key);
+        } else if self.entry.is_some() {
+            self.typed(key);
+        } else {
+            self.command(key);
+        }
+        self.arrange();
+    }
+
+    /// Only a `y` is a yes.
+    fn answer(&mut self, key: KeyPress) {
+        let asked = self.asked.take();
+        if matches!(key, KeyPress::Char('y' | 'Y')) {
+            self.confirmed = asked;
+        } else {
+            self.note = Some("Nothing was changed.".into());
+        }
+    }
+
+    fn typed(&mut self, key: KeyPress) {
+        let Some(mut entry) = self.entry.take() else {
+            return;
+        };
+        match key {
+            KeyPress::Char(c) => entry.text().push(c),
+            KeyPress::Erase => {
+                entry.text().pop();
+            }
+            KeyPress::Enter => return self.entered(entry),
+            KeyPress::Escape => {
+                entry.text().clear();
+                self.filter(&entry);
+                return;
+            }
+            _ => {}
+        }
+        self.filter(&entry);
+        self.entry = Some(entry);
+    }
+
+    /// A filter is at work while it is typed.
+    fn filter(&mut self, entry: &TextEntry) {
+        if let (TextEntry::Filter(text), Some(Screen::Sessions(screen))) =
+            (entry, self.screens.last_mut())
+        {
+            screen.filter(text);
+        }
+    }
+
+    fn entered(&mut self, entry: TextEntry) {
+        if let TextEntry::Search(session, query) = entry
+            && !query.trim().is_empty()
+        {
+            self.screens.push(Screen::Hits(Hits::new(session, query)));
+        }
+    }
+
+    fn command(&mut self, key: KeyPress) {
+        let step = match self.screens.last_mut() {
+            Some(Screen::Sessions(screen)) => screen.press(key, self.room),
+            Some(Screen::Session(screen)) => screen.press(key, self.room),
+            Some(Screen::Reader(screen)) => screen.press(key, self.room),
+            Some(Screen::Runs(screen)) => screen.press(key, self.room),
+            Some(Screen::Diff { pane, .. }) => {
+                let height = self.room.height;
+                match pane.as_mut().is_some_and(|pane| pane.press(key, height)) {
+                    true => KeyOutcome::Stay,
+                    false => KeyOutcome::Unknown,
+                }
+            }
+            Some(Screen::Hits(screen)) => screen.press(key, self.room),
+            None => KeyOutcome::Unknown,
+        };
+        match step {
+            KeyOutcome::Stay => {}
+            KeyOutcome::Open(screen) => self.screens.push(screen),
+            KeyOutcome::Type(entry) => self.entry = Some(entry),
+            KeyOutcome::Ask(flip) => self.asked = Some(flip),
+            KeyOutcome::Unknown => self.elsewhere(key),
+        }
+    }
+
+    /// Keys that mean the same on every screen.
+    fn elsewhere(&mut self, key: KeyPress) {
+        match key {
+            KeyPress::Char('?') => self.help = true,
+            KeyPress::Char('s') => {
+                self.entry = Some(TextEntry::Search(self.session(), String::new()));
+            }
+            KeyPress::Again => self.renew(),
+            KeyPress::Char('q') if self.screens.len() == 1 => self.is_over = true,
+            KeyPress::Escape if self.screens.len() == 1 => self.note = Some("q quits.".into()),
+            KeyPress::Char('q') | KeyPress::Escape | KeyPress::Left if self.screens.len() > 1 => {
+                self.screens.pop();
+            }
+            _ => {}
+        }
+    }
+
+    /// The session that is shown, if it is one.
+    fn session(&self) -> Option<SessionId> {
+        match self.screens.last()? {
+            Screen::Sessions(_) => None,
+            Screen::Session(screen) => Some(screen.session.clone()),
+            Screen::Reader(screen) => Some(screen.session.clone()),
+            Screen::Runs(screen) => Some(screen.session.clone()),
+            Screen::Diff { session, .. } => Some(session.clone()),
+            Screen::Hits(screen) => screen.session.clone(),
+        }
+    }
+
+    /// Returns what must be read next, if anything.
+    pub fn wants(&self) -> Option<Want> {
+        if let Some(flip) = &self.confirmed {
+            return Some(Want::Flip(flip.clone()));
+        }
+        match self.screens.last()? {
+            Screen::Sessions(screen) => screen.rows.is_none().then_some(Want::Sessions),
+            Screen::Session(screen) => screen.wants(self.room),
+            Screen::Reader(screen) => screen.wants(),
+            Screen::Runs(screen) => {
+                let want = Want::Runs(screen.session.clone());
+                screen.rows.is_none().then_some(want)
+            }
+            Screen::Diff {
+                session,
+                leaf,
+                pane,
+            } => {
+                let want = Want::Diff(session.clone(), leaf.clone());
+                pane.is_none().then_some(want)
+            }
+            Screen::Hits(screen) => screen.wants(),
+        }
+    }
+
+    /// Takes what was wanted.
+    pub fn take(&mut self, found: ReadOutcome) {
+        match (self.screens.last_mut(), found) {
+            (_, ReadOutcome::Flipped(summary)) => {
+                self.confirmed = None;
+                self.renew();
+                self.note = Some(summary);
+            }
+            (Some(Screen::Sessions(screen)), ReadOutcome::Sessions(rows)) => screen.take(rows),
+            (Some(Screen::Session(screen)), ReadOutcome::Tree(title, rows, current)) => {
+                screen.take_tree(title, rows, current, self.room);
+            }
+            (Some(Screen::Session(screen)), ReadOutcome::Seen(seen)) => screen.seen = Some(seen),
+            (Some(Screen::Session(screen)), ReadOutcome::Turns(page)) => screen.page = Some(page),
+            (Some(Screen::Reader(screen)), ReadOutcome::Turn(both)) => screen.both = Some(both),
+            (Some(Screen::Runs(screen)), ReadOutcome::Runs(rows)) => screen.rows = Some(rows),
+            (Some(Screen::Diff { pane, .. }), ReadOutcome::Diff(read)) => *pane = Some(read),
+            (Some(Screen::Hits(screen)), ReadOutcome::Hits(hits, next)) => screen.take(hits, next),
+            _ => {}
+        }
+        self.arrange();
+    }
+
+    /// What was wanted could not be read: the error is shown, and it is not wanted again.
+    pub fn fail(&mut self, why: String) {
+        self.note = Some(why);
+        if self.confirmed.take().is_some() {
+            return;
+        }
+        let stays = match self.screens.last_mut() {
+            Some(Screen::Sessions(screen)) => {
+                screen.take(Vec::new());
+                true
+            }
+            Some(Screen::Session(screen)) => screen.fail(self.room),
+            _ => false,
+        };
+        if !stays {
+            self.screens.pop();
+        }
+        self.arrange();
+    }
+
+    /// Everything is read again.
+    fn renew(&mut self) {
+        for screen in &mut self.screens {
+            match screen {
+                Screen::Sessions(screen) => screen.rows = None,
+                Screen::Session(screen) => screen.renew(),
+                Screen::Reader(screen) => screen.both = None,
+                Screen::Runs(screen) => screen.rows = None,
+                Screen::Diff { pane, .. } => *pane = None,
+                Screen::Hits(_) => {}
+            }
+        }
+    }
+}

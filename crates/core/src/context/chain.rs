@@ -1,0 +1,425 @@
+//! A chain as numbers: what each loop shows, and with `Skip` where the context begins.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use super::recent_window::Reach;
+use crate::compaction::plan::{
+    ChainTurn, ForeignAnswer, LoopFacts, fit, is_hidden, reached, window,
+};
+use crate::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
+use crate::model::{Message, Role, Turns};
+use crate::store::active_blocks::{ActiveBlocks, ChainLink, View, depth_of};
+use crate::store::append::size_through;
+use crate::store::{
+    self, BlockCore, BlockKey, CallSite, LoopKey, NewBlock, Size, StoreError, StoreRead,
+    StoreResult,
+};
+
+/// The loops of a chain from where the context may begin to the leaf.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    /// Root first.
+    pub links: Vec<ChainLink>,
+    /// What the plan knows of each; nothing where a build has no use for it.
+    pub facts: Vec<LoopFacts>,
+    /// What each shows.
+    pub shown: Vec<Size>,
+    /// How many turns the recent window takes, as far as that was asked.
+    pub recent: u32,
+    /// The first loop in the context.
+    pub start: usize,
+}
+
+impl Chain {
+    /// Reads a chain. With `Skip` the walk ends as soon as nothing before can be in the context or
+    /// in the plan; an active rollup ends it otherwise.
+    pub fn load(
+        read: &dyn StoreRead,
+        leaf: LoopKey,
+        view: View,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+        purpose: Purpose,
+    ) -> StoreResult<Self> {
+        Self::load_with(read, leaf, view, config, limits, purpose, &[])
+    }
+
+    /// Reads a chain as if these blocks were active.
+    pub fn load_with(
+        read: &dyn StoreRead,
+        leaf: LoopKey,
+        mut view: View,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+        purpose: Purpose,
+        blocks: &[&BlockCore],
+    ) -> StoreResult<Self> {
+        view.without_rollups |= config.older_loops == OlderLoops::Skip;
+        let walk = ActiveBlocks::new(read, leaf, view).with_blocks(blocks.iter().copied());
+        Self::load_along(read, walk, config, limits, purpose)
+    }
+
+    /// Reads the chain that a walk goes along.
+    pub fn load_along(
+        read: &dyn StoreRead,
+        mut walk: ActiveBlocks<'_>,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+        purpose: Purpose,
+    ) -> StoreResult<Self> {
+        let (leaf, view) = (walk.leaf(), walk.view());
+        // A build that leaves no loop out needs nothing but sizes.
+        let with_facts = purpose == Purpose::Plan || config.older_loops == OlderLoops::Skip;
+        let mut load = Load {
+            read,
+            links: Vec::new(),
+            sites: Vec::new(),
+            oldest_call: None,
+            with_facts,
+        };
+        let (mut shown, mut need) = (Vec::new(), Need::new(config, limits, purpose));
+        walk.run(&mut |link| {
+            let size = shown_of(read, &link, view)?;
+            let more = !with_facts || need.more_after(read, &link, size)?;
+            load.add(link)?;
+            shown.push(size);
+            Ok(if more || load.awaits_a_call() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        })?;
+        if load.links.is_empty() {
+            return Err(StoreError::Damaged(format!("loop {} is missing", leaf.0)));
+        }
+        shown.reverse();
+        let (links, facts) = load.finish();
+        let mut chain = Self {
+            links,
+            facts,
+            shown,
+            recent: need.reach.turns(),
+            start: 0,
+        };
+        chain.start = chain.first_in_context(config, limits)?;
+        Ok(chain)
+    }
+
+    /// Returns the last loop.
+    ///
+    /// # Errors
+    /// If there is none: a chain that was loaded has one.
+    pub fn leaf(&self) -> StoreResult<&ChainLink> {
+        let none = || StoreError::Damaged("a chain without loops".into());
+        self.links.last().ok_or_else(none)
+    }
+
+    /// Returns the size of the context.
+    pub fn size(&self) -> Size {
+        let mut size = Size::default();
+        for shown in self.shown.iter().skip(self.start) {
+            size.add(*shown);
+        }
+        size
+    }
+
+    /// Returns the active block on each loop.
+    pub fn active_blocks(&self) -> Vec<(LoopKey, Option<BlockKey>)> {
+        let of = |link: &ChainLink| (link.row.key, link.block.as_ref().map(|block| block.key));
+        self.links.iter().map(of).collect()
+    }
+
+    /// The same chain, whose loops hide what they hide in `other`: a loop that no new block is
+    /// written on stays as it is.
+    pub fn hiding_as(mut self, other: &Self) -> Self {
+        for (link, facts) in self.links.iter().zip(&mut self.facts) {
+            let place = depth_of(&other.links, link.row.key);
+            facts.hidden = place.and_then(|depth| other.facts[depth].hidden);
+        }
+        self
+    }
+
+    /// Returns the first loop in the context. With `Skip`, a loop that shows the call of a result
+    /// in the context is in scope, with those between.
+    fn first_in_context(
+        &self,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+    ) -> StoreResult<usize> {
+        if config.older_loops == OlderLoops::Rollup {
+            return Ok(0);
+        }
+        let mut from = reached(&window(&self.facts, config, self.recent));
+        loop {
+            let first = self.scope_from(from, config, limits)?;
+            match self.call_left_behind(first) {
+                Some(depth) => from = depth,
+                None => return Ok(first),
+            }
+        }
+    }
+
+    fn scope_from(
+        &self,
+        from: usize,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+    ) -> StoreResult<usize> {
+        let leaf = self.links.len() - 1;
+        if let CompactionScope::FixedCount(count) = config.compaction_scope {
+            return Ok(from.min(leaf.saturating_sub(count)));
+        }
+        let spent = self.shown.iter().skip(from).map(|size| size.tokens).sum();
+        fit(limits.budget().tokens, spent, from, |depth| {
+            Ok(self.shown[depth].tokens)
+        })
+    }
+
+    fn call_left_behind(&self, first: usize) -> Option<usize> {
+        let shows = |depth: usize, turn: u32| !is_hidden(&self.facts[depth], turn);
+        for (depth, facts) in self.facts.iter().enumerate().skip(first) {
+            for ForeignAnswer { turn, call } in &facts.answers {
+                let parted = call.depth < first;
+                if parted && shows(depth, *turn) && shows(call.depth, call.turn) {
+                    return Some(call.depth);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Returns the size of the context of a leaf, with every loop of its chain, as if these blocks were
+/// active.
+pub fn size_with(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    view: View,
+    blocks: &[NewBlock],
+) -> StoreResult<Size> {
+    let config = CompactionConfig {
+        older_loops: OlderLoops::Rollup,
+        ..CompactionConfig::default()
+    };
+    let cores: Vec<&BlockCore> = blocks.iter().map(|block| &block.row.core).collect();
+    let (window, purpose) = (ContextConfig::default(), Purpose::Build);
+    Ok(Chain::load_with(read, leaf, view, &config, &window, purpose, &cores)?.size())
+}
+
+/// What a chain is loaded for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To read the context.
+    Build,
+    /// To plan a compaction, after which loops cost less and more of them may fit a budget.
+    Plan,
+}
+
+/// Says how far back a chain is needed: with `Skip` no further than scope and window may reach.
+struct Need {
+    all: bool,
+    earlier: usize,
+    reach: Reach,
+    left: Option<u64>,
+}
+
+impl Need {
+    fn new(config: &CompactionConfig, limits: &ContextConfig, purpose: Purpose) -> Self {
+        let (earlier, left) = match config.compaction_scope {
+            CompactionScope::FixedCount(count) => (count, None),
+            CompactionScope::TokenBudget => (0, Some(limits.budget().tokens)),
+        };
+        let shrinks = purpose == Purpose::Plan && left.is_some();
+        let all = config.older_loops == OlderLoops::Rollup || shrinks;
+        Self {
+            all,
+            earlier,
+            reach: Reach::new(config),
+            left,
+        }
+    }
+
+    fn more_after(
+        &mut self,
+        read: &dyn StoreRead,
+        link: &ChainLink,
+        size: Size,
+    ) -> StoreResult<bool> {
+        let more = self.all || self.earlier > 0;
+        self.earlier = self.earlier.saturating_sub(1);
+        self.reach.meet(read, link)?;
+        self.left = self.left.and_then(|left| left.checked_sub(size.tokens));
+        Ok(more || self.reach.wants_more() || self.left.is_some())
+    }
+}
+
+struct Load<'a> {
+    read: &'a dyn StoreRead,
+    /// Leaf first.
+    links: Vec<ChainLink>,
+    /// Per link, if facts are wanted: the calls of other turns that its turns answer.
+    sites: Vec<Vec<(u32, Vec<CallSite>)>>,
+    /// The oldest loop that holds one of these calls.
+    oldest_call: Option<LoopKey>,
+    with_facts: bool,
+}
+
+impl Load<'_> {
+    fn add(&mut self, link: ChainLink) -> StoreResult<()> {
+        if self.with_facts {
+            let mut answers = self.read.answers(link.row.key, 0..link.turns)?;
+            if let Some((turn, _)) = answers.last()
+                && link.end_of(turn.saturating_add(1)).is_some()
+                && !answers_others(self.read, &link)?
+            {
+                answers.pop();
+            }
+            let calls = answers.iter().flat_map(|(_, sites)| sites);
+            let calls = calls.map(|site| site.loop_key);
+            self.oldest_call = calls.chain(self.oldest_call).min();
+            self.sites.push(answers);
+        }
+        self.links.push(link);
+        Ok(())
+    }
+
+    /// Whether a loop not met yet holds a call that is answered in one that is.
+    fn awaits_a_call(&self) -> bool {
+        let last = self.links.last().map(|link| link.row.key);
+        self.oldest_call.is_some() && self.oldest_call < last
+    }
+
+    fn finish(mut self) -> (Vec<ChainLink>, Vec<LoopFacts>) {
+        self.links.reverse();
+        self.sites.reverse();
+        let leaf = self.links.len().saturating_sub(1);
+        let mut all = Vec::with_capacity(self.links.len());
+        for (depth, (link, sites)) in self.links.iter().zip(&self.sites).enumerate() {
+            let (mut answers, mut orphans) = (Vec::new(), Vec::new());
+            for (turn, sites) in sites {
+                for site in sites {
+                    match depth_of(&self.links, site.loop_key) {
+                        None => orphans.push(*turn),
+                        Some(depth) => {
+                            let call = ChainTurn {
+                                depth,
+                                turn: site.turn,
+                            };
+                            answers.push(ForeignAnswer { turn: *turn, call });
+                        }
+                    }
+                }
+            }
+            let turns = if depth == leaf {
+                link.complete
+            } else {
+                link.turns
+            };
+            let hidden = link.block.as_ref().and_then(|block| block.layout.compacted);
+            let rolled_up = match link.is_anchor() {
+                // Without turns of its own the text stands in the first one.
+                true => hidden.map_or(1, Turns::end).min(turns),
+                false => 0,
+            };
+            all.push(LoopFacts {
+                turns,
+                rolled_up,
+                hidden,
+                answers,
+                orphans,
+            });
+        }
+        (self.links, all)
+    }
+}
+
+/// Whether what belongs to the chain of a turn that it leaves holds a result of a call of another turn.
+fn answers_others(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<bool> {
+    let Some(last) = link.turns.checked_sub(1) else {
+        return Ok(false);
+    };
+    let row = read.turn(link.row.key, last)?;
+    let first = row.map_or(link.end_seq, |row| row.first_seq);
+    let (mut made, mut found) = (HashSet::new(), false);
+    read.messages(link.row.key, first..link.end_seq, &mut |row| {
+        let message = store::decode(read, row.body)?;
+        if let Some(Message::ToolResult(result)) = message.message() {
+            found |= !made.contains(&result.tool_call_id);
+        }
+        let calls = message.message().into_iter().flat_map(Message::tool_calls);
+        made.extend(calls.map(|call| call.id.clone()));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// Returns what a loop shows: its block and the tail, or the loop itself.
+fn shown_of(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Size> {
+    match &link.block {
+        None => size_to(read, link, view),
+        Some(block) => {
+            let mut size = block.size;
+            size.add(tail_of(read, link, block, view)?);
+            Ok(size)
+        }
+    }
+}
+
+/// Returns the size of everything of a loop that belongs to the chain.
+fn size_to(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Size> {
+    let totals = &link.row.totals;
+    if link.end_seq == totals.next_seq {
+        return Ok(Size {
+            tokens: totals.tokens,
+            bytes: totals.bytes,
+            messages: totals.messages,
+        });
+    }
+    let Some(last) = link.turns.checked_sub(1) else {
+        return Ok(Size::default());
+    };
+    if view.at.is_none() {
+        return link.size_through(read, link.turns);
+    }
+    // The moment may lie within the last turn.
+    let mut size = size_through(read, link.row.key, last)?;
+    let row = read
+        .turn(link.row.key, last)?
+        .ok_or_else(|| StoreError::Damaged(format!("turn {last} is missing")))?;
+    size.add(scan(read, link.row.key, row.first_seq..link.end_seq)?);
+    Ok(size)
+}
+
+/// Returns the size of what came after the block.
+fn tail_of(
+    read: &dyn StoreRead,
+    link: &ChainLink,
+    block: &BlockCore,
+    view: View,
+) -> StoreResult<Size> {
+    let key = link.row.key;
+    let covered = block.layout.end();
+    if covered >= link.turns {
+        return scan(read, key, block.through..link.end_seq);
+    }
+    // Whole turns come from the totals; only late messages of a covered turn are looked at.
+    let next = read
+        .turn(key, covered)?
+        .ok_or_else(|| StoreError::Damaged(format!("turn {covered} is missing")))?;
+    let mut size = scan(read, key, block.through..next.first_seq.min(link.end_seq))?;
+    size.add(size_to(read, link, view)?.without(size_through(read, key, covered)?));
+    Ok(size)
+}
+
+/// Adds up the messages of a loop; extensions do not count.
+fn scan(read: &dyn StoreRead, loop_key: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<Size> {
+    let mut size = Size::default();
+    read.sizes(loop_key, seqs, &mut |message| {
+        if message.role != Role::Extension {
+            size.add(message.size);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(size)
+}

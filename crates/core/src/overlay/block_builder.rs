@@ -1,0 +1,320 @@
+//! From what a block is to show to its rows: reach, sizes, replacement messages and coverage.
+
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+
+use super::coverage::{OwnCoverage, dispositions};
+use super::pins::{PinnedMessage, cover_with_quotes, split_by_quotes};
+use super::ranges::{size_of, through, turn_seqs};
+use crate::compaction::{Draft, Recent, Summary};
+use crate::model::{AgentMessage, Role, Size, Turns};
+use crate::store::active_blocks::ChainLink;
+use crate::store::{
+    Blob, BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition,
+    LoopKey, NewBlock, RunKey, Section, StoreError, StoreRead, StoreResult, StoredMessage, codec,
+    quote_body,
+};
+use crate::tokens::TokenCounter;
+
+/// What coverage says of the turns of a block's own loop that a summary stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactedAs {
+    /// Turn by turn, as the summary itself tells: `summarised` or `dropped`.
+    Turns,
+    /// They were read whole, with the loops before: `rolled_up`, or `sealed` in a provider's compaction.
+    RolledUp,
+}
+
+/// A block as its writer wants it.
+#[derive(Clone, Debug)]
+pub struct BlockSpec {
+    pub kind: BlockKind,
+    /// The rollup that it goes on from.
+    pub extends: Option<BlockKey>,
+    /// Its sections, and what stands in the place of originals.
+    pub draft: Draft,
+    pub compacted_as: CompactedAs,
+    /// The loops before that it covers whole, each as [`super::rolled_up`] says.
+    pub rolled_up: Vec<CoverageRow>,
+    /// What is pinned on the chain: of it, what the block hides is quoted behind the summary.
+    pub pins: Vec<PinnedMessage>,
+    /// Tokens of all loops before that it stands for.
+    pub tokens_before: u64,
+    pub strategy: String,
+    /// The configuration that shaped it.
+    pub shaping: String,
+    /// ISO-8601 text.
+    pub created_at: String,
+    /// A foreign block without its messages.
+    pub extra: Option<String>,
+}
+
+impl BlockSpec {
+    /// A block that shows its loop as it is.
+    pub fn unchanged(kind: BlockKind, turns: u32, strategy: &str, created_at: &str) -> Self {
+        Self {
+            kind,
+            extends: None,
+            draft: Draft {
+                first: Turns::of(0..turns),
+                ..Draft::default()
+            },
+            compacted_as: CompactedAs::Turns,
+            rolled_up: Vec::new(),
+            pins: Vec::new(),
+            tokens_before: 0,
+            strategy: strategy.to_owned(),
+            shaping: String::new(),
+            created_at: created_at.to_owned(),
+            extra: None,
+        }
+    }
+
+    /// Builds the block over what is stored of its loop. Its generation and its run are given when it
+    /// is committed.
+    ///
+    /// # Errors
+    /// If a replaced message is not in its section, or the store fails.
+    pub fn build(
+        mut self,
+        read: &dyn StoreRead,
+        link: &ChainLink,
+        counter: &dyn TokenCounter,
+    ) -> StoreResult<NewBlock> {
+        let loop_key = link.row.key;
+        let layout = self.draft.layout();
+        let through = through(read, link, layout.end())?;
+        let is_rollup = self.kind.covers_earlier_loops();
+        self.pins
+            .retain(|pin| pin.is_hidden(loop_key, layout.compacted, is_rollup));
+        let mut sections = Sections {
+            read,
+            counter,
+            loop_key,
+            through,
+            part: link.end_of(layout.end()).map(|end| (layout.end(), end)),
+            all: Turns {
+                first: 0,
+                last: layout.end().saturating_sub(1),
+            },
+            size: Size::default(),
+            messages: Vec::new(),
+            blobs: Vec::new(),
+            coverage: OwnCoverage::new(loop_key),
+            whole: whole_as(self.kind),
+            quotes: &self.pins,
+        };
+        if let Some(turns) = self.draft.first {
+            sections.keep(turns)?;
+        }
+        if let Some((turns, summary)) = self.draft.compacted {
+            sections.replace(turns, summary, self.compacted_as)?;
+        }
+        if let Some(recent) = self.draft.recent {
+            sections.keep_recent(recent)?;
+        }
+        let own = link.size_through(read, layout.end())?;
+        let row = BlockRow {
+            core: BlockCore {
+                key: BlockKey(0),
+                loop_key,
+                generation: 0,
+                run: RunKey(0),
+                kind: self.kind,
+                extends: self.extends,
+                layout,
+                through,
+                size: sections.size,
+            },
+            tokens_covered: own.tokens.saturating_add(self.tokens_before),
+            strategy: self.strategy,
+            shaping: self.shaping,
+            created_at: self.created_at,
+            extra: self.extra,
+        };
+        let mut coverage = Vec::with_capacity(self.rolled_up.len() + 3);
+        for mut row in self.rolled_up {
+            row.disposition = whole_as(self.kind);
+            coverage.extend(split_by_quotes(read, row, &self.pins)?);
+        }
+        coverage.extend(sections.coverage.finish(through));
+        Ok(NewBlock {
+            row,
+            messages: sections.messages,
+            coverage,
+            blobs: sections.blobs,
+        })
+    }
+}
+
+/// Returns what coverage says of turns that go whole into a block of this kind.
+pub fn whole_as(kind: BlockKind) -> Disposition {
+    match kind {
+        BlockKind::Sealed(_) => Disposition::Sealed,
+        _ => Disposition::RolledUp,
+    }
+}
+
+/// The sections of a block as they are added.
+struct Sections<'a> {
+    read: &'a dyn StoreRead,
+    counter: &'a dyn TokenCounter,
+    loop_key: LoopKey,
+    through: u32,
+    /// How many turns the block covers and where the last of them ends, if the chain leaves the loop in it.
+    part: Option<(u32, u32)>,
+    /// All turns that the block covers.
+    all: Turns,
+    size: Size,
+    messages: Vec<BlockMessage>,
+    blobs: Vec<Blob>,
+    coverage: OwnCoverage,
+    /// What coverage says of what went into the block whole.
+    whole: Disposition,
+    /// The pinned messages that the summary hides.
+    quotes: &'a [PinnedMessage],
+}
+
+impl Sections<'_> {
+    /// Returns the size of turns, as far as they belong to the chain.
+    fn size_of(&self, turns: Turns) -> StoreResult<Size> {
+        let part = self.part.filter(|(covered, _)| *covered == turns.end());
+        size_of(self.read, self.loop_key, turns, part.map(|(_, end)| end))
+    }
+
+    /// Shows turns as they are.
+    fn keep(&mut self, turns: Turns) -> StoreResult<()> {
+        self.size.add(self.size_of(turns)?);
+        let seqs = self.seqs(turns)?;
+        self.coverage.add(turns, &seqs, Disposition::Kept);
+        Ok(())
+    }
+
+    /// Shows a summary in the place of turns.
+    fn replace(&mut self, turns: Turns, summary: Summary, by: CompactedAs) -> StoreResult<()> {
+        for message in summary.messages {
+            self.push(Section::Compacted, None, Some(message))?;
+        }
+        for pin in self.quotes {
+            let body = quote_body(self.read, self.counter, self.loop_key, pin.place())?;
+            self.size.add(shown_size(&body));
+            self.messages.push(BlockMessage {
+                section: Section::Compacted,
+                replaces: Some(pin.seq),
+                quotes: Some(pin.loop_key),
+                body: Some(body),
+            });
+        }
+        let is_quoted = |turns: Turns| {
+            let here = |pin: &PinnedMessage| (turns.first..=turns.last).contains(&pin.turn);
+            let own = |pin: &&PinnedMessage| pin.loop_key == self.loop_key;
+            self.quotes.iter().filter(own).any(here)
+        };
+        let ranges = match by {
+            CompactedAs::Turns => dispositions(turns, &summary.turns),
+            CompactedAs::RolledUp => vec![(turns, self.whole)],
+        };
+        for (turns, disposition) in ranges {
+            let mut seqs = self.seqs(turns)?;
+            if disposition == self.whole && turns == self.all {
+                // As a loop that is covered from another one: with the notes before its first turn.
+                seqs.start = 0;
+            }
+            if is_quoted(turns) {
+                let row = CoverageRow {
+                    loop_key: self.loop_key,
+                    seqs: seqs.end.checked_sub(1).map(|last| (seqs.start, last)),
+                    turns: Some((turns.first, turns.last)),
+                    disposition,
+                };
+                cover_with_quotes(self.read, &mut self.coverage, &row, self.quotes)?;
+                continue;
+            }
+            self.coverage.add(turns, &seqs, disposition);
+        }
+        Ok(())
+    }
+
+    /// Shows turns as they are but for the messages that something else stands for, or nothing.
+    fn keep_recent(&mut self, recent: Recent) -> StoreResult<()> {
+        let Recent { turns, replaced } = recent;
+        if replaced.is_empty() {
+            return self.keep(turns);
+        }
+        let replaced: BTreeMap<u32, Option<AgentMessage>> = replaced.into_iter().collect();
+        let seqs = self.seqs(turns)?;
+        if let Some(seq) = replaced.keys().find(|seq| !seqs.contains(seq)) {
+            let reason = format!("message {seq} is not in the section");
+            return Err(StoreError::Invalid(reason));
+        }
+        let gone = match self.whole {
+            Disposition::Sealed => Disposition::Sealed,
+            _ => Disposition::Dropped,
+        };
+        let mut size = self.size_of(turns)?;
+        let coverage = &mut self.coverage;
+        self.read.sizes(self.loop_key, seqs, &mut |original| {
+            if original.role == Role::Extension {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let disposition = match replaced.get(&original.seq) {
+                None => Disposition::Kept,
+                Some(Some(_)) => Disposition::Truncated,
+                Some(None) => gone,
+            };
+            if disposition != Disposition::Kept {
+                size = size.without(original.size);
+            }
+            let place = (original.turn.unwrap_or_default(), original.seq);
+            coverage.add_message(place, turns.first, disposition);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.size.add(size);
+        for (seq, message) in replaced {
+            self.push(Section::Recent, Some(seq), message)?;
+        }
+        Ok(())
+    }
+
+    fn seqs(&self, turns: Turns) -> StoreResult<Range<u32>> {
+        turn_seqs(self.read, self.loop_key, turns, self.through)
+    }
+
+    /// Adds a message of the block's own.
+    fn push(
+        &mut self,
+        section: Section,
+        replaces: Option<u32>,
+        message: Option<AgentMessage>,
+    ) -> StoreResult<()> {
+        let body = match message {
+            Some(message) => {
+                let (stored, blobs) = codec::encode(message, self.counter)?;
+                self.blobs.extend(blobs);
+                self.size.add(shown_size(&stored));
+                Some(stored)
+            }
+            None => None,
+        };
+        self.messages.push(BlockMessage {
+            section,
+            replaces,
+            quotes: None,
+            body,
+        });
+        Ok(())
+    }
+}
+
+/// Returns what a stored message adds to a context: the summary of another tool may hold extensions,
+/// which no context shows.
+fn shown_size(stored: &StoredMessage) -> Size {
+    match stored.role {
+        Role::Extension => Size::default(),
+        _ => Size {
+            tokens: stored.tokens,
+            bytes: stored.bytes,
+            messages: 1,
+        },
+    }
+}

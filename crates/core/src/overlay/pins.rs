@@ -1,0 +1,163 @@
+//! The pinned messages of a chain, and where the block of a loop quotes them.
+//!
+//! A pin counts from a leaf as an undo does: if the leaf's chain holds the point where it was made. A block
+//! quotes those that its summary hides, so only what a compaction writes depends on them, never a context.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use super::coverage::OwnCoverage;
+use crate::model::{Role, Turns};
+use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::{
+    BlockMessage, CoverageRow, Disposition, LoopKey, MessageSize, PinRow, SessionKey, StoreRead,
+    StoreResult,
+};
+
+/// A pinned message of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PinnedMessage {
+    /// The loop: keys rise along a chain.
+    pub loop_key: LoopKey,
+    /// Its sequence.
+    pub seq: u32,
+    /// Its turn.
+    pub turn: u32,
+}
+
+impl PinnedMessage {
+    /// Returns where it is.
+    pub fn place(&self) -> (LoopKey, u32) {
+        (self.loop_key, self.seq)
+    }
+
+    /// Whether a block on the loop `own` hides it: one of a `rollup` also stands for the loops before.
+    pub fn is_hidden(&self, own: LoopKey, compacted: Option<Turns>, rollup: bool) -> bool {
+        match self.loop_key == own {
+            true => compacted.is_some_and(|turns| (turns.first..=turns.last).contains(&self.turn)),
+            false => rollup && self.loop_key < own,
+        }
+    }
+}
+
+/// What is pinned on a chain.
+#[derive(Clone, Debug, Default)]
+pub struct ChainPins {
+    /// The messages from the root to the leaf.
+    pub messages: Vec<PinnedMessage>,
+    /// Whether anything was ever pinned in the session: otherwise no block quotes anything.
+    pub any: bool,
+}
+
+impl ChainPins {
+    /// Reads what is pinned now as seen from `leaf`.
+    pub fn load(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<Self> {
+        let rows = read.pins(session)?;
+        let mut chain = ActiveBlocks::new(read, leaf, View::default());
+        let mut last: BTreeMap<(LoopKey, u32), PinRow> = BTreeMap::new();
+        let any = !rows.is_empty();
+        for row in rows {
+            if chain.counts(row.point)? {
+                last.insert((row.loop_key, row.seq), row);
+            }
+        }
+        let mut messages = Vec::new();
+        for ((loop_key, seq), _) in last.into_iter().filter(|(_, row)| row.pinned) {
+            // The last turn of an import may have been replaced by one that is shorter.
+            let Some(turn) = turn_of(read, loop_key, seq)? else {
+                continue;
+            };
+            if chain.holds(loop_key, turn, seq)? {
+                messages.push(PinnedMessage {
+                    loop_key,
+                    seq,
+                    turn,
+                });
+            }
+        }
+        Ok(Self { messages, any })
+    }
+}
+
+/// Returns the messages that a block quotes.
+pub fn quotes_of(
+    read: &dyn StoreRead,
+    messages: &[BlockMessage],
+) -> StoreResult<Vec<PinnedMessage>> {
+    let mut quotes = Vec::new();
+    for (loop_key, seq) in messages.iter().filter_map(BlockMessage::quoted) {
+        if let Some(turn) = turn_of(read, loop_key, seq)? {
+            quotes.push(PinnedMessage {
+                loop_key,
+                seq,
+                turn,
+            });
+        }
+    }
+    Ok(quotes)
+}
+
+/// Returns the turn of a message that a context can show.
+fn turn_of(read: &dyn StoreRead, loop_key: LoopKey, seq: u32) -> StoreResult<Option<u32>> {
+    let mut turn = None;
+    read.sizes(
+        loop_key,
+        seq..seq.saturating_add(1),
+        &mut |size: MessageSize| {
+            turn = size.turn.filter(|_| size.role != Role::Extension);
+            Ok(ControlFlow::Break(()))
+        },
+    )?;
+    Ok(turn)
+}
+
+/// Covers what a summary hides, message by message: those that are quoted are kept.
+pub(super) fn cover_with_quotes(
+    read: &dyn StoreRead,
+    coverage: &mut OwnCoverage,
+    row: &CoverageRow,
+    quotes: &[PinnedMessage],
+) -> StoreResult<()> {
+    let (Some((first, last)), Some((section, _))) = (row.seqs, row.turns) else {
+        return Ok(());
+    };
+    let mut is_first = true;
+    read.sizes(
+        row.loop_key,
+        first..last.saturating_add(1),
+        &mut |message| {
+            let Some(turn) = message.turn.filter(|_| message.role != Role::Extension) else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            let is_quoted = |pin: &PinnedMessage| pin.place() == (row.loop_key, message.seq);
+            let disposition = match quotes.iter().any(is_quoted) {
+                true => Disposition::Kept,
+                false => row.disposition,
+            };
+            if std::mem::take(&mut is_first) {
+                let seqs = first..message.seq.saturating_add(1);
+                coverage.add(Turns::only(turn), &seqs, disposition);
+            } else {
+                coverage.add_message((turn, message.seq), section, disposition);
+            }
+            Ok(ControlFlow::Continue(()))
+        },
+    )
+}
+
+/// Splits the coverage of a loop that went whole into the summary on another one.
+pub(super) fn split_by_quotes(
+    read: &dyn StoreRead,
+    row: CoverageRow,
+    quotes: &[PinnedMessage],
+) -> StoreResult<Vec<CoverageRow>> {
+    let Some((_, last)) = row.seqs.filter(|_| {
+        let is_here = |pin: &PinnedMessage| pin.loop_key == row.loop_key;
+        quotes.iter().any(is_here)
+    }) else {
+        return Ok(vec![row]);
+    };
+    let mut coverage = OwnCoverage::new(row.loop_key);
+    cover_with_quotes(read, &mut coverage, &row, quotes)?;
+    Ok(coverage.finish(last.saturating_add(1)))
+}

@@ -1,0 +1,207 @@
+//! The turns of a stored loop, as a strategy reads them.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::ranges::{size_of, turn_seqs};
+use crate::compaction::{Placed, ReadError, StrategyError, TurnReader};
+use crate::model::{AgentMessage, Role, SessionId, Turns};
+use crate::store::{
+    self, BlockKey, LoopKey, Section, SessionStore, StoreError, StoreRead, StoreResult,
+};
+
+/// Reads one loop of a store; each call is a transaction of its own.
+pub struct StoreTurns<'a> {
+    store: &'a dyn SessionStore,
+    loop_key: LoopKey,
+    /// The sequence after the last that may be read.
+    through: u32,
+    /// How many turns belong to the chain and where the last of them ends, if the chain leaves the loop in it.
+    part: Option<(u32, u32)>,
+    /// The active block.
+    before: Option<BlockKey>,
+    bytes_read: AtomicU64,
+}
+
+impl<'a> StoreTurns<'a> {
+    pub fn new(
+        store: &'a dyn SessionStore,
+        loop_key: LoopKey,
+        through: u32,
+        part: Option<(u32, u32)>,
+        before: Option<BlockKey>,
+    ) -> Self {
+        let bytes_read = AtomicU64::default();
+        Self {
+            store,
+            loop_key,
+            through,
+            part,
+            before,
+            bytes_read,
+        }
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&dyn StoreRead) -> StoreResult<T>) -> Result<T, ReadError> {
+        Ok(store::read(self.store, work)?)
+    }
+
+    fn count_read(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Reads one message, an extension too.
+    fn message(&self, read: &dyn StoreRead, seq: u32) -> StoreResult<Option<Placed>> {
+        let mut found = None;
+        read.messages(self.loop_key, seq..seq.saturating_add(1), &mut |row| {
+            self.count_read(row.body.bytes);
+            found = Some(Placed {
+                turn: row.turn.unwrap_or_default(),
+                seq,
+                message: store::decode(read, row.body)?,
+            });
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+}
+
+impl TurnReader for StoreTurns<'_> {
+    fn session_id(&self) -> Result<SessionId, ReadError> {
+        self.read(|read| {
+            let session = read.loop_by_key(self.loop_key)?.session;
+            Ok(read.session_by_key(session)?.session_id)
+        })
+    }
+
+    fn tokens(&self, turns: Turns) -> Result<u64, ReadError> {
+        let part = self.part.filter(|(all, _)| *all == turns.end());
+        let end = part.map(|(_, end)| end);
+        self.read(|read| Ok(size_of(read, self.loop_key, turns, end)?.tokens))
+    }
+
+    fn messages(&self, turns: Turns) -> Result<Vec<Placed>, ReadError> {
+        self.read(|read| {
+            let mut found = Vec::new();
+            let seqs = turn_seqs(read, self.loop_key, turns, self.through)?;
+            read.messages(self.loop_key, seqs, &mut |row| {
+                self.count_read(row.body.bytes);
+                if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
+                    let message = store::decode(read, row.body)?;
+                    found.push(Placed {
+                        turn,
+                        seq: row.seq,
+                        message,
+                    });
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(found)
+        })
+    }
+
+    /// The stored counts of lines tell which results are long, so the others are not read.
+    fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<Placed>, ReadError> {
+        self.read(|read| {
+            let seqs = turn_seqs(read, self.loop_key, turns, self.through)?;
+            let mut long = Vec::new();
+            read.sizes(self.loop_key, seqs, &mut |size| {
+                if size.lines.is_some_and(|lines| lines as usize > max_lines) {
+                    long.push(size.seq);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            let long = long.into_iter().map(|seq| self.message(read, seq));
+            long.filter_map(Result::transpose).collect()
+        })
+    }
+
+    fn first_prompt(&self) -> Result<Option<AgentMessage>, ReadError> {
+        self.read(|read| {
+            let prompt = first_prompt(read, self.loop_key, self.through)?;
+            if let Some((_, bytes)) = &prompt {
+                self.count_read(*bytes);
+            }
+            Ok(prompt.map(|(message, _)| message))
+        })
+    }
+
+    fn earlier_messages(&self) -> Result<Vec<AgentMessage>, ReadError> {
+        let Some(block) = self.before else {
+            return Ok(Vec::new());
+        };
+        self.read(|read| {
+            let shown = read.block_messages(block)?.into_iter();
+            let own = shown.filter(|message| message.section == Section::Compacted);
+            let own = own.filter(|message| message.quotes.is_none());
+            own.filter_map(|message| message.body)
+                .filter(|body| body.role != Role::Extension)
+                .map(|body| {
+                    self.count_read(body.bytes);
+                    store::decode(read, body)
+                })
+                .collect()
+        })
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+}
+
+/// Returns the first prompt of a loop before the sequence `through`, and its bytes. One that says nothing of
+/// its own does not count.
+pub fn first_prompt(
+    read: &dyn StoreRead,
+    loop_key: LoopKey,
+    through: u32,
+) -> StoreResult<Option<(AgentMessage, u64)>> {
+    let mut next = 0;
+    loop {
+        let mut seq = None;
+        read.sizes(loop_key, next..through, &mut |size| {
+            seq = size.is_prompt().then_some(size.seq);
+            Ok(match seq {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            })
+        })?;
+        let Some(seq) = seq else { return Ok(None) };
+        next = seq.saturating_add(1);
+        let mut found = None;
+        read.messages(loop_key, seq..next, &mut |row| {
+            let bytes = row.body.bytes;
+            found = Some((store::decode(read, row.body)?, bytes));
+            Ok(ControlFlow::Break(()))
+        })?;
+        let says = |(message, _): &(AgentMessage, u64)| {
+            message
+                .message()
+                .is_some_and(|message| message.prompt_text().is_some())
+        };
+        if let Some(prompt) = found.filter(says) {
+            return Ok(Some(prompt));
+        }
+    }
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::new(error)
+    }
+}
+
+impl From<ReadError> for StoreError {
+    fn from(error: ReadError) -> Self {
+        match error.into_inner().downcast() {
+            Ok(error) => *error,
+            Err(other) => Self::Invalid(other.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for StrategyError {
+    fn from(error: StoreError) -> Self {
+        Self::Read(error.into())
+    }
+}

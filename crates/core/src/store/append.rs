@@ -1,0 +1,322 @@
+//! The life of an append: messages in, whole turns out.
+//!
+//! One transaction groups the messages into turns, counts, seals, chains the digests and raises
+//! the session's tick. Nothing here reads a message body.
+
+mod calls;
+mod replace;
+mod state;
+mod turns;
+
+use std::ops::{ControlFlow, Range};
+
+use super::error::{StoreError, StoreResult};
+use super::lease::{self, Lease};
+use super::ready::Ready;
+use super::rows::{LoopProgress, LoopRow, Size, TurnRow};
+use super::{AppendState, LoopCore, LoopKey, StoreRead, StoreWrite, Tick};
+use crate::model::{AgentMessage, LoopStatus, Role, SealingProvider, Time};
+use crate::tokens::TokenCounter;
+
+pub use replace::replace_last_turn;
+#[doc(hidden)]
+pub use replace::replace_turn;
+use state::Append;
+#[doc(hidden)]
+pub use state::Retell;
+pub use state::Stamp;
+pub use turns::end_of_line;
+pub use turns::{TurnsAppend, TurnsAppended, append_in_turns, free_loop_id};
+
+/// A message to append, with the keyed digest of the record that it was imported from.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    /// The message.
+    pub message: AgentMessage,
+    /// The digest, `None` if it was not imported.
+    pub origin: Option<[u8; 32]>,
+}
+
+impl From<AgentMessage> for NewMessage {
+    fn from(message: AgentMessage) -> Self {
+        Self {
+            message,
+            origin: None,
+        }
+    }
+}
+
+/// What an append did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The sequences of the messages.
+    pub seqs: Range<u32>,
+    /// Turn groups of the loop afterwards.
+    pub turns: u32,
+    /// Turn groups that are not in flight.
+    pub complete: u32,
+    /// The session's tick afterwards.
+    pub tick: Tick,
+    /// The messages that hold a provider's own compaction.
+    #[doc(hidden)]
+    pub compactions: Vec<SealedMessage>,
+}
+
+/// A message that holds a compaction which only its provider can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct SealedMessage {
+    pub loop_key: LoopKey,
+    pub seq: u32,
+    pub provider: SealingProvider,
+}
+
+/// Appends messages to a loop that nobody drives. One without a time of its own gets that of the append.
+///
+/// # Errors
+/// If the loop is not there, somebody drives it ([`StoreError::LeaseHeld`]), or the store refuses.
+///
+/// # Examples
+/// ```
+/// use loopstore::extend::{self as store, append, session};
+/// use loopstore::*;
+///
+/// let store = SqliteStore::in_memory()?;
+/// let new = Session::new(SessionId::new("weather")?, "agent");
+/// let loop_key = store::write(&store, |write| {
+///     let key = session::create_session(write, &new, None, None)?;
+///     session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))
+/// })?;
+/// let prompt = |text| AgentMessage::from(Message::user(text)).into();
+/// let prompts = ["Will it rain?", "And tomorrow?"].map(prompt).to_vec();
+/// let appended = store::write(&store, |write| {
+///     append::append(write, loop_key, prompts, store.counter())
+/// })?;
+/// assert_eq!((appended.seqs, appended.turns), (0..2, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn append(
+    write: &mut dyn StoreWrite,
+    loop_key: LoopKey,
+    messages: Vec<NewMessage>,
+    counter: &dyn TokenCounter,
+) -> StoreResult<Appended> {
+    let now = lease::now();
+    append_ended_by(
+        write,
+        loop_key,
+        messages,
+        counter,
+        (now, Some(now)),
+        LastTurn::Sealed,
+    )
+}
+
+fn append_ended_by(
+    write: &mut dyn StoreWrite,
+    loop_key: LoopKey,
+    messages: Vec<NewMessage>,
+    counter: &dyn TokenCounter,
+    (now, stamp): (i64, Stamp),
+    last_turn: LastTurn,
+) -> StoreResult<Appended> {
+    let state = write.append_state(loop_key)?;
+    lease::ensure_row_unleased(write, state.lease.as_ref(), now)?;
+    append_all(write, state, ready(messages, counter), stamp, last_turn)
+}
+
+/// Appends messages to a loop for the holder of its lease.
+#[doc(hidden)]
+pub fn append_leased(
+    write: &mut dyn StoreWrite,
+    (lease, now): (&Lease, i64),
+    messages: Vec<NewMessage>,
+    counter: &dyn TokenCounter,
+) -> StoreResult<Appended> {
+    let state = write.append_state(lease.loop_key)?;
+    lease::keep_row(write, lease, state.lease.as_ref(), now)?;
+    let messages = ready(messages, counter);
+    append_all(write, state, messages, Some(now), LastTurn::Sealed)
+}
+
+fn ready(
+    messages: Vec<NewMessage>,
+    counter: &dyn TokenCounter,
+) -> impl Iterator<Item = StoreResult<Ready>> {
+    messages.into_iter().map(|new| Ready::of(new, counter))
+}
+
+/// Whether the last turn of a loop is final as soon as it is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastTurn {
+    /// It is.
+    Sealed,
+    /// Its transcript is written anew as it grows, and may replace it until something stands behind it.
+    Open,
+}
+
+/// Appends imported messages, which are in their stored form, to a loop that nobody drives. One that has
+/// ended runs again.
+#[doc(hidden)]
+pub fn append_ready(
+    write: &mut dyn StoreWrite,
+    loop_key: LoopKey,
+    messages: Vec<Ready>,
+    last_turn: LastTurn,
+) -> StoreResult<Appended> {
+    let mut state = write.append_state(loop_key)?;
+    lease::ensure_row_unleased(write, state.lease.as_ref(), lease::now())?;
+    if state.row.status.is_ended() {
+        state.row.status = LoopStatus::Running;
+    }
+    append_all(write, state, messages.into_iter().map(Ok), None, last_turn)
+}
+
+fn append_all(
+    write: &mut dyn StoreWrite,
+    state: AppendState,
+    messages: impl Iterator<Item = StoreResult<Ready>>,
+    stamp: Stamp,
+    last_turn: LastTurn,
+) -> StoreResult<Appended> {
+    let from = state.row.totals.next_seq;
+    let mut append = Append::begin(state, stamp)?;
+    for message in messages {
+        append.push(write, message?)?;
+    }
+    append.finish(write, from, last_turn)
+}
+
+fn turn_of(read: &(impl StoreRead + ?Sized), loop_key: LoopKey, turn: u32) -> StoreResult<TurnRow> {
+    read.turn(loop_key, turn)?.ok_or_else(|| missing_turn(turn))
+}
+
+fn missing_turn(turn: u32) -> StoreError {
+    StoreError::Damaged(format!("turn {turn} is missing"))
+}
+
+/// Ends a loop that nobody drives, or sets it running again.
+///
+/// # Errors
+/// If the loop is not there, somebody drives it, or the store refuses.
+///
+/// # Examples
+/// ```
+/// use loopstore::extend as store;
+/// use loopstore::extend::append::set_status;
+/// use loopstore::*;
+///
+/// # use loopstore::extend::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let loop_key = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let messages = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, loop_key, messages.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
+/// # })?;
+/// store::write(&store, |write| set_status(write, loop_key, LoopStatus::Aborted))?;
+/// let row = store::read(&store, |read| read.loop_by_key(loop_key))?;
+/// assert_eq!(row.status, LoopStatus::Aborted);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn set_status(
+    write: &mut dyn StoreWrite,
+    loop_key: LoopKey,
+    status: crate::model::LoopStatus,
+) -> StoreResult<()> {
+    lease::ensure_unleased(write, loop_key, lease::now())?;
+    set_status_leased(write, loop_key, status, None)
+}
+
+/// The same for its driver, which has shown its lease in this transaction. It ended at `at`, now if
+/// not given.
+#[doc(hidden)]
+pub fn set_status_leased(
+    write: &mut dyn StoreWrite,
+    loop_key: LoopKey,
+    status: crate::model::LoopStatus,
+    at: Option<&Time>,
+) -> StoreResult<()> {
+    let mut row = write.loop_by_key(loop_key)?;
+    let at = at.cloned().unwrap_or_else(Time::now);
+    row.ended_at = status.is_ended().then(|| at.as_str().to_owned());
+    row.status = status;
+    seal(write, &mut row, LastTurn::Sealed)?;
+    write.update_loop(&row)
+}
+
+/// Works out which turns are complete, and seals them. A turn that was sealed stays sealed.
+#[doc(hidden)]
+pub fn seal(read: &dyn StoreWrite, row: &mut LoopRow, last_turn: LastTurn) -> StoreResult<()> {
+    let last = match row.totals.turns.checked_sub(1) {
+        Some(turn) => Some(turn_of(read, row.key, turn)?),
+        None => None,
+    };
+    seal_with(&mut row.core, &row.progress, last.as_ref(), last_turn);
+    Ok(())
+}
+
+fn seal_with(
+    row: &mut LoopCore,
+    progress: &LoopProgress,
+    last: Option<&TurnRow>,
+    last_turn: LastTurn,
+) {
+    let ended = row.status.is_ended();
+    let open = &progress.open_calls;
+    let in_flight = last.is_some_and(|last| {
+        !ended && (!last.answered || open.values().any(|made| *made == last.turn))
+    });
+    let totals = &mut row.totals;
+    totals.complete = totals.turns - u32::from(in_flight);
+    let sealed = match last {
+        Some(last) if in_flight || last_turn == LastTurn::Open => last.first_seq,
+        _ => totals.next_seq,
+    };
+    totals.sealed_seq = totals.sealed_seq.max(sealed);
+}
+
+/// Returns the size of the first `turns` turns of a loop.
+///
+/// # Errors
+/// If a turn is missing.
+pub fn size_through(
+    read: &(impl StoreRead + ?Sized),
+    loop_key: LoopKey,
+    turns: u32,
+) -> StoreResult<Size> {
+    match turns.checked_sub(1) {
+        None => Ok(Size::default()),
+        Some(last) => Ok(turn_of(read, loop_key, last)?.size()),
+    }
+}
+
+/// Returns the size of the first `turns` turns of a loop; of the last of them only what lies before the
+/// sequence `end`, if that is given.
+///
+/// # Errors
+/// If a turn is missing.
+pub fn size_within(
+    read: &(impl StoreRead + ?Sized),
+    loop_key: LoopKey,
+    turns: u32,
+    end: Option<u32>,
+) -> StoreResult<Size> {
+    let (Some(end), Some(last)) = (end, turns.checked_sub(1)) else {
+        return size_through(read, loop_key, turns);
+    };
+    let mut size = size_through(read, loop_key, last)?;
+    let first = turn_of(read, loop_key, last)?.first_seq;
+    read.sizes(loop_key, first..end, &mut |message| {
+        if message.role != Role::Extension {
+            size.add(message.size);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(size)
+}

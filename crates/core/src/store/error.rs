@@ -1,0 +1,420 @@
+//! What can go wrong, by what the caller can do about it.
+
+use std::path::PathBuf;
+
+/// The driver's own error, behind `source()`.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file or its folder is not there.
+    #[error("{path}: there is no database here")]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is something else.
+    #[error("{path}: this is not a loopstore database")]
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It was to be opened for writing, and its file or its folder can only be read.
+    #[error("{path}: the database can only be read here: its file or its folder is read-only")]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A key was given for a database that is not encrypted.
+    #[error("{path}: this database is not encrypted; open it without a key")]
+    NotEncrypted {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is encrypted, or no database; no key was given.
+    #[error("{path}: this is an encrypted database, or none at all; a key is needed to tell")]
+    KeyMissing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The key does not fit the file.
+    #[error("{path}: wrong key; or this is not a database, or its first page is damaged")]
+    WrongKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A key was given, and this program cannot encrypt.
+    #[error("this program was built without encryption (feature `sqlcipher`)")]
+    NoEncryption,
+    /// The path is a symbolic link.
+    #[error("{path}: this is a symbolic link to {to}; name that file instead")]
+    Link {
+        /// The link.
+        path: PathBuf,
+        /// The file that it leads to.
+        to: PathBuf,
+    },
+    /// A later version wrote it.
+    #[error(
+        "{path}: written by a newer loopstore (format {found}; this program reads up to {known}); \
+         use that version or a later one"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The newest format that this program knows.
+        known: i64,
+    },
+    /// An earlier version wrote it, and it is to be opened for reading only.
+    #[error(
+        "{path}: written by an older loopstore (format {found}, now {known}); open it once for \
+         writing to upgrade it"
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The format of this program.
+        known: i64,
+    },
+    /// A version that was never released wrote it, in a format that is no longer read.
+    #[error(
+        "{path}: written by a loopstore that was never released, in a format that is no longer read; \
+         export its sessions with the program that wrote it and import them into a new database"
+    )]
+    Unreleased {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is damaged.
+    #[error("{path}: the database is damaged ({detail})")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        detail: String,
+    },
+    /// Triggers, indexes or references that are not of the store are on the tables of a file that is to be
+    /// upgraded, or another object in place of a table that opening reads.
+    #[error(
+        "{path}: the schema of the database has objects that are not part of it: {objects}; drop them, or \
+         copy the record into a new database, then try again"
+    )]
+    ForeignSchema {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        objects: String,
+    },
+    /// The file is on a network file system, where SQLite's locks cannot be trusted.
+    #[error(
+        "{path}: locks on a {kind} file system are not reliable; keep the database on a local disk"
+    )]
+    NetworkFileSystem {
+        /// The file.
+        path: PathBuf,
+        /// The kind of file system.
+        kind: String,
+    },
+    /// The database was written with another token counter.
+    #[error(
+        "this database counts tokens with `{stored}`, not `{given}`; open it with that counter, or \
+         recount it"
+    )]
+    Counter {
+        /// The counter that wrote it.
+        stored: String,
+        /// The counter it was to be opened with.
+        given: String,
+    },
+    /// A recount was cut off, or is still at work: some counts are new and some are old.
+    #[error("a recount with `{to}` was interrupted and must be finished first")]
+    Recounting {
+        /// The counter that it counts with.
+        to: String,
+    },
+    /// It is to be read in a folder that cannot be written, and not all of it is in the file.
+    #[error(
+        "{path}: the write-ahead log holds changes that are not in the file yet, and reading them \
+         needs a writable folder; copy the file together with its `-wal` and open the copy"
+    )]
+    LogUnread {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another program holds the database.
+    #[error("the database is busy; try again when the other program is done")]
+    Busy,
+    /// The address of a database server cannot be read.
+    #[error("invalid database address: {detail}; expected postgres://USER:PASSWORD@HOST:5432/NAME")]
+    Address {
+        /// What is wrong, without the values in it.
+        detail: String,
+    },
+    /// The server cannot be reached.
+    #[error(
+        "{place}: cannot reach the server ({detail}); check host and port, and that it is running"
+    )]
+    Unreachable {
+        /// Hosts and name, without user and password.
+        place: String,
+        /// What the connection said.
+        detail: String,
+    },
+    /// The server does not let this user in.
+    #[error(
+        "{place}: the server refused this user ({detail}); check user, password and pg_hba.conf"
+    )]
+    Refused {
+        /// Hosts and name.
+        place: String,
+        /// What the server said.
+        detail: String,
+    },
+    /// The server has no such database.
+    #[error("{place}: the server has no database with this name; create it with `createdb`")]
+    NoDatabase {
+        /// Hosts and name.
+        place: String,
+    },
+    /// The server is too old.
+    #[error("{place}: this is PostgreSQL {found}; loopstore needs {oldest} or later")]
+    OldServer {
+        /// Hosts and name.
+        place: String,
+        /// Its version.
+        found: i64,
+        /// The oldest that will do.
+        oldest: i64,
+    },
+    /// The database keeps tenants apart, and row-level security does not hold for this role.
+    #[error(
+        "{place}: this database separates tenants, and this role sees all of them; connect with the \
+         role of one tenant, or assume it with `?options=-c%20role%3DNAME`"
+    )]
+    EveryTenant {
+        /// Hosts and name.
+        place: String,
+    },
+    /// The database is on a Citus cluster, and its tables are not distributed there.
+    #[error(
+        "{place}: this is a Citus cluster, and {detail}; the tables must be made there as distributed ones \
+         before the database is opened, on the coordinator"
+    )]
+    Undistributed {
+        /// Hosts and name.
+        place: String,
+        /// What was found instead.
+        detail: String,
+    },
+    /// The server is a worker of a Citus cluster.
+    #[error("{place}: this is a worker of a Citus cluster; connect to its coordinator")]
+    Worker {
+        /// Hosts and name.
+        place: String,
+    },
+    /// The server refuses what opening needs.
+    #[error("{place}: cannot open the database: {detail}")]
+    Server {
+        /// Hosts and name.
+        place: String,
+        /// What the server said.
+        detail: String,
+    },
+    /// Anything else.
+    #[error("{path}: cannot open the database: {cause}")]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: Cause,
+    },
+}
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another writer held the database longer than the busy timeout.
+    #[error("the database is busy: another writer held it longer than the timeout; try again")]
+    Busy,
+    /// There is no such session.
+    #[error("no session `{0}`")]
+    NoSession(String),
+    /// There is no such loop.
+    #[error("no loop `{0}` in this session")]
+    NoLoop(String),
+    /// There is no such run.
+    #[error("no run `{0}`")]
+    NoRun(String),
+    /// There is no compaction that could be undone or redone.
+    #[error("there is no {what}")]
+    NoCompaction {
+        /// What was looked for.
+        what: &'static str,
+        /// The loop whose chain was searched.
+        loop_id: String,
+    },
+    /// There is no such blob.
+    #[error("no blob `{0}`; `payload` in the view v_messages names the blobs of a message")]
+    NoBlob(String),
+    /// The session is there already.
+    #[error("session `{0}` already exists")]
+    SessionExists(String),
+    /// The loop is there already.
+    #[error("loop `{0}` already exists in this session")]
+    LoopExists(String),
+    /// An append key of the session stands for other messages.
+    #[error("{}", key_taken(key, loop_id, seqs))]
+    KeyTaken {
+        /// The key.
+        key: String,
+        /// The loop that holds the last of the messages that were appended under it.
+        loop_id: String,
+        /// Their sequences in that loop.
+        seqs: std::ops::Range<u32>,
+    },
+    /// An id that fits several.
+    #[error("`{given}` matches {count} ids: {}; give more characters", listed(ids, *count))]
+    Ambiguous {
+        /// What was given.
+        given: String,
+        /// How many ids begin with it.
+        count: usize,
+        /// A few of them.
+        ids: Vec<String>,
+    },
+    /// The request itself is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// A commit found that another run had come first.
+    #[error("another compaction of this chain was committed first; rebuild the context and retry")]
+    Conflict,
+    /// Somebody else drives the loop.
+    #[error("loop `{loop_id}` is leased by `{owner}` until {until}")]
+    LeaseHeld {
+        /// The loop.
+        loop_id: String,
+        /// Who.
+        owner: String,
+        /// When its lease ends if it is not renewed, as ISO-8601 text.
+        until: String,
+    },
+    /// The writer no longer drives the loop; nothing of this write was kept.
+    #[error(
+        "the lease of loop `{loop_id}` (token {token}) was lost{}; rebuild the context before \
+         continuing",
+        taken(to)
+    )]
+    LeaseLost {
+        /// The loop.
+        loop_id: String,
+        /// The token that no longer counts.
+        token: i64,
+        /// Who drives it now, if anybody.
+        to: Option<String>,
+    },
+    /// The database holds something it cannot hold.
+    #[error("the database is damaged: {0}")]
+    Damaged(String),
+    /// Triggers, indexes or references that are not of the store are on its tables, or other objects stand in
+    /// place of its own; they could copy, change or block what is written. Of a read: it did not end in time.
+    #[error(
+        "the schema of the database has objects that are not part of it: {0}; nothing was written; drop \
+         them, or copy the record into a new database, then try again"
+    )]
+    ForeignSchema(String),
+    /// The index of messages is damaged; what is recorded is not.
+    #[error("the search index is damaged ({0}); rebuild it")]
+    IndexDamaged(String),
+    /// The database is read-only.
+    #[error("the database is read-only")]
+    ReadOnly,
+    /// The file or its log was deleted, moved or replaced by another since it was opened, or written
+    /// where that seemed impossible.
+    #[error(
+        "the database files were deleted, moved, replaced or rewritten since they were opened; open \
+         the database again"
+    )]
+    FileReplaced,
+    /// The disk is full.
+    #[error("the disk is full; nothing was written")]
+    Full,
+    /// The files cannot be reached, or the disk failed. What was to be written is not there for this
+    /// store, and writing may be tried again; only if the disk failed at the very end of a commit
+    /// *and* the process is then killed may the write be there after all, whole.
+    #[error("cannot read or write the database files: {0}")]
+    Io(#[source] Cause),
+    /// The server cannot be reached, or the connection to it broke; nothing of a write was kept.
+    #[error(
+        "lost the connection to the database ({0}); nothing was written, try again when the \
+         server is back"
+    )]
+    Connection(#[source] Cause),
+    /// The connection broke, or the disk failed, while a write was being committed. It may be there, whole.
+    #[error(
+        "the database did not confirm the commit ({0}); check whether it was applied before \
+         retrying"
+    )]
+    Unconfirmed(#[source] Cause),
+    /// Other writers came between; the database asks to run the transaction again.
+    #[error("conflicting concurrent writes; nothing was written, try again")]
+    SerializationFailure,
+    /// A statement took longer than the server allows.
+    #[error(
+        "the server cancelled a statement that exceeded its statement_timeout; nothing was \
+         written"
+    )]
+    TimedOut,
+    /// The server did not answer a statement for so long, and its connection was given up.
+    #[error(
+        "the server did not answer for {} s and the connection was closed; nothing was \
+         written: check the server, then try again",
+        .0.as_secs_f64()
+    )]
+    StatementTimeout(std::time::Duration),
+    /// All connections are in use.
+    #[error(
+        "all {0} database connections are in use and none became free in time; try again, or allow \
+         more"
+    )]
+    PoolTimeout(usize),
+    /// Anything else.
+    #[error("database error: {0}")]
+    Other(#[source] Cause),
+}
+
+/// The result of a store operation.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+fn taken(to: &Option<String>) -> String {
+    to.as_ref()
+        .map_or_else(String::new, |owner| format!(" to `{owner}`"))
+}
+
+/// Lists ids for people, and tells that there are more.
+fn listed(ids: &[String], count: usize) -> String {
+    let quoted: Vec<String> = ids.iter().map(|id| format!("`{id}`")).collect();
+    let more = if count > ids.len() { ", …" } else { "" };
+    quoted.join(", ") + more
+}
+
+/// Describes the append that has a key already.
+pub fn key_taken(key: &str, loop_id: &str, seqs: &std::ops::Range<u32>) -> String {
+    let first = match seqs.len() {
+        0 => "an append without messages".to_owned(),
+        1 => format!("message {} of loop `{loop_id}`", seqs.start),
+        _ => format!(
+            "messages {} to {} of loop `{loop_id}`",
+            seqs.start,
+            seqs.end - 1
+        ),
+    };
+    format!(
+        "append key `{key}` already belongs to {first}; append other messages under a key of their own"
+    )
+}

@@ -1,0 +1,382 @@
+//! Lists of sessions and loops: rows of the views with what only the messages say.
+//!
+//! A view shows no prompt of what is archived; these lists read it from the archive.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use super::columns::Columns;
+use super::error::{StoreError, StoreResult};
+use super::prompt::{loop_prompts, own_title, session_prompts};
+use super::query::{QueryRows, Record};
+use super::rows::noted_events;
+use super::{LoopKey, SessionKey, SessionRow, StoreRead};
+use crate::model::{Json, SessionId, Time};
+
+/// How many sessions are read at a time.
+const PAGE: usize = 256;
+
+/// Which sessions a list shows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionFilter {
+    /// Only those of this importer.
+    pub source: Option<String>,
+    /// Only those whose project has this text in it, in upper or lower case.
+    pub project: Option<String>,
+    /// Only those that have this text in title, prompt or id, in upper or lower case.
+    pub text: Option<String>,
+    /// Only those that were active then or later.
+    pub since: Option<Time>,
+    /// Only those that are hidden, in place of the others.
+    pub hidden: bool,
+    /// Only those that stand behind this place: the next page of a list costs the same however far down it
+    /// is.
+    pub after: Option<SessionCursor>,
+    /// Without so many of these, the first ones: they are counted off, which takes longer the more they are.
+    pub offset: usize,
+    /// Only the first of those.
+    pub limit: Option<usize>,
+}
+
+impl SessionFilter {
+    /// Whether every row has to be looked at to know if it is one of those asked for.
+    fn looks_at_rows(&self) -> bool {
+        self.project.is_some() || self.text.is_some() || self.since.is_some()
+    }
+
+    /// Whether a row without its prompt may be one of those asked for.
+    fn may_take(&self, row: &Record) -> bool {
+        let is_late = |since: &Time| {
+            let last = row.text("last_active_at").map(Time::from_text);
+            last.is_some_and(|last| last.millis() >= since.millis())
+        };
+        let of_project = self.project.as_ref();
+        of_project.is_none_or(|part| has(row, "project", part))
+            && self.since.as_ref().is_none_or(is_late)
+    }
+
+    /// Whether a row with its prompt is one of those asked for.
+    fn takes(&self, row: &Record) -> bool {
+        let columns = ["title", "prompt", "session_id"];
+        let text = self.text.as_ref();
+        text.is_none_or(|part| columns.iter().any(|column| has(row, column, part)))
+    }
+}
+
+fn has(row: &Record, column: &str, part: &str) -> bool {
+    let text = row.text(column);
+    text.is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
+}
+
+/// A place in the list of sessions: right behind one of them, where that stood when the place was taken.
+///
+/// What is active later moves to the top; a place stays, also when its session moves or goes. As text it
+/// can be handed to a client and read again.
+///
+/// ```
+/// use loopstore::{Message, SessionFilter, Store};
+///
+/// let store = Store::in_memory()?;
+/// for city in ["Bern", "Rome", "Oslo"] {
+///     store.session(city)?.append([Message::user("Will it rain?")])?;
+/// }
+/// let mut page = SessionFilter { limit: Some(2), ..SessionFilter::default() };
+/// let first = store.sessions(&page)?;
+/// let cursor = first[1].cursor().to_string();
+/// page.after = Some(cursor.parse()?);
+/// let second = store.sessions(&page)?;
+/// assert_eq!((first.len(), second.len()), (2, 1));
+/// assert_eq!(second[0].session_id.as_str(), "Bern");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionCursor {
+    /// `None`: behind all that have a time.
+    #[doc(hidden)]
+    pub last_active_at: Option<String>,
+    #[doc(hidden)]
+    pub key: i64,
+}
+
+impl SessionCursor {
+    /// Behind all sessions that have a time.
+    #[doc(hidden)]
+    pub const UNTIMED: Self = Self {
+        last_active_at: None,
+        key: i64::MAX,
+    };
+
+    pub fn of(row: &SessionRow) -> Self {
+        Self {
+            last_active_at: row.last_active_at.clone(),
+            key: row.key.0,
+        }
+    }
+
+    /// Returns the place right behind a session as it stands now; `None` if it is not there.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn behind(read: &dyn StoreRead, session: &SessionId) -> StoreResult<Option<Self>> {
+        Ok(read.session(session)?.as_ref().map(Self::of))
+    }
+}
+
+impl fmt::Display for SessionCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.last_active_at {
+            Some(time) => write!(f, "{}@{time}", self.key),
+            None => write!(f, "{}", self.key),
+        }
+    }
+}
+
+impl FromStr for SessionCursor {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> StoreResult<Self> {
+        let (key, time) = match text.split_once('@') {
+            Some((key, time)) => (key, Some(time.to_owned())),
+            None => (text, None),
+        };
+        // No text that a database holds has a zero byte in front of what it is compared with.
+        let is_time = time.as_ref().is_none_or(|time| !time.contains('\0'));
+        match key.parse() {
+            Ok(key) if is_time => Ok(Self {
+                last_active_at: time,
+                key,
+            }),
+            _ => Err(StoreError::Invalid(format!(
+                "{text:?} is no place in a list of sessions; take one from a row of the list"
+            ))),
+        }
+    }
+}
+
+/// A session of a list, without what only its messages say.
+pub struct ListedSession {
+    /// The position right after the session.
+    pub cursor: SessionCursor,
+    /// The columns of the session.
+    pub record: Record,
+}
+
+/// Sums over the loops of a session.
+pub struct LoopSums {
+    /// The number of loops.
+    pub loops: i64,
+    /// The number of turns.
+    pub turns: i64,
+    /// The number of messages.
+    pub messages: i64,
+    /// The number of tokens.
+    pub tokens: i64,
+}
+
+impl LoopSums {
+    /// Reads the sums from their columns.
+    pub fn of(row: &impl Columns) -> StoreResult<Self> {
+        Ok(Self {
+            loops: row.get("loops")?,
+            turns: row.get("turns")?,
+            messages: row.get("messages")?,
+            tokens: row.get("tokens")?,
+        })
+    }
+
+    /// Returns the sums as columns of a record.
+    pub fn columns(&self) -> [(&'static str, Json); 4] {
+        let number = |number: &i64| Json::of(number).unwrap_or_default();
+        [
+            ("loops", number(&self.loops)),
+            ("turns", number(&self.turns)),
+            ("messages", number(&self.messages)),
+            ("tokens", number(&self.tokens)),
+        ]
+    }
+}
+
+/// How a backend reads the list of sessions, last active first, of equal times the last created: those of a
+/// source that are hidden or are not, whatever else the filter says.
+pub trait SessionList {
+    /// Returns the place behind the first `count` sessions; `None` if there are fewer.
+    fn place(&self, filter: &SessionFilter, count: usize) -> StoreResult<Option<SessionCursor>>;
+
+    /// Returns the first `count` sessions behind a place. Behind one with a time come only those with a time.
+    fn page(
+        &self,
+        filter: &SessionFilter,
+        behind: Option<&SessionCursor>,
+        count: usize,
+    ) -> StoreResult<Vec<ListedSession>>;
+}
+
+/// Lists the sessions that are asked for, with their prompts and titles.
+pub fn sessions<R: SessionList + StoreRead>(
+    read: &R,
+    filter: &SessionFilter,
+) -> StoreResult<Vec<(SessionCursor, Record)>> {
+    let limit = filter.limit.unwrap_or(usize::MAX);
+    let (mut skip, mut behind) = (filter.offset, filter.after.clone());
+    if skip > 0 && behind.is_none() && !filter.looks_at_rows() {
+        behind = read.place(filter, std::mem::take(&mut skip))?;
+        if behind.is_none() {
+            return Ok(Vec::new());
+        }
+    }
+    let mut found = Vec::new();
+    while found.len() < limit {
+        let count = match skip > 0 || filter.looks_at_rows() {
+            true => PAGE,
+            false => PAGE.min(limit - found.len()),
+        };
+        let page = read.page(filter, behind.as_ref(), count)?;
+        let next = match page.last() {
+            Some(last) if page.len() == count => Some(last.cursor.clone()),
+            _ => behind
+                .filter(|place| place.last_active_at.is_some())
+                .map(|_| SessionCursor::UNTIMED),
+        };
+        let mut rows = described(read, page, filter)?;
+        let skipped = skip.min(rows.len());
+        skip -= skipped;
+        rows.drain(..skipped);
+        rows.truncate(limit - found.len());
+        found.append(&mut rows);
+        behind = next;
+        if behind.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Gives sessions their prompts and titles, and leaves those that are asked for.
+fn described(
+    read: &dyn StoreRead,
+    mut page: Vec<ListedSession>,
+    filter: &SessionFilter,
+) -> StoreResult<Vec<(SessionCursor, Record)>> {
+    page.retain(|row| filter.may_take(&row.record));
+    let keys: Vec<SessionKey> = page.iter().map(|row| SessionKey(row.cursor.key)).collect();
+    let prompts = session_prompts(read, &keys)?;
+    let described = page.into_iter().map(|mut row| {
+        let prompt = prompts.get(&SessionKey(row.cursor.key));
+        describe(&mut row.record, prompt);
+        (row.cursor, row.record)
+    });
+    Ok(described.filter(|(_, row)| filter.takes(row)).collect())
+}
+
+/// Gives a session and its loops, in the order of their creation, their prompts, and the session its title.
+pub(super) fn session_and_loops(
+    read: &dyn StoreRead,
+    id: &SessionId,
+    session: &mut Record,
+    loops: &mut [Record],
+) -> StoreResult<()> {
+    let Some(owner) = read.session(id)? else {
+        return Ok(());
+    };
+    let prompt = super::prompt::session_prompt(read, owner.key)?;
+    session.set("title", text(owner.title.as_ref()));
+    describe(session, prompt.as_ref());
+    let prompts: HashMap<LoopKey, String> = loop_prompts(read, owner.key)?;
+    let keys = read.loops(owner.key)?;
+    let keys: HashMap<&str, LoopKey> = keys
+        .iter()
+        .map(|row| (row.loop_id.as_str(), row.key))
+        .collect();
+    for row in loops {
+        let key = row.text("loop_id").and_then(|id| keys.get(&*id).copied());
+        row.set("prompt", text(key.and_then(|key| prompts.get(&key))));
+    }
+    Ok(())
+}
+
+fn describe(session: &mut Record, prompt: Option<&String>) {
+    session.set("prompt", text(prompt));
+    if own_title(session.text("title").as_deref()).is_none() {
+        session.set("title", text(prompt));
+    }
+}
+
+fn text(text: Option<&String>) -> Json {
+    text.map(|text| Json::string(text)).unwrap_or_default()
+}
+
+/// A session with its loops and what compactions made of them, as rows of the views.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionView {
+    /// The row of `v_sessions`.
+    pub session: Record,
+    /// The rows of `v_loops` in the order of their creation, each with the rows of
+    /// `v_compaction_blocks` on it.
+    pub loops: Vec<(Record, Vec<Record>)>,
+}
+
+/// Puts the rows of a session together.
+pub fn view_of(
+    read: &dyn StoreRead,
+    id: &SessionId,
+    [found, loops, blocks]: [QueryRows; 3],
+) -> StoreResult<SessionView> {
+    let missing = || StoreError::NoSession(id.to_string());
+    let mut session = found
+        .into_records()
+        .into_iter()
+        .next()
+        .ok_or_else(missing)?;
+    let mut loops = loops.into_records();
+    session_and_loops(read, id, &mut session, &mut loops)?;
+    Ok(SessionView {
+        session,
+        loops: with_blocks(loops, blocks.into_records()),
+    })
+}
+
+fn with_blocks(loops: Vec<Record>, blocks: Vec<Record>) -> Vec<(Record, Vec<Record>)> {
+    let mut by_loop = grouped(blocks, "loop_id");
+    let with_own = |row: Record| {
+        let own = by_loop.remove(&row.text("loop_id")).unwrap_or_default();
+        (row, own)
+    };
+    loops.into_iter().map(with_own).collect()
+}
+
+/// Puts rows together that have the same text in a column.
+fn grouped(rows: Vec<Record>, column: &str) -> HashMap<Option<String>, Vec<Record>> {
+    let mut groups: HashMap<Option<String>, Vec<Record>> = HashMap::new();
+    for row in rows {
+        groups.entry(row.text(column)).or_default().push(row);
+    }
+    groups
+}
+
+/// Puts runs of several sessions in the order in which they began, the newest first. Other tools write times
+/// of any offset.
+pub fn sort_by_start(runs: &mut [Record]) {
+    let began = |run: &Record| Time::from_text(run.text("started_at")?).millis();
+    runs.sort_by_cached_key(|run| Reverse(began(run)));
+}
+
+/// Gives each run its events and its undos and redos.
+pub fn with_flips(runs: QueryRows, flips: QueryRows) -> StoreResult<Vec<Record>> {
+    let mut flips = grouped(flips.into_records(), "run_id");
+    let mut records = runs.into_records();
+    for record in &mut records {
+        let own = flips.remove(&record.text("run_id")).unwrap_or_default();
+        let other = |error: serde_json::Error| StoreError::Other(Box::new(error));
+        let own = Json::of(&own).map_err(other)?;
+        // Read as they stand in the row.
+        let events = record.text("events");
+        record.set(
+            "events",
+            Json::of(&noted_events(events.as_deref())).map_err(other)?,
+        );
+        record.push("flips", own);
+    }
+    Ok(records)
+}

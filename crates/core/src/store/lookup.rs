@@ -1,0 +1,207 @@
+//! Finding a session, a loop, a run or a blob by its id or the beginning of it.
+//!
+//! An id that is given whole wins over longer ids that begin with it.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use super::codec::unhex;
+use super::{LoopRow, RunRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult};
+use crate::model::{LoopId, SessionId};
+
+/// How many ids an error lists.
+const LISTED: usize = 4;
+/// How many ids are read at once.
+const PAGE: u32 = 1_000;
+
+/// Returns the session with this id, or the only one whose id begins with it. A session comes before its
+/// own sub-agents, whose ids begin with its id.
+///
+/// # Errors
+/// If there is none, or several begin with it.
+///
+/// # Examples
+/// ```
+/// use loopstore::extend as store;
+/// use loopstore::extend::lookup;
+/// use loopstore::*;
+///
+/// # use loopstore::extend::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
+/// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let found = store::read(&store, |read| lookup::session(read, "wea"))?;
+/// assert_eq!(found.session_id, id);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn session(read: &dyn StoreRead, given: &str) -> StoreResult<SessionRow> {
+    if let Ok(id) = SessionId::new(given)
+        && let Some(row) = read.session(&id)?
+    {
+        return Ok(row);
+    }
+    let fits = match given {
+        "" => Vec::new(),
+        _ => sessions_beginning(read, given, u32::MAX)?,
+    };
+    if let Some(row) = above_all(read, &fits)? {
+        return Ok(row);
+    }
+    let id = only(given, fits, ToString::to_string, StoreError::NoSession)?;
+    let row = read.session(&id)?;
+    row.ok_or_else(|| StoreError::NoSession(given.to_owned()))
+}
+
+/// Returns the session of which all others are sub-agents whose ids begin with its own.
+fn above_all(read: &dyn StoreRead, fits: &[SessionId]) -> StoreResult<Option<SessionRow>> {
+    // In the order of their bytes the shortest comes first.
+    let Some((first, others)) = fits.split_first() else {
+        return Ok(None);
+    };
+    let is_below = |id: &SessionId| id.as_str().starts_with(first.as_str());
+    if others.is_empty() || !others.iter().all(is_below) {
+        return Ok(None);
+    }
+    let Some(row) = read.session(first)? else {
+        return Ok(None);
+    };
+    let (mut known, mut ahead) = (HashSet::from([row.key]), vec![row.key]);
+    let mut left: HashSet<&SessionId> = others.iter().collect();
+    while let Some(key) = ahead.pop() {
+        for key in read.started_by(key)? {
+            if known.insert(key) {
+                left.remove(&read.session_by_key(key)?.session_id);
+                ahead.push(key);
+            }
+        }
+    }
+    Ok(left.is_empty().then_some(row))
+}
+
+/// Returns at most `limit` ids of sessions that begin so, in the order of their bytes; those that are hidden
+/// are found by their whole ids alone.
+///
+/// # Errors
+/// If the database cannot be read.
+pub fn sessions_beginning(
+    read: &dyn StoreRead,
+    given: &str,
+    limit: u32,
+) -> StoreResult<Vec<SessionId>> {
+    let hidden = read.hidden_sessions()?.into_iter();
+    let hidden = hidden.map(|key| Ok(read.session_by_key(key)?.session_id));
+    let hidden: HashSet<SessionId> = hidden.collect::<StoreResult<_>>()?;
+    let wanted = limit.saturating_add(u32::try_from(hidden.len()).unwrap_or(u32::MAX));
+    let asked = wanted.saturating_add(1).min(PAGE);
+    let mut found: Vec<SessionId> = Vec::new();
+    loop {
+        // From the last one on, which is known.
+        let known = found.len();
+        let first = found.last().map_or(given, SessionId::as_str);
+        let page = read.session_ids(first, asked)?;
+        let new = page.into_iter().skip(usize::from(known > 0));
+        found.extend(new.take_while(|id| id.as_str().starts_with(given)));
+        let is_last = found.len() - known + usize::from(known > 0) < asked as usize;
+        if is_last || found.len() >= wanted as usize {
+            found.retain(|id| !hidden.contains(id));
+            found.truncate(limit as usize);
+            return Ok(found);
+        }
+    }
+}
+
+/// Returns the loop of a session with this id, or the only one whose id begins with it.
+///
+/// # Errors
+/// If there is none, or several begin with it.
+pub fn loop_of(read: &dyn StoreRead, session: SessionKey, given: &str) -> StoreResult<LoopRow> {
+    if let Ok(id) = LoopId::new(given)
+        && let Some(row) = read.loop_by_id(session, &id)?
+    {
+        return Ok(row);
+    }
+    let fits = read
+        .loops(session)?
+        .into_iter()
+        .filter(|row| row.loop_id.as_str().starts_with(given))
+        .collect();
+    only(
+        given,
+        fits,
+        |row| row.loop_id.to_string(),
+        StoreError::NoLoop,
+    )
+}
+
+/// Returns the run of a session with this id, or the only one whose id begins with it.
+///
+/// # Errors
+/// If there is none, or several begin with it.
+pub fn run(read: &dyn StoreRead, session: SessionKey, given: &str) -> StoreResult<RunRow> {
+    let (mut whole, mut fits) = (None, Vec::new());
+    read.runs(session, &mut |row| {
+        if row.run_id == given {
+            whole = Some(row);
+            return Ok(ControlFlow::Break(()));
+        }
+        if row.run_id.starts_with(given) {
+            fits.push(row);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    match whole {
+        Some(row) => Ok(row),
+        None => only(given, fits, |row| row.run_id.clone(), StoreError::NoRun),
+    }
+}
+
+/// Returns the name of the blob with this id (its SHA-256 in hexadecimal digits), or of the only one
+/// whose id begins with it.
+///
+/// # Errors
+/// If there is none, or several begin with it.
+pub fn blob(read: &dyn StoreRead, given: &str) -> StoreResult<[u8; 32]> {
+    let padded = |digit: &str| {
+        let missing = 64_usize.saturating_sub(given.len());
+        unhex(&(given.to_owned() + &digit.repeat(missing)))
+    };
+    let fits = match (padded("0"), padded("f")) {
+        (Some(first), Some(last)) => read.blob_names(&first, &last)?,
+        _ => Vec::new(),
+    };
+    only(given, fits, |name| hex::encode(name), StoreError::NoBlob)
+}
+
+/// Returns the only row that fits.
+fn only<T>(
+    given: &str,
+    mut fits: Vec<T>,
+    id: impl Fn(&T) -> String,
+    none: impl Fn(String) -> StoreError,
+) -> StoreResult<T> {
+    if given.is_empty() {
+        return Err(none(String::new()));
+    }
+    match (fits.len(), fits.pop()) {
+        (1, Some(row)) => Ok(row),
+        (_, None) => Err(none(given.to_owned())),
+        (count, Some(last)) => {
+            fits.push(last);
+            let mut ids: Vec<String> = fits.iter().map(id).collect();
+            ids.sort();
+            ids.truncate(LISTED);
+            Err(StoreError::Ambiguous {
+                given: given.to_owned(),
+                count,
+                ids,
+            })
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `loopstore eval exam`
+
+use loopstore_terminal::{App, CliError, Done};
+mod collect;
+mod folder;
+mod prepare;
+mod score;
+
+/// What a compacted context is worth to a reader who has to go on from it
+///
+/// `prepare` compacts transcripts up to a cut and writes one context for each candidate, with the questions.
+/// Readers answer from a context, a fresh one for each sitting. `collect` shuffles their answers into a
+/// sheet that tells nothing of the candidates. A grader fills it in, and `score` prints the means.
+#[derive(clap::Args)]
+pub struct EvalExamArgs {
+    #[command(subcommand)]
+    step: ExamStep,
+}
+
+#[derive(clap::Subcommand)]
+enum ExamStep {
+    Prepare(prepare::ExamPrepareArgs),
+    Collect(collect::ExamCollectArgs),
+    Score(score::ExamScoreArgs),
+}
+
+/// Takes a step of an exam.
+pub fn run(app: &mut App, args: &EvalExamArgs) -> Result<Done, CliError> {
+    match &args.step {
+        ExamStep::Prepare(args) => prepare::run(app, args),
+        ExamStep::Collect(args) => collect::run(app, args),
+        ExamStep::Score(args) => score::run(app, args),
+    }
+}

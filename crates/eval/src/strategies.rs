@@ -1,0 +1,248 @@
+//! The strategies, each given one history to compact to a budget.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use loopstore::compaction::{ContextConfig, Placed, StrategyError, SummarizeCompaction};
+use loopstore::extend::compaction::{
+    DIGEST, DigestInput, compact_messages, digest_of, keep_within_budget, one_liner,
+};
+use loopstore::model::{AgentMessage, Message, Role};
+use loopstore::tokens::{TokenCounter, estimate_tokens};
+
+use super::History;
+
+/// Compacts a whole history to a budget. It sees nothing of what came after.
+///
+/// ```
+/// use loopstore_eval::{EvalStrategy, retention};
+/// use loopstore::*;
+///
+/// /// Keeps nothing: what any other strategy should do better than.
+/// struct Nothing;
+///
+/// impl EvalStrategy for Nothing {
+///     fn name(&self) -> &str {
+///         "nothing"
+///     }
+///
+///     fn compact(
+///         &self,
+///         _history: &[Placed],
+///         _budget: u64,
+///         _counter: &dyn TokenCounter,
+///     ) -> Result<Vec<AgentMessage>, StrategyError> {
+///         Ok(Vec::new())
+///     }
+/// }
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
+/// let report = retention(store.database(), &[chat.id().clone()], &[0.1], &[&Nothing])?;
+/// assert_eq!(report.results[0].tokens, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait EvalStrategy {
+    /// Returns the name of the strategy.
+    fn name(&self) -> &str;
+
+    /// Returns the messages that replace `history`, in at most `budget` tokens.
+    ///
+    /// # Errors
+    /// An error that ends the strategy.
+    fn compact(
+        &self,
+        history: &[Placed],
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError>;
+
+    /// Returns what stands for a whole chain, in at most `budget` tokens. A strategy that says where things
+    /// come from names the loops here.
+    ///
+    /// # Errors
+    /// As [`EvalStrategy::compact`].
+    fn compact_chain(
+        &self,
+        history: &History,
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        self.compact(&history.messages, budget, counter)
+    }
+}
+
+/// The strategies that need nothing but their name, in the order in which they are compared; a new
+/// one is a line here.
+pub const STRATEGIES: [&(dyn EvalStrategy + Sync); 4] =
+    [&EvalOneLiner, &EvalTiered, &EvalTruncate, &EvalDigest];
+
+/// Returns the strategy of that name among [`STRATEGIES`].
+pub fn strategy(name: &str) -> Option<&'static dyn EvalStrategy> {
+    let mut all = STRATEGIES
+        .iter()
+        .map(|strategy| *strategy as &dyn EvalStrategy);
+    all.find(|strategy| strategy.name() == name)
+}
+
+/// The original's line for each answer, from the first on until the budget is used up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EvalOneLiner;
+
+impl EvalStrategy for EvalOneLiner {
+    fn name(&self) -> &str {
+        "one-liner"
+    }
+
+    fn compact(
+        &self,
+        history: &[Placed],
+        budget: u64,
+        _counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        let mut left = budget;
+        let mut lines = Vec::new();
+        for placed in history {
+            let Some(Message::Assistant(answer)) = placed.message.message() else {
+                continue;
+            };
+            let line = one_liner(answer);
+            let Some(rest) = left.checked_sub(estimate_tokens(&line)) else {
+                break;
+            };
+            left = rest;
+            lines.push(AgentMessage::from(Message::user(line)));
+        }
+        Ok(lines)
+    }
+}
+
+/// [`compact_messages`] with its defaults and the budget as window.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EvalTiered;
+
+impl EvalStrategy for EvalTiered {
+    fn name(&self) -> &str {
+        "tiered"
+    }
+
+    fn compact(
+        &self,
+        history: &[Placed],
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        let window = ContextConfig {
+            max_context_tokens: budget,
+            ..ContextConfig::default()
+        };
+        Ok(compact_messages(messages(history), &window, counter))
+    }
+}
+
+/// The last messages that fit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EvalTruncate;
+
+impl EvalStrategy for EvalTruncate {
+    fn name(&self) -> &str {
+        "truncate"
+    }
+
+    fn compact(
+        &self,
+        history: &[Placed],
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        Ok(keep_within_budget(messages(history), budget, counter))
+    }
+}
+
+/// The digest of the whole history.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EvalDigest;
+
+impl EvalStrategy for EvalDigest {
+    fn name(&self) -> &str {
+        DIGEST
+    }
+
+    fn compact(
+        &self,
+        history: &[Placed],
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        let part = DigestInput::Messages {
+            loop_name: None,
+            messages: history.to_vec(),
+        };
+        let digest = digest_of(&mut std::iter::once(part), budget, counter);
+        Ok(digest.message(Role::User).into_iter().collect())
+    }
+
+    fn compact_chain(
+        &self,
+        history: &History,
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        let digest = digest_of(&mut history.by_loop().into_iter(), budget, counter);
+        Ok(digest.message(Role::User).into_iter().collect())
+    }
+}
+
+/// The summary of a model.
+///
+/// As in a compaction the digest stands in where the model gives nothing of use;
+/// [`EvalSummarize::fallbacks`] says how often, or else its figures would pass for the model's.
+pub struct EvalSummarize {
+    strategy: SummarizeCompaction,
+    fallbacks: AtomicUsize,
+}
+
+impl EvalSummarize {
+    /// Summaries by this strategy; of its options, the tokens of a summary follow the budget.
+    pub fn new(strategy: SummarizeCompaction) -> Self {
+        Self {
+            strategy,
+            fallbacks: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns how many texts the digest made because the model gave none of use.
+    pub fn fallbacks(&self) -> usize {
+        self.fallbacks.load(Ordering::Relaxed)
+    }
+}
+
+impl EvalStrategy for EvalSummarize {
+    fn name(&self) -> &str {
+        "summarize"
+    }
+
+    fn compact(
+        &self,
+        history: &[Placed],
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        match self.strategy.summarize(history, budget, counter) {
+            Ok(message) => Ok(vec![message]),
+            Err(_) => {
+                self.fallbacks.fetch_add(1, Ordering::Relaxed);
+                EvalDigest.compact(history, budget, counter)
+            }
+        }
+    }
+}
+
+fn messages(history: &[Placed]) -> Vec<AgentMessage> {
+    history
+        .iter()
+        .map(|placed| placed.message.clone())
+        .collect()
+}

@@ -1,0 +1,184 @@
+//! The state that every command has: the database that it is called with, and its output.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use loopstore::{Database, Key, OpenError, SqliteOptions, SqliteStore, counter_named};
+use serde::Serialize;
+
+use super::CliError;
+use super::output::Out;
+use super::server::{self, Access};
+
+/// The database if nothing names another.
+const DATABASE: &str = "loopstore.db";
+
+/// The outcome of a command that printed its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// The command did what it was called for.
+    Well,
+    /// The command did not; its output says why.
+    Badly,
+    /// The database is damaged.
+    Damaged,
+}
+
+/// Returns what to type after an error, if that is known. Hints name commands, so the command supplies them.
+pub type Hints = fn(&(dyn Error + 'static)) -> Option<&'static str>;
+
+/// The database and the output of a command.
+pub struct App {
+    /// The database: a file, or the address of a server.
+    pub db: PathBuf,
+    /// True if an option or the environment names the database.
+    pub is_named: bool,
+    /// The key of an encrypted database.
+    pub key: Option<Key>,
+    /// The options that name the source of the key, for other programs.
+    pub key_args: Vec<String>,
+    /// True if results are printed as JSON.
+    pub json: bool,
+    /// Standard output.
+    pub out: Out,
+    hints: Hints,
+}
+
+impl App {
+    /// Returns the state of a command; without `db` the environment names the database.
+    pub fn new(
+        db: Option<PathBuf>,
+        key: Option<Key>,
+        key_args: Vec<String>,
+        json: bool,
+        out: Out,
+    ) -> Self {
+        let named = named_database(db);
+        let mut app = Self {
+            is_named: named.is_some(),
+            db: named.unwrap_or_else(|| DATABASE.into()),
+            key,
+            key_args,
+            json,
+            out,
+            hints: |_| None,
+        };
+        if app.address().is_some() {
+            // A key in the environment is meant for files.
+            app.key = None;
+        }
+        app
+    }
+
+    /// Returns the same state with hints for errors.
+    pub fn with_hints(self, hints: Hints) -> Self {
+        Self { hints, ..self }
+    }
+
+    /// Returns the state of a command with another database, under the same key.
+    pub fn with_database(&self, db: PathBuf) -> Self {
+        Self::new(Some(db), self.key.clone(), Vec::new(), false, Out::new()).with_hints(self.hints)
+    }
+
+    /// Returns what to type after an error, if that is known.
+    pub fn hint(&self, error: &CliError) -> Option<&'static str> {
+        error.hint(self.hints)
+    }
+
+    /// Opens the database with the token counter that it was written with.
+    pub fn open(&self, access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
+        match self.address() {
+            Some(address) => server::open(address, access),
+            None => Ok(Box::new(self.open_file(access)?)),
+        }
+    }
+
+    /// Opens an existing database for reading.
+    pub fn open_to_read(&self) -> Result<Box<dyn Database>, OpenError> {
+        self.open(Access::Read)
+    }
+
+    /// Opens an existing database for writing.
+    pub fn open_to_write(&self) -> Result<Box<dyn Database>, OpenError> {
+        self.open(Access::Write)
+    }
+
+    /// Opens an existing database for writing, or else for reading.
+    pub fn open_for(&self, writes: bool) -> Result<Box<dyn Database>, OpenError> {
+        self.open(if writes { Access::Write } else { Access::Read })
+    }
+
+    /// Opens the database as a file.
+    pub fn open_file(&self, access: Access<'_>) -> Result<SqliteStore, OpenError> {
+        let options = self.options().stored_counter();
+        let open = |options| SqliteStore::open_with(&self.db, options);
+        match access {
+            Access::Create(counter) => open(match counter_named(counter) {
+                Some(counter) => options.counter(counter),
+                None => options,
+            }),
+            Access::Write => open(options.create(false)),
+            Access::Read => match open(options.clone().read_only(true)) {
+                // Only opening for writing upgrades an older file, takes back what a killed process left in its
+                // journal, or finishes a creation that was cut off.
+                Err(
+                    unfinished @ (OpenError::Older { .. }
+                    | OpenError::LogUnread { .. }
+                    | OpenError::Missing { .. }),
+                ) if self.db.is_file() => match self.open_file(Access::Write) {
+                    Err(OpenError::Other { .. } | OpenError::ReadOnly { .. }) => Err(unfinished),
+                    Err(error) => Err(error),
+                    Ok(_) => open(options.read_only(true)),
+                },
+                opened => opened,
+            },
+        }
+    }
+
+    /// Prints a result: as JSON with `--json`, else as text.
+    ///
+    /// # Errors
+    /// If stdout cannot be written.
+    pub fn print(
+        &mut self,
+        value: &(impl Serialize + ?Sized),
+        text: impl FnOnce() -> String,
+    ) -> Result<(), CliError> {
+        match self.json {
+            true => self.out.json(value),
+            false => self.out.text(&text()),
+        }
+    }
+
+    /// Returns the address of a server, if that is what `--db` names.
+    pub fn address(&self) -> Option<&str> {
+        self.db.to_str().filter(|text| server::is_address(text))
+    }
+
+    /// Returns the database as it may be shown: without the password of an address.
+    pub fn place(&self) -> String {
+        match self.address() {
+            Some(address) => server::place(address),
+            None => self.db.display().to_string(),
+        }
+    }
+
+    /// Returns the options that every opening of the database has.
+    pub fn options(&self) -> SqliteOptions {
+        match &self.key {
+            Some(key) => SqliteOptions::new().key(key.clone()),
+            None => SqliteOptions::new(),
+        }
+    }
+}
+
+/// Returns the database that a command uses if no option names one.
+pub fn usual_database() -> PathBuf {
+    named_database(None).unwrap_or_else(|| DATABASE.into())
+}
+
+/// Returns the database that the option names, else the environment.
+fn named_database(given: Option<PathBuf>) -> Option<PathBuf> {
+    let named = || std::env::var_os("LOOPSTORE_DB").filter(|value| !value.is_empty());
+    given.or_else(|| named().map(PathBuf::from))
+}

@@ -1,0 +1,36 @@
+//! The terminal side of loopstore: everything that its commands share between a person and the store.
+//!
+//! - [`App`] is the database that a command is called with and its output; [`CliError`] is an error of a command.
+//! - [`output`], [`table`], [`text`] and [`progress`] print: on a terminal, into a pager or a pipe, as JSON.
+//! - [`amount`], [`select`] and [`nearest`] read amounts, times and ids as people type them.
+//! - [`context_text`], [`diff_lines`], [`hits`] and [`runs`] are the texts of what is stored, the same in all commands.
+//!
+//! The crate has no command and no options: `loopstore-cli` parses them and says what to type after an error.
+//! `loopstore-agents`, `loopstore-browse` and `loopstore-eval` have the larger commands. Programs that embed the
+//! store do not need this crate.
+
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+pub mod amount;
+mod app;
+pub mod confirm;
+pub mod context_text;
+pub mod diff_lines;
+mod error;
+pub mod hits;
+pub mod nearest;
+pub mod output;
+mod pager;
+pub mod progress;
+pub mod runs;
+pub mod select;
+pub mod server;
+pub mod table;
+pub mod text;
+
+pub use app::{App, Done, Hints, usual_database};
+pub use error::{CliError, with_causes};

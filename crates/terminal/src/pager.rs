@@ -1,0 +1,207 @@
+//! A pager for output that is longer than the terminal.
+//!
+//! Nothing is started before there is more than one screen. Own code, as the crates for it either fork
+//! this process or are a pager of their own; the users' choice is a program.
+
+use std::env;
+use std::io::{self, IsTerminal, Stdout, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// The variable that names the pager; `PAGER` does for many programs.
+const OWN: &str = "LOOPSTORE_PAGER";
+
+/// Standard output, held back or behind a pager.
+pub enum PagedOutput {
+    /// As it comes.
+    Plain(Stdout),
+    /// Held back as long as it fits the screen.
+    Held(Box<HeldBack>),
+    /// The pager has it.
+    Paged(Paged),
+}
+
+/// Output that is held back: less than a screen so far.
+pub struct HeldBack {
+    bytes: Vec<u8>,
+    screen: ScreenFill,
+    pager: Command,
+}
+
+/// A pager at work.
+pub struct Paged {
+    input: Option<ChildStdin>,
+    pager: Child,
+}
+
+/// The part of a screen that is filled.
+#[derive(Clone, Copy)]
+struct ScreenFill {
+    rows: usize,
+    columns: usize,
+    /// Of the line that is not at its end.
+    column: usize,
+}
+
+impl PagedOutput {
+    /// Standard output.
+    pub fn plain() -> Self {
+        Self::Plain(io::stdout())
+    }
+
+    /// Standard output, through the pager that the environment names if it is a terminal and more is
+    /// written than fits.
+    pub fn paged() -> Self {
+        let is_plain = env::var_os("TERM").is_some_and(|term| term == "dumb");
+        if is_plain || !io::stdout().is_terminal() {
+            return Self::plain();
+        }
+        let named = |name| env::var(name).ok();
+        let size = terminal_size::terminal_size();
+        match (pager(named(OWN).or_else(|| named("PAGER"))), size) {
+            (Some(pager), Some((columns, rows))) if rows.0 > 0 && columns.0 > 0 => {
+                Self::Held(Box::new(HeldBack {
+                    bytes: Vec::new(),
+                    screen: ScreenFill {
+                        // The prompt of the shell comes after it.
+                        rows: usize::from(rows.0) - 1,
+                        columns: usize::from(columns.0),
+                        column: 0,
+                    },
+                    pager,
+                }))
+            }
+            _ => Self::plain(),
+        }
+    }
+
+    /// Writes what is held back, or waits until the user leaves the pager.
+    pub fn finish(&mut self) -> io::Result<()> {
+        match std::mem::replace(self, Self::plain()) {
+            Self::Plain(_) => self.flush(),
+            Self::Held(held) => {
+                self.write_all(&held.bytes)?;
+                self.flush()
+            }
+            Self::Paged(mut paged) => {
+                // Its end of the text.
+                drop(paged.input.take());
+                paged.pager.wait().map(drop)
+            }
+        }
+    }
+
+    /// Starts the pager, if it can be started, and hands on what was held back.
+    fn turn_over(&mut self) -> io::Result<()> {
+        let Self::Held(mut held) = std::mem::replace(self, Self::plain()) else {
+            return Ok(());
+        };
+        if let Ok(mut pager) = held.pager.stdin(Stdio::piped()).spawn() {
+            // Ctrl-C is for the pager now; who ended here would leave the terminal to two programs.
+            let _ = ctrlc::set_handler(|| {});
+            let input = pager.stdin.take();
+            *self = Self::Paged(Paged { input, pager });
+        }
+        self.write_all(&held.bytes)
+    }
+}
+
+/// Returns the command for a pager; `None` if none is wanted.
+fn pager(named: Option<String>) -> Option<Command> {
+    let mut pager = match named.as_deref().map(str::trim) {
+        Some("" | "cat") => return None,
+        Some(line) => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", line]);
+            shell
+        }
+        None => {
+            let mut less = Command::new("less");
+            less.arg("-FRX");
+            less
+        }
+    };
+    // As git does it: colours are shown, and what fits the screen after all needs no key.
+    if env::var_os("LESS").is_none() {
+        pager.env("LESS", "FRX");
+    }
+    Some(pager)
+}
+
+impl Write for PagedOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(out) => out.write(bytes),
+            Self::Held(held) => {
+                held.bytes.extend_from_slice(bytes);
+                if !held.screen.takes(bytes) {
+                    self.turn_over()?;
+                }
+                Ok(bytes.len())
+            }
+            Self::Paged(paged) => match &mut paged.input {
+                Some(input) => input.write(bytes),
+                None => Err(io::ErrorKind::BrokenPipe.into()),
+            },
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(out) => out.flush(),
+            // It is not known yet where it goes.
+            Self::Held(_) | Self::Paged(_) => Ok(()),
+        }
+    }
+}
+
+impl ScreenFill {
+    /// Fills the screen with bytes and tells whether they fit. Bytes count as columns, so that wide
+    /// letters and colours may seem to fill it early; a pager shows those as well.
+    fn takes(&mut self, bytes: &[u8]) -> bool {
+        for byte in bytes {
+            if *byte == b'\n' || self.column == self.columns {
+                let Some(rows) = self.rows.checked_sub(1) else {
+                    return false;
+                };
+                (self.rows, self.column) = (rows, 0);
+            }
+            if *byte != b'\n' {
+                self.column += 1;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn takes(text: &str) -> bool {
+        let mut screen = ScreenFill {
+            rows: 3,
+            columns: 4,
+            column: 0,
+        };
+        text.as_bytes().chunks(2).all(|bytes| screen.takes(bytes))
+    }
+
+    #[test]
+    fn a_screen_takes_its_lines_and_no_more() {
+        assert!(takes("") && takes("a\nb\nc\n") && takes("abcd\nabcd\nabcd\n"));
+        assert!(takes("abcdabcd\nb\n"), "a long line takes two");
+        assert!(!takes("a\nb\nc\nd\n"));
+        assert!(!takes("abcdabcd\nb\nc\n"));
+    }
+
+    #[test]
+    fn an_empty_pager_and_cat_mean_none() {
+        for none in ["", " ", "cat"] {
+            assert!(pager(Some(none.into())).is_none());
+        }
+        let less = pager(None).unwrap();
+        assert_eq!(less.get_program(), "less");
+        let own = pager(Some("bat -p | more".into())).unwrap();
+        assert_eq!(own.get_program(), "sh");
+    }
+}

@@ -1,0 +1,200 @@
+//! Lookup of ids: whole, or a unique prefix.
+
+use std::fmt;
+
+use loopstore::context::AsOf;
+use loopstore::extend::sqlite::Record;
+use loopstore::extend::{
+    self as store, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult, lookup,
+};
+use loopstore::{Database, LoopId, SealingProvider, SessionId, Time};
+
+use super::amount::{self, Edge};
+use super::nearest;
+
+/// Reads the name of a provider that compacts by itself.
+pub fn provider(given: &str) -> Result<SealingProvider, String> {
+    let mut known = SealingProvider::ALL.into_iter();
+    let found = known.find(|provider| provider.as_str() == given);
+    found.ok_or_else(|| "one of: openai, anthropic".to_owned())
+}
+
+/// Returns the provider whose own compaction a run is, which only it can read.
+pub fn sealed_by(run: &Record) -> Option<SealingProvider> {
+    SealingProvider::of_strategy(&run.text("strategy")?)
+}
+
+/// An id that matches nothing, or several.
+#[derive(Debug)]
+pub struct Unknown {
+    /// The reason.
+    pub error: StoreError,
+    /// The ids nearest to it.
+    pub near: Vec<String>,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(question) = nearest::question(&self.near) else {
+            return self.error.fmt(f);
+        };
+        write!(f, "{}; {question}", self.error)
+    }
+}
+
+impl std::error::Error for Unknown {}
+
+/// Adds the nearest ids to an error about an unknown id.
+fn with_near(store: &dyn Database, session: Option<&SessionRow>, error: StoreError) -> Unknown {
+    let near = match (&error, session) {
+        (StoreError::NoSession(given), _) => nearest::sessions(store, given),
+        (StoreError::NoLoop(given), Some(session)) => nearest::loops(store, session, given),
+        (StoreError::NoRun(given), Some(session)) => nearest::runs(store, session, given),
+        _ => Ok(Vec::new()),
+    };
+    Unknown {
+        error,
+        near: near.unwrap_or_default(),
+    }
+}
+
+/// Returns the session whose id is or begins with `given`.
+pub fn session(store: &dyn Database, given: &str) -> Result<SessionRow, Unknown> {
+    let found = store::read(store, |read| lookup::session(read, given));
+    found.map_err(|error| with_near(store, None, error))
+}
+
+/// Returns the id of the session whose id is or begins with `given`, if one was given.
+pub fn session_id(store: &dyn Database, given: Option<&str>) -> Result<Option<SessionId>, Unknown> {
+    let find = |given| session(store, given).map(|row| row.session_id);
+    given.map(find).transpose()
+}
+
+/// Returns the loop whose id is or begins with `given`.
+pub fn loop_row(
+    store: &dyn Database,
+    session: &SessionRow,
+    given: &str,
+) -> Result<LoopRow, Unknown> {
+    let found = store::read(store, |read| lookup::loop_of(read, session.key, given));
+    found.map_err(|error| with_near(store, Some(session), error))
+}
+
+/// Returns the id of the loop whose id is or begins with `given`, if one was given.
+pub fn loop_id(
+    store: &dyn Database,
+    session: &SessionRow,
+    given: Option<&str>,
+) -> Result<Option<LoopId>, Unknown> {
+    let find = |given| loop_row(store, session, given).map(|row| row.core.loop_id);
+    given.map(find).transpose()
+}
+
+/// Returns the run whose id is or begins with `given`, if one was given.
+pub fn run_id(
+    store: &dyn Database,
+    session: &SessionRow,
+    given: Option<&str>,
+) -> Result<Option<String>, Unknown> {
+    let find = |given| {
+        let found = store::read(store, |read| lookup::run(read, session.key, given));
+        found.map(|run| run.run_id)
+    };
+    let found = given.map(find).transpose();
+    found.map_err(|error| with_near(store, Some(session), error))
+}
+
+/// The argument of `--as-of`: `RUN`, `LOOP:TURN` or a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GivenAsOf {
+    /// Just after a run.
+    Run(String),
+    /// Just after a turn.
+    Turn(String, u32),
+    /// Just after the last turn or run until then.
+    Time(Time),
+}
+
+impl std::str::FromStr for GivenAsOf {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(time) = amount::time(text, Edge::End) {
+            return Ok(Self::Time(time));
+        }
+        match text.rsplit_once(':') {
+            _ if text.is_empty() => Err("expected a run or LOOP:TURN".into()),
+            None => Ok(Self::Run(text.into())),
+            Some(("", _)) => Err("the loop before `:` is missing".into()),
+            Some((loop_id, turn)) => match turn.parse() {
+                Ok(turn) => Ok(Self::Turn(loop_id.into(), turn)),
+                Err(_) => Err(format!(
+                    "`{turn}` is not a turn; expected a run, LOOP:TURN or a time"
+                )),
+            },
+        }
+    }
+}
+
+/// Returns the point of a context, and the loop that it is read from; `of_loop` is the loop that was named.
+pub fn as_of(
+    store: &dyn Database,
+    session: &SessionRow,
+    given: &GivenAsOf,
+    of_loop: Option<&LoopId>,
+) -> Result<(AsOf, LoopId), Unknown> {
+    let found = match given {
+        GivenAsOf::Run(given) => store::read(store, |read| {
+            let run = lookup::run(read, session.key, given)?;
+            let loop_id = loop_of(read, &run)?;
+            Ok((AsOf::Run(run.run_id), loop_id))
+        }),
+        GivenAsOf::Turn(given, turn) => store::read(store, |read| {
+            let loop_id = lookup::loop_of(read, session.key, given)?.core.loop_id;
+            Ok((AsOf::turn(loop_id.as_str(), *turn), loop_id))
+        }),
+        GivenAsOf::Time(time) => match AsOf::time(store, &session.session_id, of_loop, time) {
+            Ok(AsOf::Run(run)) => {
+                return as_of(store, session, &GivenAsOf::Run(run), of_loop);
+            }
+            Ok(AsOf::Turn { loop_id, turn }) => Ok((AsOf::turn(loop_id.as_str(), turn), loop_id)),
+            Ok(AsOf::Before { loop_id, seq }) => {
+                let leaf = loop_id.clone();
+                Ok((AsOf::Before { loop_id, seq }, leaf))
+            }
+            Err(error) => Err(error),
+        },
+    };
+    found.map_err(|error| with_near(store, Some(session), error))
+}
+
+fn loop_of(read: &dyn StoreRead, run: &RunRow) -> StoreResult<LoopId> {
+    Ok(read.loop_by_key(run.point.loop_key)?.core.loop_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_split_at_the_last_colon() {
+        assert_eq!("r1".parse(), Ok(GivenAsOf::Run("r1".into())));
+        assert_eq!("a:b:3".parse(), Ok(GivenAsOf::Turn("a:b".into(), 3)));
+        let time = |text: &str| GivenAsOf::Time(Time::from_text(text));
+        for (given, meant) in [
+            ("2026-11-01", "2026-11-01T23:59:59.999999999"),
+            ("2026-11-01T12:00", "2026-11-01T12:00:59.999999999"),
+            ("2026-11-01 12:00:30", "2026-11-01T12:00:30"),
+            ("2026-11-01T12:00:30+02:00", "2026-11-01T12:00:30+02:00"),
+        ] {
+            assert_eq!(given.parse(), Ok(time(meant)), "{given}");
+        }
+        assert_eq!(
+            "2026-13-01".parse(),
+            Ok(GivenAsOf::Run("2026-13-01".into()))
+        );
+        for bad in ["", ":", ":3", "a:", "a:x", "a:-1", "a:99999999999"] {
+            assert!(bad.parse::<GivenAsOf>().is_err(), "{bad}");
+        }
+    }
+}
