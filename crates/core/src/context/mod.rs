@@ -47,7 +47,7 @@ pub use chain::{Chain, Purpose, size_with};
 pub use live::KeptContext;
 pub use loopstore_provider::faults::{ContextFault, FaultKind};
 #[doc(hidden)]
-pub use loopstore_provider::faults::{faults_of, goes_on, introduced, open_calls};
+pub use loopstore_provider::faults::{continues_answer, faults_of, introduced, open_calls};
 pub use moment::AsOf;
 #[doc(hidden)]
 pub use moment::{leaf_of, moment_of, session_of};
