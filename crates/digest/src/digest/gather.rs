@@ -372,10 +372,10 @@ impl Gatherer {
                     self.add_statement(statement);
                 }
                 DocumentPart::Instruction(instruction) => {
-                    self.record.instructions.push(instruction)
+                    self.record.instructions.push(instruction);
                 }
                 DocumentPart::ForeignSummary(carried) => {
-                    self.record.foreign_summaries.push(carried)
+                    self.record.foreign_summaries.push(carried);
                 }
                 DocumentPart::Model(section) => self.add_model_section(section),
                 DocumentPart::Work(work) => {

@@ -121,7 +121,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
             Some(Heading::Commands) => work.calls.extend(read_call(line)),
             Some(Heading::Values) if line == SEEN => used = false,
             Some(Heading::Values) => {
-                sections.extend(read_values(line, used).map(DocumentPart::Values))
+                sections.extend(read_values(line, used).map(DocumentPart::Values));
             }
             None => {}
         }
