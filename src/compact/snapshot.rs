@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::request::{CompactRequest, CompactTrigger};
 use crate::compaction::has_no_content;
 use crate::compaction::plan::{ChainTurn, ForeignAnswer, LoopFacts};
-use crate::context::{BuildOptions, Chain, Purpose, keys_of, settings, view_for};
+use crate::context::{BuildOptions, Chain, Purpose, keys_of, view_for};
 use crate::model::{Role, SessionId, Turns};
 use crate::overlay::{ChainPins, next_round, turn_seqs};
 use crate::store::active_blocks::{ChainLink, View};
@@ -242,9 +242,7 @@ fn active_size(
     request: &CompactRequest,
 ) -> StoreResult<(Size, ContextTokens)> {
     let view = view_for(request.provider);
-    let now = settings(read, session, leaf, view, &BuildOptions::default())?;
-    let purpose = Purpose::Build;
-    let chain = Chain::load(read, leaf, view, &now.config, &now.window, purpose)?;
+    let (_, chain) = Chain::load_active(read, (session, leaf), view, &BuildOptions::default())?;
     let size = chain.size();
     let is_plausible = |tokens: &u64| tokens.saturating_mul(IMPLAUSIBLE) >= size.tokens;
     let about = match reported(read, &chain)?.filter(is_plausible) {

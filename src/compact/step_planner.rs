@@ -362,7 +362,7 @@ fn goes_on(read: &dyn StoreRead, link: &ChainLink, turn: u32) -> StoreResult<boo
     }
     let content = answers.first().and_then(AgentMessage::message);
     let is_thinking = content.is_some_and(|m| m.content().iter().all(Content::is_thinking));
-    Ok(is_thinking && crate::context::goes_on(&answers, 0))
+    Ok(is_thinking && crate::context::continues_answer(&answers, 0))
 }
 
 /// The costs of the loops, from stored totals.

@@ -100,6 +100,11 @@ impl Connections {
         locked(&self.first).take()
     }
 
+    /// Returns a reading connection that nobody uses, if there is one; it is no longer one of the pool.
+    pub(super) fn take_idle_reader(&self) -> Option<Connection> {
+        locked(&self.readers).pop()
+    }
+
     /// Lends an idle reading connection; with `open` where there is none.
     pub(super) fn lend(
         &self,

@@ -348,6 +348,7 @@ mod tests {
         assert_eq!(count(&store), 0);
         assert_eq!(connections(&store), (false, false, 1));
         add(&store, "a").unwrap();
+        assert_eq!(connections(&store), (false, true, 0));
         assert_eq!((count(&store), connections(&store)), (1, (false, true, 1)));
         let (_folder, store) = opened();
         add(&store, "a").unwrap();

@@ -99,6 +99,11 @@ pub(super) fn only_read(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "query_only", true)
 }
 
+/// Makes a connection that could only read one that can write.
+pub(super) fn allow_writing(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "query_only", false)
+}
+
 pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
     let access = if options.read_only {
         OpenFlags::SQLITE_OPEN_READ_ONLY

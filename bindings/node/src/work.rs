@@ -179,7 +179,7 @@ impl RunningCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, flag: loopstore::CancelFlag) -> RunningCall {
+    fn begin(&self, flag: loopstore::CancelFlag) -> RunningCallGuard {
         let mut under_way = self.lock();
         if under_way.has_ended {
             flag.cancel();
@@ -187,19 +187,19 @@ impl RunningCalls {
         let id = under_way.next;
         under_way.next += 1;
         under_way.flags.insert(id, flag);
-        RunningCall {
+        RunningCallGuard {
             calls: self.clone(),
             id,
         }
     }
 }
 
-struct RunningCall {
+struct RunningCallGuard {
     calls: RunningCalls,
     id: u64,
 }
 
-impl Drop for RunningCall {
+impl Drop for RunningCallGuard {
     fn drop(&mut self) {
         self.calls.lock().flags.remove(&self.id);
     }

@@ -91,7 +91,7 @@ impl Handle {
         let gone = opened
             .as_mut()
             .and_then(|opened| opened.sessions.remove(&key));
-        // A summarizer may hold another session, which goes with this one and asks for the same lock.
+        // A summarizer may own another session, which is dropped with this one and takes the same lock.
         drop(opened);
         drop(gone);
     }

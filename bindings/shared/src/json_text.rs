@@ -1,6 +1,6 @@
-//! Strings of JSON, read and written piece by piece: what stands for itself is not looked at byte by byte.
+//! Strings of JSON, read and written piece by piece: characters without an escape are not handled byte by byte.
 
-/// Returns where the first byte is that does not stand for itself in a string of JSON: an ASCII character.
+/// Returns the position of the first byte that needs an escape in a string of JSON: an ASCII character.
 pub fn next_special(text: &str) -> Option<usize> {
     /// So many bytes are looked at at once: the compiler compares all of them in a few instructions.
     const STEP: usize = 32;
@@ -15,7 +15,7 @@ pub fn next_special(text: &str) -> Option<usize> {
     at.map(|at| steps.len() * STEP + at)
 }
 
-/// Returns where the string ends that a text begins with, behind its second quote, and whether it has escapes.
+/// Returns the end of the string at the start of a text, after its closing quote, and `true` if it has escapes.
 pub fn string_end(text: &str) -> Option<(usize, bool)> {
     let (mut at, mut has_escapes) = (1, false);
     loop {
@@ -26,7 +26,7 @@ pub fn string_end(text: &str) -> Option<(usize, bool)> {
                 has_escapes = true;
                 at += 2;
             }
-            // A control character is none of JSON.
+            // JSON strings have no control characters.
             _ => return None,
         }
     }

@@ -28,7 +28,7 @@ impl Checkpoints {
     /// is not copied.
     ///
     /// # Errors
-    /// [`Error::ThreadExists`] if the target holds anything, [`Error::Foreign`], or if the store fails.
+    /// [`Error::ThreadExists`] if the target is not empty, [`Error::Foreign`], or if the store fails.
     pub fn copy_thread(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (SessionId::new(from)?, SessionId::new(to)?);
         self.write(|write| {

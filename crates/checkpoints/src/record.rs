@@ -101,7 +101,7 @@ pub struct NewCheckpoint {
     /// The messages that values refer to, as lists; see [`Value::Data`].
     #[serde(default)]
     pub said: Vec<Vec<ListPart>>,
-    /// The session that the segments are of, as [`PutResult::session`] says.
+    /// The session of the segments, from [`PutResult::session`].
     #[serde(default)]
     pub session: Option<i64>,
 }
@@ -145,7 +145,7 @@ pub struct NewWrites {
     /// The messages that values refer to, as lists; see [`Value::Data`].
     #[serde(default)]
     pub said: Vec<Vec<ListPart>>,
-    /// The session that the segments are of, as [`PutResult::session`] says.
+    /// The session of the segments, from [`PutResult::session`].
     #[serde(default)]
     pub session: Option<i64>,
 }

@@ -318,7 +318,7 @@ impl<'a> SessionRecorder<'a> {
     /// If the event cannot be at this place, another driver has the loop, or the store refuses.
     /// Then nothing of it was stored, and the same event may be recorded again. Only with
     /// [`StoreError::Unconfirmed`] it may have been stored: then the loop is active no more, and
-    /// [`SessionRecorder::resume`] tells what is there once its lease has run out.
+    /// [`SessionRecorder::resume`] reads what is stored once its lease has expired.
     pub fn record(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
         let event = self.redacted(event)?;
         match &event {
@@ -458,7 +458,7 @@ fn loop_of(event: &AgentEvent) -> Option<&LoopId> {
 /// Returns what is stored of an event: no piece and no second copy unless asked for.
 fn stored(mut event: AgentEvent, streaming: bool, payloads: bool) -> Option<AgentEvent> {
     match &mut event {
-        // The end of a message says all that its beginning does.
+        // The end of a message has everything that its beginning has.
         AgentEvent::MessageStart(_)
         | AgentEvent::MessageUpdate(_)
         | AgentEvent::ToolExecutionUpdate(_)

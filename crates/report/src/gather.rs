@@ -349,7 +349,7 @@ fn run_lines(runs: &[RunRow], found: &WrittenMessages) -> Vec<IndexedRun> {
     runs.iter().map(line).collect()
 }
 
-/// Returns what a run's configuration leaves to messages; `None` if it does not say.
+/// Returns the budget of messages in a run's configuration; `None` if it has none.
 fn budget_of(config: &str) -> Option<u64> {
     let config: serde_json::Value = serde_json::from_str(config).ok()?;
     let window = config.get("max_context_tokens")?.as_u64()?;

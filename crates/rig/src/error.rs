@@ -23,7 +23,7 @@ pub enum Error {
     /// An error of the store.
     #[error(transparent)]
     Store(#[from] loopstore::Error),
-    /// A message holds JSON that nests too deeply to be read again.
+    /// A message has JSON that nests too deeply to be read again.
     #[error(
         "a message nests {depth} levels deep, and {most} can be kept; flatten its JSON, or append it as text"
     )]

@@ -3,10 +3,10 @@
 //! [`LoopstoreMemory`] is rig's [`ConversationMemory`](rig_core::memory::ConversationMemory) and its
 //! [`DemotionHook`](rig_core::memory::DemotionHook), and has its [`Compactor`](rig_core::memory::Compactor). What rig
 //! appends after a run (prompt, answers, calls, results) is one transaction: all of it is kept, or nothing; when
-//! `append` returns it is durable. An append that failed or was dropped can be tried again with the same messages, and is
-//! made once. [`load`](rig_core::memory::ConversationMemory::load) gives the messages exactly as they came, and what a
-//! compaction put in the place of others. The same session can be searched, shown, undone and exported with
-//! loopstore, and another program may go on with it.
+//! `append` returns it is durable. An append that failed or was dropped can be repeated with the same messages, and is
+//! made once. [`load`](rig_core::memory::ConversationMemory::load) returns the messages exactly as they came, and the
+//! summaries of compacted ones. The same session can be searched, shown, undone and exported with
+//! loopstore, and another program may continue it.
 //!
 //! ```
 //! use loopstore::{Policy, Store};

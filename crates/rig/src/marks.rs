@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// The field of an object that replaces a block of the message; its value is the number of the block.
 const MARK: &str = "$loopstore";
-/// The field that says that the block's text is written JSON.
+/// The field that marks the text of the block as written JSON.
 const AS_JSON: &str = "json";
 /// Shorter texts are not replaced.
 const SHORT: usize = 32;

@@ -170,7 +170,7 @@ fn call_ids(item: &Value, ids: &mut Vec<CallId>) {
     }
 }
 
-/// Returns the name of a tool; a result that another program appended may not say whose it is.
+/// Returns the name of a tool; a result that another program appended may have none.
 fn tool_name(name: &str) -> Option<ToolName> {
     ToolName::new(if name.is_empty() { "unknown" } else { name }).ok()
 }

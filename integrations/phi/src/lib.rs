@@ -7,7 +7,7 @@
 //! | phi-core | here |
 //! | --- | --- |
 //! | `FileSystemSessionStore` | [`PhiSessionStore`]: sessions as loopstore's own, which can be compacted, searched and exported |
-//! | `FileSystemEventLog` | [`PhiEventLog`]: every event, with ordinals that go on after a restart |
+//! | `FileSystemEventLog` | [`PhiEventLog`]: every event, with ordinals that continue after a restart |
 //! | `SessionRecorder` | [`PhiRecorder`]: each message is durable when it is complete |
 //! | a `BlockCompactionStrategy` of theirs | [`FromPhi`] makes it one of ours |
 //! | a `BlockCompactionStrategy` of ours | [`IntoPhi`] makes it one of theirs |

@@ -1,9 +1,12 @@
 //! A chain as numbers: what each loop shows, and with `Skip` where the context begins.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+use super::BuildOptions;
 use super::recent_window::Reach;
+use super::settings::{ChainSettings, settings_on};
 use crate::compaction::plan::{
     ChainTurn, ForeignAnswer, LoopFacts, fit, is_hidden, reached, window,
 };
@@ -12,8 +15,8 @@ use crate::model::{Message, Role, Turns};
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, View, depth_of};
 use crate::store::append::size_through;
 use crate::store::{
-    self, BlockCore, BlockKey, CallSite, LoopKey, NewBlock, Size, StoreError, StoreRead,
-    StoreResult,
+    self, BlockCore, BlockKey, CallSite, LoopKey, NewBlock, SessionKey, Size, StoreError,
+    StoreRead, StoreResult,
 };
 
 /// The loops of a chain from where the context may begin to the leaf.
@@ -68,42 +71,36 @@ impl Chain {
         limits: &ContextConfig,
         purpose: Purpose,
     ) -> StoreResult<Self> {
-        let (leaf, view) = (walk.leaf(), walk.view());
-        // A build that leaves no loop out needs nothing but sizes.
-        let with_facts = purpose == Purpose::Plan || config.older_loops == OlderLoops::Skip;
-        let mut load = Load {
-            read,
-            links: Vec::new(),
-            sites: Vec::new(),
-            oldest_call: None,
-            with_facts,
+        let mut load = Load::new(read, walk.view(), purpose);
+        walk.run(&mut |link| load.visit(link, config, limits))?;
+        load.finish(walk.leaf(), config, limits)
+    }
+
+    /// Reads the settings of a build, which the newest live run left behind, and the chain with them, in one walk.
+    pub fn load_active(
+        read: &dyn StoreRead,
+        (session, leaf): (SessionKey, LoopKey),
+        view: View,
+        options: &BuildOptions,
+    ) -> StoreResult<(ChainSettings, Self)> {
+        let mut walk = ActiveBlocks::new(read, leaf, view);
+        let mut load = Load::new(read, view, Purpose::Build);
+        let settings = OnceCell::new();
+        let mut begin = |walk: &mut ActiveBlocks<'_>| {
+            let found = settings_on(walk, read, session, options)?;
+            if found.config.older_loops == OlderLoops::Skip {
+                walk.ignore_rollups();
+            }
+            settings.get_or_init(|| found);
+            Ok(())
         };
-        let (mut shown, mut need) = (Vec::new(), Need::new(config, limits, purpose));
-        walk.run(&mut |link| {
-            let size = shown_of(read, &link, view)?;
-            let more = !with_facts || need.more_after(read, &link, size)?;
-            load.add(link)?;
-            shown.push(size);
-            Ok(if more || load.awaits_a_call() {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            })
+        walk.run_after(&mut begin, &mut |link| {
+            let ChainSettings { config, window } = settings.get().ok_or_else(|| lost(leaf))?;
+            load.visit(link, config, window)
         })?;
-        if load.links.is_empty() {
-            return Err(StoreError::Damaged(format!("loop {} is missing", leaf.0)));
-        }
-        shown.reverse();
-        let (links, facts) = load.finish();
-        let mut chain = Self {
-            links,
-            facts,
-            shown,
-            recent: need.reach.turns(),
-            start: 0,
-        };
-        chain.start = chain.first_in_context(config, limits)?;
-        Ok(chain)
+        let settings = settings.into_inner().ok_or_else(|| lost(leaf))?;
+        let chain = load.finish(leaf, &settings.config, &settings.window)?;
+        Ok((settings, chain))
     }
 
     /// Returns the last loop.
@@ -254,32 +251,75 @@ impl Need {
     }
 }
 
+/// A chain as far as it is read.
 struct Load<'a> {
     read: &'a dyn StoreRead,
+    view: View,
+    purpose: Purpose,
+    need: Option<Need>,
     /// Leaf first.
     links: Vec<ChainLink>,
+    shown: Vec<Size>,
     /// Per link, if facts are wanted: the calls of other turns that its turns answer.
     sites: Vec<Vec<(u32, Vec<CallSite>)>>,
     /// The oldest loop that holds one of these calls.
     oldest_call: Option<LoopKey>,
-    with_facts: bool,
 }
 
-impl Load<'_> {
-    fn add(&mut self, link: ChainLink) -> StoreResult<()> {
-        if self.with_facts {
-            let mut answers = self.read.answers(link.row.key, 0..link.turns)?;
-            if let Some((turn, _)) = answers.last()
-                && link.end_of(turn.saturating_add(1)).is_some()
-                && !answers_others(self.read, &link)?
-            {
-                answers.pop();
-            }
-            let calls = answers.iter().flat_map(|(_, sites)| sites);
-            let calls = calls.map(|site| site.loop_key);
-            self.oldest_call = calls.chain(self.oldest_call).min();
-            self.sites.push(answers);
+impl<'a> Load<'a> {
+    fn new(read: &'a dyn StoreRead, view: View, purpose: Purpose) -> Self {
+        Self {
+            read,
+            view,
+            purpose,
+            need: None,
+            links: Vec::new(),
+            shown: Vec::new(),
+            sites: Vec::new(),
+            oldest_call: None,
         }
+    }
+
+    /// Adds the next loop; breaks if no other one is needed.
+    fn visit(
+        &mut self,
+        link: ChainLink,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+    ) -> StoreResult<ControlFlow<()>> {
+        let size = shown_of(self.read, &link, self.view)?;
+        self.shown.push(size);
+        // A build that leaves no loop out needs nothing but sizes.
+        if self.purpose == Purpose::Build && config.older_loops != OlderLoops::Skip {
+            self.links.push(link);
+            return Ok(ControlFlow::Continue(()));
+        }
+        let purpose = self.purpose;
+        let need = self
+            .need
+            .get_or_insert_with(|| Need::new(config, limits, purpose));
+        let more = need.more_after(self.read, &link, size)?;
+        self.add(link)?;
+        Ok(if more || self.awaits_a_call() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        })
+    }
+
+    /// Adds a loop with the calls of others that its turns answer.
+    fn add(&mut self, link: ChainLink) -> StoreResult<()> {
+        let mut answers = self.read.answers(link.row.key, 0..link.turns)?;
+        if let Some((turn, _)) = answers.last()
+            && link.end_of(turn.saturating_add(1)).is_some()
+            && !answers_others(self.read, &link)?
+        {
+            answers.pop();
+        }
+        let calls = answers.iter().flat_map(|(_, sites)| sites);
+        let calls = calls.map(|site| site.loop_key);
+        self.oldest_call = calls.chain(self.oldest_call).min();
+        self.sites.push(answers);
         self.links.push(link);
         Ok(())
     }
@@ -290,11 +330,37 @@ impl Load<'_> {
         self.oldest_call.is_some() && self.oldest_call < last
     }
 
-    fn finish(mut self) -> (Vec<ChainLink>, Vec<LoopFacts>) {
+    fn finish(
+        mut self,
+        leaf: LoopKey,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+    ) -> StoreResult<Chain> {
+        if self.links.is_empty() {
+            return Err(lost(leaf));
+        }
+        self.shown.reverse();
         self.links.reverse();
         self.sites.reverse();
+        let recent = match &self.need {
+            Some(need) => need.reach.turns(),
+            None => Reach::new(config).turns(),
+        };
+        let mut chain = Chain {
+            facts: self.facts(),
+            links: self.links,
+            shown: self.shown,
+            recent,
+            start: 0,
+        };
+        chain.start = chain.first_in_context(config, limits)?;
+        Ok(chain)
+    }
+
+    /// Returns what the plan knows of each loop, root first.
+    fn facts(&self) -> Vec<LoopFacts> {
         let leaf = self.links.len().saturating_sub(1);
-        let mut all = Vec::with_capacity(self.links.len());
+        let mut all = Vec::with_capacity(self.sites.len());
         for (depth, (link, sites)) in self.links.iter().zip(&self.sites).enumerate() {
             let (mut answers, mut orphans) = (Vec::new(), Vec::new());
             for (turn, sites) in sites {
@@ -330,8 +396,13 @@ impl Load<'_> {
                 orphans,
             });
         }
-        (self.links, all)
+        all
     }
+}
+
+/// Returns the error of a chain without its leaf.
+fn lost(leaf: LoopKey) -> StoreError {
+    StoreError::Damaged(format!("loop {} is missing", leaf.0))
 }
 
 /// Whether what belongs to the chain of a turn that it leaves holds a result of a call of another turn.

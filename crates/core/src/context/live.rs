@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::build::{Builder, finish};
 use super::{
-    BuildError, BuildOptions, Chain, Context, Purpose, SystemPrompt, SystemPrompts, find_leaf,
-    keys_of, settings, system_prompt, too_large,
+    BuildError, BuildOptions, Chain, Context, SystemPrompt, SystemPrompts, find_leaf, keys_of,
+    system_prompt, too_large,
 };
 use crate::compaction::Budget;
 use crate::model::{LoopId, SealingProvider, SessionId};
@@ -144,8 +144,7 @@ fn refreshed(
     prompt: Option<&SystemPrompt>,
 ) -> Result<BuiltContext, BuildError> {
     let (owner, leaf, view) = find_leaf(read, session, options)?;
-    let plan = settings(read, owner, leaf, view, options)?;
-    let chain = Chain::load(read, leaf, view, &plan.config, &plan.window, Purpose::Build)?;
+    let (_, chain) = Chain::load_active(read, (owner, leaf), view, options)?;
     if let Some(error) = too_large(chain.size(), options) {
         return Err(error);
     }

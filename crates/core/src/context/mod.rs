@@ -47,7 +47,7 @@ pub use chain::{Chain, Purpose, size_with};
 pub use live::KeptContext;
 pub use loopstore_provider::faults::{ContextFault, FaultKind};
 #[doc(hidden)]
-pub use loopstore_provider::faults::{faults_of, goes_on, introduced, open_calls};
+pub use loopstore_provider::faults::{continues_answer, faults_of, introduced, open_calls};
 pub use moment::AsOf;
 #[doc(hidden)]
 pub use moment::{leaf_of, moment_of, session_of};
@@ -93,8 +93,7 @@ pub fn build_context_from_session(
             let why = "a context before a message leaves no manifest";
             return Err(StoreError::Invalid(why.into()));
         }
-        let plan = settings(read, owner, leaf, view, options)?;
-        let chain = Chain::load(read, leaf, view, &plan.config, &plan.window, Purpose::Build)?;
+        let (plan, chain) = Chain::load_active(read, (owner, leaf), view, options)?;
         needed = too_large(chain.size(), options);
         if needed.is_none() {
             let (context, outline) = build(read, session, &chain, options)?;
@@ -161,8 +160,7 @@ pub fn context_parts(
 ) -> StoreResult<Vec<Part>> {
     store::read(store, |read| {
         let (owner, leaf, view) = find_leaf(read, session, options)?;
-        let plan = settings(read, owner, leaf, view, options)?;
-        let chain = Chain::load(read, leaf, view, &plan.config, &plan.window, Purpose::Build)?;
+        let (_, chain) = Chain::load_active(read, (owner, leaf), view, options)?;
         build::parts_of(read, &chain)
     })
 }

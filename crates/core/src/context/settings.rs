@@ -26,7 +26,21 @@ pub fn settings(
     view: View,
     options: &BuildOptions,
 ) -> StoreResult<ChainSettings> {
-    let mut walk = ActiveBlocks::new(read, leaf, view);
+    settings_on(
+        &mut ActiveBlocks::new(read, leaf, view),
+        read,
+        session,
+        options,
+    )
+}
+
+/// Returns the same for a walk that has begun or not.
+pub(super) fn settings_on(
+    walk: &mut ActiveBlocks<'_>,
+    read: &dyn StoreRead,
+    session: SessionKey,
+    options: &BuildOptions,
+) -> StoreResult<ChainSettings> {
     let newest = walk.newest_live(session, |run| (run.key, run.older_loops.parse().ok()))?;
     settings_of(read, newest, options)
 }

@@ -129,6 +129,11 @@ impl<'a> ActiveBlocks<'a> {
         self.view
     }
 
+    /// From here on no rollup counts.
+    pub(crate) fn ignore_rollups(&mut self) {
+        self.view.without_rollups = true;
+    }
+
     /// The same walk as if these blocks were active.
     #[must_use]
     pub fn with_blocks<'b>(mut self, blocks: impl IntoIterator<Item = &'b BlockCore>) -> Self {
@@ -146,10 +151,28 @@ impl<'a> ActiveBlocks<'a> {
         &mut self,
         visit: &mut dyn FnMut(ChainLink) -> StoreResult<ControlFlow<()>>,
     ) -> StoreResult<()> {
+        self.run_after(&mut |_| Ok(()), visit)
+    }
+
+    /// Does the same; calls `begin` once, before the block on the leaf is looked for. By then the leaf is read, so
+    /// that `begin` finds the runs that count without a query for the leaf's parent.
+    ///
+    /// # Errors
+    /// What the store, `begin` or `visit` returns.
+    pub(crate) fn run_after(
+        &mut self,
+        begin: &mut dyn FnMut(&mut Self) -> StoreResult<()>,
+        visit: &mut dyn FnMut(ChainLink) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<()> {
         let (read, leaf) = (self.read, self.leaf);
         let (raw, mut cut) = (self.view.raw, Cut::NONE);
+        let mut begin = Some(begin);
         let mut meet = |standing: LoopWithBlock| {
             let next = standing.row.parent_cut();
+            self.meet(standing.row.key, cut, standing.row.parent_with_cut());
+            if let Some(begin) = begin.take() {
+                begin(self)?;
+            }
             let link = self.link(standing, cut)?;
             cut = next;
             let is_anchor = link.is_anchor();
@@ -184,9 +207,6 @@ impl<'a> ActiveBlocks<'a> {
     }
 
     fn link(&mut self, standing: LoopWithBlock, cut: Cut) -> StoreResult<ChainLink> {
-        let row = &standing.row;
-        let parent = row.parent.map(|parent| (parent, row.parent_cut()));
-        self.meet(row.key, cut, parent);
         let LoopWithBlock {
             row,
             newest,

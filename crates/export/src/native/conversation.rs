@@ -165,7 +165,7 @@ impl<'a> ConversationBuilder<'a, '_> {
     fn add(&mut self, placed: IndexedMessage) {
         // Without turns it is unknown if two answers are pieces of one.
         let at = placed.at;
-        let goes_on = placed.goes_on && self.messages[at].turn_index().is_some();
+        let goes_on = placed.continues_answer && self.messages[at].turn_index().is_some();
         let time = self.time(placed.message.timestamp());
         let is_prompt = placed.message.is_prompt();
         match placed.message {

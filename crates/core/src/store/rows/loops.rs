@@ -124,6 +124,11 @@ impl LoopCore {
             part,
         }
     }
+
+    /// Returns the parent, and where this loop's chain leaves it.
+    pub(crate) fn parent_with_cut(&self) -> Option<(LoopKey, Cut)> {
+        self.parent.map(|parent| (parent, self.parent_cut()))
+    }
 }
 
 /// Where a chain leaves a loop.
