@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use indicatif::ProgressBar;
-use loopstore::redact::RedactionPolicy;
 use loopstore::{COUNTERS, Database, SessionId};
+use loopstore_redact::RedactionPolicy;
 use loopstore_transcripts::{
     FileProgress, ImportError, ImportOptions, ImportReport, Repaired, Skipped, import_paths,
     importers,

@@ -5,10 +5,10 @@ mod review;
 use std::collections::BTreeSet;
 
 use loopstore::SessionId;
-use loopstore::redact::FoundBy;
 use loopstore_admin::retention::{
     self, FindingPlace, FoundSecret, LeftPlace, Leftover, RedactReport, RedactRequest,
 };
+use loopstore_redact::FoundBy;
 
 use super::confirm::confirm;
 use super::erase::left;

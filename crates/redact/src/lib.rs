@@ -35,6 +35,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use known::{KnownSecret, KnownSecrets};
+use loopstore_model::redaction::{MARKER, append_key_marker};
 use loopstore_model::{AgentMessage, Content, Json, Message, image_data};
 use pieces::Pieces;
 use sealed::unsign;
@@ -45,8 +46,6 @@ pub use policy::{Confidence, RedactionPolicy, UnknownRule, rule_names};
 #[doc(hidden)]
 pub use sealed::drop_sealed;
 
-/// How a marker begins.
-const MARKER: &str = "[REDACTED:";
 /// The digits of a digest in a marker.
 const MARKER_DIGITS: usize = 6;
 
@@ -342,14 +341,6 @@ pub fn add_counts(sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u6
     for (kind, count) in counts {
         *sums.entry(kind.clone()).or_default() += count;
     }
-}
-
-/// Returns the key that stands for the key of an append in which secrets were found. It is made of the whole key,
-/// whatever rules find in it, so that the append is found again by the key that its caller has.
-#[doc(hidden)]
-pub fn append_key_marker(key: &[u8], name: &str) -> String {
-    let id = Redactor::new(key).id_of(&format!("append key {name}"));
-    format!("{MARKER}append-key:{id}]")
 }
 
 /// Returns the marker that stands for a secret of a type.
