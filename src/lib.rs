@@ -38,13 +38,14 @@
 //! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
 //! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
 //! model call sees, [`handback`] writes the working state for agents that compact by themselves,
-//! [`search`](mod@search) finds messages, [`redact`] takes secrets out. Behind [`extend`] stands the store itself: its
+//! [`search`](mod@search) finds messages. Behind [`extend`] stands the store itself: its
 //! contract for backends, rows, keys and transactions; and what strategies of one's own are made of.
 //!
-//! Packages on this one: `loopstore-transcripts` reads what other agents wrote, `loopstore-export` writes it,
-//! `loopstore-recorder` records agents that emit events, `loopstore-phi` holds adapters for phi-core, and
-//! `loopstore-report` shows a session as one page. For those who run a database there are `loopstore-verify` (checks),
-//! `loopstore-admin` (removals, archives, backups, replays) and `loopstore-copy` (to another database).
+//! Packages beside this one: `loopstore-transcripts` reads what other agents wrote, `loopstore-export` writes it,
+//! `loopstore-redact` finds secrets, `loopstore-recorder` records agents that emit events, `loopstore-phi` holds
+//! adapters for phi-core, and `loopstore-report` shows a session as one page. For those who run a database there are
+//! `loopstore-verify` (checks), `loopstore-admin` (removals, archives, backups, replays) and `loopstore-copy` (to
+//! another database).
 //! `ARCHITECTURE.md` draws the map.
 
 #![warn(missing_docs)]
@@ -75,7 +76,6 @@ use loopstore_digest::words;
 use loopstore_model::clock;
 pub use loopstore_model::{self as model, tokens};
 pub use loopstore_provider as provider;
-pub use loopstore_redact as redact;
 
 // The front door.
 pub use api::{

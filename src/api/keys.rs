@@ -6,8 +6,8 @@ use super::line::{LineEnd, begin_session};
 use super::same_append::ensure_same;
 use super::{SessionHandle, calls};
 use crate::compact::record_appended_compactions;
+use crate::model::redaction::append_key_marker;
 use crate::model::{AgentMessage, LoopId};
-use crate::redact::append_key_marker;
 use crate::store::append::append_in_turns;
 use crate::store::{
     self, AppendKey, AppendKeyRange, LoopKey, SessionKey, StoreRead, StoreResult, StoreWrite,

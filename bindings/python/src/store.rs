@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopstore::extend::sqlite::QueryLimits;
-use loopstore::redact::RedactionPolicy;
 use loopstore::search::search_sessions;
 use loopstore::{Error, Policy, SessionId, SqliteStore};
 use loopstore_bindings::queries::{GivenFilter, GivenQuery};
 use loopstore_bindings::redaction::GivenRedaction;
+use loopstore_redact::RedactionPolicy;
 use loopstore_transcripts::{ImportOptions, Source, import_paths, import_source, importers};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use loopstore::SessionHandle;
-use loopstore::redact::{Confidence, RedactionPolicy};
 use loopstore_admin::retention::{RedactReport, RedactRequest, redact_session};
+use loopstore_redact::{Confidence, RedactionPolicy};
 use serde::Deserialize;
 
 use crate::errors::CallError;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use indicatif::ProgressBar;
-use loopstore::redact::RedactionPolicy;
 use loopstore::{COUNTERS, Database, SessionId};
+use loopstore_redact::RedactionPolicy;
 use loopstore_terminal::output::note;
 use loopstore_terminal::server::Access;
 use loopstore_terminal::{App, CliError, Done, progress, text};

@@ -5,10 +5,10 @@ mod review;
 use std::collections::BTreeSet;
 
 use loopstore::SessionId;
-use loopstore::redact::FoundBy;
 use loopstore_admin::retention::{
     self, FindingPlace, FoundSecret, LeftPlace, Leftover, RedactReport, RedactRequest,
 };
+use loopstore_redact::FoundBy;
 use loopstore_terminal::confirm::confirm;
 use loopstore_terminal::output::{note, note_copies};
 use loopstore_terminal::{App, CliError, Done, select, text};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use loopstore::redact::{Confidence, RedactionPolicy, rule_names};
+use loopstore_redact::{Confidence, RedactionPolicy, rule_names};
 use loopstore_terminal::CliError;
 use loopstore_terminal::nearest::nearest;
 

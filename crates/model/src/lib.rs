@@ -37,6 +37,8 @@ mod plain_text;
 mod provider;
 #[doc(hidden)]
 pub mod received;
+#[doc(hidden)]
+pub mod redaction;
 mod session;
 mod time;
 pub mod tokens;

@@ -43,7 +43,7 @@ use loopstore::extend::{
     self as store, Lease, SessionStore, StoreError, StoreWrite, append::Appended, lease,
 };
 use loopstore::model::{AgentMessage, Json, LoopId, Message, SessionId};
-use loopstore::redact::Redactor;
+use loopstore_redact::Redactor;
 
 use active_loop::{ActiveLoop, answered};
 #[cfg(feature = "tokio")]

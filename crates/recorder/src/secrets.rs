@@ -5,7 +5,7 @@
 
 use loopstore::extend::{self as store, SessionKey, StoreResult, StoreWrite};
 use loopstore::model::AgentMessage;
-use loopstore::redact::Redactor;
+use loopstore_redact::Redactor;
 
 use crate::event::AgentEvent;
 use crate::{RecordResult, SessionRecorder};

@@ -35,6 +35,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use known::{KnownSecret, KnownSecrets};
+use loopstore_model::redaction::{MARKER, append_key_marker};
 use loopstore_model::{AgentMessage, Content, Json, Message, image_data};
 use pieces::SecretPieces;
 use sealed::unsign;
@@ -45,8 +46,6 @@ pub use policy::{Confidence, RedactionPolicy, UnknownRule, rule_names};
 #[doc(hidden)]
 pub use sealed::drop_sealed;
 
-/// The beginning of a marker.
-const MARKER: &str = "[REDACTED:";
 /// The number of digits of the digest in a marker.
 const MARKER_DIGITS: usize = 6;
 
@@ -341,14 +340,6 @@ pub fn add_counts(sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u6
     for (kind, count) in counts {
         *sums.entry(kind.clone()).or_default() += count;
     }
-}
-
-/// Returns the replacement of an append key with secrets. It is derived from the whole key, whichever rules find
-/// secrets in it, so that the append is found again by the caller's key.
-#[doc(hidden)]
-pub fn append_key_marker(key: &[u8], name: &str) -> String {
-    let id = Redactor::new(key).id_of(&format!("append key {name}"));
-    format!("{MARKER}append-key:{id}]")
 }
 
 /// Returns the marker of a secret.

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use sha2::{Digest as _, Sha256};
-
 use super::finding::{self, Finding, FoundBy};
 use super::known::{KnownSecret, MIN_KNOWN};
 use super::looks::{entropy, is_made_of_words, is_single_word, looks_random};
@@ -11,7 +9,8 @@ use super::pieces::{self, SecretForm};
 use super::policy::Confidence;
 use super::rules::{SecretMatch, rules};
 use super::views::{MappedText, plain, views};
-use super::{MARKER, Redactor, marker};
+use super::{Redactor, marker};
+use loopstore_model::redaction::{MARKER, secret_id};
 
 /// The longest name that is checked together with its value, in bytes.
 const MAX_NAME: usize = 100;
@@ -193,12 +192,7 @@ impl Redactor {
 
     /// Returns the digits of the keyed digest of a value.
     pub(super) fn id_of(&self, secret: &str) -> String {
-        let mut hash = Sha256::new();
-        hash.update(b"loopstore redaction");
-        hash.update((self.key.len() as u64).to_le_bytes());
-        hash.update(&self.key);
-        hash.update(secret);
-        hex::encode(&hash.finalize()[..8])
+        secret_id(&self.key, secret)
     }
 
     fn remember(&mut self, one: &SecretHit, written: &str) {

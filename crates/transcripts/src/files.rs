@@ -10,8 +10,8 @@ use loopstore::compact::Hooks;
 use loopstore::extend::SessionStore;
 use loopstore::internal::is_store;
 use loopstore::model::SessionId;
-use loopstore::redact::RedactionPolicy;
 use loopstore_locks::SharedFile;
+use loopstore_redact::RedactionPolicy;
 use walkdir::{DirEntry, WalkDir};
 
 use super::detect::{left_out, missing_feature};

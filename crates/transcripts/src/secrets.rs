@@ -6,9 +6,9 @@
 
 use loopstore::extend::{SessionFlags, SessionKey, StoreError, StoreResult};
 use loopstore::model::{AgentMessage, LoopId, LoopRecord, SealingProvider};
-use loopstore::redact::{RedactionPolicy, Redactor};
 use loopstore_redact::add_counts;
 use loopstore_redact::drop_sealed;
+use loopstore_redact::{RedactionPolicy, Redactor};
 
 use super::matching::RecordDigest;
 use super::origin::Origin;

@@ -31,7 +31,26 @@ pub(super) const KEYS: [&str; 17] = [
 ];
 
 impl Settings {
-    /// Reads settings from TOML.
+    /// Reads settings from TOML. Needs the feature `toml`.
+    ///
+    /// ```
+    /// use loopstore::Settings;
+    ///
+    /// let settings = Settings::from_toml(
+    ///     r#"
+    ///     model = "my-model-large"
+    ///     keep_recent = "user-turns:6"
+    ///
+    ///     [models]
+    ///     "my-model" = 64_000
+    ///     "#,
+    /// )?;
+    /// let policy = settings.policy()?;
+    /// # drop(policy);
+    /// let error = Settings::from_toml("keep_recnt = 6").unwrap_err();
+    /// assert_eq!(error.to_string(), "line 1: unknown key `keep_recnt`; did you mean `keep_recent`?");
+    /// # Ok::<(), loopstore::SettingsError>(())
+    /// ```
     ///
     /// # Errors
     /// [`SettingsError::Invalid`] with the line, for an unknown key too.
@@ -56,7 +75,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads settings from a file.
+    /// Reads settings from a TOML file. Needs the feature `toml`.
     ///
     /// # Errors
     /// As [`Settings::from_toml`], and if the file cannot be read, is too large or is not UTF-8.

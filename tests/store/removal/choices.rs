@@ -1,11 +1,11 @@
 //! What is replaced of what is found: confidence, what is allowed, single rules, parts of values.
 
 use loopstore::extend::lease;
-use loopstore::redact::{Confidence, FoundBy, RedactionPolicy, Redactor, rule_names};
 use loopstore::search::{SearchQuery, search};
 use loopstore::{extend as store, *};
 use loopstore_admin::retention::*;
 use loopstore_recorder::{RecorderOptions, SessionRecorder};
+use loopstore_redact::{Confidence, FoundBy, RedactionPolicy, Redactor, rule_names};
 use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::histories::{History, answer, user};

@@ -10,7 +10,7 @@ mod planted;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use loopstore::redact::{Confidence, RedactionPolicy, Redactor};
+use loopstore_redact::{Confidence, RedactionPolicy, Redactor};
 
 use crate::support::amount::amount;
 use crate::support::histories::Random;

@@ -1,7 +1,7 @@
 //! What is a secret and what is none.
 
-use loopstore::redact::Redactor;
 use loopstore::*;
+use loopstore_redact::Redactor;
 
 fn redactor() -> Redactor {
     Redactor::new(b"the key of a test")

@@ -15,7 +15,7 @@ use loopstore::extend::{
 };
 use loopstore::internal::database;
 use loopstore::model::SessionId;
-use loopstore::redact::Redactor;
+use loopstore_redact::Redactor;
 use serde::Serialize;
 
 /// The bytes of a part of a file that are looked at again with the next one.

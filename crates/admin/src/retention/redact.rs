@@ -21,8 +21,8 @@ use loopstore::extend::{
 };
 use loopstore::internal::{OpenReceipt, database};
 use loopstore::model::{AgentMessage, LoopId, Role};
-use loopstore::redact::{RedactionCounts, Redactor};
 use loopstore_redact::add_counts;
+use loopstore_redact::{RedactionCounts, Redactor};
 
 use super::sizes::{Changes, SizeChange};
 use super::{files, left, scrub};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 
-use loopstore::redact::{FoundBy, RedactionPolicy};
 use loopstore_admin::retention::FoundSecret;
+use loopstore_redact::{FoundBy, RedactionPolicy};
 use loopstore_terminal::output::note;
 use loopstore_terminal::{CliError, text};
 

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use loopstore::model::{LoopId, SessionId};
-use loopstore::redact::{Finding, FoundBy, RedactionPolicy};
 use loopstore_files::copies::UnfinishedCopy;
+use loopstore_redact::{Finding, FoundBy, RedactionPolicy};
 use serde::Serialize;
 
 use crate::retention::{Leftover, files::KeptFile, left::LeftPlace};
