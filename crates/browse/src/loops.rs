@@ -12,7 +12,7 @@ use loopstore::{ContinuationKind, Database, LoopId, SessionId};
 use loopstore_admin::inspect::{DiffRequest, DiffSide, diff};
 
 use super::cursor::Tone;
-use super::session::{LoopItem, LoopSeen, Node, Seen, TreeRow};
+use super::session::{LeafContext, LoopItem, LoopSeen, Node, TreeRow};
 use super::state::ReadOutcome;
 
 /// Returns the session's row.
@@ -162,7 +162,7 @@ fn origin(row: &LoopRow) -> String {
 }
 
 /// Reads what the context of `leaf` shows of each turn of its chain.
-pub fn seen(store: &dyn Database, session: &SessionId, leaf: &LoopId) -> StoreResult<Seen> {
+pub fn seen(store: &dyn Database, session: &SessionId, leaf: &LoopId) -> StoreResult<LeafContext> {
     let request = DiffRequest {
         from: Some(DiffSide::Raw),
         to: Some(DiffSide::Now),
@@ -180,7 +180,7 @@ pub fn seen(store: &dyn Database, session: &SessionId, leaf: &LoopId) -> StoreRe
             seen.changes.push(turns);
         }
     }
-    Ok(Seen {
+    Ok(LeafContext {
         leaf: leaf.clone(),
         tokens: Some(found.tokens),
         loops,

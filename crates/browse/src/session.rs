@@ -50,7 +50,7 @@ pub struct LoopItem {
 
 /// The context of a leaf, turn by turn.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct LeafContext {
     pub leaf: LoopId,
     /// Tokens of the originals, and of the context.
     pub tokens: Option<[u64; 2]>,
@@ -68,7 +68,7 @@ pub struct LoopSeen {
     pub changes: Vec<(u32, u32, Option<TurnState>)>,
 }
 
-impl Seen {
+impl LeafContext {
     /// Returns what became of a turn; `None`: the context does not have it.
     pub fn state(&self, loop_id: &LoopId, turn: u32) -> Option<TurnState> {
         let seen = self.loops.get(loop_id)?;
@@ -117,7 +117,7 @@ pub struct InSession {
     pub focus: Focus,
     pub in_tree: Cursor,
     pub in_turns: Cursor,
-    pub seen: Option<Seen>,
+    pub seen: Option<LeafContext>,
     pub page: Option<TurnPage>,
 }
 
@@ -243,7 +243,7 @@ impl InSession {
     pub fn fail(&mut self, room: ScreenSize) -> bool {
         match self.wants(room) {
             Some(Want::Seen(_, leaf)) => {
-                self.seen = Some(Seen {
+                self.seen = Some(LeafContext {
                     leaf,
                     tokens: None,
                     loops: HashMap::new(),

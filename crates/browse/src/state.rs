@@ -8,7 +8,7 @@ use loopstore::{LoopId, SessionId};
 use super::cursor::Pane;
 use super::lists::{Hit, Hits, Run, Runs, SessionItem, Sessions};
 use super::reader::{Both, TextReader};
-use super::session::{InSession, Seen, TreeRow, TurnPage};
+use super::session::{InSession, LeafContext, TreeRow, TurnPage};
 
 /// A key, whatever the terminal calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub enum ReadOutcome {
     Sessions(Vec<SessionItem>),
     /// The title with the project, the rows, and the row of the current loop.
     Tree(String, Vec<TreeRow>, usize),
-    Seen(Seen),
+    Seen(LeafContext),
     Turns(TurnPage),
     Turn(Both),
     Runs(Vec<Run>),

@@ -54,7 +54,7 @@ impl Wanted {
 }
 
 /// Records the transcripts of the event, and returns the answer for the agent.
-pub fn to(
+pub fn answer(
     app: &mut App,
     call: &HookCall,
     entry: &mut HookEntry,

@@ -22,7 +22,7 @@ use loopstore_terminal::{App, CliError, Done, Hints};
 use self::log::HookEntry;
 use self::watchdog::Watchdog;
 
-pub use self::answer::to as answer;
+pub use self::answer::answer;
 
 /// The longest that an agent waits for a hook.
 pub const LIMIT: Duration = Duration::from_secs(2);

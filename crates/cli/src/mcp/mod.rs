@@ -81,7 +81,7 @@ pub fn run(app: &mut App, args: &McpArgs) -> Result<Done, CliError> {
         .enable_all()
         .build()
         .map_err(failed)?;
-    runtime.block_on(serve(Server(Arc::new(Served {
+    runtime.block_on(serve(ToolServer(Arc::new(Served {
         store,
         lookup,
         tools: args.tools(),
@@ -89,7 +89,7 @@ pub fn run(app: &mut App, args: &McpArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-async fn serve(server: Server) -> Result<(), CliError> {
+async fn serve(server: ToolServer) -> Result<(), CliError> {
     let (end, output) = lines::start();
     let running = server.serve(end).await;
     let ended = running.map_err(failed)?.waiting().await;
@@ -117,9 +117,9 @@ struct Served {
 }
 
 #[derive(Clone)]
-struct Server(Arc<Served>);
+struct ToolServer(Arc<Served>);
 
-impl Server {
+impl ToolServer {
     /// Answers a call on a thread on which a store may wait for its server.
     async fn answer(
         &self,
@@ -136,7 +136,7 @@ impl Server {
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for ToolServer {
     fn get_info(&self) -> ServerConfig {
         let tools = ServerCapabilities::builder().enable_tools().build();
         ServerConfig::new(tools)

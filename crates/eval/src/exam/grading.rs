@@ -75,11 +75,11 @@ impl Answers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GradingSheet {
     exam: String,
-    questions: Vec<Question>,
+    questions: Vec<SheetQuestion>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Question {
+struct SheetQuestion {
     probe: Probe,
     /// The answers in the order of the sheet, with who gave them.
     answers: Vec<(String, Vec<Sitting>)>,
@@ -100,7 +100,7 @@ impl GradingSheet {
                 .collect();
             let id = probe.id.to_string();
             answers.sort_by_cached_key(|(text, _)| shuffled(seed, &[exam, &id, text]));
-            Question {
+            SheetQuestion {
                 probe: probe.clone(),
                 answers,
             }
