@@ -420,7 +420,7 @@ impl Drop for SessionRecorder<'_> {
             return;
         }
         let (store, now) = (&*self.store, (self.options.clock)());
-        // If it fails, the lease ends with this process or by its time; and a panic while another
+        // If this fails, the lease ends with this process or by its time; and a panic while another
         // one unwinds would end the process.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             store::write(store, |write| {
