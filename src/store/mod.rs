@@ -16,6 +16,7 @@ pub mod audit;
 pub mod calls;
 pub mod codec;
 pub(crate) mod columns;
+pub(crate) mod counter_choice;
 pub(crate) mod database;
 pub mod digest;
 mod error;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use loopstore_admin::inspect::{self, ExpandRequest, Expanded, MessageOffset, Replaced};
+use loopstore_admin::inspect::{self, ExpandRequest, Expanded, MessageOffset, ReplacedTurns};
 use serde::Serialize;
 use serde_json::json;
 
@@ -76,7 +76,7 @@ pub struct Args {
 #[derive(Serialize)]
 struct ExpandedJson {
     #[serde(flatten)]
-    block: Option<Replaced>,
+    block: Option<ReplacedTurns>,
     #[serde(flatten)]
     expanded: Expanded,
 }
