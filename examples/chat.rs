@@ -4,7 +4,10 @@ use loopstore::{AgentMessage, CallState, Message, Policy, Prepared, Role, Store}
 use serde_json::json;
 
 pub fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args().nth(1).unwrap_or("chat.db".into());
+    talk(&std::env::args().nth(1).unwrap_or("chat.db".into()))
+}
+
+pub fn talk(path: &str) -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::options().policy(Policy::new(8_000)).open(path)?;
     let chat = store.session("weather")?;
     let mut prompts = std::io::stdin().lines();

@@ -29,6 +29,7 @@ pub use crate::store::audit::{AuditedDigests, DIGESTED, RowDigest, row_digest};
 pub use crate::store::calls::finish_calls;
 pub use crate::store::codec::{to_json, unhex};
 pub use crate::store::columns::{ColumnValue, Columns, FromColumn, damaged, missing};
+pub use crate::store::counter_choice::OtherCounter;
 pub use crate::store::history::{history_fingerprint, restore_history, shorten_history};
 pub use crate::store::lease::time_text;
 pub use crate::store::listing::{

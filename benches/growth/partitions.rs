@@ -8,7 +8,7 @@ use crate::workload::Outcome;
 use crate::workload::growth::Aged;
 use crate::workload::turns::{Turns, of_messages};
 use crate::{judge_growth, upkeep};
-use loopstore_testing::server::{self, Server};
+use loopstore_testing::server::{self, PostgresServer};
 
 /// Messages of a session.
 const IN_A_SESSION: usize = 100;
@@ -27,7 +27,7 @@ const TABLES: [(&str, &[&str]); 7] = [
 ];
 
 /// Copies rows so many times, each copy with sessions of its own.
-fn copy(server: &Server, database: &str, copies: usize) -> Outcome<()> {
+fn copy(server: &PostgresServer, database: &str, copies: usize) -> Outcome<()> {
     let mut client = server.client(database);
     // Triggers and references would look at each row; all rows are copies of ones that they passed.
     client.batch_execute("SET session_replication_role = replica")?;
@@ -60,7 +60,7 @@ fn copy(server: &Server, database: &str, copies: usize) -> Outcome<()> {
 }
 
 /// A small session beside so many messages in others.
-fn among_others(server: &Server, messages: usize) -> Outcome<Aged<PostgresStore>> {
+fn among_others(server: &PostgresServer, messages: usize) -> Outcome<Aged<PostgresStore>> {
     let database = server.database();
     let script = schema(Engine::Plain { partitions: 16 });
     server.client(&database).batch_execute(&script)?;

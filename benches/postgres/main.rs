@@ -22,7 +22,7 @@ use bare::{Reader, Turn, Writer, turns_of};
 use loopstore::extend::{self as store, LoopKey, append, session};
 use loopstore::*;
 use loopstore_postgres::{PostgresOptions, PostgresStore};
-use loopstore_testing::server::Server;
+use loopstore_testing::server::PostgresServer;
 use postgres::Client;
 use workload::growth::{self, Aged};
 use workload::store::Recorded;
@@ -163,7 +163,7 @@ fn turns_of_each(connections: usize) -> usize {
     (all / connections).clamp(4, 96 * 2)
 }
 
-fn append_at(server: &Server, connections: usize, met: &mut bool) -> Outcome<()> {
+fn append_at(server: &PostgresServer, connections: usize, met: &mut bool) -> Outcome<()> {
     let names: Vec<String> = (0..connections).map(|at| format!("session-{at}")).collect();
     let databases = [server.prepared(), server.prepared()];
     let [ours_at, bare_at] = databases.each_ref().map(|name| server.address(name));
@@ -212,7 +212,7 @@ fn append_at(server: &Server, connections: usize, met: &mut bool) -> Outcome<()>
     Ok(())
 }
 
-fn appends(server: &Server, met: &mut bool) -> Outcome<()> {
+fn appends(server: &PostgresServer, met: &mut bool) -> Outcome<()> {
     let all = CONNECTIONS.iter();
     all.copied()
         .try_for_each(|connections| append_at(server, connections, met))
@@ -237,7 +237,7 @@ fn compacted(store: PostgresStore) -> Outcome<Recorded<PostgresStore>> {
     Ok(ours)
 }
 
-fn builds(server: &Server, met: &mut bool) -> Outcome<()> {
+fn builds(server: &PostgresServer, met: &mut bool) -> Outcome<()> {
     let address = server.address(&server.prepared());
     for connections in CONNECTIONS {
         let options = PostgresOptions::new().connections(connections);
@@ -280,7 +280,7 @@ fn builds(server: &Server, met: &mut bool) -> Outcome<()> {
 }
 
 /// Fills a database with so many small sessions, copies of one.
-fn crowd(server: &Server, database: &str, sessions: usize) -> Outcome<()> {
+fn crowd(server: &PostgresServer, database: &str, sessions: usize) -> Outcome<()> {
     let store = PostgresStore::open(&server.address(database))?;
     let mut one = Recorded::within(store, "other")?;
     let mut turns = Turns::new(3);
@@ -319,7 +319,7 @@ fn crowd(server: &Server, database: &str, sessions: usize) -> Outcome<()> {
 }
 
 /// The cost of more sessions.
-fn growths(server: &Server, met: &mut bool) -> Outcome<()> {
+fn growths(server: &PostgresServer, met: &mut bool) -> Outcome<()> {
     let (few, many) = (100, if is_long() { 100_000 } else { 2_000 });
     let aged = |sessions: usize| -> Outcome<Aged<PostgresStore>> {
         let database = server.prepared();
@@ -338,7 +338,7 @@ fn growths(server: &Server, met: &mut bool) -> Outcome<()> {
 
 /// What a turn takes: as lines of JSON, in a file of SQLite, on a server's disk and in its log. Texts that
 /// are made up compress better than those of people, so both are told.
-fn sizes(server: &Server, _met: &mut bool) -> Outcome<()> {
+fn sizes(server: &PostgresServer, _met: &mut bool) -> Outcome<()> {
     let loops = if is_quick() { 4 } else { 40 };
     let mut turns = Turns::new(6);
     let all: Vec<_> = (0..loops * IN_A_LOOP).map(|_| turns.next_turn()).collect();
@@ -367,7 +367,11 @@ fn sizes(server: &Server, _met: &mut bool) -> Outcome<()> {
 }
 
 /// Returns how much the database, the log and the table of messages grow by turns, and its indexes.
-fn grown(server: &Server, storage: &str, turns: Vec<Vec<AgentMessage>>) -> Outcome<[i64; 4]> {
+fn grown(
+    server: &PostgresServer,
+    storage: &str,
+    turns: Vec<Vec<AgentMessage>>,
+) -> Outcome<[i64; 4]> {
     let database = server.prepared();
     let mut client = server.client(&database);
     client.batch_execute(&format!(
@@ -406,7 +410,7 @@ fn one_by_one<S: SessionStore>(
     Ok(())
 }
 
-type Part = fn(&Server, &mut bool) -> Outcome<()>;
+type Part = fn(&PostgresServer, &mut bool) -> Outcome<()>;
 const PARTS: [(&str, Part); 4] = [
     ("append", appends),
     ("build", builds),

@@ -304,10 +304,7 @@ impl ReadIndex for SqliteReader<'_> {
         limit: u32,
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()> {
-        if query.all.is_empty() || query.all.iter().any(Vec::is_empty) {
-            let why = "an index cannot be asked for messages without a word";
-            return Err(StoreError::Invalid(why.into()));
-        }
+        query.check()?;
         let sessions = filter.sessions.as_deref();
         // FTS5 goes to the first of these pages at once.
         let pages = sessions.map(|keys| self.pages_of(keys)).transpose()?;
@@ -396,18 +393,9 @@ impl WriteIndex for SqliteReader<'_> {
         seqs: Range<u32>,
         entries: &[IndexEntry],
     ) -> StoreResult<()> {
-        let open = self.unindexed_seqs(loop_key)?;
-        if seqs.start != open.start || seqs.end > open.end || seqs.start > seqs.end {
-            return Err(StoreError::Invalid(format!(
-                "messages {seqs:?} cannot be indexed: {open:?} are to be indexed next"
-            )));
-        }
+        IndexEntry::check_all(entries, &seqs, &self.unindexed_seqs(loop_key)?)?;
         let mut page: Option<(u32, i64)> = None;
         for entry in entries {
-            if !seqs.contains(&entry.seq) {
-                let why = format!("message {} is not among {seqs:?}", entry.seq);
-                return Err(StoreError::Invalid(why));
-            }
             let tools: Vec<String> = entry.tools.iter().map(|tool| tool_word(tool)).collect();
             let part = entry.seq >> 6;
             let number = match page.filter(|(of, _)| *of == part) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::store::counter_choice::OtherCounter;
 use crate::store::key::Key;
 use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 
@@ -48,18 +49,6 @@ pub struct SqliteOptions {
     pub(super) other_counter: OtherCounter,
     /// Found when opening: the folder cannot be written, and nobody writes the file.
     pub(super) immutable: bool,
-}
-
-/// The treatment of a database that was written with another token counter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum OtherCounter {
-    /// It is refused.
-    #[default]
-    Refuse,
-    /// Its own counter is used, if this program knows it.
-    Use,
-    /// It is about to be counted anew.
-    Recount,
 }
 
 impl Default for SqliteOptions {

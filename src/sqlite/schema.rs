@@ -12,7 +12,7 @@ use super::foreign::{self, ForeignObjects, MOST_READING};
 use super::log;
 use super::migration::{self, FIRST_FORMAT, Formats};
 use super::old_format;
-use super::options::{Durability, OtherCounter, SqliteOptions};
+use super::options::{Durability, SqliteOptions};
 use super::place::{has_log, immutable_uri};
 use super::query::in_time;
 use crate::store::error::{OpenError, StoreError, StoreResult};
@@ -389,23 +389,9 @@ fn write_meta(connection: &Connection, options: &SqliteOptions) -> rusqlite::Res
 /// Compares the counter that the database is written with and the one that it is opened with.
 fn check_counter(connection: &Connection, options: &mut SqliteOptions) -> PreparedFile {
     let (stored, recounting) = counters(connection)?;
-    let given = options.counter.name().to_owned();
-    if options.other_counter == OtherCounter::Recount {
-        return Ok(Ok(()));
-    }
-    if let Some(to) = recounting {
-        return Ok(Err(OpenError::Recounting { to }));
-    }
-    if stored == given {
-        return Ok(Ok(()));
-    }
-    if options.other_counter == OtherCounter::Use
-        && let Some(counter) = crate::tokens::counter_named(&stored)
-    {
-        options.counter = counter;
-        return Ok(Ok(()));
-    }
-    Ok(Err(OpenError::Counter { stored, given }))
+    let given = options.counter.clone();
+    let chosen = options.other_counter.choose(given, stored, recounting);
+    Ok(chosen.map(|counter| options.counter = counter))
 }
 
 /// Returns the counter of the database, and the one that an unfinished recount counts with.

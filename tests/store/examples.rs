@@ -5,6 +5,9 @@ mod agent;
 #[cfg(feature = "tokio")]
 #[path = "../../examples/async_agent.rs"]
 mod async_agent;
+#[path = "../../examples/chat.rs"]
+#[allow(dead_code)]
+mod chat;
 #[path = "../../examples/compact_and_look.rs"]
 mod compact_and_look;
 #[path = "../../examples/custom_strategy.rs"]
@@ -59,17 +62,25 @@ fn sql_only_runs_to_its_end() {
     sql_only::main().unwrap();
 }
 
+/// The environment variable that names the database of a chat.
+const CHAT: &str = "LOOPSTORE_CHAT";
+
+/// The chat of the example, in the process that the next test starts.
+#[test]
+fn a_chat_on_the_database_that_is_named() {
+    if let Ok(file) = std::env::var(CHAT) {
+        chat::talk(&file).unwrap();
+    }
+}
+
 /// Begins the chat of the example on a database.
-fn chat(file: &std::path::Path, prompts: &str) -> std::process::Child {
+fn start_chat(file: &std::path::Path, prompts: &str) -> std::process::Child {
     use std::io::Write as _;
-    use std::process::{Command, Stdio};
-    let program = std::env::current_exe().unwrap();
-    let folder = program.parent().and_then(std::path::Path::parent).unwrap();
-    let mut child = Command::new(folder.join("examples/chat"))
-        .arg(file)
-        .stdin(Stdio::piped())
+    let mut child = crate::support::process::test("examples::a_chat_on_the_database_that_is_named")
+        .env(CHAT, file)
+        .stdin(std::process::Stdio::piped())
         .spawn()
-        .expect("the example `chat` is built with the tests");
+        .unwrap();
     child
         .stdin
         .take()
@@ -87,7 +98,7 @@ fn a_chat_that_is_killed_while_its_tool_runs_goes_on_and_stays_within_its_window
     let prompts: String = (0..40)
         .map(|city| format!("Rain in city {city}?\n"))
         .collect();
-    let mut child = chat(&file, &prompts);
+    let mut child = start_chat(&file, &prompts);
     // Until a call has started that has no result yet.
     let request = loopstore_recorder::RecoverRequest {
         dry_run: true,
@@ -112,7 +123,7 @@ fn a_chat_that_is_killed_while_its_tool_runs_goes_on_and_stays_within_its_window
     let prompts_before = store.search("city").unwrap().hits.len();
     assert!(prompts_before > 0);
     drop(store);
-    assert!(chat(&file, &prompts).wait().unwrap().success());
+    assert!(start_chat(&file, &prompts).wait().unwrap().success());
     let ready = session.with_policy(Policy::new(8_000)).prepare().unwrap();
     assert!(ready.context.tokens <= 8_000 && ready.context.faults.is_empty());
     assert_eq!(

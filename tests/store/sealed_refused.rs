@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::sealed_runs::{StrictProvider, items};
 use crate::support::conformance::sealed_runs::{chat, compacted, conversation, form, say};
 use crate::support::events::{begins, ends, record_all, start, turn_end, turn_start};
-use crate::support::http_server::{Part, Server, post};
+use crate::support::http_server::{HttpServer, ServedResponse, post};
 
 /// What sealed items carry.
 const SEALED: [&str; 4] = ["compaction", "reasoning", "thinking", "redacted_thinking"];
@@ -22,7 +22,7 @@ const SEALED: [&str; 4] = ["compaction", "reasoning", "thinking", "redacted_thin
 /// A provider and the server that it answers on.
 struct Hosted {
     provider: Arc<Mutex<StrictProvider>>,
-    server: Server,
+    server: HttpServer,
 }
 
 impl Hosted {
@@ -37,7 +37,7 @@ impl Hosted {
                 Err(error) => (400, error.to_string()),
             }
         };
-        let server = Server::start(vec![Part::Judges(Arc::new(judge))]);
+        let server = HttpServer::start(vec![ServedResponse::Judges(Arc::new(judge))]);
         Self { provider, server }
     }
 

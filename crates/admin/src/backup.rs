@@ -11,7 +11,7 @@ use loopstore_files::WholeFile;
 use loopstore_files::copies::CopyNote;
 use loopstore_verify::{Checked, VerifyReport, verify};
 
-/// Why there is no copy.
+/// An error of a backup.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// There is a file of that name.
@@ -31,7 +31,7 @@ pub enum BackupError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -178,7 +178,7 @@ fn copy_and_check(
     })
 }
 
-/// Whether a path names a database or one of the files beside it.
+/// Returns true if a path names a database or one of the files beside it.
 ///
 /// ```
 /// use loopstore_admin::backup::is_part_of;

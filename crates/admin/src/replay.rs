@@ -16,7 +16,7 @@ use loopstore::extend::{
 };
 use loopstore::model::{AgentMessage, Json, LoopId, Role, SealingProvider, SessionId};
 
-/// What a replay tells next.
+/// A step of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplayStep {
     /// A compaction took effect, or was undone or redone.
@@ -34,7 +34,7 @@ pub struct ReplayChange {
     pub run_id: String,
     /// The loop from which it was made.
     pub loop_id: LoopId,
-    /// What made the text.
+    /// The strategy that made the text.
     pub strategy: String,
     /// When, as ISO-8601 text.
     pub at: String,
@@ -50,7 +50,7 @@ pub struct ReplayChange {
     pub tick: Tick,
 }
 
-/// What happened to a compaction.
+/// The kind of a change to a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
@@ -77,7 +77,7 @@ pub struct ReplayedTurn {
     pub times: Vec<Option<i64>>,
     /// The sequence of the model's first answer, `None` if there is none.
     pub answer_seq: Option<u32>,
-    /// What the model saw just before it answered; `None` if it did not, or contexts are not asked
+    /// The context of the model just before it answered; `None` if it did not, or contexts are not asked
     /// for.
     pub context: Option<Context>,
 }
@@ -88,7 +88,7 @@ struct BranchTurns {
     key: LoopKey,
     loop_id: LoopId,
     turns: u32,
-    /// Where the last of these ends, if the branch leaves the loop within it.
+    /// The end of the last turn, if the branch leaves the loop within it.
     end: Option<u32>,
 }
 
@@ -296,7 +296,7 @@ fn turn_of(
         None => read.loop_by_key(stretch.key)?.totals.next_seq,
     };
     let end = stretch.end.map_or(end, |cut| cut.min(end));
-    // What stands before the first turn belongs to none.
+    // Messages before the first turn belong to none.
     let first = if turn == 0 { 0 } else { first };
     let mut replayed = Box::new(ReplayedTurn {
         loop_id: stretch.loop_id.clone(),

@@ -1,10 +1,10 @@
-//! What is readable of a damaged database, in a new one that is whole.
+//! Copying the readable rows of a damaged database into a new one that is whole.
 //!
 //! The rows are taken over as they are, under the same keys, so digests, ticks and names stay. Then
 //! the new database is asked what `verify` asks, and what does not fit together is removed from it:
 //! a loop ends before its first message that is missing or not what its digest says, a run goes with
 //! all its blocks if one of them is not whole, a loop whose parent is gone begins a chain of its own.
-//! What follows from the messages (turns, totals) is derived again. What was archived is not any more.
+//! Rows that follow from the messages (turns, totals) are derived again. Archived messages become plain rows.
 //! Nothing is written to the source.
 
 mod mending;
@@ -30,18 +30,18 @@ pub struct Lost {
     /// Where: `session S, loop L, messages 3 to 9`.
     #[serde(rename = "where")]
     pub place: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What a salvage brought over.
+/// The report of a salvage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SalvageReport {
-    /// Whether nothing was lost.
+    /// True if nothing was lost.
     pub ok: bool,
-    /// How many rows of each kind the new database has.
+    /// The number of rows in the new database, by kind.
     pub kept: Checked,
-    /// What was lost. Rows that vanished without a trace cannot be named.
+    /// The lost rows. Rows that vanished without a trace cannot be listed.
     pub lost: Vec<Lost>,
     /// The size of the new database in bytes.
     pub bytes: u64,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use loopstore_admin::inspect::{self, ExpandRequest, Expanded, MessageOffset, Replaced};
+use loopstore_admin::inspect::{self, ExpandRequest, Expanded, MessageOffset, ReplacedTurns};
 use loopstore_terminal::output::{within, write_file};
 use loopstore_terminal::{App, CliError, Done, amount, context_text, select, text, usual_database};
 use serde::Serialize;
@@ -76,7 +76,7 @@ pub struct ExpandArgs {
 #[derive(Serialize)]
 struct ExpandedJson {
     #[serde(flatten)]
-    block: Option<Replaced>,
+    block: Option<ReplacedTurns>,
     #[serde(flatten)]
     expanded: Expanded,
 }

@@ -2,7 +2,7 @@
 
 use loopstore::extend::SessionRow;
 use loopstore::{Database, LoopId};
-use loopstore_admin::inspect::{self, BlockName, BlockSection, Replaced};
+use loopstore_admin::inspect::{self, BlockName, BlockSection, ReplacedTurns};
 use loopstore_terminal::{CliError, select, text};
 
 use super::expand::ExpandArgs;
@@ -24,7 +24,7 @@ pub fn find(
     session: &SessionRow,
     loop_id: Option<&LoopId>,
     args: &ExpandArgs,
-) -> Result<Option<Replaced>, CliError> {
+) -> Result<Option<ReplacedTurns>, CliError> {
     let run = select::run_id(store, session, args.run.as_deref())?;
     let name = match (args.block, run) {
         (Some(generation), _) => BlockName::Generation(generation),
@@ -41,7 +41,7 @@ pub fn find(
 }
 
 /// Says which turns follow.
-pub fn heading(block: &Replaced) -> String {
+pub fn heading(block: &ReplacedTurns) -> String {
     let others = block.covers.iter();
     let others = others.filter(|part| part.loop_id != block.loop_id);
     let mut others: Vec<String> = others

@@ -12,17 +12,17 @@ use loopstore::extend::{
 use loopstore::model::{LoopId, SessionId};
 use loopstore_export::{ExportError, export_source};
 
-use crate::spool::{Digested, Spool};
-use crate::{Copy, CopyError};
+use crate::spool::{Digested, LineSpool};
+use crate::{CopyError, SessionCopier};
 
-/// What stands beside the lines of a session.
-struct Beside {
+/// The rows of a session that its JSON lines do not have.
+struct SessionAttachments {
     files: Vec<SourceRow>,
     append_keys: Vec<(LoopId, AppendKey)>,
     flags: SessionFlags,
 }
 
-impl Beside {
+impl SessionAttachments {
     /// `None`: the session is not there.
     fn of(store: &dyn SessionStore, id: &SessionId) -> StoreResult<Option<Self>> {
         store::read(store, |read| {
@@ -39,8 +39,11 @@ impl Beside {
 }
 
 /// Brings what stands beside the lines of a session.
-pub(super) fn bring(copy: &Copy<'_>, id: &SessionId) -> Result<(), CopyError> {
-    let (Some(here), Some(there)) = (Beside::of(copy.from, id)?, Beside::of(copy.to, id)?) else {
+pub(super) fn bring(copy: &SessionCopier<'_>, id: &SessionId) -> Result<(), CopyError> {
+    let (Some(here), Some(there)) = (
+        SessionAttachments::of(copy.from, id)?,
+        SessionAttachments::of(copy.to, id)?,
+    ) else {
         return Ok(());
     };
     // A file would hold what was taken out of the session there.
@@ -86,7 +89,7 @@ fn append_keys(read: &dyn StoreRead, session: SessionKey) -> StoreResult<Vec<(Lo
 
 /// Brings the keys that are not there, of appends whose loops are.
 fn bring_append_keys(
-    copy: &Copy<'_>,
+    copy: &SessionCopier<'_>,
     id: &SessionId,
     here: &[(LoopId, AppendKey)],
     there: &[(LoopId, AppendKey)],
@@ -120,8 +123,12 @@ fn bring_append_keys(
     })
 }
 
-/// Whether one of these files has the same bytes; how they lie in parts may differ.
-fn is_there(copy: &Copy<'_>, file: &SourceRow, there: &[SourceRow]) -> Result<bool, CopyError> {
+/// True if one of these files has the same bytes; the parts that they are stored in may differ.
+fn is_there(
+    copy: &SessionCopier<'_>,
+    file: &SourceRow,
+    there: &[SourceRow],
+) -> Result<bool, CopyError> {
     let mut alike = there
         .iter()
         .filter(|other| (&other.format, other.bytes) == (&file.format, file.bytes));
@@ -140,8 +147,8 @@ fn digest_of(store: &dyn SessionStore, file: &SourceRow) -> Result<[u8; 32], Cop
     Ok(digested.finish().map_err(ExportError::from)?.digest)
 }
 
-fn bring_file(copy: &Copy<'_>, id: &SessionId, file: &SourceRow) -> Result<(), CopyError> {
-    let mut way = Spool::new(copy.folder)?;
+fn bring_file(copy: &SessionCopier<'_>, id: &SessionId, file: &SourceRow) -> Result<(), CopyError> {
+    let mut way = LineSpool::new(copy.folder)?;
     export_source(copy.from, file, &mut way.file)?;
     let kept = store::write(copy.to, |write| {
         let key = key_of(write, id)?;

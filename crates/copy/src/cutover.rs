@@ -14,15 +14,15 @@ use loopstore::extend::{
 use loopstore::model::SessionId;
 use loopstore_model::clock::now;
 
-use crate::{AtWork, Copy, CopyError, Progress};
+use crate::{AtWork, CopyError, Progress, SessionCopier};
 
 /// How long a lease lasts, in milliseconds: so long a driver waits for a copy that was killed. That of a
 /// session which takes longer may end meanwhile; a driver that then comes is noticed in the end.
 const TERM: i64 = 30 * 1_000;
-/// How long to wait before a session is looked at again.
+/// The time between two looks at a session.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What came of taking the leases of a session.
+/// The result of taking the leases of a session.
 enum LeaseOutcome {
     /// It was removed.
     Gone,
@@ -39,7 +39,7 @@ struct Rest {
     row: SessionRow,
 }
 
-impl Copy<'_> {
+impl SessionCopier<'_> {
     /// Brings each session once more while nobody drives it; notes those that were at work when
     /// `patience` ended.
     pub(super) fn settle(

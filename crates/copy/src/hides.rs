@@ -78,7 +78,7 @@ impl Beginning {
         })
     }
 
-    /// Whether a session that began so may be an earlier state of one that began as `later`.
+    /// True if a session that began so may be an earlier state of one that began as `later`.
     fn is_of(&self, later: &Self) -> bool {
         let loop_is = |own: &(String, i64, Option<[u8; 32]>)| {
             later.first.as_ref().is_some_and(|later| {

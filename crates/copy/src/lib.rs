@@ -8,7 +8,7 @@
 //! [`copy`] never waits for an agent, and a session at work may be out of date at once. [`copy_at_rest`] ends with
 //! both databases the same at a moment at which nobody drove the session.
 //!
-//! Beside the lines travel the files that were kept of imports (`attachments.rs`), what hid sessions (`hides.rs`) and
+//! Besides the lines, a copy has the kept files of imports (`attachments.rs`), what hid sessions (`hides.rs`) and
 //! the receipts of what was removed (`receipts.rs`). Not copied are leases, which belong to a process, the marks by
 //! which an import recognises its transcripts, which are keyed per database, and the search index. For a copy of a
 //! SQLite file as it is, see `loopstore_admin::backup`.
@@ -36,9 +36,9 @@ use loopstore::model::{LoopId, SessionId};
 use loopstore_export::ExportError;
 use loopstore_transcripts::{ImportError, Source, StoredLines, import_source};
 use serde::Serialize;
-use spool::{Spool, SpooledLines, digest_in};
+use spool::{LineSpool, SpooledLines, digest_in};
 
-/// Why a copy ended before it was done. What was copied stays, and the next one goes on.
+/// An error that ended a copy. The sessions copied so far stay, and the next copy continues.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// One of the stores failed.
@@ -55,7 +55,7 @@ pub enum CopyError {
     Folder {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -65,7 +65,7 @@ pub enum CopyError {
 pub struct Differing {
     /// The session.
     pub session_id: SessionId,
-    /// Why it could not be brought over, as far as that is known.
+    /// The reason that the session was not copied, if it is known.
     pub reason: Option<String>,
 }
 
@@ -76,7 +76,7 @@ pub struct AtWork {
     pub session_id: SessionId,
     /// The loop that is driven; `None`: it was written without a lease, again and again.
     pub loop_id: Option<LoopId>,
-    /// Who drives it.
+    /// The owner of the lease.
     pub owner: Option<String>,
     /// When the lease ends if it is not renewed, as ISO-8601 text.
     pub until: Option<String>,
@@ -96,7 +96,7 @@ impl fmt::Display for AtWork {
     }
 }
 
-/// What was copied.
+/// The report of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CopyReport {
     /// Sessions of the source.
@@ -115,12 +115,12 @@ pub struct CopyReport {
     pub receipts: u64,
     /// Bytes of the lines that were read in the source; of a last copy at rest once more.
     pub bytes: u64,
-    /// How long it took.
+    /// The duration of the copy.
     pub seconds: f64,
 }
 
 impl CopyReport {
-    /// Whether everything of the source is in the other database as it was asked for, and nothing that
+    /// True if everything of the source is in the other database as it was asked for, and nothing that
     /// was erased.
     pub fn is_whole(&self) -> bool {
         self.differ.is_empty() && self.at_work.is_empty() && self.erased.is_empty()
@@ -160,7 +160,7 @@ pub fn copy(
     folder: &Path,
     progress: &mut Progress<'_>,
 ) -> Result<CopyReport, CopyError> {
-    let mut copy = Copy::new(from, to, folder);
+    let mut copy = SessionCopier::new(from, to, folder);
     copy.all(progress)?;
     copy.finish()
 }
@@ -199,14 +199,14 @@ pub fn copy_at_rest(
     patience: Duration,
     progress: &mut Progress<'_>,
 ) -> Result<CopyReport, CopyError> {
-    let mut copy = Copy::new(from, to, folder);
+    let mut copy = SessionCopier::new(from, to, folder);
     copy.all(progress)?;
     copy.settle(patience, progress)?;
     copy.finish()
 }
 
 /// A copy under way.
-struct Copy<'a> {
+struct SessionCopier<'a> {
     begun: Instant,
     from: &'a dyn Database,
     to: &'a dyn Database,
@@ -217,7 +217,7 @@ struct Copy<'a> {
     report: CopyReport,
 }
 
-/// What became of a session.
+/// The result for one session.
 enum SessionOutcome {
     /// It was removed since the list was made.
     Gone,
@@ -229,7 +229,7 @@ enum SessionOutcome {
     Differs(Option<String>),
 }
 
-impl<'a> Copy<'a> {
+impl<'a> SessionCopier<'a> {
     fn new(from: &'a dyn Database, to: &'a dyn Database, folder: &'a Path) -> Self {
         Self {
             begun: Instant::now(),
@@ -258,7 +258,7 @@ impl<'a> Copy<'a> {
             let keys = scan.session_keys()?.into_iter();
             let named = keys.map(|key| Ok((key, scan.session_by_key(key)?.session_id)));
             let mut named = named.collect::<StoreResult<Vec<_>>>()?;
-            // What left its id there gives it up here, before the one that took it comes.
+            // A session that lost its id in the source loses it here, before the session that took it is copied.
             let mut renamed = std::collections::HashSet::new();
             for (key, _) in &named {
                 if !scan.hides(*key)?.is_empty() {
@@ -306,7 +306,7 @@ impl<'a> Copy<'a> {
 
     fn brought(&mut self, id: &SessionId) -> Result<SessionOutcome, CopyError> {
         hides::follow(self.from, self.to, id)?;
-        let mut way = Spool::new(self.folder)?;
+        let mut way = LineSpool::new(self.folder)?;
         let Some(lines) = SpooledLines::of(self.from, id, &mut way.file)? else {
             return Ok(SessionOutcome::Gone);
         };

@@ -9,7 +9,7 @@ use loopstore::extend::{ReceiptRow, SessionKey, SessionRow, StoreError, StoreRes
 use loopstore::internal::{database, seal};
 use loopstore::model::SessionId;
 
-use crate::{Copy, CopyError};
+use crate::{CopyError, SessionCopier};
 
 /// How a receipt is known again: its kind, when it was opened, and its session.
 type Name = (String, String, SessionId);
@@ -21,7 +21,7 @@ fn name_of(row: &ReceiptRow) -> Option<Name> {
 
 /// Brings the receipts that are not there yet, and notes which sessions are there that were removed in
 /// the source. A receipt that is open, or was changed, stays where it is.
-pub(super) fn bring(copy: &mut Copy<'_>) -> Result<(), CopyError> {
+pub(super) fn bring(copy: &mut SessionCopier<'_>) -> Result<(), CopyError> {
     let here = database::scan(copy.from, |scan| scan.receipts())?;
     if here.is_empty() {
         return Ok(());

@@ -13,11 +13,11 @@ use sha2::{Digest as _, Sha256};
 use crate::CopyError;
 
 /// A file that nobody else can read, and that is gone when it is closed, also by a kill.
-pub(super) struct Spool {
+pub(super) struct LineSpool {
     pub(super) file: File,
 }
 
-impl Spool {
+impl LineSpool {
     pub(super) fn new(folder: &Path) -> Result<Self, CopyError> {
         let name = format!(
             "loopstore-copy-{}.jsonl",

@@ -34,7 +34,7 @@ pub struct WholeFile {
     is_new: bool,
 }
 
-/// Where a file is written.
+/// The way in which a file is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Written {
     /// In its place, which is no file that could be renamed over.
@@ -113,7 +113,7 @@ impl WholeFile {
     ) -> io::Result<Self> {
         let folder = folder_of(&target).ok_or(io::ErrorKind::InvalidInput)?;
         for left in unfinished_files(folder) {
-            // What cannot be removed has another name and does no harm here.
+            // A file that cannot be removed has another name and does no harm here.
             let _ = left.remove();
         }
         let unnamed = match announce {
@@ -190,7 +190,7 @@ impl Write for WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if let Written::Beside(beside) = &self.written {
-            // What cannot be removed has another name and does no harm.
+            // A file that cannot be removed has another name and does no harm.
             let _ = std::fs::remove_file(beside);
         }
     }

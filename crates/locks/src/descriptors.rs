@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
 use crate::fork;
-use crate::table::{self, Opened};
+use crate::table::{self, OpenedFile};
 
 /// Gives every child that is forked later an open file of its own in place of this one.
 pub(crate) fn register_own(file: &File) {
@@ -23,7 +23,7 @@ pub(crate) fn forget_own(file: &File) {
 pub(crate) fn register_shared(file: &File) {
     if crate::install() {
         let fd = file.as_raw_fd();
-        let opened = Opened::of(fd, c"", 0);
+        let opened = OpenedFile::of(fd, c"", 0);
         table::locked()
             .files
             .extend(opened.map(|opened| (fd, opened)));

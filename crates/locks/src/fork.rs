@@ -1,4 +1,4 @@
-//! What a forked child gets in place of the open files of its parent.
+//! The open files of a forked child, in place of those of its parent.
 //!
 //! A lock on an open file description lasts until the last descriptor of it is closed, those of children
 //! included, and every process that has one can release it.

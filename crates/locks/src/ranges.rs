@@ -1,6 +1,6 @@
 //! The byte ranges of one file that are locked.
 
-/// How a range is locked.
+/// The kind of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Shared,

@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 use rusqlite::ffi;
 
 use crate::fork;
-use crate::table::{self, Mapping, Opened, Refusal};
+use crate::table::{self, LockRefusal, Mapping, OpenedFile};
 
-type Open = unsafe extern "C" fn(*const c_char, c_int, c_int) -> c_int;
-type Close = unsafe extern "C" fn(c_int) -> c_int;
+type OpenFn = unsafe extern "C" fn(*const c_char, c_int, c_int) -> c_int;
+type CloseFn = unsafe extern "C" fn(c_int) -> c_int;
 type Fcntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
 type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;
 type Munmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
@@ -19,16 +19,16 @@ type Any = unsafe extern "C" fn();
 /// The calls that are replaced, in the order of `install`.
 const NAMES: [&CStr; 5] = [c"open", c"close", c"fcntl", c"mmap", c"munmap"];
 
-/// What SQLite called before.
-struct Replaced {
-    open: Open,
-    close: Close,
+/// The system calls that SQLite had before.
+struct OriginalCalls {
+    open: OpenFn,
+    close: CloseFn,
     fcntl: Fcntl,
     mmap: Mmap,
     munmap: Munmap,
 }
 
-static REPLACED: OnceLock<Replaced> = OnceLock::new();
+static REPLACED: OnceLock<OriginalCalls> = OnceLock::new();
 
 /// Replaces the calls. Returns `false` where open file description locks cannot be had.
 pub(crate) fn install() -> bool {
@@ -57,9 +57,9 @@ pub(crate) fn install() -> bool {
         else {
             return false;
         };
-        let replaced = Replaced {
-            open: std::mem::transmute::<Any, Open>(old_open),
-            close: std::mem::transmute::<Any, Close>(old_close),
+        let replaced = OriginalCalls {
+            open: std::mem::transmute::<Any, OpenFn>(old_open),
+            close: std::mem::transmute::<Any, CloseFn>(old_close),
             fcntl: std::mem::transmute::<Any, Fcntl>(old_fcntl),
             mmap: std::mem::transmute::<Any, Mmap>(old_mmap),
             munmap: std::mem::transmute::<Any, Munmap>(old_munmap),
@@ -71,8 +71,8 @@ pub(crate) fn install() -> bool {
         // SQLite passes `fcntl` one argument more than the two that it names: 64-bit Linux passes it in the
         // same register whether a function is variadic or not.
         let ours = [
-            std::mem::transmute::<Open, Any>(open),
-            std::mem::transmute::<Close, Any>(close),
+            std::mem::transmute::<OpenFn, Any>(open),
+            std::mem::transmute::<CloseFn, Any>(close),
             std::mem::transmute::<unsafe extern "C" fn(c_int, c_int, *mut c_void) -> c_int, Any>(
                 fcntl,
             ),
@@ -104,7 +104,7 @@ fn system_has_locks() -> bool {
 }
 
 /// The functions that were replaced. Nobody calls one of ours before they are known.
-fn replaced() -> &'static Replaced {
+fn replaced() -> &'static OriginalCalls {
     REPLACED
         .get()
         .expect("calls are replaced after this is set")
@@ -135,7 +135,7 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_i
     if fd >= 0 {
         table
             .files
-            .extend(Opened::of(fd, name, flags).map(|opened| (fd, opened)));
+            .extend(OpenedFile::of(fd, name, flags).map(|opened| (fd, opened)));
     }
     drop(table);
     set_errno(failure);
@@ -170,11 +170,11 @@ unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> 
         drop(table);
         match done {
             Ok(()) => return 0,
-            Err(Refusal::Failed(code)) => {
+            Err(LockRefusal::Failed(code)) => {
                 set_errno(code);
                 return -1;
             }
-            Err(Refusal::Unknown) => {}
+            Err(LockRefusal::Unknown) => {}
         }
     }
     // SAFETY: the arguments are passed on as they came.

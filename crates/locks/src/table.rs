@@ -22,22 +22,22 @@ pub(crate) struct Inode {
 
 /// A descriptor of SQLite.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedFile {
     inode: Inode,
     /// True if another copy of SQLite may have locks on the file.
     is_lockable: bool,
 }
 
-/// Who holds the locks of a file.
+/// The open file that has the locks of an inode.
 #[derive(Debug, Default)]
-struct Holder {
+struct LockHolder {
     fd: c_int,
     held: Ranges,
 }
 
-/// Why a lock was not set here.
+/// The reason that a lock was not set here.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum LockRefusal {
     /// The descriptor was opened before the calls were replaced, or its file has no such locks.
     Unknown,
     /// The error number of the system.
@@ -47,8 +47,8 @@ pub(crate) enum Refusal {
 #[derive(Debug)]
 pub(crate) struct Table {
     /// The descriptors that SQLite has open.
-    pub(crate) files: BTreeMap<c_int, Opened>,
-    holders: BTreeMap<Inode, Holder>,
+    pub(crate) files: BTreeMap<c_int, OpenedFile>,
+    holders: BTreeMap<Inode, LockHolder>,
     /// Descriptors that SQLite has closed, but whose closing would remove locks of another part of the process.
     pub(crate) parked: Vec<(c_int, Inode)>,
     /// Descriptors of [`crate::OwnFile`].
@@ -80,7 +80,7 @@ pub(crate) fn locked() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Opened {
+impl OpenedFile {
     /// Describes a descriptor that was just opened; `None` for what is no regular file.
     pub(crate) fn of(fd: c_int, path: &CStr, flags: c_int) -> Option<Self> {
         // Logs, journals and temporary files are never locked.
@@ -96,7 +96,7 @@ impl Opened {
 
 impl Table {
     /// Looks for a lock of somebody else in the way of this one, as `F_GETLK`.
-    pub(crate) fn query(&mut self, fd: c_int, range: &mut libc::flock) -> Result<(), Refusal> {
+    pub(crate) fn query(&mut self, fd: c_int, range: &mut libc::flock) -> Result<(), LockRefusal> {
         let holder = self.holder_for(fd)?;
         let asked = if holder.held.is_empty() {
             fd
@@ -108,7 +108,7 @@ impl Table {
     }
 
     /// Sets or removes a lock, as `F_SETLK`.
-    pub(crate) fn set_lock(&mut self, fd: c_int, range: &libc::flock) -> Result<(), Refusal> {
+    pub(crate) fn set_lock(&mut self, fd: c_int, range: &libc::flock) -> Result<(), LockRefusal> {
         let mut range = *range;
         range.l_pid = 0;
         let holder = self.holder_for(fd)?;
@@ -125,21 +125,21 @@ impl Table {
         }
         let mut done = call(holder.fd, libc::F_OFD_SETLK, &mut range);
         // A descriptor that only reads cannot hold a lock to write: one that can takes the locks over.
-        if done == Err(Refusal::Failed(libc::EBADF)) && holder.fd != fd {
+        if done == Err(LockRefusal::Failed(libc::EBADF)) && holder.fd != fd {
             holder.move_to(fd)?;
             done = call(fd, libc::F_OFD_SETLK, &mut range);
         }
         // A file system without these locks says so before the first one is held.
-        if done == Err(Refusal::Failed(libc::EINVAL)) && holder.held.is_empty() {
-            return Err(Refusal::Unknown);
+        if done == Err(LockRefusal::Failed(libc::EINVAL)) && holder.held.is_empty() {
+            return Err(LockRefusal::Unknown);
         }
         done?;
         holder.held.set(start, end, mode);
         Ok(())
     }
 
-    fn holder_for(&mut self, fd: c_int) -> Result<&mut Holder, Refusal> {
-        let opened = self.files.get(&fd).ok_or(Refusal::Unknown)?;
+    fn holder_for(&mut self, fd: c_int) -> Result<&mut LockHolder, LockRefusal> {
+        let opened = self.files.get(&fd).ok_or(LockRefusal::Unknown)?;
         Ok(self.holders.entry(opened.inode).or_default())
     }
 
@@ -202,7 +202,7 @@ impl Table {
         })?;
         let (fd, _) = self.parked.swap_remove(at);
         let is_lockable = true;
-        self.files.insert(fd, Opened { inode, is_lockable });
+        self.files.insert(fd, OpenedFile { inode, is_lockable });
         Some(fd)
     }
 
@@ -265,10 +265,10 @@ impl Table {
     }
 }
 
-impl Holder {
+impl LockHolder {
     /// Has another descriptor hold the locks. Only locks that readers share can be moved: two descriptors hold
     /// them at the same time, so that nobody can take them away between.
-    fn move_to(&mut self, fd: c_int) -> Result<(), Refusal> {
+    fn move_to(&mut self, fd: c_int) -> Result<(), LockRefusal> {
         for range in self.held.iter() {
             call(fd, libc::F_OFD_SETLK, &mut flock_of(range))?;
         }
@@ -293,10 +293,10 @@ impl Others {
     }
 }
 
-fn call(fd: c_int, command: c_int, range: &mut libc::flock) -> Result<(), Refusal> {
+fn call(fd: c_int, command: c_int, range: &mut libc::flock) -> Result<(), LockRefusal> {
     match lock_descriptor(fd, command, range) {
         0 => Ok(()),
-        _ => Err(Refusal::Failed(errno())),
+        _ => Err(LockRefusal::Failed(errno())),
     }
 }
 

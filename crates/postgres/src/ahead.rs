@@ -10,9 +10,9 @@ use super::keys::session_of;
 use super::row::{LOOP_COLUMNS, PostgresRow, SESSION};
 use super::transaction::PostgresTransaction;
 
-/// What is on hand.
+/// Rows that were read together with the first query of a write.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct PrefetchedRows {
     session: Option<SessionRow>,
     loop_key: Option<LoopRow>,
 }

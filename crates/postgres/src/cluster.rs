@@ -9,7 +9,7 @@ use loopstore_core::store::OpenError;
 use super::cluster_tenants;
 use super::connection::Connection;
 use super::ddl::{BY_SESSION, placement_of};
-use super::errors::{Trouble, describe};
+use super::errors::{StatementError, describe};
 use super::options::PostgresOptions;
 use super::schema::{connect, only, other};
 use super::url::Address;
@@ -20,11 +20,11 @@ const NODE: &str = "SELECT g.groupid::BIGINT, to_regclass('sessions') IS NOT NUL
         EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass('sessions'))
     FROM pg_dist_local_group g";
 
-/// Whether a node was told to acknowledge a commit before it is on disk.
+/// A query that returns true if a node acknowledges a commit before it is on disk.
 const FORGETS: &str = "SELECT coalesce(bool_or(result = 'off'), FALSE)
     FROM run_command_on_workers('SHOW synchronous_commit')";
 
-fn has_citus(link: &mut Connection) -> Result<bool, Trouble> {
+fn has_citus(link: &mut Connection) -> Result<bool, StatementError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'citus')";
     Ok(only(link, sql, &[])?.get(0))
 }
@@ -36,7 +36,7 @@ pub(super) fn prepare(
     address: &Address,
     options: &mut PostgresOptions,
 ) -> Result<(), OpenError> {
-    let failed = |error: Trouble| other(address, describe(&error));
+    let failed = |error: StatementError| other(address, describe(&error));
     if !has_citus(link).map_err(failed)? {
         return Ok(());
     }
@@ -68,14 +68,14 @@ pub(super) fn prepare(
     Ok(())
 }
 
-/// Whether a cluster is set up as a store needs it.
+/// The result of checking the setup of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ClusterReport {
-    /// Whether all that was looked at is right.
+    /// True if every check passed.
     pub ok: bool,
     /// Hosts and name of the database, without user and password.
     pub database: String,
-    /// What was looked at, in order.
+    /// The checks, in order.
     pub checks: Vec<ClusterCheck>,
 }
 
@@ -85,13 +85,13 @@ pub struct ClusterCheck {
     /// What it is: `citus`, `coordinator`, `workers`, `transactions`, `durability`, `tables`, `placement` or
     /// `tenants`.
     pub name: &'static str,
-    /// Whether it is right.
+    /// True if the check passed.
     pub ok: bool,
-    /// What was found, and if it is not right what to do.
+    /// The finding, and if the check failed the remedy.
     pub detail: String,
 }
 
-/// What has been found so far.
+/// The checks made so far.
 pub(super) struct Checks(Vec<ClusterCheck>);
 
 impl Checks {
@@ -120,7 +120,7 @@ pub fn check_cluster(address: &str) -> Result<ClusterReport, OpenError> {
 }
 
 /// Looks at one thing after another, and ends where the next could not be asked for.
-fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
+fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError> {
     if !has_citus(link)? {
         let detail =
             "the extension citus is not in this database; run CREATE EXTENSION citus on all nodes";
@@ -155,7 +155,7 @@ fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
 }
 
 /// Looks whether there are workers that answer, and how they keep what was committed.
-fn workers(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
+fn workers(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError> {
     let sql =
         "SELECT count(*), count(*) FILTER (WHERE isactive AND metadatasynced AND shouldhaveshards)
         FROM pg_dist_node WHERE groupid > 0";
@@ -230,7 +230,7 @@ fn workers(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
 }
 
 /// Looks whether all tables are there and lie where they should; returns whether they are all there.
-fn tables(link: &mut Connection, checks: &mut Checks) -> Result<bool, Trouble> {
+fn tables(link: &mut Connection, checks: &mut Checks) -> Result<bool, StatementError> {
     let sql = "SELECT c.relname::TEXT, p.partmethod::TEXT,
             CASE WHEN p.partmethod = 'h' THEN column_to_column_name(c.oid, p.partkey) END,
             p.colocationid::BIGINT

@@ -3,7 +3,7 @@
 use super::cluster::Checks;
 use super::connection::Connection;
 use super::ddl::literal;
-use super::errors::Trouble;
+use super::errors::StatementError;
 use super::schema::{objects, only};
 
 /// Asks a node for tables, parts of them and views that are open to every tenant. The parts have the name of
@@ -89,7 +89,10 @@ fn array(names: &[String]) -> String {
 }
 
 /// Asks every node; returns each answer with the name of its node.
-fn ask_all(link: &mut Connection, question: &str) -> Result<Vec<(String, bool, String)>, Trouble> {
+fn ask_all(
+    link: &mut Connection,
+    question: &str,
+) -> Result<Vec<(String, bool, String)>, StatementError> {
     let sql = format!(
         "SELECT n.nodename || ':' || n.nodeport, a.success, coalesce(a.result, '')
          FROM run_command_on_all_nodes({}) a JOIN pg_dist_node n USING (nodeid) ORDER BY n.groupid",
@@ -101,7 +104,7 @@ fn ask_all(link: &mut Connection, question: &str) -> Result<Vec<(String, bool, S
 }
 
 /// Looks whether tenants are kept apart, where there are any.
-pub(super) fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), Trouble> {
+pub(super) fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError> {
     let row = only(link, TENANTS, &[])?;
     let (count, is_on): (i64, bool) = (row.get(0), row.get(1));
     let (schema, prefix): (String, String) = (row.get(2), row.get(3));

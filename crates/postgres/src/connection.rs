@@ -18,19 +18,19 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Row, SimpleQueryMessage, Socket, Statement};
 
-use super::errors::Trouble;
+use super::errors::StatementError;
 use super::pooler::named_process;
 
-/// How many statements a connection keeps.
+/// The number of prepared statements that a connection keeps.
 const MAX_STATEMENTS: usize = 256;
 
-/// How many times longer a statement may take that goes through much of the database.
+/// The factor of the time limit for a statement that reads much of the database.
 const AT_LENGTH: u32 = 10;
 
 /// A value for a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 
-/// What reads from and writes to the socket; it ends when the connection does.
+/// The future that reads from and writes to the socket; it ends when the connection does.
 type Traffic = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>;
 
 /// A connection.
@@ -45,7 +45,7 @@ pub(super) struct Connection {
     limit: Option<Duration>,
 }
 
-/// What a client needs to get its answers.
+/// The driver side of a client: the runtime and the socket.
 struct Wire {
     /// `None`: it was given up.
     traffic: Option<Traffic>,
@@ -59,14 +59,14 @@ impl Wire {
         &mut self,
         limit: Option<Duration>,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, StatementError> {
         let (Some(runtime), Some(traffic)) = (&self.runtime, &mut self.traffic) else {
-            return Err(Trouble::GivenUp);
+            return Err(StatementError::GivenUp);
         };
         let mut answer = pin!(answer);
         let (mut is_over, mut answered) = (false, None);
         let both = poll_fn(|context| {
-            // What the server says of its own accord, as that it shuts down, comes first.
+            // Messages that the server sends unasked, such as that it shuts down, come first.
             if !is_over && let Poll::Ready(ended) = traffic.as_mut().poll(context) {
                 is_over = true;
                 if let Err(error) = ended {
@@ -92,9 +92,9 @@ impl Wire {
             self.traffic = None;
         }
         match (answered, limit) {
-            (Some(answered), _) => answered.map_err(Trouble::Driver),
-            (None, Some(limit)) => Err(Trouble::StatementTimeout(limit)),
-            (None, None) => Err(Trouble::GivenUp),
+            (Some(answered), _) => answered.map_err(StatementError::Driver),
+            (None, Some(limit)) => Err(StatementError::StatementTimeout(limit)),
+            (None, None) => Err(StatementError::GivenUp),
         }
     }
 }
@@ -115,7 +115,7 @@ impl Connection {
         tls: T,
         within: Duration,
         limit: Option<Duration>,
-    ) -> Result<Self, Trouble>
+    ) -> Result<Self, StatementError>
     where
         T: MakeTlsConnect<Socket>,
         T::TlsConnect: Send,
@@ -123,7 +123,7 @@ impl Connection {
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Trouble::Local(error.to_string()))?;
+        let runtime = runtime.map_err(|error| StatementError::Local(error.to_string()))?;
         let connected = runtime.block_on(async {
             // The driver has a limit for the socket, none for a server that takes the connection and
             // then says nothing.
@@ -134,8 +134,8 @@ impl Connection {
             runtime: Some(runtime),
         };
         let (client, traffic) = connected
-            .map_err(|_| Trouble::StatementTimeout(within))?
-            .map_err(Trouble::Driver)?;
+            .map_err(|_| StatementError::StatementTimeout(within))?
+            .map_err(StatementError::Driver)?;
         wire.traffic = Some(Box::pin(traffic));
         Ok(Self {
             client,
@@ -147,7 +147,7 @@ impl Connection {
         })
     }
 
-    /// Whether the next transaction may be at another process of the server.
+    /// True if the next transaction may run in another process of the server.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared
     }
@@ -157,8 +157,8 @@ impl Connection {
         self.is_shared = is_shared;
     }
 
-    /// Whether a pooler stands between this program and the server.
-    pub(super) fn is_pooled(&mut self) -> Result<bool, Trouble> {
+    /// Returns true if the connection goes through a pooler.
+    pub(super) fn is_pooled(&mut self) -> Result<bool, StatementError> {
         let rows = self.simple("SELECT pg_backend_pid()")?;
         let asked = rows.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
@@ -168,7 +168,7 @@ impl Connection {
     }
 
     /// Returns the types of a statement's values, where it is not kept on the server.
-    fn types_of(&mut self, sql: &str) -> Result<Vec<Type>, Trouble> {
+    fn types_of(&mut self, sql: &str) -> Result<Vec<Type>, StatementError> {
         if let Some(types) = self.types.get(sql) {
             return Ok(types.clone());
         }
@@ -180,12 +180,12 @@ impl Connection {
         Ok(types)
     }
 
-    /// Whether it is known to be of no use any more.
+    /// True if the connection is known to be lost.
     pub(super) fn is_closed(&self) -> bool {
         self.wire.traffic.is_none() || self.client.is_closed()
     }
 
-    fn prepared(&mut self, sql: &str) -> Result<Statement, Trouble> {
+    fn prepared(&mut self, sql: &str) -> Result<Statement, StatementError> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
@@ -198,11 +198,15 @@ impl Connection {
     }
 
     /// Prepares a statement that is not kept.
-    pub(super) fn prepare(&mut self, sql: &str) -> Result<Statement, Trouble> {
+    pub(super) fn prepare(&mut self, sql: &str) -> Result<Statement, StatementError> {
         self.wire.wait(self.limit, self.client.prepare(sql))
     }
 
-    pub(super) fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Trouble> {
+    pub(super) fn query(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, StatementError> {
         if self.is_shared {
             let typed = typed(params, self.types_of(sql)?)?;
             let answer = self.client.query_typed(sql, &typed);
@@ -218,11 +222,15 @@ impl Connection {
         &mut self,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Option<Row>, Trouble> {
+    ) -> Result<Option<Row>, StatementError> {
         Ok(self.query(sql, params)?.into_iter().next())
     }
 
-    pub(super) fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Trouble> {
+    pub(super) fn execute(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<u64, StatementError> {
         if self.is_shared {
             let typed = typed(params, self.types_of(sql)?)?;
             let answer = self.client.execute_typed(sql, &typed);
@@ -234,18 +242,22 @@ impl Connection {
     }
 
     /// Runs a statement that is not kept.
-    pub(super) fn execute_once(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Trouble> {
+    pub(super) fn execute_once(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<u64, StatementError> {
         self.wire.wait(self.limit, self.client.execute(sql, params))
     }
 
     /// Runs statements without values.
-    pub(super) fn batch(&mut self, sql: &str) -> Result<(), Trouble> {
+    pub(super) fn batch(&mut self, sql: &str) -> Result<(), StatementError> {
         self.wire.wait(self.limit, self.client.batch_execute(sql))
     }
 
     /// Runs statements without values, each sent by itself and none waiting for the one before; the error
     /// is that of the first that failed.
-    pub(super) fn batches(&mut self, all: &[impl AsRef<str>]) -> Result<(), Trouble> {
+    pub(super) fn batches(&mut self, all: &[impl AsRef<str>]) -> Result<(), StatementError> {
         if let [only] = all {
             return self.batch(only.as_ref());
         }
@@ -276,7 +288,7 @@ impl Connection {
     }
 
     /// Runs a statement without values; its rows come as text.
-    pub(super) fn simple(&mut self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Trouble> {
+    pub(super) fn simple(&mut self, sql: &str) -> Result<Vec<SimpleQueryMessage>, StatementError> {
         self.wire.wait(self.limit, self.client.simple_query(sql))
     }
 
@@ -302,7 +314,7 @@ impl Connection {
     pub(super) fn migrate(
         &mut self,
         runner: &refinery::Runner,
-    ) -> Result<Result<(), refinery::Error>, Trouble> {
+    ) -> Result<Result<(), refinery::Error>, StatementError> {
         let client = &mut self.client;
         self.wire
             .wait(None, async { Ok(runner.run_async(client).await.map(drop)) })
@@ -310,11 +322,14 @@ impl Connection {
 }
 
 /// Gives each value its type.
-fn typed<'a>(params: &[Param<'a>], types: Vec<Type>) -> Result<Vec<(Param<'a>, Type)>, Trouble> {
+fn typed<'a>(
+    params: &[Param<'a>],
+    types: Vec<Type>,
+) -> Result<Vec<(Param<'a>, Type)>, StatementError> {
     if params.len() != types.len() {
         let (given, wanted) = (params.len(), types.len());
         let detail = format!("a statement takes {wanted} values and was given {given}");
-        return Err(Trouble::Local(detail));
+        return Err(StatementError::Local(detail));
     }
     Ok(params.iter().copied().zip(types).collect())
 }

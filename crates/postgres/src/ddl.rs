@@ -8,13 +8,13 @@ use loopstore_core::store::{StoreError, StoreResult};
 
 use super::schema::migrations;
 
-/// What the tables are made for.
+/// The kind of server that the tables are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// One PostgreSQL server, each table partitioned by the hash of its session into so many parts; 1:
     /// not partitioned.
     Plain {
-        /// How many parts.
+        /// The number of parts.
         partitions: u32,
     },
     /// Citus: each table distributed by its session, all in one place for a session.
@@ -241,7 +241,7 @@ fn partitioned(sql: &str, partitions: u32) -> String {
     })
 }
 
-/// What a cluster is told before the tables are made.
+/// The settings of a cluster while the tables are made.
 const BEFORE_CITUS: &str = "\
 -- The triggers look at rows of their own session only, which lie on the same node.
 SET LOCAL citus.enable_unsafe_triggers = on;

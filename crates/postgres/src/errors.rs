@@ -8,9 +8,9 @@ use loopstore_core::store::{OpenError, StoreError};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-/// Why there is no answer.
+/// An error of a statement.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum StatementError {
     /// The server or the driver said so.
     Driver(Error),
     /// The server said nothing for so long.
@@ -21,7 +21,7 @@ pub(super) enum Trouble {
     Local(String),
 }
 
-impl Trouble {
+impl StatementError {
     /// Returns the code of the server's error.
     pub(super) fn code(&self) -> Option<&str> {
         match self {
@@ -31,19 +31,19 @@ impl Trouble {
     }
 }
 
-/// What the driver says, without what stands in the address.
-pub(super) fn describe(trouble: &Trouble) -> String {
+/// Returns the text of an error, without parts of the address.
+pub(super) fn describe(trouble: &StatementError) -> String {
     match trouble {
-        Trouble::Driver(error) => driver_text(error),
-        Trouble::StatementTimeout(limit) => {
+        StatementError::Driver(error) => driver_text(error),
+        StatementError::StatementTimeout(limit) => {
             format!("it did not answer in {} s", limit.as_secs_f64())
         }
-        Trouble::GivenUp => "it was given up".into(),
-        Trouble::Local(detail) => detail.clone(),
+        StatementError::GivenUp => "it was given up".into(),
+        StatementError::Local(detail) => detail.clone(),
     }
 }
 
-/// What the driver says, without what stands in the address.
+/// Returns the text of an error, without parts of the address.
 pub(super) fn driver_text(error: &Error) -> String {
     if let Some(error) = error.as_db_error() {
         let message = error.message();
@@ -62,9 +62,9 @@ pub(super) fn driver_text(error: &Error) -> String {
     }
 }
 
-/// Whether the connection is of no use any more.
-pub(super) fn is_lost(trouble: &Trouble) -> bool {
-    let Trouble::Driver(error) = trouble else {
+/// True if the connection cannot be used any more.
+pub(super) fn is_lost(trouble: &StatementError) -> bool {
+    let StatementError::Driver(error) = trouble else {
         return true;
     };
     match error.code() {
@@ -73,7 +73,7 @@ pub(super) fn is_lost(trouble: &Trouble) -> bool {
             // 08: connection; 57P01 to 57P05: the server shuts down or restarts.
             code.starts_with("08") || code.starts_with("57P")
         }
-        // What is wrong with a value or a column has no code either, but leaves the connection whole.
+        // An error in a value or a column has no code either, but leaves the connection usable.
         None => error.is_closed() || is_from_the_wire(error),
     }
 }
@@ -85,9 +85,9 @@ fn is_from_the_wire(error: &Error) -> bool {
     cause.is::<std::io::Error>() || error.to_string().starts_with("error communicating")
 }
 
-/// Whether the beginning of a transaction was refused because the server only follows another one. The code
+/// True if the beginning of a transaction was refused because the server only follows another one. The code
 /// says no more than that something is not possible; nothing else in a beginning is.
-pub(super) fn is_standby(trouble: &Trouble) -> bool {
+pub(super) fn is_standby(trouble: &StatementError) -> bool {
     trouble.code() == Some("0A000")
 }
 
@@ -97,8 +97,8 @@ pub(super) fn is_serialization_failure(code: &str) -> bool {
 }
 
 /// Sorts an error of a statement.
-pub(super) fn from_postgres(trouble: Trouble) -> StoreError {
-    if let Trouble::StatementTimeout(limit) = trouble {
+pub(super) fn from_postgres(trouble: StatementError) -> StoreError {
+    if let StatementError::StatementTimeout(limit) = trouble {
         return StoreError::StatementTimeout(limit);
     }
     if is_lost(&trouble) {
@@ -134,9 +134,9 @@ pub(super) fn from_postgres(trouble: Trouble) -> StoreError {
 }
 
 /// Sorts an error of a connection that could not be made.
-pub(super) fn from_connecting(place: &str, trouble: Trouble) -> OpenError {
+pub(super) fn from_connecting(place: &str, trouble: StatementError) -> OpenError {
     let (place, detail) = (place.to_owned(), describe(&trouble));
-    let Trouble::Driver(error) = &trouble else {
+    let StatementError::Driver(error) = &trouble else {
         return OpenError::Unreachable { place, detail };
     };
     match error.code() {

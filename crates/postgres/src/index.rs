@@ -13,7 +13,7 @@ use loopstore_core::store::columns::Columns;
 use loopstore_core::store::index::{
     IndexEntry, IndexFilter, IndexQuery, IndexState, Match, Phrase,
 };
-use loopstore_core::store::{LoopKey, ReadIndex, StoreError, StoreResult, Visit, WriteIndex};
+use loopstore_core::store::{LoopKey, ReadIndex, StoreResult, Visit, WriteIndex};
 
 use super::connection::Param;
 use super::keys::session_of;
@@ -198,10 +198,7 @@ impl ReadIndex for PostgresTransaction<'_> {
         limit: u32,
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()> {
-        if query.all.is_empty() || query.all.iter().any(Vec::is_empty) {
-            let why = "an index cannot be asked for messages without a word";
-            return Err(StoreError::Invalid(why.into()));
-        }
+        query.check()?;
         let conditions = Conditions::of(query, filter);
         // Row-level security keeps the index of words from being used before it has looked itself, as an
         // operator of vectors might tell what it sees. By their sessions the words of one tenant are
@@ -300,16 +297,7 @@ impl WriteIndex for PostgresTransaction<'_> {
         seqs: Range<u32>,
         entries: &[IndexEntry],
     ) -> StoreResult<()> {
-        let open = self.unindexed_seqs(loop_key)?;
-        if seqs.start != open.start || seqs.end > open.end || seqs.start > seqs.end {
-            return Err(StoreError::Invalid(format!(
-                "messages {seqs:?} cannot be indexed: {open:?} are to be indexed next"
-            )));
-        }
-        if let Some(entry) = entries.iter().find(|entry| !seqs.contains(&entry.seq)) {
-            let why = format!("message {} is not among {seqs:?}", entry.seq);
-            return Err(StoreError::Invalid(why));
-        }
+        IndexEntry::check_all(entries, &seqs, &self.unindexed_seqs(loop_key)?)?;
         let session = session_of(loop_key.0);
         for entry in entries {
             let words = entry.words.replace('\0', " ");

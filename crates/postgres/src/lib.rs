@@ -73,7 +73,7 @@ use loopstore_model::tokens::TokenCounter;
 use connection::Connection;
 use ddl::literal;
 use errors::{describe, from_postgres, is_lost};
-use pool::{Pool, Taken};
+use pool::{Pool, PooledConnection};
 use transaction::PostgresTransaction;
 use url::Address;
 
@@ -125,7 +125,7 @@ pub struct PostgresStore {
 
 /// A transaction that is rolled back if it is not ended.
 struct OpenTransaction<'a> {
-    taken: Taken<'a>,
+    taken: PooledConnection<'a>,
     is_open: bool,
 }
 
@@ -176,7 +176,7 @@ impl PostgresStore {
     ) -> StoreResult<T> {
         let mut transaction = self.begin(&[BEGIN_READ])?;
         let done = work(&PostgresTransaction::reading(transaction.taken.link()?));
-        // What was read is whole, whatever becomes of the connection.
+        // The rows read are complete even if the connection fails now.
         transaction.roll_back();
         done
     }
@@ -222,7 +222,7 @@ impl PostgresStore {
         begin
     }
 
-    /// What a connection has set does not reach the nodes of a cluster, what a transaction sets does, each
+    /// Settings of a connection do not reach the nodes of a cluster, settings of a transaction do, each
     /// by itself: the whole text goes to them that it came in.
     fn begin_any_write(&self) -> Vec<String> {
         let own = [BEGIN_WRITE.to_owned()];

@@ -202,7 +202,7 @@ impl SessionList for PostgresTransaction<'_> {
 
 impl PostgresStore {
     fn rows(&self, sql: &str, values: &[&str]) -> StoreResult<QueryRows> {
-        self.asked(sql, values, QueryLimits::default(), self.options.limit)
+        self.query_with_values(sql, values, QueryLimits::default(), self.options.limit)
     }
 }
 

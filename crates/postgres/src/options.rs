@@ -1,8 +1,9 @@
-//! How a database is opened.
+//! The options of a database.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use loopstore_core::store::counter_choice::OtherCounter;
 use loopstore_model::tokens::{HeuristicTokenCounter, TokenCounter};
 
 /// Options of a PostgreSQL database.
@@ -26,11 +27,9 @@ pub struct PostgresOptions {
     /// How long the server may be silent; `None`: for ever.
     pub(super) limit: Option<Duration>,
     pub(super) counter: Arc<dyn TokenCounter>,
-    /// Whether the counter that the database was written with is taken instead.
-    pub(super) takes_stored: bool,
-    /// Whether it is opened to be counted anew: with any counter.
-    pub(super) recounts: bool,
-    /// What a transaction that writes sets on the nodes of a cluster; empty on one server.
+    /// The treatment of a database that was written with another counter.
+    pub(super) other_counter: OtherCounter,
+    /// The settings of a write transaction on the nodes of a cluster; empty on one server.
     pub(super) on_nodes: Vec<String>,
 }
 
@@ -43,8 +42,7 @@ impl Default for PostgresOptions {
             patience: Duration::from_secs(10),
             limit: Some(Duration::from_secs(60)),
             counter: Arc::new(HeuristicTokenCounter),
-            takes_stored: false,
-            recounts: false,
+            other_counter: OtherCounter::Refuse,
             on_nodes: Vec::new(),
         }
     }
@@ -129,12 +127,12 @@ impl PostgresOptions {
     /// with [`PostgresOptions::counter`] is then only for a new database.
     #[must_use]
     pub fn stored_counter(mut self) -> Self {
-        self.takes_stored = true;
+        self.other_counter = OtherCounter::Use;
         self
     }
 
     pub(super) fn for_recount(mut self) -> Self {
-        self.recounts = true;
+        self.other_counter = OtherCounter::Recount;
         self
     }
 }

@@ -33,7 +33,7 @@ struct PoolState {
 }
 
 /// A connection that goes back to its pool.
-pub(super) struct Taken<'a> {
+pub(super) struct PooledConnection<'a> {
     pool: &'a Pool,
     /// `None`: it is of no use any more.
     link: Option<Connection>,
@@ -57,7 +57,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`StoreError::PoolTimeout`] if none becomes free in time; what connecting gives.
-    pub(super) fn begin(&self, first: &[impl AsRef<str>]) -> StoreResult<Taken<'_>> {
+    pub(super) fn begin(&self, first: &[impl AsRef<str>]) -> StoreResult<PooledConnection<'_>> {
         loop {
             let (mut taken, is_new) = self.take()?;
             let Some(link) = &mut taken.link else {
@@ -93,7 +93,7 @@ impl Pool {
     }
 
     /// Takes a connection, and tells whether it was just made.
-    fn take(&self) -> StoreResult<(Taken<'_>, bool)> {
+    fn take(&self) -> StoreResult<(PooledConnection<'_>, bool)> {
         let until = Instant::now() + self.options.patience;
         let most = self.options.connections.max(1);
         let mut state = self.lock();
@@ -108,7 +108,7 @@ impl Pool {
         state.out += 1;
         let idle = std::iter::from_fn(|| state.idle.pop()).find(|link| !link.is_closed());
         drop(state);
-        let mut taken = Taken {
+        let mut taken = PooledConnection {
             pool: self,
             link: idle,
         };
@@ -135,7 +135,7 @@ pub(super) fn from_open(error: OpenError) -> StoreError {
     }
 }
 
-impl Taken<'_> {
+impl PooledConnection<'_> {
     /// The connection.
     pub(super) fn link(&mut self) -> StoreResult<&mut Connection> {
         let lost = || StoreError::Connection("it was closed".into());
@@ -148,7 +148,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         state.out -= 1;

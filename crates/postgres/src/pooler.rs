@@ -1,4 +1,4 @@
-//! Whether somebody stands between this program and the server who may hand each transaction to another
+//! Detection of a pooler between this program and the server, which may hand each transaction to another
 //! process of the server, as PgBouncer does with `pool_mode = transaction`.
 //!
 //! A server names the process that works for a connection twice: when the connection is made, for those who
@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::CancelToken;
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
-/// What an address says of the pooler between.
+/// The setting of an address for a pooler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pooling {
     /// Nothing: it is found out.
@@ -38,11 +38,11 @@ impl Pooling {
     }
 }
 
-/// What is written, of which nothing is sent; it says yes to TLS.
+/// A connection that keeps the written bytes instead of sending them, and accepts TLS.
 #[derive(Default)]
-struct Page(Vec<u8>);
+struct WrittenBytes(Vec<u8>);
 
-impl AsyncRead for Page {
+impl AsyncRead for WrittenBytes {
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -53,7 +53,7 @@ impl AsyncRead for Page {
     }
 }
 
-impl AsyncWrite for Page {
+impl AsyncWrite for WrittenBytes {
     fn poll_write(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -72,7 +72,7 @@ impl AsyncWrite for Page {
     }
 }
 
-impl TlsStream for &mut Page {
+impl TlsStream for &mut WrittenBytes {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
@@ -80,19 +80,19 @@ impl TlsStream for &mut Page {
 
 struct Plain;
 
-impl<'a> TlsConnect<&'a mut Page> for Plain {
-    type Stream = &'a mut Page;
+impl<'a> TlsConnect<&'a mut WrittenBytes> for Plain {
+    type Stream = &'a mut WrittenBytes;
     type Error = std::io::Error;
     type Future = Ready<Result<Self::Stream, Self::Error>>;
 
-    fn connect(self, stream: &'a mut Page) -> Self::Future {
+    fn connect(self, stream: &'a mut WrittenBytes) -> Self::Future {
         std::future::ready(Ok(stream))
     }
 }
 
 /// Returns the process that was named when the connection was made.
 pub(super) fn named_process(token: &CancelToken) -> Option<i32> {
-    let mut page = Page::default();
+    let mut page = WrittenBytes::default();
     let written = {
         let request = pin!(token.cancel_query_raw(&mut page, Plain));
         // Nothing in it waits.

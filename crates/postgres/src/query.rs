@@ -12,10 +12,10 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use super::connection::{Connection, Param};
-use super::errors::{Trouble, describe, from_postgres, is_lost, is_serialization_failure};
+use super::errors::{StatementError, describe, from_postgres, is_lost, is_serialization_failure};
 use super::{BEGIN_READ, PostgresStore, again};
 
-/// How many rows are fetched at a time.
+/// The number of rows that are fetched at a time.
 const PAGE: usize = 1_000;
 
 impl PostgresStore {
@@ -27,12 +27,12 @@ impl PostgresStore {
     pub fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows> {
         // The server stops the query; a server that does not even do that is given up.
         let patience = limits.time.map(|time| time + self.options.patience);
-        self.asked(sql, &[], limits, patience)
+        self.query_with_values(sql, &[], limits, patience)
     }
 
     /// Runs a query as [`PostgresStore::query_within`] does, with values for `$1`, `$2` …; a server that
     /// says nothing for `patience` is given up.
-    pub(super) fn asked(
+    pub(super) fn query_with_values(
         &self,
         sql: &str,
         values: &[&str],
@@ -93,7 +93,7 @@ impl PostgresStore {
     }
 }
 
-fn refused(error: Trouble) -> StoreError {
+fn refused(error: StatementError) -> StoreError {
     if is_lost(&error) {
         return from_postgres(error);
     }

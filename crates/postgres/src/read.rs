@@ -67,7 +67,7 @@ impl ReadSessions for PostgresTransaction<'_> {
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
         let mut found = self.name_of(id)?;
         if found.is_none() && self.writes() {
-            // Who finds no session may be about to begin it.
+            // A caller that finds no session may be about to create it.
             self.lock_name(&["session", id.as_str()])?;
             found = self.name_of(id)?;
         }

@@ -56,7 +56,7 @@ fn usage_row(loop_id: &str, model: Option<String>, sums: &Sums) -> UsageRow {
         total,
         cost,
     ] = *sums;
-    // What others reported may be anything; a cast saturates.
+    // Reported numbers may have any size; a cast saturates.
     UsageRow {
         loop_id: loop_id.to_owned(),
         model,

@@ -11,13 +11,16 @@ use std::sync::LazyLock;
 #[cfg(debug_assertions)]
 use loopstore_core::failpoints::{self, Failpoint};
 use loopstore_core::store::OpenError;
+use loopstore_core::store::counter_choice::OtherCounter;
 use loopstore_core::store::migrations::{Applied, Migrations};
 use loopstore_model::Time;
 use tokio_postgres::Row;
 
 use super::cluster;
 use super::connection::{Connection, Param};
-use super::errors::{Trouble, describe, driver_text, from_connecting, is_serialization_failure};
+use super::errors::{
+    StatementError, describe, driver_text, from_connecting, is_serialization_failure,
+};
 use super::options::PostgresOptions;
 use super::pooler::Pooling;
 use super::url::Address;
@@ -92,7 +95,7 @@ pub(super) fn connect(
     options: &PostgresOptions,
 ) -> Result<Connection, OpenError> {
     let mut link = address.connect(options.limit)?;
-    let failed = |error: Trouble| from_connecting(&address.place, error);
+    let failed = |error: StatementError| from_connecting(&address.place, error);
     let is_shared = match address.pooling {
         Pooling::Unknown => link.is_pooled().map_err(failed)?,
         Pooling::Session => false,
@@ -105,7 +108,7 @@ pub(super) fn connect(
     if is_shared {
         return Ok(link);
     }
-    // What a transaction sets reaches the nodes of a Citus cluster with this; others let it stand.
+    // With this, settings of a transaction reach the nodes of a Citus cluster; other servers ignore it.
     let settings = format!(
         "SET lock_timeout = {};
          SET citus.propagate_set_commands = 'local';
@@ -127,7 +130,7 @@ pub(super) fn prepare(
         return prepare_at_one(link, address, options);
     }
     // All of it is at one process of the server.
-    let failed = |error: Trouble| from_connecting(&address.place, error);
+    let failed = |error: StatementError| from_connecting(&address.place, error);
     link.batch("BEGIN").map_err(failed)?;
     prepare_at_one(link, address, options)?;
     link.batch("COMMIT").map_err(failed)
@@ -174,9 +177,13 @@ fn prepare_at_one(
 }
 
 /// Returns the one row of a question that always has one.
-pub(super) fn only(link: &mut Connection, sql: &str, params: &[Param<'_>]) -> Result<Row, Trouble> {
+pub(super) fn only(
+    link: &mut Connection,
+    sql: &str,
+    params: &[Param<'_>],
+) -> Result<Row, StatementError> {
     let row = link.first(sql, params)?;
-    row.ok_or_else(|| Trouble::Local("a question was answered with nothing".into()))
+    row.ok_or_else(|| StatementError::Local("a question was answered with nothing".into()))
 }
 
 fn check_server(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
@@ -206,7 +213,7 @@ fn format_of(
     link: &mut Connection,
     address: &Address,
 ) -> Result<Result<i64, OpenError>, OpenError> {
-    let failed = |error: Trouble| other(address, describe(&error));
+    let failed = |error: StatementError| other(address, describe(&error));
     let sql = "SELECT to_regclass('refinery_schema_history') IS NOT NULL,
         to_regclass('store_meta') IS NOT NULL";
     let row = only(link, sql, &[]).map_err(failed)?;
@@ -218,7 +225,7 @@ fn format_of(
     Ok(migrations().last_applied(Path::new(&address.place), &history, has_tables))
 }
 
-fn history(link: &mut Connection) -> Result<Vec<Applied>, Trouble> {
+fn history(link: &mut Connection) -> Result<Vec<Applied>, StatementError> {
     let sql = "SELECT version::BIGINT, name::TEXT, applied_on::TEXT, checksum::TEXT
         FROM refinery_schema_history ORDER BY version";
     let rows = link.query(sql, &[])?;
@@ -245,7 +252,7 @@ fn unlock_migrations(link: &mut Connection, address: &Address) -> Result<(), Ope
 
 /// Runs the migrations in one transaction, one process at a time.
 fn migrate(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
-    let failed = |error: Trouble| other(address, describe(&error));
+    let failed = |error: StatementError| other(address, describe(&error));
     lock_migrations(link, address)?;
     // The functions keep the search path that they are made with; named last, temporary tables cannot
     // stand in for those of the store.
@@ -273,7 +280,7 @@ fn check_tenant(
     let sql = format!("{ARE_APART}, row_security_active('sessions')");
     let row = only(link, &sql, &[]).map_err(|error| other(address, describe(&error)))?;
     let (are_apart, sees_one): (bool, bool) = (row.get(0), row.get(1));
-    match (options.recounts, sees_one) {
+    match (options.other_counter == OtherCounter::Recount, sees_one) {
         (false, false) if are_apart => Err(OpenError::EveryTenant {
             place: address.place.clone(),
         }),
@@ -299,7 +306,7 @@ fn unfinished(address: &Address, error: &refinery::Error) -> OpenError {
 }
 
 /// Notes once what the database is written with.
-fn write_meta(link: &mut Connection, options: &PostgresOptions) -> Result<(), Trouble> {
+fn write_meta(link: &mut Connection, options: &PostgresOptions) -> Result<(), StatementError> {
     let noted: i64 = only(link, "SELECT count(*) FROM store_meta", &[])?.get(0);
     if noted >= 3 {
         return Ok(());
@@ -335,24 +342,10 @@ fn check_counter(
         path: PathBuf::from(&address.place),
         detail: "its token counter is not noted".into(),
     })?;
-    if options.recounts {
-        return Ok(());
-    }
-    if let Some(note) = recounting {
-        let to = loopstore_core::store::recount::counter_of(&note);
-        return Err(OpenError::Recounting { to });
-    }
-    let given = options.counter.name().to_owned();
-    if stored == given {
-        return Ok(());
-    }
-    match loopstore_model::tokens::counter_named(&stored) {
-        Some(counter) if options.takes_stored => {
-            options.counter = counter;
-            Ok(())
-        }
-        _ => Err(OpenError::Counter { stored, given }),
-    }
+    let recounting = recounting.map(|note| loopstore_core::store::recount::counter_of(&note));
+    let given = options.counter.clone();
+    options.counter = options.other_counter.choose(given, stored, recounting)?;
+    Ok(())
 }
 
 /// Returns the tables, views, functions and triggers that the migrations make, as `KIND name`.

@@ -42,7 +42,7 @@ impl ReadSources for PostgresTransaction<'_> {
         file_name: &str,
         record_key: &str,
     ) -> StoreResult<Vec<SessionKey>> {
-        // Who finds no session may be about to begin it.
+        // A caller that finds no session may be about to create it.
         self.lock_name(&["import", format, file_name, record_key])?;
         let sql = "SELECT DISTINCT session FROM imports
              WHERE format = $1 AND file_name = $2 AND record_key = $3 ORDER BY session";

@@ -15,9 +15,9 @@ use loopstore_core::store::packs::LastPack;
 use loopstore_core::store::{StoreError, StoreResult, Visit};
 use sha2::{Digest as _, Sha256};
 
-use super::ahead::Ahead;
+use super::ahead::PrefetchedRows;
 use super::connection::{Connection, Param};
-use super::errors::{Trouble, from_postgres};
+use super::errors::{StatementError, from_postgres};
 use super::keys::{Locked, before_first};
 use super::pending::Pending;
 use super::row::PostgresRow;
@@ -33,8 +33,8 @@ pub(super) struct PostgresTransaction<'a> {
     failed: Cell<bool>,
     /// Messages that go with the next statement.
     pub(super) pending: RefCell<Pending>,
-    /// What a write has on hand.
-    pub(super) ahead: RefCell<Ahead>,
+    /// The rows that a write has read ahead.
+    pub(super) ahead: RefCell<PrefetchedRows>,
     pub(super) last_pack: LastPack,
 }
 
@@ -70,7 +70,7 @@ impl<'a> PostgresTransaction<'a> {
         }
     }
 
-    /// Whether it writes.
+    /// True if the transaction writes.
     pub(super) fn writes(&self) -> bool {
         self.locked.is_some()
     }
@@ -119,7 +119,7 @@ impl<'a> PostgresTransaction<'a> {
         self.ask(sql, &[&hash]).map(drop)
     }
 
-    fn noted<T>(&self, result: Result<T, Trouble>) -> StoreResult<T> {
+    fn noted<T>(&self, result: Result<T, StatementError>) -> StoreResult<T> {
         result.map_err(|error| {
             self.failed.set(true);
             from_postgres(error)

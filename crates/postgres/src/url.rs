@@ -11,13 +11,13 @@ use tokio_postgres::{Config, NoTls};
 use super::connection::Connection;
 use super::pooler::Pooling;
 
-/// How long one attempt to connect may take if the address does not say.
+/// The default limit for one attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long sent bytes may stay unanswered by the other machine if the address does not say.
+/// The default limit for sent bytes that the other machine does not acknowledge.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where a database is and how it is reached.
+/// The address of a database, parsed.
 pub(super) struct Address {
     /// One for each host: each is given up by itself.
     hosts: Vec<Config>,
@@ -25,11 +25,11 @@ pub(super) struct Address {
     /// Hosts, ports and name, without user and password.
     pub(super) place: String,
     pub(super) pooling: Pooling,
-    /// Whether it sets something for each of its connections.
+    /// True if the address sets options of its connections.
     pub(super) has_options: bool,
 }
 
-/// Whether a text is the address of a PostgreSQL database.
+/// Returns true if a text is the address of a PostgreSQL database.
 ///
 /// ```
 /// use loopstore_postgres::is_address;
@@ -189,7 +189,7 @@ fn why(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// What stands in an address that the driver does not know, or knows less of.
+/// The parameters of an address that the driver does not know, or knows less of.
 #[derive(Default)]
 struct OwnOptions {
     mode: Option<String>,

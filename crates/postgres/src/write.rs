@@ -14,7 +14,7 @@ use super::row::escaped;
 use super::transaction::PostgresTransaction;
 use super::values::{param, rows_of_values, wide};
 
-/// How many keys are tried for a session or a file before its birth is given up.
+/// The number of keys that are tried for a new session or file.
 const MAX_TRIES: i64 = 10_000;
 
 /// Who shows a blob, or is what is left of a redaction: loop and sequence, or block and ordinal.
@@ -300,7 +300,7 @@ impl WriteTurns for PostgresTransaction<'_> {
         let session = session_of(loop_key.0);
         self.run(
             session,
-            // Where a turn began and its index are written again too, so that the trigger refuses
+            // The beginning of a turn and its index are written again too, so that the trigger refuses
             // others.
             "INSERT INTO turns (session, loop, turn, first_seq, messages, prompts, tokens, bytes,
                  turn_index, answered, answers, tick, started_at, ended_at)

@@ -1,10 +1,10 @@
 //! How much the tests try: little in a plain run, more where `LOOPSTORE_LONG` is set, and what somebody
 //! asks for with a variable of its own (`LOOPSTORE_KILLS=1000`).
 
-/// What a long run multiplies by.
+/// The factor of a long run.
 const LONGER: u64 = 5;
 
-/// Whether a long run is asked for.
+/// Returns true if a long run is asked for.
 pub fn is_long() -> bool {
     std::env::var_os("LOOPSTORE_LONG").is_some()
 }

@@ -1,4 +1,4 @@
-//! What the tests of archiving share.
+//! The shared parts of the tests of archiving.
 
 use loopstore::*;
 use loopstore_admin::retention::{
@@ -74,7 +74,7 @@ pub fn number(store: &SqliteStore, sql: &str) -> i64 {
     rows[0].number("n").unwrap()
 }
 
-/// How many messages are in packs.
+/// Returns the number of messages in packs.
 pub fn packed(store: &SqliteStore) -> i64 {
     number(
         store,
@@ -102,11 +102,11 @@ fn move_something(store: &SqliteStore, history: &History<'_>, random: &mut Rando
 }
 
 /// Something that is seen of a history.
-pub type Seen = dyn Fn(&SqliteStore, &History<'_>) -> Vec<String>;
+pub type StoreView = dyn Fn(&SqliteStore, &History<'_>) -> Vec<String>;
 
 /// Plays one history with archiving and one without. What `everything` sees must not change when messages
 /// are moved, and in the end `contexts` must see the same in both. Returns how often messages were moved.
-pub fn play(seed: u64, everything: &Seen, contexts: &Seen) -> u32 {
+pub fn play(seed: u64, everything: &StoreView, contexts: &StoreView) -> u32 {
     let [mine, twin] = [(); 2].map(|()| SqliteStore::in_memory().unwrap());
     let mut mine_history = History::new(&mine, "s");
     let mut twin_history = History::new(&twin, "s");

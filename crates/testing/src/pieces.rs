@@ -13,12 +13,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A session with secrets.
-pub struct Holder {
+pub struct SecretSession {
     id: SessionId,
     secrets: Vec<Secret>,
 }
 
-impl Holder {
+impl SecretSession {
     /// Everything of eight characters that is not to be found any more.
     pub fn windows(&self) -> HashSet<String> {
         let random = self.secrets.iter().flat_map(|secret| &secret.random);
@@ -142,7 +142,7 @@ fn known_secret(random: &mut Random, kind: u64) -> Secret {
 }
 
 /// Tells a random session with secrets, compacted on the way.
-fn hold(store: &dyn Database, random: &mut Random, at: u64) -> Holder {
+fn hold(store: &dyn Database, random: &mut Random, at: u64) -> SecretSession {
     let id = format!("holder-{at}");
     let mut secrets = vec![known_secret(random, at % KINDS)];
     if random.one_in(2) {
@@ -181,7 +181,7 @@ fn hold(store: &dyn Database, random: &mut Random, at: u64) -> Holder {
         write.update_session(&row)
     })
     .unwrap();
-    let holder = Holder {
+    let holder = SecretSession {
         id: history.session.clone(),
         secrets,
     };
@@ -239,8 +239,8 @@ pub fn found_in(bytes: &[u8], windows: &HashSet<String>) -> Vec<String> {
 }
 
 /// Redacts random sessions in any order; some go on and are compacted and redacted again.
-pub fn redact_all(store: &dyn Database, random: &mut Random, count: u64) -> Vec<Holder> {
-    let mut holders: Vec<Holder> = (0..count).map(|at| hold(store, random, at)).collect();
+pub fn redact_all(store: &dyn Database, random: &mut Random, count: u64) -> Vec<SecretSession> {
+    let mut holders: Vec<SecretSession> = (0..count).map(|at| hold(store, random, at)).collect();
     search(store, &SearchQuery::new("parse")).unwrap();
     let mut cut = 0;
     for at in 0..holders.len() {

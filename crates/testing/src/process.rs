@@ -10,7 +10,7 @@ pub fn signal(name: &str, process: impl std::fmt::Display) {
     assert!(sent.unwrap().success());
 }
 
-/// Whether this process runs one test alone. In any other it lets such a process run the test, which must
+/// Returns true if this process runs one test alone. Any other process starts one for the test, which must
 /// pass, and the caller is to end.
 pub fn is_alone(name: &str) -> bool {
     const ALONE: &str = "LOOPSTORE_ALONE";
@@ -43,7 +43,7 @@ pub fn test(name: &str) -> Command {
 /// A format that nobody has.
 const LATER_FORMAT: &str = "later-format";
 
-/// Whether the databases of this test program are in a format to come, so that there is an older one to
+/// Returns true if the databases of this test program are in a later format, so that there is an older one to
 /// bring up to date.
 pub fn is_of_later_format() -> bool {
     let program = std::env::current_exe().unwrap();

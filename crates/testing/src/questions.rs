@@ -12,21 +12,21 @@ use loopstore_transcripts::{ImportOptions, import_paths};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
-pub struct Question {
+pub struct ExamQuestion {
     pub id: u32,
     pub question: String,
     pub session: Option<String>,
-    pub evidence: Vec<Place>,
+    pub evidence: Vec<EvidencePlace>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct EvidencePlace {
     r#loop: String,
     seq: u32,
 }
 
 /// Returns the folder of transcripts and the questions, if they are at hand.
-pub fn material() -> Option<(PathBuf, Vec<Question>)> {
+pub fn material() -> Option<(PathBuf, Vec<ExamQuestion>)> {
     let Some(folder) = std::env::var_os("LOOPSTORE_REAL_TRANSCRIPTS").map(PathBuf::from) else {
         println!("LOOPSTORE_REAL_TRANSCRIPTS is not set: nothing measured");
         return None;
@@ -51,8 +51,8 @@ pub fn imported<S: SessionStore>(store: S, folder: &std::path::Path) -> S {
     store
 }
 
-pub fn places(hits: &[SearchHit]) -> HashSet<Place> {
-    let place = |loop_id: &loopstore::model::LoopId, seq| Place {
+pub fn places(hits: &[SearchHit]) -> HashSet<EvidencePlace> {
+    let place = |loop_id: &loopstore::model::LoopId, seq| EvidencePlace {
         r#loop: loop_id.to_string(),
         seq,
     };

@@ -95,7 +95,7 @@ impl Sink for Recording {
     fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError> {
         assert!(record.messages.is_empty());
         if let Some(at) = self.at.get(&record.loop_id).copied() {
-            // What is known only later.
+            // Fields that are known only later.
             let before = &mut self.current().loops[at].record;
             assert_eq!(before.parent_loop_id, record.parent_loop_id);
             *before = record;

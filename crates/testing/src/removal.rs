@@ -49,7 +49,7 @@ impl Stage {
         open(&self.file())
     }
 
-    /// How often `what` stands in the database and its log, in either case.
+    /// Returns the number of occurrences of `what` in the database and its log, in either case.
     pub fn count(&self, what: &[u8]) -> usize {
         let file = self.file();
         let log = PathBuf::from(format!("{}-wal", file.display()));

@@ -1,4 +1,4 @@
-//! What is asked of every request.
+//! The checks of every request.
 
 use loopstore::context::FaultKind;
 use loopstore::extend::context::faults_of;

@@ -8,7 +8,7 @@ pub struct Secret {
     pub text: String,
     /// The secret.
     pub value: String,
-    /// What of it is random.
+    /// The random parts of the secret.
     pub random: Vec<String>,
 }
 
@@ -20,7 +20,7 @@ const HEX: &str = "0123456789abcdef";
 const BASE64: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// How many kinds there are.
+/// The number of kinds.
 pub const KINDS: u64 = 20;
 
 fn random(random: &mut Random, letters: &str, length: usize) -> String {

@@ -52,7 +52,7 @@ rm -rf "$dir"
 "#;
 
 /// A server that runs.
-pub struct Server {
+pub struct PostgresServer {
     /// The shell that waits for its input to end; none has a cluster that others started.
     shell: Option<Child>,
     pub bin: PathBuf,
@@ -100,7 +100,7 @@ pub fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-impl Server {
+impl PostgresServer {
     /// Starts a server.
     pub fn start(bin: &Path) -> Self {
         let port = free_port();
@@ -216,7 +216,7 @@ impl Server {
         name
     }
 
-    /// Whether this is a cluster.
+    /// True if this is a cluster.
     pub fn is_cluster(&self) -> bool {
         self.cluster.is_some()
     }
@@ -230,7 +230,7 @@ impl Server {
             .collect()
     }
 
-    /// What the tables of this server are made for.
+    /// Returns the kind of server that the tables are made for.
     pub fn engine(&self) -> Engine {
         match self.cluster {
             Some(_) => Engine::Citus,
@@ -285,7 +285,7 @@ REVOKE INSERT, UPDATE, DELETE ON tenant_roles FROM {quoted};"
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         if let Some(shell) = &mut self.shell {
             drop(shell.stdin.take());
@@ -297,13 +297,13 @@ impl Drop for Server {
 /// Returns the server of this test program, `None` where PostgreSQL is not installed. With `LOOPSTORE_CITUS`
 /// it is the cluster whose coordinator that names.
 #[track_caller]
-pub fn server() -> Option<&'static Server> {
-    static SERVER: OnceLock<Server> = OnceLock::new();
+pub fn server() -> Option<&'static PostgresServer> {
+    static SERVER: OnceLock<PostgresServer> = OnceLock::new();
     if let Some(cluster) = Cluster::given() {
-        return Some(SERVER.get_or_init(|| Server::of(cluster)));
+        return Some(SERVER.get_or_init(|| PostgresServer::of(cluster)));
     }
     let bin = needs::find(&needs::POSTGRES)?;
-    Some(SERVER.get_or_init(|| Server::start(&bin)))
+    Some(SERVER.get_or_init(|| PostgresServer::start(&bin)))
 }
 
 /// Returns a store in a database of its own.

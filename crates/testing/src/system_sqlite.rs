@@ -26,12 +26,12 @@ pub struct SystemSqlite {
     busy_timeout: unsafe extern "C" fn(*mut c_void, c_int) -> c_int,
 }
 
-/// Why a call failed.
+/// An error of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteFailure {
     /// SQLite's primary result code.
     pub code: i32,
-    /// What it says about it.
+    /// The message of the library.
     pub message: String,
 }
 

@@ -12,12 +12,12 @@ use loopstore::model::Role;
 use super::coverage::{self, HiddenMessages};
 use super::pairs;
 use super::report::{ProblemKind, Subject, short};
-use super::sessions::Scope;
+use super::sessions::SessionScope;
 use super::stored::{check_digest, decoded};
 use super::verify::Verify;
 
 /// A block with all that belongs to it.
-pub(super) struct Whole {
+pub(super) struct WholeBlock {
     pub(super) place: String,
     pub(super) row: BlockRow,
     pub(super) messages: Vec<BlockMessage>,
@@ -26,13 +26,13 @@ pub(super) struct Whole {
     pub(super) loop_key: LoopRow,
 }
 
-impl Whole {
+impl WholeBlock {
     /// Returns the section that a turn is in: first, compacted or recent.
     pub(super) fn section(&self, turn: u32) -> Option<usize> {
         self.row.layout.section_of(turn)
     }
 
-    /// Whether it quotes a message of its own loop.
+    /// True if the block quotes a message of its own loop.
     pub(super) fn quotes(&self, seq: u32) -> bool {
         let place = (self.row.loop_key, seq);
         self.messages
@@ -52,7 +52,11 @@ impl Whole {
 }
 
 /// Checks the blocks on a loop.
-pub(super) fn check(verify: &mut Verify<'_>, scope: &Scope, key: LoopKey) -> StoreResult<()> {
+pub(super) fn check(
+    verify: &mut Verify<'_>,
+    scope: &SessionScope,
+    key: LoopKey,
+) -> StoreResult<()> {
     // A loop that cannot be read is a finding already.
     let Ok(loop_key) = verify.scan.loop_by_key(key) else {
         return Ok(());
@@ -88,7 +92,13 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &Scope, key: LoopKey) -> Sto
 }
 
 /// Generations are numbered without gaps, unless some were pruned.
-fn check_generation(verify: &mut Verify<'_>, scope: &Scope, place: &str, before: u32, found: u32) {
+fn check_generation(
+    verify: &mut Verify<'_>,
+    scope: &SessionScope,
+    place: &str,
+    before: u32,
+    found: u32,
+) {
     let expected = before.saturating_add(1);
     let pruned = found > expected && verify.has_receipt(scope.key, &["prune"]);
     if found != expected && !pruned {
@@ -102,7 +112,7 @@ fn whole(
     row: BlockRow,
     place: String,
     loop_key: &LoopRow,
-) -> StoreResult<Option<Whole>> {
+) -> StoreResult<Option<WholeBlock>> {
     let messages = verify.scan.block_messages(row.key);
     let messages = verify.found.readable(&place, messages)?;
     let coverage = verify.scan.coverage(row.key);
@@ -112,7 +122,7 @@ fn whole(
     };
     verify.found.checked.block_messages += messages.len() as u64;
     verify.found.checked.coverage += coverage.len() as u64;
-    Ok(Some(Whole {
+    Ok(Some(WholeBlock {
         place,
         row,
         messages,
@@ -123,8 +133,8 @@ fn whole(
 
 fn check_block(
     verify: &mut Verify<'_>,
-    scope: &Scope,
-    block: &Whole,
+    scope: &SessionScope,
+    block: &WholeBlock,
     stored: &[u8; 32],
 ) -> StoreResult<()> {
     let derived = digest::block(&block.row, &block.messages, &block.coverage);
@@ -139,7 +149,7 @@ fn check_block(
     };
     check_place(verify, scope, block, &run)?;
     if !check_layout(verify, block) {
-        // What it covers can only be compared where the sections make sense.
+        // The coverage can only be compared if the sections are valid.
         return Ok(());
     }
     check_sizes(verify, block)?;
@@ -150,7 +160,11 @@ fn check_block(
     Ok(())
 }
 
-fn check_messages(verify: &mut Verify<'_>, scope: &Scope, block: &Whole) -> StoreResult<()> {
+fn check_messages(
+    verify: &mut Verify<'_>,
+    scope: &SessionScope,
+    block: &WholeBlock,
+) -> StoreResult<()> {
     let mut last = None;
     for (ordinal, message) in (0u32..).zip(&block.messages) {
         let place = format!("{}, message {ordinal}", block.place);
@@ -182,7 +196,7 @@ fn check_messages(verify: &mut Verify<'_>, scope: &Scope, block: &Whole) -> Stor
 /// Checks that a quote has the size and the digest of what it quotes, and that coverage says so.
 fn check_quote(
     verify: &mut Verify<'_>,
-    block: &Whole,
+    block: &WholeBlock,
     (message, of): (&BlockMessage, (LoopKey, u32)),
     place: &str,
 ) -> StoreResult<()> {
@@ -219,8 +233,8 @@ fn check_quote(
 /// Checks that the run was committed, and that the loop and the turns were on its chain.
 fn check_place(
     verify: &mut Verify<'_>,
-    scope: &Scope,
-    block: &Whole,
+    scope: &SessionScope,
+    block: &WholeBlock,
     run: &RunRow,
 ) -> StoreResult<()> {
     let (row, place) = (&block.row, &block.place);
@@ -258,7 +272,7 @@ fn check_place(
     check_extends(verify, block)
 }
 
-fn check_extends(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
+fn check_extends(verify: &mut Verify<'_>, block: &WholeBlock) -> StoreResult<()> {
     let Some(extends) = block.row.extends else {
         return Ok(());
     };
@@ -278,7 +292,7 @@ fn check_extends(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
 }
 
 /// Checks that the sections follow each other from turn 0 and lie within the loop.
-fn check_layout(verify: &mut Verify<'_>, block: &Whole) -> bool {
+fn check_layout(verify: &mut Verify<'_>, block: &WholeBlock) -> bool {
     let (layout, totals) = (&block.row.layout, &block.loop_key.totals);
     let mut next = 0;
     let mut wrong = Vec::new();
@@ -304,7 +318,7 @@ fn check_layout(verify: &mut Verify<'_>, block: &Whole) -> bool {
 }
 
 /// Adds up what the block covers and what it shows.
-fn check_sizes(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
+fn check_sizes(verify: &mut Verify<'_>, block: &WholeBlock) -> StoreResult<()> {
     let row = &block.row;
     let replaced = block.replaced();
     let (mut covered, mut shown, mut last) = (0u64, Size::default(), 0);

@@ -129,13 +129,13 @@ fn holds(
     Ok(holds || changed_after(verify.scan, site, turn)?)
 }
 
-/// Whether the turn of a call was appended to after the first message of `turn`.
+/// Returns true if the turn of a call was appended to after the first message of `turn`.
 fn changed_after(read: &dyn StoreRead, site: CallSite, turn: &Turn) -> StoreResult<bool> {
     let row = read.turn(site.loop_key, site.turn)?;
     Ok(row.is_some_and(|row| row.tick >= turn.began))
 }
 
-/// Whether a turn holds a call with such an id, in a message before `end`. A message that was
+/// Returns true if a turn has a call with such an id, in a message before `end`. A message that was
 /// removed may have held it.
 pub(super) fn calls_in(
     read: &dyn StoreRead,

@@ -10,7 +10,7 @@ use loopstore::extend::{
 use loopstore::internal::whole_as;
 use loopstore::model::Role;
 
-use super::blocks::Whole;
+use super::blocks::WholeBlock;
 use super::report::ProblemKind;
 use super::verify::Verify;
 
@@ -18,7 +18,7 @@ use super::verify::Verify;
 pub(super) type HiddenMessages = BTreeMap<u32, bool>;
 
 /// Checks the coverage of a block.
-pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
+pub(super) fn check(verify: &mut Verify<'_>, block: &WholeBlock) -> StoreResult<()> {
     let (own, others): (Vec<CoverageRow>, Vec<CoverageRow>) = block
         .coverage
         .iter()
@@ -48,7 +48,7 @@ pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
 
 /// Goes through the messages and the ranges of a block side by side.
 struct Sweep<'a> {
-    block: &'a Whole,
+    block: &'a WholeBlock,
     rows: &'a [CoverageRow],
     replaced: HiddenMessages,
     at: usize,
@@ -58,7 +58,7 @@ struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    fn new(block: &'a Whole, rows: &'a [CoverageRow]) -> Self {
+    fn new(block: &'a WholeBlock, rows: &'a [CoverageRow]) -> Self {
         Self {
             block,
             rows,
@@ -96,13 +96,13 @@ impl<'a> Sweep<'a> {
             .scan
             .sizes(row.loop_key, 0..row.through, &mut |message| {
                 if message.role != Role::Extension {
-                    self.meet(&message);
+                    self.check_message(&message);
                 }
                 Ok(ControlFlow::Continue(()))
             })
     }
 
-    fn meet(&mut self, message: &MessageSize) {
+    fn check_message(&mut self, message: &MessageSize) {
         let (seq, turn) = (message.seq, message.turn.unwrap_or_default());
         let is_before = |row: &CoverageRow| row.seqs.is_none_or(|(_, to)| to < seq);
         while self.rows.get(self.at).is_some_and(is_before) {
@@ -160,7 +160,11 @@ impl<'a> Sweep<'a> {
 }
 
 /// Checks that a rollup covers every loop before its own, itself or through those it extends.
-fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) -> StoreResult<()> {
+fn check_rollup(
+    verify: &mut Verify<'_>,
+    block: &WholeBlock,
+    others: &[CoverageRow],
+) -> StoreResult<()> {
     let above = above(verify, block);
     let Some(above) = verify.found.readable(&block.place, above)? else {
         return Ok(());
@@ -196,7 +200,7 @@ fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) 
 }
 
 /// Returns the coverage of other loops without what quotes part of it.
-fn whole_ranges(block: &Whole, others: &[CoverageRow]) -> Vec<CoverageRow> {
+fn whole_ranges(block: &WholeBlock, others: &[CoverageRow]) -> Vec<CoverageRow> {
     let mut ranges: Vec<CoverageRow> = Vec::new();
     for row in others {
         let (first, last) = row.seqs.unwrap_or((1, 0));
@@ -219,7 +223,7 @@ fn whole_ranges(block: &Whole, others: &[CoverageRow]) -> Vec<CoverageRow> {
 }
 
 /// Returns the loops above that of a block, with how many of their turns belong to its chain.
-fn above(verify: &Verify<'_>, block: &Whole) -> StoreResult<BTreeMap<LoopKey, u32>> {
+fn above(verify: &Verify<'_>, block: &WholeBlock) -> StoreResult<BTreeMap<LoopKey, u32>> {
     let mut above = BTreeMap::new();
     let Some(parent) = block.loop_key.parent else {
         return Ok(above);
@@ -237,7 +241,7 @@ fn above(verify: &Verify<'_>, block: &Whole) -> StoreResult<BTreeMap<LoopKey, u3
 /// goes on from.
 fn coverage_of(
     verify: &Verify<'_>,
-    block: &Whole,
+    block: &WholeBlock,
     others: &[CoverageRow],
     above: &BTreeMap<LoopKey, u32>,
 ) -> StoreResult<BTreeMap<LoopKey, Vec<CoverageRow>>> {
@@ -266,7 +270,7 @@ fn by_loop(rows: &[CoverageRow]) -> BTreeMap<LoopKey, Vec<CoverageRow>> {
 }
 
 /// Returns what is wrong with the quotes of messages of the loops above: coverage must say that they are kept.
-fn unkept(block: &Whole, covered: &BTreeMap<LoopKey, Vec<CoverageRow>>) -> Vec<String> {
+fn unkept(block: &WholeBlock, covered: &BTreeMap<LoopKey, Vec<CoverageRow>>) -> Vec<String> {
     let quoted = block.messages.iter().filter_map(BlockMessage::quoted);
     let others = quoted.filter(|(key, _)| *key != block.row.loop_key);
     let unkept = others.filter(|(key, seq)| {

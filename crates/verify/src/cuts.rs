@@ -1,4 +1,4 @@
-//! How many turns of each loop belong to a chain, found once for all blocks of a run.
+//! The number of turns of each loop that belong to a chain, computed once for all blocks of a run.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::report::{Findings, ProblemKind, VerifyReport};
 
-/// What a head begins with.
+/// The first field of a head.
 const FORMAT: &str = "loopstore-head-1";
 
 /// A text that stands for everything final in a database at a moment.
@@ -96,24 +96,24 @@ impl Head {
 }
 
 /// Where a chain ended: how many it had, and its digest in hexadecimal digits.
-type End = (u64, String);
+type ChainEnd = (u64, String);
 
-/// What a head stands for.
+/// The state of a database that a head is the digest of.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct State {
+struct HeadState {
     /// The receipts; where tenants are kept apart, a chain for each.
-    receipts: Vec<End>,
-    sessions: BTreeMap<SessionId, SessionState>,
+    receipts: Vec<ChainEnd>,
+    sessions: BTreeMap<SessionId, SessionChains>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct SessionState {
-    audit: End,
+struct SessionChains {
+    audit: ChainEnd,
     /// The final messages of each loop.
-    loops: BTreeMap<LoopId, End>,
+    loops: BTreeMap<LoopId, ChainEnd>,
 }
 
-impl State {
+impl HeadState {
     fn of(scan: &dyn StoreScan) -> StoreResult<Self> {
         let ends = scan.receipt_chains()?;
         let mut state = Self {
@@ -132,13 +132,13 @@ impl State {
             let audit = end_of(&scan.audit_chain(key)?);
             state
                 .sessions
-                .insert(row.session_id, SessionState { audit, loops });
+                .insert(row.session_id, SessionChains { audit, loops });
         }
         Ok(state)
     }
 }
 
-fn end_of(chain: &AuditChain) -> End {
+fn end_of(chain: &AuditChain) -> ChainEnd {
     (chain.end.seq, hex::encode(chain.end.chain))
 }
 
@@ -155,8 +155,8 @@ fn chain_at(read: &dyn StoreRead, loop_key: LoopKey, seq: u32) -> StoreResult<Op
     Ok(found)
 }
 
-/// Whether a chain began with what it had then.
-fn begins_with(chain: &AuditChain, (seq, digest): &End) -> bool {
+/// Returns true if a chain still begins with the entries that it had then.
+fn begins_with(chain: &AuditChain, (seq, digest): &ChainEnd) -> bool {
     let Some(last) = seq.checked_sub(1) else {
         return true;
     };
@@ -169,7 +169,7 @@ fn begins_with(chain: &AuditChain, (seq, digest): &End) -> bool {
 /// # Errors
 /// If something cannot be read, or the store refuses.
 pub fn take_head(database: &dyn Database, key: Option<&[u8]>) -> StoreResult<Head> {
-    let state = database::scan(database, |scan| to_json(&State::of(scan)?))?;
+    let state = database::scan(database, |scan| to_json(&HeadState::of(scan)?))?;
     let mut head = Head {
         sha256: Sha256::digest(&state).into(),
         signature: None,
@@ -277,7 +277,7 @@ fn check(scan: &dyn StoreScan, head: &Head, found: &mut Findings) -> StoreResult
 }
 
 /// Returns what a head stands for; `None` if that is not here.
-fn stored(scan: &dyn StoreScan, head: &Head) -> StoreResult<Option<State>> {
+fn stored(scan: &dyn StoreScan, head: &Head) -> StoreResult<Option<HeadState>> {
     let Some(content) = scan.head(&head.sha256)? else {
         return Ok(None);
     };

@@ -12,7 +12,7 @@ use loopstore_model::GroupCursor;
 use super::calls::CallBook;
 use super::packs::Packs;
 use super::report::{ProblemKind, Subject, short};
-use super::sessions::Scope;
+use super::sessions::SessionScope;
 use super::stored::{check_digest, decoded};
 use super::turns::{Turn, check_turn};
 use super::verify::Verify;
@@ -20,7 +20,7 @@ use super::verify::Verify;
 /// Checks the messages, turns and totals of a loop.
 pub(super) fn check(
     verify: &mut Verify<'_>,
-    scope: &mut Scope,
+    scope: &mut SessionScope,
     row: LoopRow,
     place: String,
 ) -> StoreResult<()> {
@@ -46,10 +46,10 @@ pub(super) fn check(
     walk.finish()
 }
 
-/// What is known of a loop while its messages go by.
+/// The state of checking one loop, message by message.
 struct Walk<'v, 'a> {
     verify: &'v mut Verify<'a>,
-    scope: &'v mut Scope,
+    scope: &'v mut SessionScope,
     row: LoopRow,
     place: String,
     /// The tick of the last message.

@@ -5,11 +5,11 @@ use loopstore::internal::{derive, was_replaced};
 
 use super::audit;
 use super::report::{ProblemKind, Subject, short};
-use super::sessions::Scope;
+use super::sessions::SessionScope;
 use super::verify::Verify;
 
 /// Checks the manifests of a session.
-pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
+pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
     let keys = verify.scan.manifest_keys(scope.key);
     let keys = verify.found.readable(&scope.place, keys)?;
     for key in keys.into_iter().flatten() {
@@ -18,7 +18,11 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<(
     Ok(())
 }
 
-fn check_manifest(verify: &mut Verify<'_>, scope: &mut Scope, key: ManifestKey) -> StoreResult<()> {
+fn check_manifest(
+    verify: &mut Verify<'_>,
+    scope: &mut SessionScope,
+    key: ManifestKey,
+) -> StoreResult<()> {
     verify.found.checked.manifests += 1;
     verify.found.subject = Subject::Manifest(key);
     let place = format!("{}, manifest with key {}", scope.place, key.0);
@@ -50,7 +54,7 @@ fn check_manifest(verify: &mut Verify<'_>, scope: &mut Scope, key: ManifestKey) 
 
 fn check_leaf(
     verify: &mut Verify<'_>,
-    scope: &Scope,
+    scope: &SessionScope,
     place: &str,
     row: &ManifestRow,
 ) -> StoreResult<()> {
@@ -66,7 +70,7 @@ fn check_leaf(
 /// Builds the context of that moment again and compares.
 fn check_context(
     verify: &mut Verify<'_>,
-    scope: &Scope,
+    scope: &SessionScope,
     place: &str,
     row: &ManifestRow,
 ) -> StoreResult<()> {

@@ -14,7 +14,7 @@ use super::verify::Verify;
 pub(super) struct Packs {
     /// First and last message of each.
     spans: Vec<(u32, u32)>,
-    /// What is told of its messages and was not looked at yet.
+    /// The heads of messages that were not compared yet.
     heads: BTreeMap<u32, String>,
 }
 

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use loopstore::extend::{CallSite, StoreResult};
 use loopstore::model::Message;
 
-use super::blocks::Whole;
+use super::blocks::WholeBlock;
 use super::calls::{calls_in, each_message};
 use super::report::ProblemKind;
 use super::verify::Verify;
 
 /// Checks the calls and results that a block covers.
-pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
+pub(super) fn check(verify: &mut Verify<'_>, block: &WholeBlock) -> StoreResult<()> {
     if block.row.layout.compacted.is_none() {
         return Ok(());
     }
@@ -34,12 +34,17 @@ pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
     Ok(())
 }
 
-fn is_compacted(block: &Whole, turn: u32) -> bool {
+fn is_compacted(block: &WholeBlock, turn: u32) -> bool {
     block.section(turn) == Some(1)
 }
 
 /// Whether the block itself covers the result: one that came later into a covered turn is the tail.
-fn is_parted(verify: &Verify<'_>, block: &Whole, turn: u32, call: CallSite) -> StoreResult<bool> {
+fn is_parted(
+    verify: &Verify<'_>,
+    block: &WholeBlock,
+    turn: u32,
+    call: CallSite,
+) -> StoreResult<bool> {
     let (loop_key, through) = (block.row.loop_key, block.row.through);
     let mut ids = BTreeSet::new();
     let results = CallSite { loop_key, turn };

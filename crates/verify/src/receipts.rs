@@ -16,8 +16,8 @@ use super::audit;
 use super::report::{ProblemKind, Subject};
 use super::verify::Verify;
 
-/// What a receipt says, and its row.
-type Gone<'a> = (Receipt, &'a ReceiptRow);
+/// A receipt, and its row.
+type ReadReceipt<'a> = (Receipt, &'a ReceiptRow);
 
 /// Checks the receipts and returns them.
 pub(super) fn check(verify: &mut Verify<'_>) -> StoreResult<Vec<ReceiptRow>> {
@@ -54,7 +54,7 @@ pub(super) fn check(verify: &mut Verify<'_>) -> StoreResult<Vec<ReceiptRow>> {
 
 /// Tells which sessions name others that were erased or pruned.
 pub(super) fn explain(verify: &mut Verify<'_>) -> StoreResult<()> {
-    let gone: Vec<Gone<'_>> = verify
+    let gone: Vec<ReadReceipt<'_>> = verify
         .receipts
         .iter()
         .filter(|row| matches!(row.kind.as_str(), "erase" | "prune"))
@@ -71,8 +71,12 @@ pub(super) fn explain(verify: &mut Verify<'_>) -> StoreResult<()> {
     Ok(())
 }
 
-fn explain_session(verify: &mut Verify<'_>, key: SessionKey, gone: &[Gone<'_>]) -> StoreResult<()> {
-    // What cannot be read is a finding already.
+fn explain_session(
+    verify: &mut Verify<'_>,
+    key: SessionKey,
+    gone: &[ReadReceipt<'_>],
+) -> StoreResult<()> {
+    // A session that cannot be read is a finding already.
     let Ok(row) = verify.scan.session_by_key(key) else {
         return Ok(());
     };
@@ -125,7 +129,7 @@ fn explain_session(verify: &mut Verify<'_>, key: SessionKey, gone: &[Gone<'_>]) 
 }
 
 /// Returns the session that a loop went with.
-fn owner_of(gone: &[Gone<'_>], id: &LoopId) -> Option<SessionId> {
+fn owner_of(gone: &[ReadReceipt<'_>], id: &LoopId) -> Option<SessionId> {
     let has_it = |receipt: &Receipt| receipt.loops.iter().any(|one| one.loop_id == *id);
     let found = gone.iter().rev().find(|(receipt, _)| has_it(receipt));
     found.map(|(receipt, _)| receipt.session.clone())

@@ -1,4 +1,4 @@
-//! What `verify` found.
+//! The report of `verify`.
 
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 /// fill the memory.
 const MAX_PROBLEMS: usize = 1000;
 
-/// What kind of damage a problem is.
+/// The kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -51,7 +51,7 @@ pub enum ProblemKind {
     Run,
     /// A block and its sections.
     Block,
-    /// What a block says of what it covers.
+    /// The coverage of a block.
     Coverage,
     /// A call parted from its result.
     Pairs,
@@ -61,29 +61,29 @@ pub enum ProblemKind {
     Manifest,
     /// An audit chain: a row that is missing or one too many.
     Audit,
-    /// What a head stands for is not what is stored.
+    /// A head that does not match the database.
     Head,
     /// Content that was removed without a receipt, or a receipt that is still open.
     Receipt,
     /// A row that belongs to nothing.
     Stray,
-    /// How many problems more there are than are listed.
+    /// The number of problems that are not listed.
     More,
 }
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// What kind of damage it is.
+    /// The kind of damage.
     pub kind: ProblemKind,
     /// Where: `session S, loop L, message 3`.
     #[serde(rename = "where")]
     pub place: String,
-    /// What was found, and what should be there.
+    /// The value found, and the expected one.
     pub detail: String,
 }
 
-/// How many rows of each kind were checked.
+/// The number of rows checked, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Checked {
@@ -121,14 +121,14 @@ pub struct Checked {
     pub audit: u64,
 }
 
-/// What `verify` found.
+/// The report of `verify`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
-    /// Whether there is no problem.
+    /// True if there is no problem.
     pub ok: bool,
-    /// What was checked.
+    /// The number of rows checked.
     pub checked: Checked,
-    /// What is wrong; after the first thousand only their number.
+    /// The problems; after the first thousand only their number.
     pub problems: Vec<Problem>,
     /// What is wrong with the search index. It is no part of the record, so this is no problem:
     /// [`rebuild_index`](loopstore::extend::search::rebuild_index) makes it anew.
@@ -182,7 +182,7 @@ pub(super) struct Findings {
     pub(super) index: Vec<String>,
     pub(super) explained: Vec<String>,
     problems: Vec<Problem>,
-    /// Where each of them is.
+    /// The place of each problem.
     subjects: Vec<Subject>,
     more: u64,
 }

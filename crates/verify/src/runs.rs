@@ -5,12 +5,12 @@ use loopstore::extend::{
 };
 
 use super::report::{ProblemKind, Subject, short};
-use super::sessions::Scope;
+use super::sessions::SessionScope;
 use super::verify::Verify;
 use super::{audit, sealed};
 
 /// Checks the runs of a session, and what was undone and redone.
-pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
+pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
     let runs = verify.scan.run_keys(scope.key);
     let runs = verify.found.readable(&scope.place, runs)?;
     for key in runs.into_iter().flatten() {
@@ -30,7 +30,7 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<(
 }
 
 /// Checks what hid the session and brought it back: each goes on from the id that the one before gave it.
-fn check_hides(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
+fn check_hides(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
     let keys = verify.scan.hide_keys(scope.key);
     let keys = verify.found.readable(&scope.place, keys)?;
     let mut last: Option<HideRow> = None;
@@ -65,7 +65,7 @@ fn check_hides(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
     Ok(())
 }
 
-fn check_run(verify: &mut Verify<'_>, scope: &mut Scope, key: RunKey) -> StoreResult<()> {
+fn check_run(verify: &mut Verify<'_>, scope: &mut SessionScope, key: RunKey) -> StoreResult<()> {
     verify.found.checked.runs += 1;
     verify.found.subject = Subject::Run(key);
     let place = format!("{}, run with key {}", scope.place, key.0);
@@ -107,7 +107,7 @@ pub(super) fn check_row_digest(
 /// Checks that a point is in the session and not beyond the turns of its loop.
 fn check_point(
     verify: &mut Verify<'_>,
-    scope: &Scope,
+    scope: &SessionScope,
     place: &str,
     point: Point,
 ) -> StoreResult<()> {
@@ -151,7 +151,7 @@ fn check_blocks(verify: &mut Verify<'_>, place: &str, row: &RunRow) -> StoreResu
     Ok(())
 }
 
-fn check_pin(verify: &mut Verify<'_>, scope: &mut Scope, key: PinKey) -> StoreResult<()> {
+fn check_pin(verify: &mut Verify<'_>, scope: &mut SessionScope, key: PinKey) -> StoreResult<()> {
     verify.found.checked.pins += 1;
     verify.found.subject = Subject::Pin(key);
     let place = format!("{}, pin {}", scope.place, key.0);
@@ -174,7 +174,7 @@ fn check_pin(verify: &mut Verify<'_>, scope: &mut Scope, key: PinKey) -> StoreRe
     Ok(())
 }
 
-fn check_flip(verify: &mut Verify<'_>, scope: &mut Scope, key: FlipKey) -> StoreResult<()> {
+fn check_flip(verify: &mut Verify<'_>, scope: &mut SessionScope, key: FlipKey) -> StoreResult<()> {
     verify.found.checked.flips += 1;
     verify.found.subject = Subject::Flip(key);
     let place = format!("{}, flip {}", scope.place, key.0);

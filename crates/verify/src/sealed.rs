@@ -7,17 +7,17 @@ use loopstore::internal::SealedRecord;
 use loopstore::model::{AgentMessage, Content, Message, Role, SealingProvider};
 
 use super::report::ProblemKind;
-use super::sessions::Scope;
+use super::sessions::SessionScope;
 use super::verify::Verify;
 
-/// What to do about all of these.
+/// The remedy for all of these.
 const WHAT_TO_DO: &str =
     "repair the session: that undoes the compaction and compacts the originals";
 
 /// Checks the compaction that a run tells of, unless it was undone.
 pub(super) fn check(
     verify: &mut Verify<'_>,
-    scope: &mut Scope,
+    scope: &mut SessionScope,
     place: &str,
     run: &RunRow,
 ) -> StoreResult<()> {
@@ -98,7 +98,7 @@ fn items_of_blocks(
 }
 
 /// Checks that a run tells of every compaction that stands in a message.
-pub(super) fn check_orphans(verify: &mut Verify<'_>, scope: &Scope) {
+pub(super) fn check_orphans(verify: &mut Verify<'_>, scope: &SessionScope) {
     for (loop_id, seq, provider) in scope.sealed.difference(&scope.recorded) {
         let place = format!("{}, loop {loop_id}, message {seq}", scope.place);
         let name = provider.as_str();

@@ -14,29 +14,29 @@ use super::verify::Verify;
 use super::{audit, blocks, loops, manifests, runs, sealed};
 
 /// The session at hand.
-pub(super) struct Scope {
+pub(super) struct SessionScope {
     pub(super) key: SessionKey,
     /// Its id, if its row can be read.
     pub(super) id: Option<SessionId>,
     pub(super) place: String,
     /// Its clock; the end of time if it cannot be read.
     pub(super) tick: Tick,
-    /// Whether it came from a transcript, which may leave the last turn of a loop open.
+    /// True if the session was imported: a transcript may leave the last turn of a loop open.
     pub(super) is_imported: bool,
     /// Moments of loop starts, runs and flips: no two are the same.
     pub(super) moments: BTreeSet<Tick>,
-    /// What its audit chain stands for and was not met yet.
+    /// Digests of the audit chain whose rows were not read yet.
     pub(super) audited: AuditedDigests,
-    /// Where compactions of providers stand in messages.
+    /// The messages that contain a compaction of a provider.
     pub(super) sealed: BTreeSet<SealedPlace>,
-    /// Those that runs tell of.
+    /// The compactions of providers that runs refer to.
     pub(super) recorded: BTreeSet<SealedPlace>,
 }
 
 /// A message that holds the compaction of a provider.
 pub(super) type SealedPlace = (LoopId, u32, SealingProvider);
 
-impl Scope {
+impl SessionScope {
     /// Checks that a moment lies within the session's time and is not another's.
     pub(super) fn take_moment(&mut self, verify: &mut Verify<'_>, place: &str, tick: Tick) {
         if tick > self.tick || tick < 1 {
@@ -67,7 +67,7 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
     let row = verify
         .found
         .readable(format!("session with key {}", key.0), row)?;
-    let mut scope = Scope {
+    let mut scope = SessionScope {
         key,
         id: row.as_ref().map(|row| row.session_id.clone()),
         place: row.as_ref().map_or_else(
@@ -106,7 +106,7 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
 }
 
 /// Checks where a session was imported from.
-fn imports(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
+fn imports(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
     let keys = verify.scan.import_keys(scope.key);
     let keys = verify.found.readable(&scope.place, keys)?;
     for key in keys.into_iter().flatten() {
@@ -123,7 +123,7 @@ fn imports(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
     Ok(())
 }
 
-fn check_row(verify: &mut Verify<'_>, row: &SessionRow, scope: &Scope, loops: &[LoopKey]) {
+fn check_row(verify: &mut Verify<'_>, row: &SessionRow, scope: &SessionScope, loops: &[LoopKey]) {
     let kind = ProblemKind::Session;
     match row.current_loop {
         Some(current) if !loops.contains(&current) => {
@@ -151,7 +151,7 @@ fn check_row(verify: &mut Verify<'_>, row: &SessionRow, scope: &Scope, loops: &[
 /// Checks one loop but for its blocks, and returns its moment.
 fn check_loop(
     verify: &mut Verify<'_>,
-    scope: &mut Scope,
+    scope: &mut SessionScope,
     key: LoopKey,
     before: Tick,
 ) -> StoreResult<Tick> {

@@ -7,13 +7,13 @@ use loopstore::extend::{
 use loopstore::model::AgentMessage;
 
 use super::report::{ProblemKind, short};
-use super::sessions::Scope;
+use super::sessions::SessionScope;
 use super::verify::Verify;
 
 /// Checks the digest of a stored message; one that was removed needs a receipt.
 pub(super) fn check_digest(
     verify: &mut Verify<'_>,
-    scope: &Scope,
+    scope: &SessionScope,
     body: &StoredMessage,
     at: MessagePlace,
     place: &str,
@@ -45,7 +45,7 @@ pub(super) fn check_digest(
 /// Checks a message without a salt: what stands there must be what a redaction wrote.
 fn check_redacted(
     verify: &mut Verify<'_>,
-    scope: &Scope,
+    scope: &SessionScope,
     body: &StoredMessage,
     head: &str,
     at: MessagePlace,

@@ -16,9 +16,9 @@ pub(super) struct Turn {
     pub(super) calls_from_above: Vec<String>,
     /// The tick of its first message.
     pub(super) began: Tick,
-    /// Whether all that was said in it is known.
+    /// True if every message of the turn is stored.
     pub(super) is_whole: bool,
-    /// Whether all that was said before it is known too.
+    /// True if every message before the turn is stored too.
     pub(super) knows_calls: bool,
 }
 

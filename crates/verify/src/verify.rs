@@ -14,22 +14,22 @@ use super::cuts::ChainCuts;
 use super::report::{Findings, Problem, ProblemKind, Subject, VerifyReport};
 use super::{blobs, receipts, sessions, sources};
 
-/// How many rows that belong to nothing are named of each table.
+/// The number of orphaned rows that are listed of each table.
 const MAX_STRAYS: u32 = 100;
 
-/// What all checks share.
+/// The state that all checks share.
 pub(super) struct Verify<'a> {
     pub(super) scan: &'a dyn StoreScan,
     pub(super) counter: &'a dyn TokenCounter,
     pub(super) receipts: &'a [ReceiptRow],
-    /// Whether the audit chains are looked at.
+    /// True if the audit chains are checked.
     pub(super) audits: bool,
     pub(super) cuts: ChainCuts,
     pub(super) found: Findings,
 }
 
 impl Verify<'_> {
-    /// Whether content of a session was removed with a receipt of one of these kinds.
+    /// Returns true if content of a session was removed with a receipt of one of these kinds.
     pub(super) fn has_receipt(&self, session: SessionKey, kinds: &[&str]) -> bool {
         let fits = |receipt: &ReceiptRow| {
             receipt.session == session && kinds.contains(&receipt.kind.as_str())
@@ -139,7 +139,7 @@ pub fn verify_session(
     Ok(verify.found.into_report())
 }
 
-/// Which part of a database is looked at for faults.
+/// The part of a database that is checked for faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum CheckedPart {

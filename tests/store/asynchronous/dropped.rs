@@ -8,7 +8,7 @@ use crate::support::histories::Random;
 #[test]
 fn a_dropped_append_leaves_a_whole_turn_or_none() {
     let (store, runtime) = (store_with(&["l"]), runtime());
-    let (mut random, mut ledger) = (Random::new(7), Ledger::default());
+    let (mut random, mut ledger) = (Random::new(7), TurnLedger::default());
     {
         let (_inside, chat) = (runtime.enter(), chat(&store));
         for at in 0..200 {

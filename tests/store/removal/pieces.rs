@@ -2,7 +2,7 @@
 
 use loopstore_admin::backup::backup;
 use loopstore_admin::retention::*;
-use loopstore_testing::pieces::{Holder, found_in, redact_all};
+use loopstore_testing::pieces::{SecretSession, found_in, redact_all};
 
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, user};
@@ -18,7 +18,7 @@ fn no_piece_of_a_random_secret_is_left_in_any_file() {
     let copy = stage.path("copy.db");
     backup(&store, &copy, false, &mut |_, _| {}).unwrap();
     let log = format!("{}-wal", stage.file().display());
-    let windows = holders.iter().flat_map(Holder::windows).collect();
+    let windows = holders.iter().flat_map(SecretSession::windows).collect();
     for file in [stage.file(), log.into(), copy] {
         let bytes = std::fs::read(&file).unwrap_or_default();
         assert_eq!(found_in(&bytes, &windows), [""; 0], "{}", file.display());

@@ -5,7 +5,7 @@
 
 use loopstore::SqliteStore;
 use loopstore::search::{SearchQuery, search_sessions};
-use loopstore_testing::questions::{Question, ask, imported, material, places};
+use loopstore_testing::questions::{ExamQuestion, ask, imported, material, places};
 
 fn share(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len() as f64
@@ -19,7 +19,7 @@ fn people_find_what_they_ask_for() {
     let store = imported(SqliteStore::in_memory().unwrap(), &folder);
     let (mut recall, mut first, mut best_session) = (Vec::new(), Vec::new(), Vec::new());
     let (mut answered, mut unanswered) = (Vec::new(), Vec::new());
-    for Question {
+    for ExamQuestion {
         id,
         question,
         session,

@@ -1,4 +1,4 @@
-//! What two contexts of a session show differently, turn by turn.
+//! The difference between two contexts of a session, turn by turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,15 +20,15 @@ pub enum DiffSide {
     /// The originals, as if no block were active: at the moment of the other side if that is one,
     /// else now.
     Raw,
-    /// What the next model call sees.
+    /// The context of the next model call.
     Now,
-    /// A moment.
+    /// The context as of a tick or run.
     At(AsOf),
     /// Just before a run was committed, for the run's own loop.
     Before(String),
 }
 
-/// Which contexts to compare.
+/// The contexts to compare.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffRequest {
     /// The first; if not given, just before the newest run that is live in the second (the
@@ -49,9 +49,9 @@ pub struct TurnChange {
     pub from_turn: u32,
     /// The last one.
     pub to_turn: u32,
-    /// What the first context shows; `None` if it does not have the turns.
+    /// The state in the first context; `None` if it does not have the turns.
     pub before: Option<TurnState>,
-    /// What the second one shows.
+    /// The state in the second context.
     pub after: Option<TurnState>,
 }
 
@@ -70,12 +70,12 @@ pub struct Rewritten {
     pub after: String,
 }
 
-/// What two contexts show differently.
+/// The difference between two contexts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ContextDiff {
-    /// What the first context is: `raw`, `now`, a run, `LOOP:TURN` or `before RUN`.
+    /// The name of the first context: `raw`, `now`, a run, `LOOP:TURN` or `before RUN`.
     pub from: String,
-    /// What the second one is.
+    /// The name of the second context.
     pub to: String,
     /// Their tokens.
     pub tokens: [u64; 2],
@@ -83,9 +83,9 @@ pub struct ContextDiff {
     pub messages: [u64; 2],
     /// Loop by loop from the root.
     pub changes: Vec<TurnChange>,
-    /// Where only the text of a summary differs.
+    /// Turns for which only the text of the summary differs.
     pub rewritten: Vec<Rewritten>,
-    /// How many turns each context shows in each way.
+    /// The number of turns in each state, for each context.
     pub counts: BTreeMap<&'static str, [u64; 2]>,
 }
 
@@ -288,16 +288,16 @@ fn place(
     }
 }
 
-/// What both contexts show of one turn.
+/// The states of one turn in both contexts.
 #[derive(Clone, Debug, PartialEq)]
-struct Pair {
+struct TurnPair {
     states: [Option<TurnState>; 2],
     /// The blocks whose texts stand for the turn.
     texts: [Option<String>; 2],
 }
 
 /// A loop with the pairs of its turns.
-type LoopPairs = (LoopId, Vec<Pair>);
+type LoopPairs = (LoopId, Vec<TurnPair>);
 
 /// Puts the turns of both contexts side by side. The keys of loops rise from the root to the leaf.
 fn pairs(
@@ -324,14 +324,14 @@ fn pairs(
             let states = [state(a), state(b)];
             let text = |at: usize| names[at].clone().filter(|_| is_text(states[at]));
             let texts = [text(0), text(1)];
-            Pair { states, texts }
+            TurnPair { states, texts }
         };
         all.push((loop_id, (0..turns.unwrap_or(0)).map(pair).collect()));
     }
     Ok(all)
 }
 
-/// Whether a summary stands for the turn.
+/// True if the turn is replaced by a summary.
 fn is_text(state: Option<TurnState>) -> bool {
     use Disposition as D;
     matches!(
@@ -350,7 +350,10 @@ fn name(read: &dyn StoreRead, states: Option<&LoopStates>) -> StoreResult<Option
 }
 
 /// Returns the runs of turns for which `what` says the same.
-fn runs<T: PartialEq>(pairs: &[Pair], what: impl Fn(&Pair) -> Option<T>) -> Vec<(u32, u32, T)> {
+fn runs<T: PartialEq>(
+    pairs: &[TurnPair],
+    what: impl Fn(&TurnPair) -> Option<T>,
+) -> Vec<(u32, u32, T)> {
     let mut runs: Vec<(u32, u32, T)> = Vec::new();
     for (turn, pair) in (0u32..).zip(pairs) {
         let Some(found) = what(pair) else { continue };
@@ -363,7 +366,7 @@ fn runs<T: PartialEq>(pairs: &[Pair], what: impl Fn(&Pair) -> Option<T>) -> Vec<
 }
 
 fn changes(pairs: &[LoopPairs]) -> Vec<TurnChange> {
-    let differs = |pair: &Pair| (pair.states[0] != pair.states[1]).then_some(pair.states);
+    let differs = |pair: &TurnPair| (pair.states[0] != pair.states[1]).then_some(pair.states);
     let mut all = Vec::new();
     for (loop_id, turns) in pairs {
         for (from_turn, to_turn, [before, after]) in runs(turns, differs) {
@@ -380,7 +383,7 @@ fn changes(pairs: &[LoopPairs]) -> Vec<TurnChange> {
 }
 
 fn rewritten(pairs: &[LoopPairs]) -> Vec<Rewritten> {
-    let differs = |pair: &Pair| {
+    let differs = |pair: &TurnPair| {
         let [before, after] = pair.texts.clone();
         let (before, after) = before.zip(after)?;
         (pair.states[0] == pair.states[1] && before != after).then_some((before, after))

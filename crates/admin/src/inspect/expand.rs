@@ -15,16 +15,16 @@ use loopstore::model::{AgentMessage, LoopId, Role, SessionId};
 use loopstore::search::SearchError;
 use sha2::{Digest as _, Sha256};
 
-use self::page::Page;
+use self::page::ExpandedPage;
 
-/// Which turns of a session are read, and how much of them.
+/// The turns of a session to read, and the size of the answer.
 #[derive(Clone, Debug, Default)]
 pub struct ExpandRequest {
     /// The loop; the session's current one if not given.
     pub loop_id: Option<LoopId>,
     /// The first and the last turn.
     pub turns: (u32, u32),
-    /// Where to begin within these turns.
+    /// The first message to show within these turns.
     pub from: Option<MessageOffset>,
     /// Only messages that fit this query (see [`parse_query`](loopstore::extend::search::parse_query)), and of
     /// long ones the lines around what fits.
@@ -82,7 +82,7 @@ pub struct Expanded {
     pub messages: Vec<AgentMessage>,
     /// Sum of their counts.
     pub tokens: u64,
-    /// Where to go on, if there is more.
+    /// The position to continue from, if there is more.
     pub next: Option<MessageOffset>,
     /// The messages that are not shown whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -105,10 +105,10 @@ pub struct ShownMessage {
     pub cut: bool,
 }
 
-/// What is shown of a message that is not shown whole.
+/// A message that is not shown whole.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct CutMessage {
-    /// Which one of the messages of the answer it is.
+    /// Its index among the messages of the answer.
     pub message: usize,
     /// Its place in the loop.
     pub seq: u32,
@@ -116,7 +116,7 @@ pub struct CutMessage {
     pub lines: u64,
     /// The characters of its text.
     pub chars: u64,
-    /// What is shown of it.
+    /// The parts that are shown.
     pub shown: Vec<ShownPart>,
 }
 
@@ -127,7 +127,7 @@ pub struct ShownPart {
     pub lines: (u64, u64),
     /// The first and the last character, counted from 0.
     pub chars: (u64, u64),
-    /// Whether it begins and ends with whole lines.
+    /// True if the part begins, and if it ends, with a whole line.
     #[serde(skip)]
     edges: (bool, bool),
 }
@@ -196,7 +196,7 @@ pub fn expand(
     let asked = request.matching.as_deref();
     let query = asked.map(|text| parse_query(&question(text))).transpose()?;
     let counter = store.counter();
-    let mut page = Page::new(counter, query, request.max_tokens, request.from);
+    let mut page = ExpandedPage::new(counter, query, request.max_tokens, request.from);
     store::read(store, |read| {
         let owner = session_of(read, session)?;
         let row = leaf_of(read, &owner, request.loop_id.as_ref())?;

@@ -9,4 +9,4 @@ pub use expand::{
     BlobBytes, CutMessage, ExpandRequest, Expanded, MessageOffset, ShownMessage, ShownPart, blob,
     expand,
 };
-pub use replaced::{BlockName, BlockSection, Covered, Replaced, replaced};
+pub use replaced::{BlockName, BlockSection, CoveredTurns, ReplacedTurns, replaced};

@@ -1,4 +1,4 @@
-//! Which turns a block stands for.
+//! The turns that a block replaces.
 
 use loopstore::extend::{
     self as store, BlockKey, BlockRow, LoopRow, SessionRow, SessionStore, StoreError, StoreRead,
@@ -6,7 +6,7 @@ use loopstore::extend::{
 };
 use loopstore::model::{LoopId, SessionId};
 
-/// How a block is named.
+/// The name of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockName {
     /// By its number on its loop.
@@ -40,7 +40,7 @@ impl BlockSection {
 
 /// The turns that a section of a block stands for.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Replaced {
+pub struct ReplacedTurns {
     /// The loop of the block.
     pub loop_id: LoopId,
     /// The block.
@@ -52,12 +52,12 @@ pub struct Replaced {
     /// Its turns, both ends inclusive.
     pub turns: (u32, u32),
     /// All that the block covers, other loops too if it is a rollup.
-    pub covers: Vec<Covered>,
+    pub covers: Vec<CoveredTurns>,
 }
 
 /// Turns of a loop, and what a block made of them.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Covered {
+pub struct CoveredTurns {
     /// The loop.
     pub loop_id: LoopId,
     /// Its turns, both ends inclusive.
@@ -96,7 +96,7 @@ pub fn replaced(
     loop_id: Option<&LoopId>,
     name: &BlockName,
     section: Option<BlockSection>,
-) -> StoreResult<Replaced> {
+) -> StoreResult<ReplacedTurns> {
     store::read(store, |read| {
         let owner = session_of(read, session)?;
         let block = match name {
@@ -106,7 +106,7 @@ pub fn replaced(
             BlockName::Run(run) => of_run(read, &owner, loop_id, run)?,
         };
         let (section, turns) = turns_of(&block, section)?;
-        Ok(Replaced {
+        Ok(ReplacedTurns {
             loop_id: read.loop_by_key(block.loop_key)?.core.loop_id,
             generation: block.generation,
             run_id: read.run_by_key(block.run)?.run_id,
@@ -188,7 +188,7 @@ fn turns_of(block: &BlockRow, named: Option<BlockSection>) -> StoreResult<(Block
 }
 
 /// Returns what a block covers, what a rollup goes on from included; the oldest first.
-fn covers(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<Covered>> {
+fn covers(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<CoveredTurns>> {
     let mut rollups = vec![block.key];
     let mut before = block.extends;
     // A rollup is younger than the one that it extends; anything else is damage.
@@ -199,7 +199,7 @@ fn covers(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<Covered>> {
     let mut covers = Vec::new();
     for key in rollups.into_iter().rev() {
         for row in read.coverage(key)? {
-            covers.push(Covered {
+            covers.push(CoveredTurns {
                 loop_id: read.loop_by_key(row.loop_key)?.core.loop_id,
                 turns: row.turns,
                 disposition: row.disposition.as_str(),

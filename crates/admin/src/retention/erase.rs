@@ -15,18 +15,18 @@ use serde::Serialize;
 use super::files::{self, KeptFile, KeptFiles};
 use super::{Leftover, scrub};
 
-/// What is to be erased.
+/// A request to erase a session.
 #[derive(Clone, Debug)]
 pub struct EraseRequest {
     /// The session.
     pub session: SessionId,
-    /// Why; it stays in the receipt.
+    /// The reason; it is stored in the receipt.
     pub reason: Option<String>,
     /// Also while somebody drives one of its loops; the next write of the driver then fails.
     pub force: bool,
     /// Also kept files that hold other sessions too.
     pub with_files: bool,
-    /// Only tell.
+    /// True to change nothing and only report.
     pub dry_run: bool,
 }
 
@@ -43,16 +43,16 @@ impl EraseRequest {
     }
 }
 
-/// What was erased, or would be.
+/// The result of an erasure, or of its dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EraseReport {
     /// The session.
     pub session_id: SessionId,
-    /// Whether it was only told.
+    /// True if nothing was changed.
     pub dry_run: bool,
     /// The receipt; `None`: it was only told.
     pub receipt: Option<i64>,
-    /// Whether it had been erased before, and only its bytes had to be taken away.
+    /// True if the session had been erased before and only its bytes had to be removed.
     pub was_erased: bool,
     /// Rows that went, by table; not known before.
     pub counts: BTreeMap<String, u64>,
@@ -66,7 +66,7 @@ pub struct EraseReport {
     pub shared: u64,
     /// Sessions that name this one.
     pub named_by: Vec<SessionId>,
-    /// Whether bytes are left.
+    /// The remaining bytes.
     pub leftover: Leftover,
     /// Copies that killed processes had left half written.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -15,13 +15,13 @@ use serde::Serialize;
 /// A kept source file of a session that loses content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptFile {
-    /// Where it was when it was imported.
+    /// The path of the file when it was imported.
     pub path: String,
     /// Its bytes.
     pub bytes: u64,
     /// The other sessions that it holds something of.
     pub sessions: Vec<SessionId>,
-    /// Whether it goes; else it stays for those sessions, with what it holds of this one.
+    /// True if the file is removed; else it stays for those sessions, with its content of this one.
     pub goes: bool,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn listed(files: KeptFiles) -> Vec<KeptFile> {
     files.into_values().map(|(_, file)| file).collect()
 }
 
-/// What took the kept files of a session.
+/// The removal that took the kept files of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FilesRemoved {
     /// The receipt.

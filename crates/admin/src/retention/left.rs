@@ -28,7 +28,7 @@ pub struct LeftPlace {
     pub session_id: Option<SessionId>,
     /// The table, or table and column.
     pub place: String,
-    /// How often it stands there.
+    /// The number of occurrences.
     pub count: u64,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn look(
 ) -> StoreResult<Vec<LeftPlace>> {
     let is_file = SqliteStore::downcast(store).is_some();
     database::scan(store, |scan| {
-        let mut search = Search {
+        let mut search = LeftoverSearch {
             own: session,
             redactor,
             receipts: scan.receipts()?,
@@ -87,7 +87,7 @@ fn family(scan: &dyn StoreScan, session: &SessionId) -> StoreResult<Vec<SessionK
     Ok(known.into_iter().collect())
 }
 
-struct Search<'a> {
+struct LeftoverSearch<'a> {
     /// The session that was redacted. Elsewhere a word that its secrets have too is no part of them.
     own: &'a SessionId,
     redactor: &'a mut Redactor,
@@ -95,7 +95,7 @@ struct Search<'a> {
     found: BTreeMap<(Option<SessionId>, String), u64>,
 }
 
-impl Search<'_> {
+impl LeftoverSearch<'_> {
     fn places(self) -> Vec<LeftPlace> {
         let place = |((session_id, place), count)| LeftPlace {
             session_id,

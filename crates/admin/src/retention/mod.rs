@@ -37,12 +37,12 @@ pub use erase::{EraseReport, EraseRequest, erase};
 pub use files::{FilesRemoved, KeptFile, files_removed};
 pub use left::LeftPlace;
 pub use loopstore::extend::receipt::Receipt;
-pub use prune::{Kept, KeptWhy, PruneReport, PruneRequest, Pruned, prune};
+pub use prune::{KeptSession, KeptWhy, PruneReport, PruneRequest, PrunedSession, prune};
 pub use redact::{
     FindingPlace, FoundSecret, RedactReport, RedactRequest, RedactedMessage, redact_session,
 };
 
-/// Whether bytes of what was removed are left in the file.
+/// The places where bytes of removed content may remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leftover {

@@ -1,6 +1,6 @@
 //! Pruning: old sessions go, each with a receipt.
 //!
-//! Which go is found in one snapshot; then each group of sessions that hang together goes in a
+//! The sessions to prune are found in one snapshot; then each group of connected sessions is removed in a
 //! transaction of its own, which looks again whether anything happened to them since.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -24,7 +24,7 @@ use super::{Leftover, scrub};
 /// last happened in its session, in milliseconds.
 const OPEN_FOR: i64 = 24 * 60 * 60 * 1000;
 
-/// What is to be pruned. Without an age and a number nothing is.
+/// A request to prune sessions. Without an age and a number none is pruned.
 #[derive(Clone, Debug, Default)]
 pub struct PruneRequest {
     /// Sessions whose newest message is at least this old, in milliseconds.
@@ -34,17 +34,17 @@ pub struct PruneRequest {
     pub keep_last: Option<usize>,
     /// Only sessions of this agent.
     pub agent: Option<String>,
-    /// Why; it stays in the receipts.
+    /// The reason; it is stored in the receipts.
     pub reason: Option<String>,
     /// Also kept files that hold sessions that stay.
     pub with_files: bool,
-    /// Only tell.
+    /// True to change nothing and only report.
     pub dry_run: bool,
 }
 
 /// A session that goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Pruned {
+pub struct PrunedSession {
     /// The session.
     pub session_id: SessionId,
     /// Its agent.
@@ -61,7 +61,7 @@ pub struct Pruned {
     pub receipt: Option<i64>,
 }
 
-/// Why a session stays that is old enough to go.
+/// The reason that an old session is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptWhy {
@@ -79,29 +79,29 @@ pub enum KeptWhy {
 
 /// A session that stays though it is old enough to go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Kept {
+pub struct KeptSession {
     /// The session.
     pub session_id: SessionId,
-    /// Why.
+    /// The reason.
     pub why: KeptWhy,
 }
 
-/// What was pruned, or would be.
+/// The result of a pruning, or of its dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PruneReport {
-    /// Whether it was only told.
+    /// True if nothing was changed.
     pub dry_run: bool,
     /// Sessions that went, the least active first.
-    pub pruned: Vec<Pruned>,
+    pub pruned: Vec<PrunedSession>,
     /// Sessions that stay though they are old enough.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptSession>,
     /// Kept source files that went.
     pub sources: u64,
     /// Sessions that stay, and whose source file went with one that did not.
     pub source_of: Vec<SessionId>,
     /// All kept source files of the sessions that go, also those that stay for others.
     pub files: Vec<KeptFile>,
-    /// Whether bytes are left.
+    /// The remaining bytes.
     pub leftover: Leftover,
     /// Copies that killed processes had left half written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -189,12 +189,12 @@ impl PruneReport {
     }
 }
 
-type SessionFamily = Vec<(SessionRow, Pruned)>;
+type SessionFamily = Vec<(SessionRow, PrunedSession)>;
 
 struct PrunePlan {
     groups: Vec<SessionFamily>,
-    kept: Vec<Kept>,
-    /// What becomes of kept files; if the sessions really go, they tell.
+    kept: Vec<KeptSession>,
+    /// The kept files of the sessions, as counted before the removal.
     files: KeptFiles,
 }
 
@@ -214,7 +214,7 @@ impl PrunePlan {
         let mut kept = Vec::new();
         match request.older_than {
             None => old.extend(undated.iter().map(|row| row.key)),
-            Some(_) => kept.extend(undated.iter().map(|row| Kept {
+            Some(_) => kept.extend(undated.iter().map(|row| KeptSession {
                 session_id: row.session_id.clone(),
                 why: KeptWhy::Undated,
             })),
@@ -230,7 +230,7 @@ impl PrunePlan {
         for group in groups(scan, &rows, &old)? {
             plan.take(scan, group, &old)?;
         }
-        let at = |(row, _): &(SessionRow, Pruned)| active[&row.key];
+        let at = |(row, _): &(SessionRow, PrunedSession)| active[&row.key];
         let age = |group: &SessionFamily| group.iter().map(at).max();
         plan.groups.sort_by_key(age);
         if request.dry_run {
@@ -265,7 +265,7 @@ impl PrunePlan {
             return Ok(());
         }
         for row in group.into_iter().filter(|row| old.contains(&row.key)) {
-            self.kept.push(Kept {
+            self.kept.push(KeptSession {
                 why: reasons.get(&row.key).copied().unwrap_or(KeptWhy::Linked),
                 session_id: row.session_id,
             });
@@ -369,9 +369,9 @@ fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>>
     Ok(None)
 }
 
-fn summary_of(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Pruned> {
+fn summary_of(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<PrunedSession> {
     let loops: Vec<LoopRow> = read.loops(row.key)?;
-    Ok(Pruned {
+    Ok(PrunedSession {
         session_id: row.session_id.clone(),
         agent_id: row.agent_id.clone(),
         last_active_at: row.last_active_at.clone(),
@@ -412,10 +412,12 @@ fn prune_group(
     })?;
     let Some(removed) = removed else {
         let why = KeptWhy::Changed;
-        report.kept.extend(ids.into_iter().map(|session| Kept {
-            session_id: session,
-            why,
-        }));
+        report
+            .kept
+            .extend(ids.into_iter().map(|session| KeptSession {
+                session_id: session,
+                why,
+            }));
         return Ok(());
     };
     for (pruned, held) in removed {

@@ -100,7 +100,7 @@ struct RedactWork<'a> {
     redactor: Redactor,
     counter: &'a dyn TokenCounter,
     changes: Changes,
-    /// What only a provider can read, and goes.
+    /// Sealed content that is removed.
     sealed: SealedDrops,
     digests: Vec<MessageDigest>,
     /// Kept files that stay for other sessions.

@@ -34,7 +34,7 @@ impl SizeChange {
     }
 }
 
-/// What became larger or smaller in a session. Extensions count for nothing but system prompts.
+/// The changes of sizes in a session. Extensions count for nothing but system prompts.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Messages that are no extension, by loop and sequence.
@@ -65,7 +65,7 @@ impl Changes {
         }
         // A rollup comes after the one that it extends.
         blocks.sort_by_key(|block| block.key);
-        let mut covered: HashMap<BlockKey, Covered> = HashMap::new();
+        let mut covered: HashMap<BlockKey, CoveredSizes> = HashMap::new();
         for block in blocks {
             self.settle_block(write, counter, block, &mut covered)?;
         }
@@ -102,7 +102,7 @@ impl Changes {
         write: &mut dyn StoreWrite,
         counter: &dyn TokenCounter,
         mut block: BlockRow,
-        covered: &mut HashMap<BlockKey, Covered>,
+        covered: &mut HashMap<BlockKey, CoveredSizes>,
     ) -> StoreResult<()> {
         let messages = write.block_messages(block.key)?;
         let (own, mut shown) = self.of_sections(write, &block, &messages)?;
@@ -113,7 +113,7 @@ impl Changes {
         let loop_key = block.loop_key;
         covered.insert(
             block.key,
-            Covered {
+            CoveredSizes {
                 loop_key,
                 own,
                 others,
@@ -188,7 +188,7 @@ impl Changes {
         &self,
         read: &dyn StoreRead,
         block: &BlockRow,
-        covered: &HashMap<BlockKey, Covered>,
+        covered: &HashMap<BlockKey, CoveredSizes>,
     ) -> StoreResult<i64> {
         if !block.kind.covers_earlier_loops() {
             return Ok(0);
@@ -213,7 +213,7 @@ impl Changes {
 }
 
 /// By how many tokens the originals that a block covers became more.
-struct Covered {
+struct CoveredSizes {
     loop_key: LoopKey,
     /// Of its own loop.
     own: i64,

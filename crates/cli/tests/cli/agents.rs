@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::commands::stage::{AGENTS_HOMES, Stage};
-use crate::support::http_server::{Part, Server};
+use crate::support::http_server::{HttpServer, ServedResponse};
 use crate::support::needs;
 
 /// Seconds that an agent may take.
@@ -144,7 +144,7 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 }
 
 /// Returns the texts of the last conversation that the server was asked to go on with.
-fn asked(server: &Server) -> Vec<String> {
+fn asked(server: &HttpServer) -> Vec<String> {
     let requests = server.requests();
     let bodies = requests.iter().rev();
     let bodies = bodies.filter_map(|request| request.split_once("\r\n\r\n"));
@@ -179,7 +179,7 @@ fn every_agent_goes_on_with_the_conversation_that_was_stored() {
     let (home, work) = (stage.path("agents-home"), stage.path("agents-work"));
     std::fs::create_dir_all(&work).unwrap();
     for agent in ["claude-code", "codex", "pi", "opencode"] {
-        let server = Server::start(vec![Part::Narrates(Arc::new(narrate))]);
+        let server = HttpServer::start(vec![ServedResponse::Narrates(Arc::new(narrate))]);
         configure(agent, &home, &server.url);
         let args = [
             "resume",

@@ -116,7 +116,7 @@ fn a_check_says_what_a_server_lacks_to_be_a_cluster() {
 }
 
 /// Returns the cluster's server, where there is one.
-fn cluster() -> Option<&'static server::Server> {
+fn cluster() -> Option<&'static server::PostgresServer> {
     Cluster::given().and_then(|_| server::server())
 }
 

@@ -18,7 +18,7 @@ use crate::support::amount::{amount, is_long};
 use crate::support::events::{end, record_all, start, start_after, turn};
 use crate::support::hang::HUNG;
 use crate::support::histories::{History, Random};
-use crate::support::server::Server;
+use crate::support::server::PostgresServer;
 use crate::support::{events, keyed, process, server, views};
 
 /// A store with three random histories.
@@ -39,7 +39,7 @@ fn open(place: &str) -> Box<dyn Database> {
 }
 
 /// From a file to a server, from a server to a file, and from a file to a file.
-fn pairs(server: &Server, folder: &Path) -> [(String, String); 3] {
+fn pairs(server: &PostgresServer, folder: &Path) -> [(String, String); 3] {
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let address = || server.address(&server.prepared());
     [

@@ -9,7 +9,7 @@ use loopstore_postgres::{PostgresOptions, PostgresStore};
 use super::commands::{command, transcript};
 use crate::support::histories::{History, user};
 use crate::support::needs;
-use crate::support::server::{self, PASSWORD, Server, free_port};
+use crate::support::server::{self, PASSWORD, PostgresServer, free_port};
 
 fn opening(address: &str) -> OpenError {
     match PostgresStore::open(address) {
@@ -328,7 +328,7 @@ fn a_store_goes_on_when_its_server_comes_back_and_knows_several_hosts() {
     let Some(bin) = needs::find(&needs::POSTGRES) else {
         return;
     };
-    let own = Server::start(&bin);
+    let own = PostgresServer::start(&bin);
     let name = own.database();
     let folder = own.folder.to_str().unwrap().replace('/', "%2F");
     let nobody = free_port();

@@ -112,7 +112,7 @@ pub fn explaining(address: &str) -> String {
 
 /// Works on a store whose server explains what it does, and checks that each statement touches one
 /// partition.
-pub fn check_plans(store: &PostgresStore, server: &server::Server) {
+pub fn check_plans(store: &PostgresStore, server: &server::PostgresServer) {
     let log = || std::fs::read_to_string(server.folder.join("log")).unwrap();
     let before = log().len();
     for number in 0..3 {

@@ -3,8 +3,10 @@
 //! An index knows words, never text: `words` splits both what is stored and what is asked,
 //! so that every backend finds the same. A word holds no white space.
 
+use std::ops::Range;
+
 use super::rows::{LoopKey, SessionKey};
-use super::{StoreResult, StoreWrite, Tick};
+use super::{StoreError, StoreResult, StoreWrite, Tick};
 use crate::model::{Author, Role};
 
 /// Words that follow each other.
@@ -33,6 +35,19 @@ pub struct IndexQuery {
     pub all: Vec<Vec<Phrase>>,
 }
 
+impl IndexQuery {
+    /// Fails for a query without a word, which no backend answers.
+    #[doc(hidden)]
+    pub fn check(&self) -> StoreResult<()> {
+        match self.all.is_empty() || self.all.iter().any(Vec::is_empty) {
+            true => Err(StoreError::Invalid(
+                "an index cannot be asked for messages without a word".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Which messages are looked at; what is `None` does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexFilter {
@@ -58,6 +73,29 @@ pub struct IndexEntry {
     pub words: String,
     /// The tools that it calls or answers for.
     pub tools: Vec<String>,
+}
+
+impl IndexEntry {
+    /// Fails unless `seqs` begins at the first message of `unindexed`, ends within it, and has all entries.
+    #[doc(hidden)]
+    pub fn check_all(
+        entries: &[Self],
+        seqs: &Range<u32>,
+        unindexed: &Range<u32>,
+    ) -> StoreResult<()> {
+        if seqs.start != unindexed.start || seqs.end > unindexed.end || seqs.start > seqs.end {
+            return Err(StoreError::Invalid(format!(
+                "messages {seqs:?} cannot be indexed: {unindexed:?} are to be indexed next"
+            )));
+        }
+        match entries.iter().find(|entry| !seqs.contains(&entry.seq)) {
+            Some(entry) => Err(StoreError::Invalid(format!(
+                "message {} is not among {seqs:?}",
+                entry.seq
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A message that the index found.

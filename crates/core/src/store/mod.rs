@@ -18,6 +18,8 @@ pub mod codec;
 #[doc(hidden)]
 pub mod columns;
 #[doc(hidden)]
+pub mod counter_choice;
+#[doc(hidden)]
 pub mod database;
 pub mod digest;
 #[doc(hidden)]

@@ -13,7 +13,7 @@ use loopstore_postgres::PostgresStore;
 use crate::support::hang;
 use crate::support::histories::{History, user};
 use crate::support::needs;
-use crate::support::server::{self, Server, as_owner, free_port};
+use crate::support::server::{self, PostgresServer, as_owner, free_port};
 
 /// Starts a primary and a standby that follows it; prints their folder. When the input ends both are
 /// stopped.
@@ -178,7 +178,7 @@ fn a_server_that_has_not_heard_of_a_database_yet_is_passed_over() {
         return;
     };
     let name = first.prepared();
-    let late = Server::start(&first.bin);
+    let late = PostgresServer::start(&first.bin);
     let both = |database: &str| {
         let later = late.address(database);
         let (host, _) = later.rsplit_once('/').unwrap();

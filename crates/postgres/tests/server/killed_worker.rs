@@ -12,20 +12,20 @@ use loopstore_postgres::PostgresStore;
 use postgres::{Client, NoTls};
 
 use crate::support::hang;
-use crate::support::server::{self, Server};
+use crate::support::server::{self, PostgresServer};
 
 /// Sessions of each of the writers.
 const SESSIONS: usize = 6;
 
 /// The cluster whose nodes may be killed.
-fn cluster() -> Option<(&'static Server, PathBuf)> {
+fn cluster() -> Option<(&'static PostgresServer, PathBuf)> {
     let folder = std::env::var_os("LOOPSTORE_CITUS_LOGS")?;
     let server = server::server().filter(|server| server.is_cluster())?;
     Some((server, folder.into()))
 }
 
 /// Returns the ports of the workers, and connections to them.
-fn workers(server: &Server, database: &str) -> Vec<(u16, String)> {
+fn workers(server: &PostgresServer, database: &str) -> Vec<(u16, String)> {
     let addresses = server.workers(database).into_iter();
     let named = addresses.map(|address| {
         let address = address.replace("{role}", "postgres");

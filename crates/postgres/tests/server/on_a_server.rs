@@ -9,7 +9,7 @@ use crate::example;
 use crate::support::amount::amount;
 use crate::support::conformance::pins;
 use crate::support::histories::{Random, open};
-use crate::support::questions::Question;
+use crate::support::questions::ExamQuestion;
 use crate::support::{pieces, questions, server};
 
 #[test]
@@ -43,7 +43,7 @@ fn both_backends_have_the_same_order() {
     };
     let store = questions::imported(SqliteStore::in_memory().unwrap(), &folder);
     let other = questions::imported(other, &folder);
-    for Question { id, question, .. } in asked {
+    for ExamQuestion { id, question, .. } in asked {
         let one = questions::ask(&store, &question);
         assert!(one == questions::ask(&other, &question), "{id}: {question}");
         let sessions = |store: &dyn SessionStore| {

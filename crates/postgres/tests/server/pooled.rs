@@ -9,7 +9,7 @@ use loopstore::*;
 use loopstore_postgres::PostgresStore;
 
 use crate::support::histories::{History, user};
-use crate::support::server::{self, Server, as_owner, free_port, owner};
+use crate::support::server::{self, PostgresServer, as_owner, free_port, owner};
 use crate::support::{hang, needs};
 
 /// A pooler before the server of the tests.
@@ -21,7 +21,7 @@ struct Pooler {
 
 impl Pooler {
     /// Starts one with two connections of the server for a database.
-    fn start(server: &Server, mode: &str) -> Option<Self> {
+    fn start(server: &PostgresServer, mode: &str) -> Option<Self> {
         let program = needs::find(&needs::PGBOUNCER)?;
         let folder = tempfile::tempdir().unwrap();
         let (at, port) = (folder.path().display(), free_port());

@@ -29,7 +29,7 @@ fn dropped_records_stay_whole_and_in_order() {
     let recorder = AsyncRecorder::new(&store, RecorderOptions::default());
     let start = AgentEvent::AgentStart(AgentStart::new(session_id(), loop_id("r")));
     runtime.block_on(recorder.record(start)).unwrap();
-    let (mut random, mut ledger) = (Random::new(11), Ledger::default());
+    let (mut random, mut ledger) = (Random::new(11), TurnLedger::default());
     {
         let _inside = runtime.enter();
         for at in 0..150 {

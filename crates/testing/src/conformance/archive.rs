@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What the messages of a loop are, read in both ways.
+/// Returns the messages of a loop, read in both ways.
 fn whole(read: &dyn StoreRead, loop_key: LoopKey) -> Vec<String> {
     let mut seen = Vec::new();
     read.messages(loop_key, 0..u32::MAX, &mut |row| {
@@ -19,7 +19,7 @@ fn whole(read: &dyn StoreRead, loop_key: LoopKey) -> Vec<String> {
 }
 
 pub fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn Database) {
-    let history = told(store, "s", 3);
+    let history = session_of_turns(store, "s", 3);
     history.append(0, vec![user(&"\0 and \u{1} ".repeat(20), 3)]);
     history.end_loop(0);
     let key = history.row(0).key;

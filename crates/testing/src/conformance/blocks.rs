@@ -24,11 +24,11 @@ pub fn generations_come_newest_first(store: &dyn SessionStore) {
 }
 
 /// Returns of each loop from the leaf on: its newest block if that is settled, and whether it is not.
-fn met(store: &dyn SessionStore, leaf: LoopKey) -> Vec<(LoopKey, Option<u32>, bool)> {
+fn walked_blocks(store: &dyn SessionStore, leaf: LoopKey) -> Vec<(LoopKey, Option<u32>, bool)> {
     read(store, |read| {
         let mut met = Vec::new();
         read.loops_with_blocks(leaf, &mut |standing| {
-            // What a chain needs is read by itself, and must be what the whole rows say.
+            // The columns that a chain needs are read by themselves, and must equal those of the whole rows.
             assert_eq!(standing.row, read.loop_by_key(standing.row.key)?.core);
             if let Some(newest) = &standing.newest {
                 assert_eq!(newest.block, read.block_by_key(newest.block.key)?.core);
@@ -55,13 +55,16 @@ pub fn a_walk_meets_the_newest_block_of_each_loop(store: &dyn SessionStore) {
     history.start_loop(Some(0), None);
     let leaf = history.row(1).key;
     assert_eq!(
-        met(store, leaf),
+        walked_blocks(store, leaf),
         [(leaf, None, false), (first, Some(2), false)]
     );
     assert!(history.flip(0, false));
-    assert_eq!(met(store, leaf), [(leaf, None, false), (first, None, true)]);
+    assert_eq!(
+        walked_blocks(store, leaf),
+        [(leaf, None, false), (first, None, true)]
+    );
     assert!(history.flip(0, true));
-    assert_eq!(met(store, first), [(first, None, true)]);
+    assert_eq!(walked_blocks(store, first), [(first, None, true)]);
     let turns = history.row(1).parent_turns();
     read(store, |read| {
         let cut = Cut {
@@ -111,7 +114,7 @@ pub fn marks_are_those_of_the_runs(store: &dyn SessionStore) {
 }
 
 pub fn the_current_loop_is_found_by_the_id_of_its_session(store: &dyn SessionStore) {
-    let row = told(store, "s", 1).row(0);
+    let row = session_of_turns(store, "s", 1).row(0);
     write(store, |write| {
         let empty = Session::new(SessionId::new("empty").unwrap(), "agent");
         session::create_session(write, &empty, None, None)

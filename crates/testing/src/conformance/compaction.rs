@@ -24,7 +24,7 @@ impl SessionStore for Cancels<'_> {
 }
 
 pub fn a_compaction_cancelled_before_its_commit_leaves_no_block(store: &dyn Database) {
-    let history = told(store, "s", 30);
+    let history = session_of_turns(store, "s", 30);
     let runs = || store.run_rows(Some(&history.session)).unwrap();
     let mut request = CompactRequest {
         trigger: CompactTrigger::Force,

@@ -52,7 +52,7 @@ pub fn what_is_hidden_is_in_no_list_and_its_id_is_free(store: &Store) {
         lookup::sessions_beginning(read, "wea", 9)
     });
     assert_eq!(found.unwrap(), []);
-    // Who names it sees it.
+    // A hidden session is opened by its new id.
     let old = store.session(&hidden).unwrap();
     assert_eq!(texts(&old), before);
     assert_eq!(old.recall("marmot", 2_000).unwrap().parts.len(), 1);

@@ -45,7 +45,10 @@ fn finds(
 
 /// Two sessions of a loop with six messages each; the words of their first three are in the index.
 fn indexed(store: &dyn SessionStore) -> [LoopRow; 2] {
-    let rows = [told(store, "s", 2).row(0), told(store, "t", 2).row(0)];
+    let rows = [
+        session_of_turns(store, "s", 2).row(0),
+        session_of_turns(store, "t", 2).row(0),
+    ];
     write(store, |write| {
         for row in &rows {
             let mut all = [
@@ -77,7 +80,10 @@ pub fn an_index_tells_which_message_a_word_finds(store: &dyn SessionStore) {
             assert!(found_by(word).is_empty(), "{word}");
         }
     }
-    let [row, _] = [told(store, "u", 1).row(0), told(store, "v", 1).row(0)];
+    let [row, _] = [
+        session_of_turns(store, "u", 1).row(0),
+        session_of_turns(store, "v", 1).row(0),
+    ];
     assert!(!read(store, |read| read.is_indexed(row.key, 0, "two")).unwrap());
 }
 
@@ -93,7 +99,10 @@ pub fn some_loops_are_picked_at_random(store: &dyn SessionStore) {
 }
 
 pub fn an_index_takes_in_what_comes_next(store: &dyn SessionStore) {
-    let rows = [told(store, "s", 2).row(0), told(store, "t", 1).row(0)];
+    let rows = [
+        session_of_turns(store, "s", 2).row(0),
+        session_of_turns(store, "t", 1).row(0),
+    ];
     let (first, other) = (rows[0].key, rows[1].key);
     let open = || read(store, |read| read.unindexed()).unwrap();
     let seqs = |key| read(store, |read| read.unindexed_seqs(key)).unwrap();
@@ -279,7 +288,7 @@ pub fn what_leaves_the_index_is_not_found_and_can_come_again(store: &dyn Session
 }
 
 pub fn a_removed_message_leaves_the_index(store: &dyn SessionStore) {
-    let history = told(store, "s", 1);
+    let history = session_of_turns(store, "s", 1);
     history.append(0, vec![user("and", 1), answer("so", &["open"], 1)]);
     let key = history.row(0).key;
     let any = IndexFilter::default();

@@ -15,7 +15,7 @@ fn lease_of(loop_key: LoopKey, token: i64) -> LeaseRow {
 }
 
 pub fn a_lease_is_as_it_was_last_written_and_its_token_never_goes_back(store: &dyn SessionStore) {
-    let key = told(store, "s", 1).row(0).key;
+    let key = session_of_turns(store, "s", 1).row(0).key;
     let lease = || read(store, |read| read.lease(key)).unwrap();
     assert_eq!(lease(), None);
     write(store, |write| write.put_lease(&lease_of(key, 2))).unwrap();
@@ -31,7 +31,7 @@ pub fn a_lease_is_as_it_was_last_written_and_its_token_never_goes_back(store: &d
 }
 
 pub fn a_lease_is_taken_once_renewed_and_lost(store: &dyn SessionStore) {
-    let key = told(store, "s", 1).row(0).key;
+    let key = session_of_turns(store, "s", 1).row(0).key;
     let take = |owner: &str, now| {
         write(store, |write| lease::acquire(write, key, owner, 10, now)).unwrap()
     };
@@ -66,7 +66,7 @@ pub fn a_lease_is_taken_once_renewed_and_lost(store: &dyn SessionStore) {
 }
 
 pub fn a_holder_is_gone_only_when_its_guard_is(store: &dyn SessionStore) {
-    let key = told(store, "s", 1).row(0).key;
+    let key = session_of_turns(store, "s", 1).row(0).key;
     let take =
         |owner: &str| write(store, |write| lease::acquire(write, key, owner, 10, 0)).unwrap();
     let is_gone = || {
@@ -97,9 +97,9 @@ pub fn a_holder_is_gone_only_when_its_guard_is(store: &dyn SessionStore) {
 }
 
 pub fn loops_at_work_are_those_that_have_not_ended(store: &dyn SessionStore) {
-    let mut one = told(store, "s", 1);
+    let mut one = session_of_turns(store, "s", 1);
     one.start_loop(Some(0), None);
-    let other = told(store, "t", 0);
+    let other = session_of_turns(store, "t", 0);
     let at_work = |session| read(store, |read| read.loops_at_work(session)).unwrap();
     let keys = [one.row(0).key, one.row(1).key, other.row(0).key];
     assert_eq!(at_work(None), keys);

@@ -3,8 +3,8 @@
 use super::*;
 
 pub fn turns_come_in_order(store: &dyn SessionStore) {
-    let loop_key = told(store, "s", 5).row(0).key;
-    told(store, "t", 5);
+    let loop_key = session_of_turns(store, "s", 5).row(0).key;
+    session_of_turns(store, "t", 5);
     read(store, |read| {
         let numbers = |turns: Vec<TurnRow>| turns.iter().map(|t| t.turn).collect::<Vec<_>>();
         assert_eq!(numbers(read.turns(loop_key, 1..4)?), [1, 2, 3]);
@@ -19,7 +19,7 @@ pub fn turns_come_in_order(store: &dyn SessionStore) {
 }
 
 pub fn answers_name_the_turns_of_the_calls(store: &dyn SessionStore) {
-    let history = told(store, "s", 0);
+    let history = session_of_turns(store, "s", 0);
     history.append(0, vec![user("a", 0), answer("b", &["late"], 0)]);
     history.append(0, turn(1));
     history.append(
@@ -40,8 +40,8 @@ pub fn answers_name_the_turns_of_the_calls(store: &dyn SessionStore) {
 }
 
 pub fn messages_come_in_order_and_stop_when_told(store: &dyn SessionStore) {
-    let loop_key = told(store, "s", 4).row(0).key;
-    told(store, "t", 4);
+    let loop_key = session_of_turns(store, "s", 4).row(0).key;
+    session_of_turns(store, "t", 4);
     read(store, |read| {
         let (mut whole, mut sizes) = (Vec::new(), Vec::new());
         read.messages(loop_key, 2..9, &mut |row| {
@@ -66,7 +66,7 @@ pub fn messages_come_in_order_and_stop_when_told(store: &dyn SessionStore) {
 
 pub fn what_messages_say_is_what_is_stored(store: &dyn SessionStore) {
     let long = "line\n".repeat(3_000);
-    let history = told(store, "s", 3);
+    let history = session_of_turns(store, "s", 3);
     let loop_key = history.row(0).key;
     let note = AgentMessage::extension("note", Json::null());
     history.append(0, vec![user(&long, 3), note]);
@@ -183,7 +183,7 @@ pub fn a_session_or_loop_with_content_is_refused(store: &dyn SessionStore) {
 }
 
 pub fn length_at_counts_what_had_come(store: &dyn SessionStore) {
-    let loop_key = told(store, "s", 3).row(0).key;
+    let loop_key = session_of_turns(store, "s", 3).row(0).key;
     read(store, |read| {
         // The loop began at tick 1, each append came a tick later.
         let lengths: Vec<u32> = (0..7)
@@ -197,7 +197,7 @@ pub fn length_at_counts_what_had_come(store: &dyn SessionStore) {
 
 pub fn blobs_are_stored_once_and_found_by_name(store: &dyn SessionStore) {
     use sha2::{Digest, Sha256};
-    let loop_key = told(store, "s", 3).row(0).key;
+    let loop_key = session_of_turns(store, "s", 3).row(0).key;
     read(store, |read| {
         let name: [u8; 32] = Sha256::digest(b"hello").into();
         assert_eq!(read.blob(&name)?.as_deref(), Some(&b"hello"[..]));

@@ -325,8 +325,8 @@ fn turn(turn: u32) -> Vec<AgentMessage> {
     ]
 }
 
-/// A session of one loop with `turns` turns of three messages.
-fn told<'a>(store: &'a dyn SessionStore, id: &str, turns: u32) -> History<'a> {
+/// Returns a session of one loop with `turns` turns of three messages.
+fn session_of_turns<'a>(store: &'a dyn SessionStore, id: &str, turns: u32) -> History<'a> {
     let history = History::new(store, id);
     for number in 0..turns {
         history.append(0, turn(number));
@@ -378,7 +378,7 @@ fn is_refused<T>(
 
 /// A loop with two generations, of which the first is undone.
 fn compacted(store: &dyn SessionStore) -> History<'_> {
-    let mut history = told(store, "s", 6);
+    let mut history = session_of_turns(store, "s", 6);
     assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
     assert!(history.flip(0, false));
     assert!(history.flip(0, true));

@@ -42,7 +42,7 @@ pub fn what_comes_behind_the_cut_is_not_on_the_branch(store: &Store) {
     assert_eq!(told(&side), 5);
     assert!(side.context().unwrap().faults.is_empty());
     assert_eq!(told(&chat), 5);
-    // What hides nothing is found; what is behind the cut is not in this context.
+    // The message of the branch is in its context, the message after the cut is not.
     let context = format!("{:?}", side.context().unwrap().messages);
     assert!(context.contains("another b") && !context.contains("found b"));
     // A pin behind the cut is none of the branch.

@@ -47,7 +47,7 @@ pub fn pinned<'a>(store: &'a dyn Database, id: &str) -> History<'a> {
     history
 }
 
-/// What a model sees at the end of each loop, and what is pinned there.
+/// Returns the context at the end of each loop, and its pins.
 pub fn seen(store: &dyn Database, id: &SessionId) -> Vec<String> {
     let mut seen = Vec::new();
     for at in 0..5 {
@@ -93,7 +93,7 @@ pub fn an_archived_session_shows_its_quotes(store: &dyn Database) {
     assert!(!report.loops.is_empty(), "{report:?}");
     assert_eq!(seen(store, &history.session), before);
     assert_whole(store);
-    // What is archived can be pinned, quoted and let go.
+    // Archived messages can be pinned, quoted and unpinned.
     assert!(history.pin(4, PinRef::message("loop-0", 3, 6)));
     let request = UnarchiveRequest {
         session: Some(history.session.clone()),

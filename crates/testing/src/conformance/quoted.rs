@@ -6,7 +6,7 @@ use loopstore::search::{SearchHit, SearchQuery, search};
 use loopstore::{PinRef, PinRequest, unpin};
 
 /// Five loops of four turns, each of which says a word of its own.
-fn told(store: &dyn SessionStore) -> History<'_> {
+fn session_of_words(store: &dyn SessionStore) -> History<'_> {
     let mut history = History::new(store, "s");
     for at in 0..5 {
         if at > 0 {
@@ -43,7 +43,7 @@ fn message(at: usize, turn: u32) -> PinRef {
 
 pub fn what_a_block_quotes_is_not_told_as_hidden(store: &dyn SessionStore) {
     use Disposition::{Kept, RolledUp};
-    let mut history = told(store);
+    let mut history = session_of_words(store);
     for at in [0, 1, 3, 4] {
         assert!(history.pin(4, message(at, 1)));
     }

@@ -1,4 +1,4 @@
-//! What a redaction changes beside messages.
+//! The rows other than messages that a redaction changes.
 
 use loopstore::Database;
 use loopstore::extend::lease::{self, Acquire};

@@ -16,7 +16,7 @@ pub fn form(provider: SealingProvider) -> Form {
     }
 }
 
-/// What a provider puts out when it compacts within an answer.
+/// Returns the answer of a provider that compacts within it.
 pub fn compacted(provider: SealingProvider, text: &str) -> Value {
     match provider {
         SealingProvider::OpenAi => json!([

@@ -3,8 +3,8 @@
 use super::*;
 
 pub fn loops_with_system_messages_are_found_newest_first(store: &dyn SessionStore) {
-    let mut one = told(store, "s", 1);
-    let other = told(store, "t", 1);
+    let mut one = session_of_turns(store, "s", 1);
+    let other = session_of_turns(store, "t", 1);
     (1..5).for_each(|_| one.start_loop(Some(0), Some(0)));
     let prompt = || vec![AgentMessage::extension("system", Json::string("Be brief."))];
     [1, 3, 4]
@@ -25,7 +25,7 @@ pub fn loops_with_system_messages_are_found_newest_first(store: &dyn SessionStor
 }
 
 pub fn a_started_call_is_open_until_it_is_finished(store: &dyn SessionStore) {
-    let row = told(store, "s", 1).row(0);
+    let row = session_of_turns(store, "s", 1).row(0);
     let call = CallRow {
         loop_key: row.key,
         call_id: "c".into(),
@@ -71,8 +71,8 @@ pub fn a_started_call_is_open_until_it_is_finished(store: &dyn SessionStore) {
 
 pub fn notes_come_in_order_and_go_together(store: &dyn SessionStore) {
     let (one, other) = (
-        told(store, "s", 0).row(0).key,
-        told(store, "t", 0).row(0).key,
+        session_of_turns(store, "s", 0).row(0).key,
+        session_of_turns(store, "t", 0).row(0).key,
     );
     let notes = [
         Note::Event("1".into()),
@@ -93,7 +93,7 @@ pub fn notes_come_in_order_and_go_together(store: &dyn SessionStore) {
 }
 
 pub fn usage_is_summed_by_loop_and_model(store: &dyn SessionStore) {
-    let history = told(store, "s", 1);
+    let history = session_of_turns(store, "s", 1);
     let spent = |model: &str, usage: &str| -> AgentMessage {
         let text =
             format!(r#"{{"role":"assistant","content":[],"model":"{model}","usage":{usage}}}"#);
@@ -122,7 +122,7 @@ pub fn usage_is_summed_by_loop_and_model(store: &dyn SessionStore) {
 }
 
 pub fn sessions_are_found_by_the_one_that_started_them(store: &dyn SessionStore) {
-    let parent = told(store, "s", 0).row(0).session;
+    let parent = session_of_turns(store, "s", 0).row(0).session;
     let key = write(store, |write| {
         let json = r#"{"session_id":"sub","parent_spawn_ref":{"parent_session_id":"s"}}"#;
         let session: Session = serde_json::from_str(json).unwrap();
@@ -255,15 +255,15 @@ pub fn named_appends_come_in_the_order_of_their_bytes(store: &dyn SessionStore) 
     assert_eq!(everywhere("cp/"), all);
     assert_eq!(everywhere("").len(), names.len() + 1);
     assert_eq!(everywhere("no"), []);
-    // What is hidden is not found.
+    // A hidden session is not found.
     write(store, |write| session::hide(write, other.0)).unwrap();
     assert_eq!(everywhere("cp/"), mine);
 }
 
 pub fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
     let (one, other) = (
-        told(store, "s", 0).row(0).session,
-        told(store, "t", 0).row(0).session,
+        session_of_turns(store, "s", 0).row(0).session,
+        session_of_turns(store, "t", 0).row(0).session,
     );
     let flags = |key| read(store, |read| read.flags(key)).unwrap();
     assert_eq!(flags(one), SessionFlags::default());

@@ -44,8 +44,8 @@ pub fn ids_of_sessions_come_in_the_order_of_their_bytes(store: &dyn SessionStore
 pub fn keys_without_a_row_are_damage(store: &dyn SessionStore) {
     // Keys of another store, which has more of everything.
     let other = SqliteStore::in_memory().unwrap();
-    told(&other, "x", 1);
-    let mut history = told(&other, "s", 6);
+    session_of_turns(&other, "x", 1);
+    let mut history = session_of_turns(&other, "s", 6);
     history.compact(0, (1, 1), false);
     let (session, loop_key) = (history.row(0).session, history.row(0).key);
     let run = runs(&other, session)[0].key;
@@ -63,8 +63,8 @@ pub fn keys_without_a_row_are_damage(store: &dyn SessionStore) {
 }
 
 pub fn loops_are_found_by_id_and_in_order_of_creation(store: &dyn SessionStore) {
-    let mut history = told(store, "s", 3);
-    told(store, "t", 1);
+    let mut history = session_of_turns(store, "s", 3);
+    session_of_turns(store, "t", 1);
     history.start_loop(Some(0), Some(1));
     history.start_loop(None, None);
     read(store, |read| {
@@ -83,7 +83,7 @@ pub fn loops_are_found_by_id_and_in_order_of_creation(store: &dyn SessionStore) 
 }
 
 pub fn lengths_of_loops_are_told_without_the_loops(store: &dyn SessionStore) {
-    let mut history = told(store, "s", 2);
+    let mut history = session_of_turns(store, "s", 2);
     history.start_loop(None, None);
     let rows = [history.row(0), history.row(1)];
     let lengths = read(store, |read| read.loop_lengths(rows[0].session)).unwrap();
@@ -91,7 +91,7 @@ pub fn lengths_of_loops_are_told_without_the_loops(store: &dyn SessionStore) {
 }
 
 pub fn a_walk_goes_from_the_leaf_to_the_root_and_stops_when_told(store: &dyn SessionStore) {
-    let mut history = told(store, "s", 1);
+    let mut history = session_of_turns(store, "s", 1);
     (0..4).for_each(|at| history.start_loop(Some(at), None));
     let leaf = history.row(4).key;
     read(store, |read| {
@@ -115,8 +115,8 @@ pub fn a_walk_goes_from_the_leaf_to_the_root_and_stops_when_told(store: &dyn Ses
 }
 
 pub fn a_parent_in_another_session_ends_the_walk(store: &dyn SessionStore) {
-    let parent = told(store, "s", 2).row(0);
-    let history = told(store, "t", 1);
+    let parent = session_of_turns(store, "s", 2).row(0);
+    let history = session_of_turns(store, "t", 1);
     let mut row = history.row(0);
     row.loop_id = loop_id(7);
     row.parent = Some(parent.key);

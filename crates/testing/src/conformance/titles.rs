@@ -155,7 +155,7 @@ pub fn a_sub_agent_is_known_by_its_task(store: &dyn Database) {
     let task = Message::user("Search the web.").with_author(Author::Agent);
     add(store, key, 0, vec![task.clone()]);
     assert_eq!(shown(store, "s").0, some("Search the web."));
-    // What a person says comes first.
+    // A message of a person takes precedence.
     add(store, key, 1, vec![task, Message::user("Stop.")]);
     let loops = vec![some("Search the web."), some("Stop.")];
     let expected = (some("Stop."), some("Stop."), loops);

@@ -3,7 +3,7 @@
 use super::*;
 
 pub fn a_read_shows_one_moment(store: &dyn SessionStore) {
-    let history = told(store, "s", 1);
+    let history = session_of_turns(store, "s", 1);
     let loop_key = history.row(0).key;
     std::thread::scope(|scope| {
         let (done, wait) = mpsc::channel();
@@ -29,7 +29,7 @@ pub fn a_read_shows_one_moment(store: &dyn SessionStore) {
 }
 
 pub fn a_write_is_all_or_nothing(store: &dyn SessionStore) {
-    let history = told(store, "s", 1);
+    let history = session_of_turns(store, "s", 1);
     let (before, loop_key) = (history.row(0), history.row(0).key);
     let failed = write(store, |write| {
         add(write, loop_key, turn(1));
@@ -42,7 +42,7 @@ pub fn a_write_is_all_or_nothing(store: &dyn SessionStore) {
 }
 
 pub fn a_panic_leaves_no_trace_and_a_store_that_works(store: &dyn SessionStore) {
-    let history = told(store, "s", 1);
+    let history = session_of_turns(store, "s", 1);
     let (before, loop_key) = (history.row(0), history.row(0).key);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         write(store, |write| -> StoreResult<()> {
@@ -63,7 +63,7 @@ pub fn a_panic_leaves_no_trace_and_a_store_that_works(store: &dyn SessionStore) 
 }
 
 pub fn a_write_reads_what_it_wrote(store: &dyn SessionStore) {
-    let loop_key = told(store, "s", 1).row(0).key;
+    let loop_key = session_of_turns(store, "s", 1).row(0).key;
     write(store, |write| {
         add(write, loop_key, turn(1));
         assert_eq!(length(write, loop_key), 6);
@@ -74,7 +74,7 @@ pub fn a_write_reads_what_it_wrote(store: &dyn SessionStore) {
 }
 
 pub fn writes_come_one_after_another(store: &dyn SessionStore) {
-    let loop_key = told(store, "s", 0).row(0).key;
+    let loop_key = session_of_turns(store, "s", 0).row(0).key;
     std::thread::scope(|scope| {
         for thread in 0..4u32 {
             scope.spawn(move || {
@@ -117,7 +117,7 @@ pub fn a_count_that_no_row_holds_is_refused(store: &dyn SessionStore) {
         }
     }
 
-    let history = told(store, "s", 1);
+    let history = session_of_turns(store, "s", 1);
     let (before, loop_key) = (history.row(0), history.row(0).key);
     let append = |tokens| {
         let messages = turn(1).into_iter().map(NewMessage::from).collect();

@@ -48,13 +48,13 @@ pub fn manifests_come_newest_first_and_are_added_once(store: &dyn SessionStore) 
 
 pub fn the_import_key_stays(store: &dyn SessionStore) {
     let first = read(store, |read| read.import_key()).unwrap();
-    told(store, "s", 1);
+    session_of_turns(store, "s", 1);
     assert_eq!(first.len(), 32);
     assert_eq!(read(store, |read| read.import_key()).unwrap(), first);
 }
 
 pub fn imports_are_found_by_what_they_were_imported_from(store: &dyn SessionStore) {
-    let sessions = ["a", "b", "c"].map(|id| told(store, id, 0).row(0).session);
+    let sessions = ["a", "b", "c"].map(|id| session_of_turns(store, id, 0).row(0).session);
     let from = |record: &str| ImportRow {
         format: "chat".into(),
         path: "/tmp/runs.json".into(),
@@ -79,7 +79,7 @@ pub fn imports_are_found_by_what_they_were_imported_from(store: &dyn SessionStor
 }
 
 pub fn a_session_or_loop_is_added_once(store: &dyn SessionStore) {
-    let row = told(store, "s", 1).row(0);
+    let row = session_of_turns(store, "s", 1).row(0);
     let session = read(store, |read| read.session_by_key(row.session)).unwrap();
     is_refused(store, |write| write.insert_session(&session));
     is_refused(store, |write| write.insert_loop(&row, &LoopMeta::default()));
@@ -104,7 +104,7 @@ pub fn a_session_or_loop_is_added_once(store: &dyn SessionStore) {
 }
 
 pub fn what_changes_in_a_session_and_a_loop_is_written(store: &dyn SessionStore) {
-    let mut row = told(store, "s", 1).row(0);
+    let mut row = session_of_turns(store, "s", 1).row(0);
     let mut session = read(store, |read| read.session_by_key(row.session)).unwrap();
     session.title = Some("a title".into());
     session.tick += 4;
@@ -130,7 +130,7 @@ pub fn what_changes_in_a_session_and_a_loop_is_written(store: &dyn SessionStore)
 }
 
 pub fn what_an_append_changes_is_written_and_nothing_else(store: &dyn SessionStore) {
-    let mut row = told(store, "s", 1).row(0);
+    let mut row = session_of_turns(store, "s", 1).row(0);
     let mut session = read(store, |read| read.session_by_key(row.session)).unwrap();
     for status in [row.status.clone(), LoopStatus::Aborted] {
         row.status = status;
@@ -143,7 +143,7 @@ pub fn what_an_append_changes_is_written_and_nothing_else(store: &dyn SessionSto
         session.tick += 1;
         session.last_active_at = Some("2027-01-01T00:00:00Z".into());
         session.current_loop = None;
-        // What else a row says is not even sent.
+        // The other columns of a row are not even sent.
         write(store, |write| {
             write.update_totals(&row, &row.progress)?;
             write.touch_session(&(&session).into())
@@ -168,7 +168,7 @@ pub fn what_an_append_changes_is_written_and_nothing_else(store: &dyn SessionSto
 }
 
 pub fn a_seal_is_never_lifted(store: &dyn SessionStore) {
-    let mut row = told(store, "s", 2).row(0);
+    let mut row = session_of_turns(store, "s", 2).row(0);
     row.totals.sealed_seq -= 1;
     is_refused(store, |write| write.update_loop(&row));
     is_refused(store, |write| write.update_totals(&row, &row.progress));
@@ -180,7 +180,7 @@ pub fn a_seal_is_never_lifted(store: &dyn SessionStore) {
 }
 
 pub fn a_message_is_added_once(store: &dyn SessionStore) {
-    let row = told(store, "s", 2).row(0);
+    let row = session_of_turns(store, "s", 2).row(0);
     let mut first = None;
     read(store, |read| {
         read.messages(row.key, 0..1, &mut |message| {
@@ -198,7 +198,7 @@ pub fn a_message_is_added_once(store: &dyn SessionStore) {
 }
 
 pub fn only_unsealed_messages_are_removed(store: &dyn SessionStore) {
-    let mut history = told(store, "s", 2);
+    let mut history = session_of_turns(store, "s", 2);
     history.start_loop(None, None);
     history.append(1, turn(0));
     history.append(1, vec![user("and", 1), answer("so", &["open"], 1)]);
@@ -216,7 +216,7 @@ pub fn only_unsealed_messages_are_removed(store: &dyn SessionStore) {
 }
 
 pub fn a_turn_is_written_over(store: &dyn SessionStore) {
-    let loop_key = told(store, "s", 2).row(0).key;
+    let loop_key = session_of_turns(store, "s", 2).row(0).key;
     let mut row = read(store, |read| read.turn(loop_key, 1)).unwrap().unwrap();
     row.tokens += 5;
     row.answers = vec![CallSite { loop_key, turn: 0 }];

@@ -44,7 +44,7 @@ pub fn messages(random: &mut Random) -> Vec<Value> {
     messages
 }
 
-/// What an answer begins with.
+/// Returns the first blocks of an answer.
 fn thinking(random: &mut Random) -> Vec<Value> {
     match random.below(4) {
         0 => vec![json!({"type": "thinking", "thinking": "Hm.", "signature": "c2ln"})],
@@ -57,7 +57,7 @@ fn thinking(random: &mut Random) -> Vec<Value> {
     }
 }
 
-/// What a user says.
+/// Returns a message of a user.
 fn prompt(random: &mut Random) -> Value {
     let source = json!({"type": "base64", "media_type": "image/png", "data": PIXEL});
     one_of(
@@ -77,7 +77,7 @@ fn prompt(random: &mut Random) -> Value {
     )
 }
 
-/// How many kinds of pieces there are.
+/// The number of kinds of pieces.
 pub const KINDS: u64 = 10;
 
 /// Blocks of an answer, and what comes back of them.

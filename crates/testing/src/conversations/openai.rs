@@ -66,10 +66,10 @@ pub fn items(random: &mut Random) -> Vec<Value> {
     items
 }
 
-/// How many kinds of pieces there are.
+/// The number of kinds of pieces.
 pub const KINDS: u64 = 24;
 
-/// What the model puts out at a time, with what comes back.
+/// Returns one output of the model, with the results of its calls.
 pub fn piece(kind: u64, n: &str, random: &mut Random) -> Vec<Value> {
     let id = format!("call_{n}");
     let cipher = format!("gAAAAA{n}+/=");

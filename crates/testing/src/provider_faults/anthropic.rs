@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Found, ProviderFaultKind, is_word, text};
+use super::{FoundFaults, ProviderFaultKind, is_word, text};
 
 /// Characters that a tool name may have.
 const NAME: usize = 128;
 
-pub(super) fn check<'a>(messages: &'a [Value], found: &mut Found<'a>) {
+pub(super) fn check<'a>(messages: &'a [Value], found: &mut FoundFaults<'a>) {
     let mut before = "assistant";
     for (at, message) in messages.iter().enumerate() {
         found.at = at;
@@ -32,7 +32,7 @@ pub(super) fn check<'a>(messages: &'a [Value], found: &mut Found<'a>) {
 }
 
 /// Returns the blocks; a plain text is checked here and has none.
-fn blocks<'a>(message: &'a Value, found: &mut Found<'a>) -> &'a [Value] {
+fn blocks<'a>(message: &'a Value, found: &mut FoundFaults<'a>) -> &'a [Value] {
     match message.get("content") {
         Some(Value::String(text)) => said(text, found),
         Some(Value::Array(blocks)) if blocks.is_empty() => {
@@ -44,7 +44,7 @@ fn blocks<'a>(message: &'a Value, found: &mut Found<'a>) -> &'a [Value] {
     &[]
 }
 
-fn said(text: &str, found: &mut Found<'_>) {
+fn said(text: &str, found: &mut FoundFaults<'_>) {
     if text.trim().is_empty() {
         found.add(
             ProviderFaultKind::EmptyContent,
@@ -53,7 +53,7 @@ fn said(text: &str, found: &mut Found<'_>) {
     }
 }
 
-fn prompt<'a>(message: &'a Value, found: &mut Found<'a>, is_last: bool) {
+fn prompt<'a>(message: &'a Value, found: &mut FoundFaults<'a>, is_last: bool) {
     let mut is_behind = false;
     let blocks = blocks(message, found);
     for block in blocks {
@@ -74,7 +74,7 @@ fn prompt<'a>(message: &'a Value, found: &mut Found<'a>, is_last: bool) {
 }
 
 /// Checks a text or an image.
-fn shown(block: &Value, found: &mut Found<'_>) {
+fn shown(block: &Value, found: &mut FoundFaults<'_>) {
     match text(block, "type") {
         "text" => said(text(block, "text"), found),
         "image" => image(block, found),
@@ -82,7 +82,7 @@ fn shown(block: &Value, found: &mut Found<'_>) {
     }
 }
 
-fn image(block: &Value, found: &mut Found<'_>) {
+fn image(block: &Value, found: &mut FoundFaults<'_>) {
     let source = block.get("source").unwrap_or(&Value::Null);
     match text(source, "type") {
         "base64" => found.image(text(source, "media_type"), text(source, "data")),
@@ -91,7 +91,7 @@ fn image(block: &Value, found: &mut Found<'_>) {
     }
 }
 
-fn result(block: &Value, found: &mut Found<'_>) {
+fn result(block: &Value, found: &mut FoundFaults<'_>) {
     let id = text(block, "tool_use_id");
     found.result(id);
     let parts = match block.get("content") {
@@ -109,7 +109,7 @@ fn result(block: &Value, found: &mut Found<'_>) {
     }
 }
 
-fn answer<'a>(message: &'a Value, found: &mut Found<'a>) {
+fn answer<'a>(message: &'a Value, found: &mut FoundFaults<'a>) {
     let blocks = blocks(message, found);
     // A call of the answer before was closed by the user's message between.
     for block in blocks {
@@ -131,7 +131,7 @@ fn answer<'a>(message: &'a Value, found: &mut Found<'a>) {
     }
 }
 
-fn call<'a>(block: &'a Value, found: &mut Found<'a>) {
+fn call<'a>(block: &'a Value, found: &mut FoundFaults<'a>) {
     let id = text(block, "id");
     if !is_word(id) {
         let detail = format!("the call id `{id}` is not of a-z, A-Z, 0-9, _, -");
@@ -150,7 +150,7 @@ fn is_thinking(block: &Value) -> bool {
 }
 
 /// Checks what is asked of the last answer only.
-fn the_last_answer(messages: &[Value], found: &mut Found<'_>) {
+fn the_last_answer(messages: &[Value], found: &mut FoundFaults<'_>) {
     let is_answer = |message: &Value| text(message, "role") == "assistant";
     let Some(at) = messages.iter().rposition(is_answer) else {
         return;

@@ -1,4 +1,4 @@
-//! What a provider would refuse in the messages of a request, read from their JSON.
+//! The faults for which a provider would refuse the messages of a request, read from their JSON.
 //!
 //! This trusts no writer: it takes the request as it would be sent. The rules are those that the
 //! providers document or answer with an error for.
@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use loopstore::provider::Form;
 use serde_json::Value;
 
-/// What is wrong with a request.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProviderFaultKind {
     /// Not the form of a message: another type, a missing field, a block that does not belong
@@ -50,9 +50,9 @@ pub enum ProviderFaultKind {
 /// A reason for which a provider would refuse a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderFault {
-    /// What is wrong.
+    /// The kind of the fault.
     pub kind: ProviderFaultKind,
-    /// Which message of the request, counted from 0.
+    /// The index of the message in the request.
     pub message: usize,
     /// The fault in words.
     pub detail: String,
@@ -72,7 +72,7 @@ impl std::fmt::Display for ProviderFault {
 /// Only messages are looked at. What depends on the rest of a request (whether thinking is on,
 /// which tools there are) or on its size is not judged.
 pub fn provider_faults(request: &Value, form: Form) -> Vec<ProviderFault> {
-    let mut found = Found::default();
+    let mut found = FoundFaults::default();
     let messages = request.get("messages").or(request.get("input"));
     match messages.unwrap_or(request).as_array() {
         None => found.add(ProviderFaultKind::Form, "the messages are not a list"),
@@ -89,7 +89,7 @@ pub fn provider_faults(request: &Value, form: Form) -> Vec<ProviderFault> {
 
 /// The faults, and what is known of the messages before.
 #[derive(Default)]
-struct Found<'a> {
+struct FoundFaults<'a> {
     faults: Vec<ProviderFault>,
     /// The message that is looked at.
     at: usize,
@@ -99,7 +99,7 @@ struct Found<'a> {
     open: Vec<&'a str>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundFaults<'a> {
     fn add(&mut self, kind: ProviderFaultKind, detail: impl Into<String>) {
         self.faults.push(ProviderFault {
             kind,
@@ -206,7 +206,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Whether a text is of ASCII letters, digits, `_` and `-`, at least one.
+/// Returns true if a text consists of at least one ASCII letter, digit, `_` or `-`.
 fn is_word(text: &str) -> bool {
     let is_plain = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'-';
     !text.is_empty() && text.bytes().all(is_plain)

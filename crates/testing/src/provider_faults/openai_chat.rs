@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{Found, ProviderFaultKind, text};
+use super::{FoundFaults, ProviderFaultKind, text};
 
 /// Characters that a call id may have.
 const ID: usize = 40;
 /// Characters that a tool name may have.
 const NAME: usize = 64;
 
-pub(super) fn check<'a>(messages: &'a [Value], found: &mut Found<'a>) {
+pub(super) fn check<'a>(messages: &'a [Value], found: &mut FoundFaults<'a>) {
     // Calls of the pieces of an answer before its last one.
     let (mut pieces, mut before) = (Vec::new(), "");
     for (at, message) in messages.iter().enumerate() {
@@ -33,7 +33,7 @@ pub(super) fn check<'a>(messages: &'a [Value], found: &mut Found<'a>) {
 }
 
 /// Checks content that must say something.
-fn content(message: &Value, found: &mut Found<'_>, images: bool) {
+fn content(message: &Value, found: &mut FoundFaults<'_>, images: bool) {
     match message.get("content") {
         Some(Value::String(text)) if text.is_empty() => {
             found.add(ProviderFaultKind::EmptyContent, "the message is empty");
@@ -44,7 +44,7 @@ fn content(message: &Value, found: &mut Found<'_>, images: bool) {
     }
 }
 
-fn list(parts: &[Value], found: &mut Found<'_>, images: bool) {
+fn list(parts: &[Value], found: &mut FoundFaults<'_>, images: bool) {
     if parts.is_empty() {
         found.add(
             ProviderFaultKind::EmptyContent,
@@ -63,12 +63,12 @@ fn list(parts: &[Value], found: &mut Found<'_>, images: bool) {
     }
 }
 
-fn image(part: &Value, found: &mut Found<'_>) {
+fn image(part: &Value, found: &mut FoundFaults<'_>) {
     let url = part.pointer("/image_url/url").and_then(Value::as_str);
     found.image_url(url.unwrap_or_default());
 }
 
-fn answer<'a>(message: &'a Value, found: &mut Found<'a>) {
+fn answer<'a>(message: &'a Value, found: &mut FoundFaults<'a>) {
     let calls = match message.get("tool_calls") {
         None => &[][..],
         Some(Value::Array(calls)) if !calls.is_empty() => calls,
@@ -85,7 +85,7 @@ fn answer<'a>(message: &'a Value, found: &mut Found<'a>) {
     calls.iter().for_each(|made| call(made, found));
 }
 
-fn call<'a>(call: &'a Value, found: &mut Found<'a>) {
+fn call<'a>(call: &'a Value, found: &mut FoundFaults<'a>) {
     let id = text(call, "id");
     found.id(id, ID);
     found.call(id);
@@ -98,7 +98,7 @@ fn call<'a>(call: &'a Value, found: &mut Found<'a>) {
 }
 
 /// Checks the result of a call; it may be empty.
-fn result(message: &Value, found: &mut Found<'_>) {
+fn result(message: &Value, found: &mut FoundFaults<'_>) {
     found.result(text(message, "tool_call_id"));
     match message.get("content") {
         Some(Value::String(_)) => {}

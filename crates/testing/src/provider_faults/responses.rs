@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Found, ProviderFaultKind, text};
+use super::{FoundFaults, ProviderFaultKind, text};
 
 /// Characters that a call id and a tool name may have.
 const ID: usize = 64;
 
-pub(super) fn check<'a>(items: &'a [Value], found: &mut Found<'a>) {
+pub(super) fn check<'a>(items: &'a [Value], found: &mut FoundFaults<'a>) {
     for (at, item) in items.iter().enumerate() {
         found.at = at;
         let kind = text(item, "type");
@@ -39,7 +39,7 @@ pub(super) fn check<'a>(items: &'a [Value], found: &mut Found<'a>) {
     }
 }
 
-fn message(item: &Value, found: &mut Found<'_>) {
+fn message(item: &Value, found: &mut FoundFaults<'_>) {
     let part = match text(item, "role") {
         "user" | "system" | "developer" => "input_text",
         "assistant" => "output_text",
@@ -48,7 +48,12 @@ fn message(item: &Value, found: &mut Found<'_>) {
     content(item.get("content"), found, part, false);
 }
 
-fn content(content: Option<&Value>, found: &mut Found<'_>, of_text: &str, may_be_empty: bool) {
+fn content(
+    content: Option<&Value>,
+    found: &mut FoundFaults<'_>,
+    of_text: &str,
+    may_be_empty: bool,
+) {
     match content {
         Some(Value::String(text)) if text.is_empty() && !may_be_empty => {
             found.add(ProviderFaultKind::EmptyContent, "the message is empty");
@@ -62,7 +67,7 @@ fn content(content: Option<&Value>, found: &mut Found<'_>, of_text: &str, may_be
     }
 }
 
-fn shown(part: &Value, found: &mut Found<'_>, of_text: &str) {
+fn shown(part: &Value, found: &mut FoundFaults<'_>, of_text: &str) {
     match text(part, "type") {
         kind if kind == of_text && text(part, "text").is_empty() => {
             found.add(ProviderFaultKind::EmptyContent, "a text part is empty");
@@ -73,7 +78,7 @@ fn shown(part: &Value, found: &mut Found<'_>, of_text: &str) {
     }
 }
 
-fn call<'a>(item: &'a Value, found: &mut Found<'a>) {
+fn call<'a>(item: &'a Value, found: &mut FoundFaults<'a>) {
     let id = text(item, "call_id");
     found.id(id, ID);
     found.call(id);

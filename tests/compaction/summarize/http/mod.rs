@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::support::hang::{self, HUNG};
-use crate::support::http_server::{Part, Server};
+use crate::support::http_server::{HttpServer, ServedResponse};
 use loopstore::compact::CompactOutcome;
 use loopstore::compaction::summarize::http::{
     AnthropicSummarizer, ApiKey, HttpOptions, OpenAiSummarizer, RetryOptions,
@@ -33,13 +33,13 @@ fn anthropic(text: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn answers(body: Vec<u8>) -> Part {
-    Part::Answers(200, "", body)
+fn answers(body: Vec<u8>) -> ServedResponse {
+    ServedResponse::Answers(200, "", body)
 }
 
-fn refuses(status: u16, headers: &'static str) -> Part {
+fn refuses(status: u16, headers: &'static str) -> ServedResponse {
     let body = json!({"error": {"type": "some_error", "message": format!("no, {KEY} is bad")}});
-    Part::Answers(status, headers, body.to_string().into_bytes())
+    ServedResponse::Answers(status, headers, body.to_string().into_bytes())
 }
 
 fn options(url: &str) -> HttpOptions {
@@ -66,7 +66,10 @@ fn body_of(request: &str) -> Value {
 
 #[test]
 fn an_openai_compatible_endpoint_writes_the_summary() {
-    let (stage, server) = (Stage::new(10), Server::start(vec![answers(openai(ANSWER))]));
+    let (stage, server) = (
+        Stage::new(10),
+        HttpServer::start(vec![answers(openai(ANSWER))]),
+    );
     let report = stage.compact(strategy(&format!("{}/v1/", server.url)));
     assert_eq!(
         (report.outcome, report.fallback),
@@ -105,7 +108,7 @@ fn an_openai_compatible_endpoint_writes_the_summary() {
 fn anthropics_endpoint_writes_the_summary() {
     let (stage, server) = (
         Stage::new(10),
-        Server::start(vec![answers(anthropic(ANSWER))]),
+        HttpServer::start(vec![answers(anthropic(ANSWER))]),
     );
     let report = stage.compact(by(Arc::new(AnthropicSummarizer::new(options(&server.url)))));
     assert_eq!(
@@ -141,7 +144,7 @@ fn a_busy_server_is_asked_again_when_it_says() {
         refuses(503, ""),
         answers(openai(ANSWER)),
     ];
-    let (stage, server) = (Stage::new(10), Server::start(parts));
+    let (stage, server) = (Stage::new(10), HttpServer::start(parts));
     let begun = Instant::now();
     let report = stage.compact(strategy(&server.url));
     assert_eq!(
@@ -153,8 +156,8 @@ fn a_busy_server_is_asked_again_when_it_says() {
 }
 
 /// Compacts against a server that fails; returns the reason in the audit row and the requests.
-fn falls_back(part: Part) -> (String, usize) {
-    let (stage, server) = (Stage::new(10), Server::start(vec![part]));
+fn falls_back(part: ServedResponse) -> (String, usize) {
+    let (stage, server) = (Stage::new(10), HttpServer::start(vec![part]));
     let reason = reason(&stage, strategy(&server.url));
     (reason, server.requests().len())
 }
@@ -189,7 +192,7 @@ fn a_refusal_falls_back_at_once() {
         falls_back(refuses(401, "")),
         ("the summariser answered 401: some_error".into(), 1)
     );
-    let moved = Part::Answers(302, "location: http://127.0.0.1:1/\r\n", Vec::new());
+    let moved = ServedResponse::Answers(302, "location: http://127.0.0.1:1/\r\n", Vec::new());
     assert_eq!(falls_back(moved), ("the summariser answered 302".into(), 1));
     let (reason, requests) = falls_back(refuses(400, ""));
     assert_eq!(
@@ -218,10 +221,10 @@ fn a_server_that_stays_busy_falls_back_in_the_end() {
 
 #[test]
 fn a_slow_server_falls_back_at_the_deadline() {
-    let drip = Part::Drips(openai(ANSWER), Duration::from_millis(50));
-    let quiet = Part::Silent(2 * HUNG);
+    let drip = ServedResponse::Drips(openai(ANSWER), Duration::from_millis(50));
+    let quiet = ServedResponse::Silent(2 * HUNG);
     for part in [drip, quiet] {
-        let (stage, server) = (Stage::new(10), Server::start(vec![part]));
+        let (stage, server) = (Stage::new(10), HttpServer::start(vec![part]));
         let strategy = strategy(&server.url).options(SummarizeOptions {
             timeout: Duration::from_millis(400),
             ..SummarizeOptions::default()
@@ -235,13 +238,13 @@ fn a_slow_server_falls_back_at_the_deadline() {
 
 #[test]
 fn a_broken_connection_falls_back() {
-    let (reason, requests) = falls_back(Part::Cut(b"{\"choices\": [".to_vec()));
+    let (reason, requests) = falls_back(ServedResponse::Cut(b"{\"choices\": [".to_vec()));
     assert!(
         reason.starts_with("cannot reach the summariser"),
         "{reason}"
     );
     assert_eq!(requests, 3);
-    let (reason, _) = falls_back(Part::HangsUp);
+    let (reason, _) = falls_back(ServedResponse::HangsUp);
     assert!(
         reason.starts_with("cannot reach the summariser"),
         "{reason}"
@@ -277,7 +280,7 @@ fn an_answer_that_is_none_falls_back() {
 #[test]
 fn a_cancelled_request_ends_at_once() {
     let parts = vec![refuses(429, "retry-after: 50000\r\n")];
-    let (stage, server, flag) = (Stage::new(10), Server::start(parts), CancelFlag::new());
+    let (stage, server, flag) = (Stage::new(10), HttpServer::start(parts), CancelFlag::new());
     let (other, asked) = (flag.clone(), server.clone());
     std::thread::spawn(move || {
         hang::until("the server is asked", || !asked.requests().is_empty());
@@ -297,7 +300,7 @@ fn a_cancelled_request_ends_at_once() {
 
 #[test]
 fn the_key_is_nowhere_but_in_its_header() {
-    let (stage, server) = (Stage::new(10), Server::start(vec![refuses(400, "")]));
+    let (stage, server) = (Stage::new(10), HttpServer::start(vec![refuses(400, "")]));
     let summarizer = OpenAiSummarizer::new(options(&server.url));
     assert!(!format!("{summarizer:?} {:?}", options(&server.url)).contains(KEY));
     let report = stage.compact(by(Arc::new(summarizer)));
@@ -322,7 +325,7 @@ fn the_key_is_nowhere_but_in_its_header() {
 fn others_write_while_the_server_thinks() {
     let (ready, gate) = mpsc::channel();
     let gate = Arc::new(Mutex::new(gate));
-    let server = Server::start(vec![Part::Waits(gate, openai(ANSWER))]);
+    let server = HttpServer::start(vec![ServedResponse::Waits(gate, openai(ANSWER))]);
     let stage = Stage::new(10);
     let (path, loop_key, asked) = (stage.path.clone(), stage.loop_key, server.clone());
     // The server answers once the others have written.

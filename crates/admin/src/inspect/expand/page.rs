@@ -12,7 +12,7 @@ use loopstore::search::{SearchError, quote_lines};
 
 use super::{CutMessage, Expanded, MessageOffset, ShownMessage, ShownPart};
 
-/// What is shown around the words that were looked for.
+/// The text that is shown around the words of a query.
 const AROUND: WindowLimits = WindowLimits {
     lines: 3,
     bytes: 400,
@@ -24,34 +24,34 @@ const SHORT: usize = 1000;
 /// The least of a text that is worth an answer, in bytes.
 const LEAST: usize = 32;
 
-/// What a message takes of an answer.
+/// The tokens of a message in an answer.
 #[derive(Clone, Copy)]
-struct Cost {
+struct MessageCost {
     /// Its tokens as a message.
     tokens: u64,
     /// The more of these and of its text.
     most: u64,
 }
 
-impl Cost {
+impl MessageCost {
     fn of(tokens: u64) -> Self {
         let most = tokens;
         Self { tokens, most }
     }
 }
 
-pub(super) struct Page<'a> {
+pub(super) struct ExpandedPage<'a> {
     counter: &'a dyn TokenCounter,
     query: Option<Query>,
     most: Option<u64>,
     from: Option<MessageOffset>,
     spent: u64,
     done: Expanded,
-    /// What not even the beginning of the first message fits into.
+    /// The tokens that the answer needs at least, if not even the beginning of the first message fits.
     needed: Option<u64>,
 }
 
-impl<'a> Page<'a> {
+impl<'a> ExpandedPage<'a> {
     pub(super) fn new(
         counter: &'a dyn TokenCounter,
         query: Option<Query>,
@@ -74,7 +74,7 @@ impl<'a> Page<'a> {
         let from = self.from.filter(|from| from.seq == seq);
         let from = from.map_or(0, |from| from.offset);
         if self.query.is_none() && self.most.is_none() && from == 0 {
-            self.push(seq, message, None, Cost::of(tokens));
+            self.push(seq, message, None, MessageCost::of(tokens));
             return ControlFlow::Continue(());
         }
         let readable = ReadableText::new(&message);
@@ -87,7 +87,7 @@ impl<'a> Page<'a> {
             readable: &readable,
         };
         let is_whole = parts == [readable.whole()];
-        // What the store counted saves counting a text that is far too long.
+        // The stored count saves counting a text that is far too long.
         if !is_whole || self.most.is_none_or(|most| tokens <= most) {
             let (shown, cut) = match is_whole {
                 true => (message.clone(), None),
@@ -181,8 +181,8 @@ impl<'a> Page<'a> {
         self.cost(&message, cut.as_ref()).most
     }
 
-    fn cost(&self, message: &AgentMessage, cut: Option<&CutMessage>) -> Cost {
-        let mut cost = Cost::of(self.counter.message_tokens(message));
+    fn cost(&self, message: &AgentMessage, cut: Option<&CutMessage>) -> MessageCost {
+        let mut cost = MessageCost::of(self.counter.message_tokens(message));
         if self.most.is_some() {
             let text = self.counter.text_tokens(&text(message, cut));
             cost.most = cost.most.max(text);
@@ -190,12 +190,18 @@ impl<'a> Page<'a> {
         cost
     }
 
-    fn fits(&self, cost: Cost) -> bool {
+    fn fits(&self, cost: MessageCost) -> bool {
         self.most
             .is_none_or(|most| self.spent.saturating_add(cost.most) <= most)
     }
 
-    fn push(&mut self, seq: u32, message: AgentMessage, cut: Option<CutMessage>, cost: Cost) {
+    fn push(
+        &mut self,
+        seq: u32,
+        message: AgentMessage,
+        cut: Option<CutMessage>,
+        cost: MessageCost,
+    ) {
         self.spent = self.spent.saturating_add(cost.most);
         self.done.tokens += cost.tokens;
         self.done.cut.extend(cut);

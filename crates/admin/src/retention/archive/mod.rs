@@ -1,6 +1,6 @@
 //! Archiving: the content of loops that nobody reads any more is compressed, and still read as before.
 //!
-//! Which loops are cold is found in one snapshot. Their messages are read and compressed with no
+//! The cold loops are found in one snapshot. Their messages are read and compressed with no
 //! transaction open; then each few MiB go into packs in a transaction of their own, which looks again
 //! whether the loop is still at rest and the messages are what was compressed. So recording goes on
 //! meanwhile, and whoever is killed leaves loops of which a part is archived: the next call goes on.
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use cold::{ColdLoop, ColdLoops};
 
-/// What is to be archived.
+/// A request to archive loops.
 #[derive(Clone, Debug, Default)]
 pub struct ArchiveRequest {
     /// Loops of this session; `None`: of all.
@@ -28,22 +28,22 @@ pub struct ArchiveRequest {
     pub shown: bool,
     /// Only loops in which nothing happened for this long, in milliseconds.
     pub older_than: Option<i64>,
-    /// Why; it stays in the receipts.
+    /// The reason; it is stored in the receipts.
     pub reason: Option<String>,
-    /// Only tell.
+    /// True to change nothing and only report.
     pub dry_run: bool,
 }
 
-/// What is to be brought back.
+/// A request to restore archived loops.
 #[derive(Clone, Debug, Default)]
 pub struct UnarchiveRequest {
     /// Loops of this session; `None`: of all.
     pub session: Option<SessionId>,
     /// These loops of the session; empty: all.
     pub loops: Vec<LoopId>,
-    /// Why; it stays in the receipts.
+    /// The reason; it is stored in the receipts.
     pub reason: Option<String>,
-    /// Only tell.
+    /// True to change nothing and only report.
     pub dry_run: bool,
 }
 
@@ -54,15 +54,15 @@ pub struct MovedLoop {
     pub session_id: SessionId,
     /// The loop.
     pub loop_id: LoopId,
-    /// How many messages were moved, extensions included.
+    /// The number of messages moved, extensions included.
     pub messages: u64,
-    /// What their content took before, in bytes.
+    /// The size of the content before, in bytes.
     pub bytes_before: u64,
-    /// What it takes now, in bytes.
+    /// The size of the content now, in bytes.
     pub bytes_after: u64,
 }
 
-/// Why a loop stays as it is.
+/// The reason that a loop stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopStaysWhy {
@@ -85,22 +85,22 @@ pub struct LoopStays {
     pub session_id: SessionId,
     /// The loop.
     pub loop_id: LoopId,
-    /// Why.
+    /// The reason.
     pub why: LoopStaysWhy,
 }
 
-/// What was archived or brought back, or would be.
+/// The loops that were archived or restored, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ArchiveReport {
-    /// Whether it was only told.
+    /// True if nothing was changed.
     pub dry_run: bool,
     /// Loops whose content was moved.
     pub loops: Vec<MovedLoop>,
     /// Messages that were moved.
     pub messages: u64,
-    /// What their content took before, in bytes.
+    /// The size of the content before, in bytes.
     pub bytes_before: u64,
-    /// What it takes now, in bytes.
+    /// The size of the content now, in bytes.
     pub bytes_after: u64,
     /// Loops that stay as they are.
     pub kept: Vec<LoopStays>,

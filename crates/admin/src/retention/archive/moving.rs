@@ -16,12 +16,12 @@ use super::{
     ArchiveReport, ArchiveRequest, ColdLoop, LoopStays, LoopStaysWhy, MovedLoop, UnarchiveRequest,
 };
 
-/// How much content is moved in one transaction, about.
+/// The approximate size of the content that is moved in one transaction.
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// Messages of a loop that follow each other, and what becomes of them.
 struct MessageRun {
-    /// Which of the loops.
+    /// The index of the loop.
     at: usize,
     rows: Vec<MessageRow>,
     packs: Vec<Pack>,
@@ -111,7 +111,7 @@ struct ArchiveWork<'a> {
     cold: Vec<ColdLoop>,
     /// By place in `cold`.
     moved: BTreeMap<usize, MovedLoop>,
-    /// Whether something happened to the loop since it was chosen.
+    /// For each loop, true if it changed since it was chosen.
     stopped: Vec<bool>,
     reason: Option<&'a str>,
 }
@@ -201,7 +201,7 @@ impl ArchiveWork<'_> {
         }
         rows.dedup_by_key(|row| row.key);
         rows.retain(|row| runs.iter().any(|run| self.cold[run.at].key == row.key));
-        // What is packed is not replaced any more.
+        // Packed messages are not replaced any more.
         for row in &mut rows {
             if row.totals.sealed_seq < row.totals.next_seq {
                 row.totals.sealed_seq = row.totals.next_seq;
@@ -290,10 +290,10 @@ pub(super) fn out_of_packs(
 
 /// A pack that is taken apart.
 struct PackOfLoop {
-    /// Which of the loops.
+    /// The index of the loop.
     at: usize,
     row: PackRow,
-    /// What it takes, with the heads that the views read.
+    /// The size in bytes, with the heads that the views read.
     bytes: u64,
 }
 

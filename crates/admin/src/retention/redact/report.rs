@@ -1,4 +1,4 @@
-//! What is to be redacted, and what was.
+//! The request and the report of a redaction.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -10,18 +10,18 @@ use serde::Serialize;
 
 use crate::retention::{Leftover, files::KeptFile, left::LeftPlace};
 
-/// What is to be redacted.
+/// A request to redact a session.
 #[derive(Clone, Debug)]
 pub struct RedactRequest {
     /// The session.
     pub session: SessionId,
-    /// Why; it stays in the receipt.
+    /// The reason; it is stored in the receipt.
     pub reason: Option<String>,
     /// Also kept files that hold other sessions too.
     pub with_files: bool,
     /// Only report what would be replaced, and what would not.
     pub dry_run: bool,
-    /// Which of the secrets found are replaced.
+    /// The policy that selects the secrets to replace.
     pub policy: RedactionPolicy,
 }
 
@@ -38,12 +38,12 @@ impl RedactRequest {
     }
 }
 
-/// What was redacted, or would be.
+/// The result of a redaction, or of its dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RedactReport {
     /// The session.
     pub session_id: SessionId,
-    /// Whether it was only told.
+    /// True if nothing was changed.
     pub dry_run: bool,
     /// The receipt; `None`: there was nothing to redact, or it was only told.
     pub receipt: Option<i64>,
@@ -57,7 +57,7 @@ pub struct RedactReport {
     pub findings: Vec<FoundSecret>,
     /// Messages that changed, those of blocks included.
     pub messages: u64,
-    /// Where these are.
+    /// The messages that contain them.
     pub places: Vec<RedactedMessage>,
     /// Other texts that changed, by table and column.
     pub texts: BTreeMap<String, u64>,
@@ -67,9 +67,9 @@ pub struct RedactReport {
     pub source_of: Vec<SessionId>,
     /// All kept source files of the session, also those that stay for others.
     pub files: Vec<KeptFile>,
-    /// Where something of the secrets still stands.
+    /// The places that still contain parts of the secrets.
     pub left: Vec<LeftPlace>,
-    /// Whether bytes are left.
+    /// The remaining bytes.
     pub leftover: Leftover,
     /// Copies that killed processes had left half written.
     #[serde(skip_serializing_if = "Vec::is_empty")]

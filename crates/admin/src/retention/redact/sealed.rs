@@ -1,4 +1,4 @@
-//! What only a provider can read, where what it may hold was redacted.
+//! Content that only a provider can read, in sessions where a message was redacted.
 //!
 //! Nobody but the provider can look into sealed content, and it was made from what it is bound to: where a
 //! message changes, the sealed items of its turn go, with the signatures of thinking, and every compaction
@@ -18,7 +18,7 @@ use loopstore_redact::drop_sealed;
 
 use super::RedactableText;
 
-/// Which sealed content goes.
+/// The sealed content that is removed.
 #[derive(Default)]
 pub(super) struct SealedDrops {
     /// The turns in which a message changes.
@@ -126,7 +126,7 @@ impl SealedDrops {
                 self.blocks.contains(&block),
             ),
         };
-        // What a block makes of a message that changes changes with it.
+        // The text that a block made of a changed message changes too.
         let in_turn = in_turn || (new.is_some() && said.turn.is_some());
         if !in_turn && !as_compaction {
             return new;

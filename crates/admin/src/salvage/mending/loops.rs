@@ -21,7 +21,7 @@ impl SalvageMending<'_, '_> {
     ) -> StoreResult<()> {
         let attempt = self.attempt(Subject::Loop(key));
         let of_message = |fault: &&&(Subject, Problem)| match fault.0 {
-            // What stands beside a message follows from it; a second time it does not.
+            // Derived columns of a message are repaired; at the second attempt the message is removed.
             Subject::Message(_, seq) => (attempt > 1 || !is_derived(fault.1.kind)).then_some(seq),
             _ => None,
         };
@@ -211,7 +211,7 @@ impl SalvageMending<'_, '_> {
     }
 }
 
-/// Whether what is wrong beside a message follows from what it says.
+/// True if the wrong value is derived from the text of the message.
 fn is_derived(kind: ProblemKind) -> bool {
     use ProblemKind as Kind;
     matches!(kind, Kind::Count | Kind::Turn | Kind::Chain | Kind::Blob)

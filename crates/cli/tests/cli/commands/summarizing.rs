@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::commands::stage::{Said, Stage};
-use crate::support::http_server::{Part, Server};
+use crate::support::http_server::{HttpServer, ServedResponse};
 use crate::support::{hang, process};
 
 const KEY: &str = "sk-very-secret-0123456789";
@@ -14,16 +14,16 @@ const KEY: &str = "sk-very-secret-0123456789";
 const ANSWER: &str = "## Task\nMend the parser.\n\n## Plan\n- [ ] docs\n\n\
     ## Done, decided and found\n- use 42";
 
-fn openai() -> Part {
+fn openai() -> ServedResponse {
     let body = json!({"model": "gpt-test-1", "choices": [{"message": {"content": ANSWER}}],
         "usage": {"prompt_tokens": 1000, "completion_tokens": 50}});
-    Part::Answers(200, "", body.to_string().into_bytes())
+    ServedResponse::Answers(200, "", body.to_string().into_bytes())
 }
 
-fn anthropic() -> Part {
+fn anthropic() -> ServedResponse {
     let body = json!({"model": "claude-test-1", "content": [{"type": "text", "text": ANSWER}],
         "usage": {"input_tokens": 900, "output_tokens": 60}});
-    Part::Answers(200, "", body.to_string().into_bytes())
+    ServedResponse::Answers(200, "", body.to_string().into_bytes())
 }
 
 /// Runs a line with these variables, and none of those that a developer may have set.
@@ -40,7 +40,7 @@ fn say(stage: &Stage, line: &str, variables: &[(&str, &str)]) -> Said {
 
 const COMPACT: &str = "compact work --max-tokens 9000 --strategy summarize";
 
-fn bodies(server: &Server) -> Vec<Value> {
+fn bodies(server: &HttpServer) -> Vec<Value> {
     let requests = server.requests();
     let bodies = requests.iter().map(|r| r.split_once("\r\n\r\n").unwrap().1);
     bodies
@@ -50,7 +50,7 @@ fn bodies(server: &Server) -> Vec<Value> {
 
 #[test]
 fn a_model_writes_the_summaries() {
-    let (stage, server) = (Stage::new(), Server::start(vec![openai()]));
+    let (stage, server) = (Stage::new(), HttpServer::start(vec![openai()]));
     let line = format!("{COMPACT} --base-url {} --summary-model gpt-x", server.url);
     let said = say(&stage, &line, &[("OPENAI_API_KEY", KEY)]);
     assert_snapshot!(said, @"
@@ -93,7 +93,7 @@ fn a_model_writes_the_summaries() {
 
 #[test]
 fn the_environment_names_server_and_model() {
-    let (stage, server) = (Stage::new(), Server::start(vec![anthropic()]));
+    let (stage, server) = (Stage::new(), HttpServer::start(vec![anthropic()]));
     let options = "--provider anthropic --temperature none --summary-role assistant --timeout 20";
     let variables = [
         ("ANTHROPIC_API_KEY", KEY),
@@ -128,7 +128,7 @@ fn the_environment_names_server_and_model() {
 
 #[test]
 fn a_server_without_keys_gets_none() {
-    let (stage, server) = (Stage::new(), Server::start(vec![openai()]));
+    let (stage, server) = (Stage::new(), HttpServer::start(vec![openai()]));
     let line = format!("{COMPACT} --base-url {} --summary-model local", server.url);
     assert_eq!(say(&stage, &line, &[("OPENAI_API_KEY", "")]).code, 0);
     assert!(!server.requests()[0].contains("authorization"));
@@ -137,8 +137,8 @@ fn a_server_without_keys_gets_none() {
 #[test]
 fn a_model_that_refuses_is_replaced_and_named() {
     let body = json!({"error": {"type": "bad", "message": format!("{KEY} is no key")}});
-    let part = Part::Answers(400, "", body.to_string().into_bytes());
-    let (stage, server) = (Stage::new(), Server::start(vec![part]));
+    let part = ServedResponse::Answers(400, "", body.to_string().into_bytes());
+    let (stage, server) = (Stage::new(), HttpServer::start(vec![part]));
     let line = format!("{COMPACT} --base-url {} --summary-model gpt-x", server.url);
     assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @"
     Run RUN: committed
@@ -158,7 +158,7 @@ fn a_model_that_refuses_is_replaced_and_named() {
 
 #[test]
 fn a_dry_run_asks_no_model() {
-    let (stage, server) = (Stage::new(), Server::start(vec![openai()]));
+    let (stage, server) = (Stage::new(), HttpServer::start(vec![openai()]));
     let line = format!(
         "{COMPACT} --base-url {} --summary-model gpt-x --dry-run",
         server.url
@@ -258,8 +258,8 @@ fn a_dry_run_shows_what_a_model_would_be_sent() {
 
 #[test]
 fn an_interrupt_ends_in_the_digest() {
-    let silent = Part::Silent(2 * hang::HUNG);
-    let (stage, server) = (Stage::new(), Server::start(vec![silent]));
+    let silent = ServedResponse::Silent(2 * hang::HUNG);
+    let (stage, server) = (Stage::new(), HttpServer::start(vec![silent]));
     let program = assert_cmd::cargo::cargo_bin("loopstore");
     let line = format!(
         "{COMPACT} --base-url {} --summary-model gpt-x --json",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::stored;
 use crate::agents::{commands, configure, narrate_using, program};
 use crate::commands::stage::Stage;
-use crate::support::http_server::{Part, Server};
+use crate::support::http_server::{HttpServer, ServedResponse};
 use crate::support::needs;
 
 /// Counts so much where it is asked to, that an agent compacts before it goes on.
@@ -84,7 +84,7 @@ fn every_agent_records_through_its_hooks_and_gets_the_working_state_when_it_comp
     };
     let json = |line: &str| serde_json::from_str::<Value>(&command(line)).unwrap();
     for agent in ["claude-code", "codex", "pi", "opencode"] {
-        let server = Server::start(vec![Part::Narrates(Arc::new(narrate))]);
+        let server = HttpServer::start(vec![ServedResponse::Narrates(Arc::new(narrate))]);
         configure(agent, &home, &server.url);
         narrow(agent, &home);
         command(&format!("install {agent} --yes --db loopstore.db"));

@@ -19,14 +19,14 @@ use postgres::{Client, NoTls};
 
 use super::commands::{command, transcript};
 use crate::support::histories::{History, answer, result, user};
-use crate::support::server::{self, Server};
+use crate::support::server::{self, PostgresServer};
 
 /// Tables that hold nothing of a tenant.
 const COMMON: [&str; 3] = ["store_meta", "refinery_schema_history", "tenant_roles"];
 
 /// A database with two tenants.
 pub struct Tenants {
-    pub server: &'static Server,
+    pub server: &'static PostgresServer,
     pub database: String,
     /// The roles, and the tenants that they are.
     pub roles: [String; 2],

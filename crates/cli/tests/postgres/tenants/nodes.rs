@@ -12,9 +12,9 @@ use super::rows::{insert, literal, put_under_another_key, refusal, row_of, settl
 use super::{Tenants, quoted};
 use crate::commands::command;
 use crate::support::histories::{History, answer, result, user};
-use crate::support::server::{self, Server};
+use crate::support::server::{self, PostgresServer};
 
-fn cluster() -> Option<&'static Server> {
+fn cluster() -> Option<&'static PostgresServer> {
     server::server().filter(|server| server.is_cluster())
 }
 
