@@ -1,19 +1,18 @@
 //! One driver per loop: leases with a fencing token.
 //!
-//! A lease names its holder, and ends at a time by the wall clock unless it is renewed. Each taking
-//! raises its token, and every write of a holder compares the token within the transaction: who
-//! was overtaken cannot write, whatever its own clock says.
+//! A lease names its holder, and ends at a time by the wall clock unless it is renewed. Each acquisition
+//! raises the token, and every write of a holder compares the token within the transaction: a holder
+//! that lost its lease cannot write, whatever its own clock shows.
 //!
-//! **When the holder dies.** A backend may know which holders live ([`LeaseGuard`](super::LeaseGuard)): SQLite does where its
-//! file lies on a local file system of Linux. A lease then ends with its holder, whatever time it has left.
+//! **When the holder dies.** A backend may know which holders live ([`LeaseGuard`](super::LeaseGuard)): SQLite does if its
+//! file is on a local file system of Linux. A lease then ends with its holder, whatever time it has left.
 //! Elsewhere its time decides.
 //!
 //! **When the clock goes back.** A lease ends when the clock reaches `expires_at`, so that a clock
-//! that goes back never frees it early. So that it is not held for ever either: who finds
-//! `renewed_at` in the future knows that the clock went back, and counts the lease anew from now. A
-//! holder that died is then overtaken at most one term after somebody first asked; one that lives
-//! renews as before. A clock that goes forward may free a lease early; the token then keeps the
-//! old holder from writing.
+//! that goes back never frees it early. So that the lease is not held for ever either, a request that
+//! finds `renewed_at` in the future restarts the term of the lease from now. The lease of a dead holder is
+//! then free at most one term after the first request; a live holder renews as before. A clock that goes
+//! forward may free a lease early; the token then keeps the old holder from writing.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -28,9 +27,9 @@ use crate::model::Time;
 pub struct LeaseRow {
     /// The loop.
     pub loop_key: LoopKey,
-    /// Who holds or held it.
+    /// The present or last holder.
     pub owner: String,
-    /// Raised with each taking.
+    /// The fencing token, raised with each acquisition.
     pub token: i64,
     /// Its term in milliseconds.
     pub ttl: i64,
@@ -38,22 +37,22 @@ pub struct LeaseRow {
     pub renewed_at: i64,
     /// Milliseconds since the epoch.
     pub expires_at: i64,
-    /// Whether it was let go or taken away.
+    /// True if the lease was released or revoked.
     pub released: bool,
 }
 
 impl LeaseRow {
-    /// Whether its time has not ended at `now`, and nobody let it go before.
+    /// True if the lease has not expired at `now` and was not released.
     pub fn is_unexpired(&self, now: i64) -> bool {
         !self.released && now < self.expires_at
     }
 }
 
-/// Shows, as long as it or a clone of it is there, that the holder of a lease lives.
+/// A guard that marks the holder of a lease as alive until the last clone is dropped.
 pub type LeaseGuard = Arc<dyn Any + Send + Sync>;
 
-/// What a driver shows when it writes. Where the backend can tell that a holder is gone, it is when the
-/// last clone of this is dropped.
+/// The proof that a driver holds the lease of a loop, given with each write. Where the backend knows which
+/// holders live, the lease ends when the last clone of this value is dropped.
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub(crate) loop_key: LoopKey,
@@ -65,7 +64,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Returns who holds it.
+    /// Returns the holder.
     pub fn owner(&self) -> &str {
         &self.owner
     }
@@ -75,23 +74,23 @@ impl Lease {
         self.token
     }
 
-    /// Whether nobody held the lease of its loop before.
+    /// True if the loop was never leased before.
     #[doc(hidden)]
     pub fn is_first(&self) -> bool {
         self.token == 1
     }
 
-    /// Returns who held it before and did not let it go: its time had ended, or it was gone.
+    /// Returns the former holder, if the lease was not released: it expired, or its holder died.
     pub fn taken_over_from(&self) -> Option<&str> {
         self.taken_over_from.as_deref()
     }
 }
 
-/// What came of taking a lease.
+/// The result of acquiring a lease.
 #[derive(Debug)]
 #[must_use = "a lease ends with its holder: when it is dropped"]
 pub enum Acquire {
-    /// It was free or had ended.
+    /// The lease was free or had ended.
     Acquired(Lease),
     /// Somebody holds it. The transaction must commit all the same: a lease from a clock that went
     /// back was counted anew.
