@@ -82,7 +82,7 @@ pub(super) fn import_and_keep(
                 .redacting(options.redact, &options.redaction)
                 .with_last_turn(match importer.rewrites() {
                     true => LastTurn::Open,
-                    false => LastTurn::Sealed,
+                    false => LastTurn::Final,
                 });
             let (report, mut pieces) = match ahead.take() {
                 Some(opened) => {

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use loopstore::extend::{LoopKey, SessionKey, StoreResult, StoreWrite, append};
-use loopstore::internal::{LastTurn, Ready, record_appended_compactions};
+use loopstore::internal::{EncodedMessage, LastTurn, record_appended_compactions};
 use loopstore::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use loopstore::tokens::TokenCounter;
 
@@ -49,7 +49,7 @@ pub(super) struct KnownMessage {
 /// Messages of one loop that are not written yet.
 struct LoopBatch {
     loop_key: LoopKey,
-    messages: Vec<Ready>,
+    messages: Vec<EncodedMessage>,
     bytes: usize,
 }
 
@@ -113,7 +113,7 @@ impl<'a> StoreSink<'a> {
             batch: None,
             held: Vec::new(),
             skip_encoding: SkipEncoding::default(),
-            last_turn: LastTurn::Sealed,
+            last_turn: LastTurn::Final,
         })
     }
 
@@ -432,7 +432,7 @@ impl<'a> StoreSink<'a> {
         };
         // It runs until the transcript ends, so that its last turn counts as in flight meanwhile.
         let (key, messages) = (batch.loop_key, batch.messages);
-        let appended = append::append_ready(self.write, key, messages, self.last_turn)?;
+        let appended = append::append_encoded(self.write, key, messages, self.last_turn)?;
         let sealed = record_appended_compactions(self.write, self.counter, &appended.compactions)?;
         self.report.compactions.extend(sealed);
         Ok(())
@@ -494,7 +494,7 @@ impl<'a> StoreSink<'a> {
         let mut row = self.write.loop_by_key(loop_key)?;
         if status.is_ended() && !row.status.is_ended() {
             row.status = status;
-            append::seal(self.write, &mut row, LastTurn::Sealed)?;
+            append::finalize_turns(self.write, &mut row, LastTurn::Final)?;
             self.write.update_loop(&row)?;
         }
         let run = super::runs::ImportedRun { loop_key, run_id };

@@ -1,4 +1,4 @@
-//! A chain as numbers: what each loop shows, and with `Skip` where the context begins.
+//! A chain as numbers: the size that each loop shows, and with `Skip` the first loop of the context.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -19,24 +19,24 @@ use crate::store::{
     StoreRead, StoreResult,
 };
 
-/// The loops of a chain from where the context may begin to the leaf.
+/// The loops of a chain from the first that may be in the context to the leaf.
 #[derive(Clone, Debug)]
 pub struct Chain {
     /// Root first.
     pub links: Vec<ChainLink>,
-    /// What the plan knows of each; nothing where a build has no use for it.
+    /// The facts about each loop for the plan; empty for a build that needs none.
     pub facts: Vec<LoopFacts>,
-    /// What each shows.
+    /// The size that each loop shows.
     pub shown: Vec<Size>,
-    /// How many turns the recent window takes, as far as that was asked.
+    /// The number of turns in the recent window, if the purpose needs it.
     pub recent: u32,
     /// The first loop in the context.
     pub start: usize,
 }
 
 impl Chain {
-    /// Reads a chain. With `Skip` the walk ends as soon as nothing before can be in the context or
-    /// in the plan; an active rollup ends it otherwise.
+    /// Reads a chain. With `Skip` the walk ends as soon as no earlier loop can be in the context or in
+    /// the plan; otherwise an active rollup ends it.
     pub fn load(
         read: &dyn StoreRead,
         leaf: LoopKey,
@@ -48,7 +48,7 @@ impl Chain {
         Self::load_with(read, leaf, view, config, limits, purpose, &[])
     }
 
-    /// Reads a chain as if these blocks were active.
+    /// Reads a chain with these blocks active.
     pub fn load_with(
         read: &dyn StoreRead,
         leaf: LoopKey,
@@ -63,7 +63,7 @@ impl Chain {
         Self::load_along(read, walk, config, limits, purpose)
     }
 
-    /// Reads the chain that a walk goes along.
+    /// Reads the chain of a walk.
     pub fn load_along(
         read: &dyn StoreRead,
         mut walk: ActiveBlocks<'_>,
@@ -76,7 +76,7 @@ impl Chain {
         load.finish(walk.leaf(), config, limits)
     }
 
-    /// Reads the settings of a build, which the newest live run left behind, and the chain with them, in one walk.
+    /// Reads the settings of a build from the newest live run, and the chain with them, in one walk.
     pub fn load_active(
         read: &dyn StoreRead,
         (session, leaf): (SessionKey, LoopKey),
@@ -106,7 +106,7 @@ impl Chain {
     /// Returns the last loop.
     ///
     /// # Errors
-    /// If there is none: a chain that was loaded has one.
+    /// If the chain has no loops, which a loaded chain always has.
     pub fn leaf(&self) -> StoreResult<&ChainLink> {
         let none = || StoreError::Damaged("a chain without loops".into());
         self.links.last().ok_or_else(none)
@@ -127,8 +127,8 @@ impl Chain {
         self.links.iter().map(of).collect()
     }
 
-    /// The same chain, whose loops hide what they hide in `other`: a loop that no new block is
-    /// written on stays as it is.
+    /// Returns the chain with the sizes that its loops hide in `other`: a loop without a new block stays
+    /// unchanged.
     pub fn hiding_as(mut self, other: &Self) -> Self {
         for (link, facts) in self.links.iter().zip(&mut self.facts) {
             let place = depth_of(&other.links, link.row.key);
@@ -138,7 +138,7 @@ impl Chain {
     }
 
     /// Returns the first loop in the context. With `Skip`, a loop that shows the call of a result
-    /// in the context is in scope, with those between.
+    /// in the context is in scope, and the loops between too.
     fn first_in_context(
         &self,
         config: &CompactionConfig,
@@ -187,8 +187,7 @@ impl Chain {
     }
 }
 
-/// Returns the size of the context of a leaf, with every loop of its chain, as if these blocks were
-/// active.
+/// Returns the size of the context of a leaf, with every loop of its chain, with these blocks active.
 pub fn size_with(
     read: &dyn StoreRead,
     leaf: LoopKey,
@@ -204,7 +203,7 @@ pub fn size_with(
     Ok(Chain::load_with(read, leaf, view, &config, &window, purpose, &cores)?.size())
 }
 
-/// What a chain is loaded for.
+/// The purpose that a chain is loaded for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To read the context.
@@ -213,7 +212,7 @@ pub enum Purpose {
     Plan,
 }
 
-/// Says how far back a chain is needed: with `Skip` no further than scope and window may reach.
+/// The extent of a chain that is needed: with `Skip` no further than scope and window may reach.
 struct Need {
     all: bool,
     earlier: usize,
@@ -245,13 +244,13 @@ impl Need {
     ) -> StoreResult<bool> {
         let more = self.all || self.earlier > 0;
         self.earlier = self.earlier.saturating_sub(1);
-        self.reach.meet(read, link)?;
+        self.reach.add_loop(read, link)?;
         self.left = self.left.and_then(|left| left.checked_sub(size.tokens));
         Ok(more || self.reach.wants_more() || self.left.is_some())
     }
 }
 
-/// A chain as far as it is read.
+/// A chain while it is read.
 struct Load<'a> {
     read: &'a dyn StoreRead,
     view: View,
@@ -262,7 +261,7 @@ struct Load<'a> {
     shown: Vec<Size>,
     /// Per link, if facts are wanted: the calls of other turns that its turns answer.
     sites: Vec<Vec<(u32, Vec<CallSite>)>>,
-    /// The oldest loop that holds one of these calls.
+    /// The oldest loop that contains one of these calls.
     oldest_call: Option<LoopKey>,
 }
 
@@ -280,7 +279,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Adds the next loop; breaks if no other one is needed.
+    /// Adds the next loop; breaks if no further loop is needed.
     fn visit(
         &mut self,
         link: ChainLink,
@@ -289,7 +288,7 @@ impl<'a> Load<'a> {
     ) -> StoreResult<ControlFlow<()>> {
         let size = shown_of(self.read, &link, self.view)?;
         self.shown.push(size);
-        // A build that leaves no loop out needs nothing but sizes.
+        // A build with every loop needs only sizes.
         if self.purpose == Purpose::Build && config.older_loops != OlderLoops::Skip {
             self.links.push(link);
             return Ok(ControlFlow::Continue(()));
@@ -307,7 +306,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Adds a loop with the calls of others that its turns answer.
+    /// Adds a loop with the calls of other loops that its turns answer.
     fn add(&mut self, link: ChainLink) -> StoreResult<()> {
         let mut answers = self.read.answers(link.row.key, 0..link.turns)?;
         if let Some((turn, _)) = answers.last()
@@ -324,7 +323,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Whether a loop not met yet holds a call that is answered in one that is.
+    /// True if a loop that is not loaded yet contains a call that a loaded one answers.
     fn awaits_a_call(&self) -> bool {
         let last = self.links.last().map(|link| link.row.key);
         self.oldest_call.is_some() && self.oldest_call < last
@@ -357,7 +356,7 @@ impl<'a> Load<'a> {
         Ok(chain)
     }
 
-    /// Returns what the plan knows of each loop, root first.
+    /// Returns the facts about each loop for the plan, root first.
     fn facts(&self) -> Vec<LoopFacts> {
         let leaf = self.links.len().saturating_sub(1);
         let mut all = Vec::with_capacity(self.sites.len());
@@ -384,7 +383,7 @@ impl<'a> Load<'a> {
             };
             let hidden = link.block.as_ref().and_then(|block| block.layout.compacted);
             let rolled_up = match link.is_anchor() {
-                // Without turns of its own the text stands in the first one.
+                // Without turns of its own the text is in the first one.
                 true => hidden.map_or(1, Turns::end).min(turns),
                 false => 0,
             };
@@ -405,7 +404,7 @@ fn lost(leaf: LoopKey) -> StoreError {
     StoreError::Damaged(format!("loop {} is missing", leaf.0))
 }
 
-/// Whether what belongs to the chain of a turn that it leaves holds a result of a call of another turn.
+/// True if the part of a turn before the chain's cut contains a result of another turn's call.
 fn answers_others(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<bool> {
     let Some(last) = link.turns.checked_sub(1) else {
         return Ok(false);
@@ -425,7 +424,7 @@ fn answers_others(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<bool> {
     Ok(found)
 }
 
-/// Returns what a loop shows: its block and the tail, or the loop itself.
+/// Returns the size that a loop shows: its block and the tail, or the loop itself.
 fn shown_of(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Size> {
     match &link.block {
         None => size_to(read, link, view),
@@ -453,7 +452,7 @@ fn size_to(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Si
     if view.at.is_none() {
         return link.size_through(read, link.turns);
     }
-    // The moment may lie within the last turn.
+    // The moment may be within the last turn.
     let mut size = size_through(read, link.row.key, last)?;
     let row = read
         .turn(link.row.key, last)?
@@ -462,7 +461,7 @@ fn size_to(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Si
     Ok(size)
 }
 
-/// Returns the size of what came after the block.
+/// Returns the size of the messages after the block.
 fn tail_of(
     read: &dyn StoreRead,
     link: &ChainLink,
@@ -474,7 +473,7 @@ fn tail_of(
     if covered >= link.turns {
         return scan(read, key, block.through..link.end_seq);
     }
-    // Whole turns come from the totals; only late messages of a covered turn are looked at.
+    // Whole turns come from the totals; only late messages of a covered turn are read.
     let next = read
         .turn(key, covered)?
         .ok_or_else(|| StoreError::Damaged(format!("turn {covered} is missing")))?;

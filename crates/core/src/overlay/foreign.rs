@@ -13,7 +13,7 @@ use crate::store::{
     shown_message,
 };
 
-/// The field of a block that names the run which made it: loopstore's own, written out.
+/// The field of a block with the id of the run that made it, in exported blocks of loopstore's own.
 pub const OWN_RUN: &str = "loopstore_run";
 
 /// The reason why a block cannot be stored.
@@ -112,7 +112,7 @@ fn checked(name: &str, range: &TurnRange, next: u32, turns: u32) -> Result<Turns
     Ok(Turns { first, last })
 }
 
-/// Returns what is wrong if a call and its result are in different sections.
+/// Returns the error if a call and its result are in different sections.
 fn parted(read: &dyn StoreRead, key: LoopKey, layout: &Layout) -> StoreResult<Option<Broken>> {
     for (turn, sites) in read.answers(key, 0..layout.end())? {
         let parted = |site: &CallSite| {
@@ -172,7 +172,7 @@ fn replacements(
     Ok(Ok(recent))
 }
 
-/// Returns where the turns begin and end: notes around them belong to none.
+/// Returns the range of the turns: notes around them belong to none.
 fn within<T>(places: &[T], is_note: impl Fn(&T) -> bool) -> std::ops::Range<usize> {
     let first = places.iter().position(|place| !is_note(place));
     let last = places.iter().rposition(|place| !is_note(place));
@@ -188,7 +188,7 @@ fn read_one(read: &dyn StoreRead, key: LoopKey, seq: u32) -> StoreResult<AgentMe
     found.ok_or_else(|| StoreError::Damaged(format!("message {seq} is missing")))
 }
 
-/// Returns a stored foreign block as it stood in its transcript; `None` if it is none.
+/// Returns a stored foreign block as in its transcript; `None` if the block is not foreign.
 ///
 /// # Errors
 /// If the database is damaged.
@@ -203,7 +203,7 @@ pub fn restore_block(
     }
 }
 
-/// Returns a stored block in the interchange form, with all that its sections show.
+/// Returns a stored block in the interchange form, with all messages that its sections show.
 ///
 /// # Errors
 /// If the database is damaged.

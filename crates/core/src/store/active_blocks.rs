@@ -167,13 +167,13 @@ impl<'a> ActiveBlocks<'a> {
         let (read, leaf) = (self.read, self.leaf);
         let (raw, mut cut) = (self.view.raw, Cut::NONE);
         let mut begin = Some(begin);
-        let mut meet = |standing: LoopWithBlock| {
-            let next = standing.row.parent_cut();
-            self.meet(standing.row.key, cut, standing.row.parent_with_cut());
+        let mut visit_row = |found: LoopWithBlock| {
+            let next = found.row.parent_cut();
+            self.record_cut(found.row.key, cut, found.row.parent_with_cut());
             if let Some(begin) = begin.take() {
                 begin(self)?;
             }
-            let link = self.link(standing, cut)?;
+            let link = self.link(found, cut)?;
             cut = next;
             let is_anchor = link.is_anchor();
             let flow = visit(link)?;
@@ -185,18 +185,18 @@ impl<'a> ActiveBlocks<'a> {
         };
         match raw {
             true => read.chain(leaf, &mut |row| {
-                meet(LoopWithBlock {
+                visit_row(LoopWithBlock {
                     row,
                     newest: None,
                     is_disputed: false,
                 })
             }),
-            false => read.loops_with_blocks(leaf, &mut meet),
+            false => read.loops_with_blocks(leaf, &mut visit_row),
         }
     }
 
     /// Records the cut of a loop, and the loop that comes next.
-    fn meet(&mut self, key: LoopKey, cut: Cut, parent: Option<(LoopKey, Cut)>) {
+    fn record_cut(&mut self, key: LoopKey, cut: Cut, parent: Option<(LoopKey, Cut)>) {
         // `counts` may have recorded some loops before the walk reaches them.
         if self.cuts.last().is_none_or(|(last, _)| key < *last) {
             self.cuts.push((key, cut));
@@ -206,12 +206,12 @@ impl<'a> ActiveBlocks<'a> {
         }
     }
 
-    fn link(&mut self, standing: LoopWithBlock, cut: Cut) -> StoreResult<ChainLink> {
+    fn link(&mut self, found: LoopWithBlock, cut: Cut) -> StoreResult<ChainLink> {
         let LoopWithBlock {
             row,
             newest,
             is_disputed,
-        } = standing;
+        } = found;
         let block = match (self.instead.get(&row.key).cloned(), newest) {
             (Some(block), _) => Some(block),
             (None, _) if self.view.raw => match self.lookup {
@@ -329,7 +329,7 @@ impl<'a> ActiveBlocks<'a> {
         }
         while let Some((next, cut)) = self.next.filter(|(next, _)| *next > loop_key) {
             let parent = self.read.parent_of(next)?;
-            self.meet(next, cut, parent);
+            self.record_cut(next, cut, parent);
         }
         if let Some((_, cut)) = self.next.filter(|(next, _)| *next == loop_key) {
             return Ok(Some(cut));

@@ -123,7 +123,7 @@ pub fn pin(row: &PinRow) -> [u8; 32] {
     fields.finish()
 }
 
-/// Returns the digest of what hid a session, or brought it back.
+/// Returns the digest of a hide.
 pub fn hide(row: &HideRow) -> [u8; 32] {
     let mut fields = FieldDigest::new("hide");
     fields.count(u64::from(row.hidden));

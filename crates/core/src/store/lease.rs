@@ -92,16 +92,16 @@ impl Lease {
 pub enum Acquire {
     /// The lease was free or had ended.
     Acquired(Lease),
-    /// Somebody holds it. The transaction must commit all the same: a lease from a clock that went
-    /// back was counted anew.
+    /// Another driver holds the lease. The transaction must commit all the same: it may have restarted the
+    /// term of a lease after the clock went back.
     Held(StoreError),
 }
 
-/// Takes the lease of a loop for `ttl` milliseconds, if nobody holds it: nobody took it, its holder let it
-/// go or is gone, or its time has ended.
+/// Acquires the lease of a loop for `ttl` milliseconds, if it is free: it was never held, was released, its
+/// holder is gone, or its time has ended.
 ///
 /// # Errors
-/// If the store refuses.
+/// If the store fails.
 ///
 /// # Examples
 /// ```
@@ -157,7 +157,7 @@ pub fn acquire(
         owner: owner.to_owned(),
         token,
         ttl,
-        // Before anybody can see the lease: its holder would pass for dead.
+        // Before the lease is visible to others: its holder would pass for dead.
         _guard: write.guard_lease(loop_key, token)?,
         taken_over_from: before.filter(|row| !row.released).map(|row| row.owner),
     };
@@ -168,7 +168,7 @@ pub fn acquire(
 /// Checks within a write that the lease still holds, and renews it.
 ///
 /// # Errors
-/// [`StoreError::LeaseLost`] if somebody else took it, or it was taken away.
+/// [`StoreError::LeaseLost`] if another driver acquired it, or it was revoked.
 ///
 /// # Examples
 /// ```
@@ -214,7 +214,7 @@ pub fn keep(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<
     keep_row(write, lease, row.as_ref(), now)
 }
 
-/// Does the same for a lease that was read in this transaction.
+/// Checks and renews a lease as [`keep`] does, from a row that was read in this transaction.
 pub(super) fn keep_row(
     write: &mut dyn StoreWrite,
     lease: &Lease,
@@ -232,7 +232,7 @@ pub(super) fn keep_row(
     }
 }
 
-/// Lets a lease go.
+/// Releases a lease.
 ///
 /// # Errors
 /// As [`renew`].
@@ -245,10 +245,10 @@ pub fn release(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResu
     })
 }
 
-/// Takes a lease away from whoever holds it: its next write is refused.
+/// Revokes a lease: the next write of its holder fails.
 ///
 /// # Errors
-/// If the store refuses.
+/// If the store fails.
 pub fn revoke(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> {
     let Some(row) = write.lease(loop_key)? else {
         return Ok(());
@@ -260,17 +260,17 @@ pub fn revoke(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> 
     })
 }
 
-/// Lets a writer without a lease pass, if nobody drives the loop. A driver whose lease has ended is
-/// overtaken by it.
+/// Allows a write without a lease, if the loop is not leased. A driver whose lease has ended loses it
+/// thereby.
 ///
 /// # Errors
-/// [`StoreError::LeaseHeld`] if somebody drives the loop.
+/// [`StoreError::LeaseHeld`] if the loop is leased.
 pub fn ensure_unleased(write: &mut dyn StoreWrite, loop_key: LoopKey, now: i64) -> StoreResult<()> {
     let row = write.lease(loop_key)?;
     ensure_row_unleased(write, row.as_ref(), now)
 }
 
-/// Does the same for a loop whose lease was read in this transaction.
+/// Allows the write as [`ensure_unleased`] does, from a lease that was read in this transaction.
 pub(super) fn ensure_row_unleased(
     write: &mut dyn StoreWrite,
     lease: Option<&LeaseRow>,
@@ -284,10 +284,10 @@ pub(super) fn ensure_row_unleased(
     }
 }
 
-/// Returns the lease of a loop if somebody holds it at `now`.
+/// Returns the lease of a loop if it is held at `now`.
 ///
 /// # Errors
-/// If the store refuses.
+/// If the store fails.
 pub fn held(
     read: &(impl StoreRead + ?Sized),
     loop_key: LoopKey,
@@ -316,7 +316,7 @@ fn check(read: &dyn StoreRead, lease: &Lease, row: Option<&LeaseRow>) -> StoreRe
     }
 }
 
-/// Counts a lease anew from `now` if the clock stood later when it was renewed.
+/// Restarts the term of a lease from `now` if the clock was later when the lease was renewed.
 fn recounted(write: &mut dyn StoreWrite, row: &LeaseRow, now: i64) -> StoreResult<LeaseRow> {
     if row.renewed_at <= now {
         return Ok(row.clone());
@@ -330,10 +330,10 @@ fn recounted(write: &mut dyn StoreWrite, row: &LeaseRow, now: i64) -> StoreResul
     Ok(row)
 }
 
-/// Counts the lease of a loop anew if the clock went back since it was renewed.
+/// Restarts the term of a loop's lease if the clock went back since it was renewed.
 ///
 /// # Errors
-/// If the store refuses.
+/// If the store fails.
 pub fn recount(write: &mut dyn StoreWrite, loop_key: LoopKey, now: i64) -> StoreResult<()> {
     match held(write, loop_key, now)? {
         Some(row) => recounted(write, &row, now).map(drop),

@@ -70,10 +70,10 @@ fn has(row: &Record, column: &str, part: &str) -> bool {
     text.is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
 }
 
-/// A place in the list of sessions: right behind one of them, where that stood when the place was taken.
+/// A place in the list of sessions: right after one of them, at its position when the cursor was made.
 ///
-/// What is active later moves to the top; a place stays, also when its session moves or goes. As text it
-/// can be handed to a client and read again.
+/// A session that is active later moves to the top; the cursor stays valid even if its session moves or is
+/// removed. As text, a cursor can be sent to a client and parsed again.
 ///
 /// ```
 /// use loopstore::{Message, SessionFilter, Store};

@@ -1,6 +1,6 @@
-//! Finding a session, a loop, a run or a blob by its id or the beginning of it.
+//! Finds a session, a loop, a run or a blob by its id or the beginning of its id.
 //!
-//! An id that is given whole wins over longer ids that begin with it.
+//! A whole id takes precedence over longer ids that begin with it.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -9,9 +9,9 @@ use super::codec::unhex;
 use super::{LoopRow, RunRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult};
 use crate::model::{LoopId, SessionId};
 
-/// How many ids an error lists.
+/// The number of ids that an error lists.
 const LISTED: usize = 4;
-/// How many ids are read at once.
+/// The number of ids that are read at once.
 const PAGE: u32 = 1_000;
 
 /// Returns the session with this id, or the only one whose id begins with it. A session comes before its
@@ -59,7 +59,7 @@ pub fn session(read: &dyn StoreRead, given: &str) -> StoreResult<SessionRow> {
     row.ok_or_else(|| StoreError::NoSession(given.to_owned()))
 }
 
-/// Returns the session of which all others are sub-agents whose ids begin with its own.
+/// Returns the session that all others are sub-agents of, if their ids begin with its own.
 fn above_all(read: &dyn StoreRead, fits: &[SessionId]) -> StoreResult<Option<SessionRow>> {
     // In the order of their bytes the shortest comes first.
     let Some((first, others)) = fits.split_first() else {
@@ -85,8 +85,8 @@ fn above_all(read: &dyn StoreRead, fits: &[SessionId]) -> StoreResult<Option<Ses
     Ok(left.is_empty().then_some(row))
 }
 
-/// Returns at most `limit` ids of sessions that begin so, in the order of their bytes; those that are hidden
-/// are found by their whole ids alone.
+/// Returns at most `limit` ids of sessions with this beginning, in the order of their bytes; hidden
+/// sessions are found by their whole ids alone.
 ///
 /// # Errors
 /// If the database cannot be read.
@@ -102,7 +102,7 @@ pub fn sessions_beginning(
     let asked = wanted.saturating_add(1).min(PAGE);
     let mut found: Vec<SessionId> = Vec::new();
     loop {
-        // From the last one on, which is known.
+        // The page begins with the last id of the page before, which is known.
         let known = found.len();
         let first = found.last().map_or(given, SessionId::as_str);
         let page = read.session_ids(first, asked)?;
@@ -179,7 +179,7 @@ pub fn blob(read: &dyn StoreRead, given: &str) -> StoreResult<[u8; 32]> {
     only(given, fits, |name| hex::encode(name), StoreError::NoBlob)
 }
 
-/// Returns the only row that fits.
+/// Returns the only row that matches.
 fn only<T>(
     given: &str,
     mut fits: Vec<T>,
