@@ -27,7 +27,7 @@ pub type RecountWork<'a> = Box<dyn FnOnce(&mut dyn StoreRecount) -> StoreResult<
 /// use loopstore::extend::QueryLimits;
 /// use loopstore::{Database, SqliteStore};
 ///
-/// /// How many messages there are, wherever they lie.
+/// /// Returns the number of messages in any database.
 /// fn messages(store: &dyn Database) -> Result<i64, loopstore::StoreError> {
 ///     let sql = "SELECT count(*) AS n FROM v_messages";
 ///     let found = store.query_within(sql, QueryLimits::default())?;

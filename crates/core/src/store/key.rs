@@ -2,7 +2,7 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-/// A longer key than this is a mistake: a file given for it, say.
+/// A longer key than this is a mistake, for example a file with something else.
 const MAX_BYTES: usize = 1024;
 
 /// The key of an encrypted database (feature `sqlcipher`). The key is wiped from memory when it is

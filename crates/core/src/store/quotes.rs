@@ -1,8 +1,8 @@
 //! Quotes: the form in which a block shows a pinned message that it covers.
 //!
 //! A block stores the position of the message and the size of its quote, never its text: the text is read
-//! from the original each time, so that a quote follows a redaction. A quote is a user message, whoever
-//! wrote the original: a call would need its result, and a result its call.
+//! from the original each time, so that a quote follows a redaction. A quote is always a user message, as
+//! a quoted call would need its result, and a quoted result its call.
 
 use std::ops::ControlFlow;
 

@@ -271,7 +271,7 @@ pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<
 /// let loops = store::write(&store, |write| {
 ///     let key = session::create_session(write, &new, None, None)?;
 ///     session::create_loop(write, key, &LoopRecord::new(first.clone(), None))?;
-///     // It goes on from the first.
+///     // It continues the first.
 ///     session::create_loop(write, key, &LoopRecord::new(second, Some(first)))?;
 ///     write.loops(key)
 /// })?;

@@ -1,4 +1,4 @@
-//! Counting tokens anew with another counter.
+//! Recounts tokens with another counter.
 //!
 //! The work goes through the loops and then the blocks in the order of their keys, in short
 //! transactions. Each records its progress in `store_meta`, so that an interrupted recount continues from
@@ -124,10 +124,10 @@ pub fn counter_of(note: &str) -> String {
     state.to
 }
 
-/// Counts the tokens of a database that was opened for it anew with its counter.
+/// Recounts the tokens of a database, which was opened for that, with its counter.
 ///
 /// `progress` is called after each transaction. A process that is killed loses the last one only:
-/// the next recount with the same counter goes on there.
+/// the next recount with the same counter continues from there.
 ///
 /// # Errors
 /// If the database cannot be read or written.
