@@ -95,10 +95,11 @@ impl Chain {
             Ok(())
         };
         walk.run_after(&mut begin, &mut |link| {
-            let ChainSettings { config, window } = settings.get().ok_or_else(|| lost(leaf))?;
+            let ChainSettings { config, window } =
+                settings.get().ok_or_else(|| missing_leaf(leaf))?;
             load.visit(link, config, window)
         })?;
-        let settings = settings.into_inner().ok_or_else(|| lost(leaf))?;
+        let settings = settings.into_inner().ok_or_else(|| missing_leaf(leaf))?;
         let chain = load.finish(leaf, &settings.config, &settings.window)?;
         Ok((settings, chain))
     }
@@ -336,7 +337,7 @@ impl<'a> Load<'a> {
         limits: &ContextConfig,
     ) -> StoreResult<Chain> {
         if self.links.is_empty() {
-            return Err(lost(leaf));
+            return Err(missing_leaf(leaf));
         }
         self.shown.reverse();
         self.links.reverse();
@@ -400,7 +401,7 @@ impl<'a> Load<'a> {
 }
 
 /// Returns the error of a chain without its leaf.
-fn lost(leaf: LoopKey) -> StoreError {
+fn missing_leaf(leaf: LoopKey) -> StoreError {
     StoreError::Damaged(format!("loop {} is missing", leaf.0))
 }
 

@@ -198,14 +198,14 @@ pub fn turn_dispositions(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, 
         let (first, last) = row.turns.map_or((1, 0), |turns| turns);
         for turn in first..=last {
             let state = turns.entry(turn).or_insert(row.disposition);
-            *state = together(*state, row.disposition);
+            *state = combine(*state, row.disposition);
         }
     }
     all
 }
 
 /// Returns the disposition of a turn whose messages have two dispositions.
-fn together(one: Disposition, other: Disposition) -> Disposition {
+fn combine(one: Disposition, other: Disposition) -> Disposition {
     use Disposition as D;
     match (one, other) {
         (one, other) if one == other => one,

@@ -30,7 +30,7 @@ pub fn block_spec(
         Ok(layout) => layout,
         Err(broken) => return Ok(Err(broken)),
     };
-    if let Some(broken) = parted(read, link.row.key, &layout)? {
+    if let Some(broken) = check_pairs(read, link.row.key, &layout)? {
         return Ok(Err(broken));
     }
     let mut spec = compaction.unchanged(at, 0);
@@ -113,7 +113,7 @@ fn checked(name: &str, range: &TurnRange, next: u32, turns: u32) -> Result<Turns
 }
 
 /// Returns the error if a call and its result are in different sections.
-fn parted(read: &dyn StoreRead, key: LoopKey, layout: &Layout) -> StoreResult<Option<Broken>> {
+fn check_pairs(read: &dyn StoreRead, key: LoopKey, layout: &Layout) -> StoreResult<Option<Broken>> {
     for (turn, sites) in read.answers(key, 0..layout.end())? {
         let parted = |site: &CallSite| {
             site.loop_key == key && layout.section_of(site.turn) != layout.section_of(turn)
@@ -144,7 +144,7 @@ fn replacements(
             Ok(ControlFlow::Continue(()))
         },
     )?;
-    let all = within(&places, |(_, role)| *role == Role::Extension);
+    let all = turn_range(&places, |(_, role)| *role == Role::Extension);
     let places = &places[all];
     let has_notes = messages.len() == places.len();
     let notes = places.iter().filter(|(_, role)| *role == Role::Extension);
@@ -173,7 +173,7 @@ fn replacements(
 }
 
 /// Returns the range of the turns: notes around them belong to none.
-fn within<T>(places: &[T], is_note: impl Fn(&T) -> bool) -> std::ops::Range<usize> {
+fn turn_range<T>(places: &[T], is_note: impl Fn(&T) -> bool) -> std::ops::Range<usize> {
     let first = places.iter().position(|place| !is_note(place));
     let last = places.iter().rposition(|place| !is_note(place));
     first.unwrap_or(0)..last.map_or(0, |last| last + 1)
@@ -272,6 +272,6 @@ fn shown_recent(
             Ok(ControlFlow::Continue(()))
         },
     )?;
-    let within = within(&shown, |message| message.role() == Role::Extension);
+    let within = turn_range(&shown, |message| message.role() == Role::Extension);
     Ok(shown.drain(within).collect())
 }

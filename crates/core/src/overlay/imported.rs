@@ -138,7 +138,7 @@ impl ImportedCompaction<'_> {
         };
         let mut spec = self.unchanged(at, 0);
         match turn {
-            0 if is_start => *shown = Some(self.led_by(message, at, *seq)?),
+            0 if is_start => *shown = Some(self.prepend(message, at, *seq)?),
             0 => *shown = Some(message.clone()),
             _ => spec.draft.compacted = summary_of(0..turn, vec![message.clone()]),
         }
@@ -152,7 +152,7 @@ impl ImportedCompaction<'_> {
     }
 
     /// Returns a message with the content of `lead` before its own.
-    fn led_by(&self, lead: &AgentMessage, at: usize, seq: u32) -> StoreResult<AgentMessage> {
+    fn prepend(&self, lead: &AgentMessage, at: usize, seq: u32) -> StoreResult<AgentMessage> {
         let key = self.chain.links[at].row.key;
         let mut led = lead.clone();
         self.read.messages(key, seq..seq + 1, &mut |row| {

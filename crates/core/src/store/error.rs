@@ -8,7 +8,7 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// An error on opening a database.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file or its folder is not there.
+    /// The file or its folder does not exist.
     #[error("{path}: there is no database here")]
     Missing {
         /// The file.

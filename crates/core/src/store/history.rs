@@ -89,7 +89,7 @@ fn may_be_message(fields: &[(&str, HistoryNode<'_>)]) -> bool {
 }
 
 /// Returns the number of `$` before `seq`, if the object has just this key.
-fn marks(fields: &[(&str, HistoryNode<'_>)]) -> Option<usize> {
+fn count_marks(fields: &[(&str, HistoryNode<'_>)]) -> Option<usize> {
     let [(key, _)] = fields else { return None };
     let dollars = key.strip_prefix('"')?.strip_suffix("seq\"")?;
     let only = !dollars.is_empty() && dollars.bytes().all(|byte| byte == b'$');
@@ -106,7 +106,7 @@ fn shorten(node: &HistoryNode<'_>, find: &dyn Fn(&[u8; 32]) -> Option<u32>, out:
             let seq = may_be_message(fields)
                 .then(|| find(&node.fingerprint()))
                 .flatten();
-            match (seq, marks(fields)) {
+            match (seq, count_marks(fields)) {
                 (Some(seq), _) => out.push_str(&format!("{{\"$seq\":{seq}}}")),
                 (None, Some(dollars)) => write_marked(out, dollars + 1, |out| {
                     shorten(&fields[0].1, find, out);
@@ -133,7 +133,7 @@ fn restore(
     match node {
         HistoryNode::Scalar(text) => out.push_str(text),
         HistoryNode::Array(values) => write_list(out, values, inner),
-        HistoryNode::Object(fields) => match marks(fields) {
+        HistoryNode::Object(fields) => match count_marks(fields) {
             Some(1) => {
                 out.push_str(message(reference(&fields[0].1)?)?.as_str());
             }

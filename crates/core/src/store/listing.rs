@@ -239,7 +239,7 @@ pub fn sessions<R: SessionList + StoreRead>(
                 .filter(|place| place.last_active_at.is_some())
                 .map(|_| SessionCursor::UNTIMED),
         };
-        let mut rows = described(read, page, filter)?;
+        let mut rows = with_prompts(read, page, filter)?;
         let skipped = skip.min(rows.len());
         skip -= skipped;
         rows.drain(..skipped);
@@ -254,7 +254,7 @@ pub fn sessions<R: SessionList + StoreRead>(
 }
 
 /// Adds prompts and titles to sessions, and removes those that do not match.
-fn described(
+fn with_prompts(
     read: &dyn StoreRead,
     mut page: Vec<ListedSession>,
     filter: &SessionFilter,
@@ -338,7 +338,7 @@ pub fn view_of(
 }
 
 fn with_blocks(loops: Vec<Record>, blocks: Vec<Record>) -> Vec<(Record, Vec<Record>)> {
-    let mut by_loop = grouped(blocks, "loop_id");
+    let mut by_loop = group_by(blocks, "loop_id");
     let with_own = |row: Record| {
         let own = by_loop.remove(&row.text("loop_id")).unwrap_or_default();
         (row, own)
@@ -347,7 +347,7 @@ fn with_blocks(loops: Vec<Record>, blocks: Vec<Record>) -> Vec<(Record, Vec<Reco
 }
 
 /// Groups rows by the text in a column.
-fn grouped(rows: Vec<Record>, column: &str) -> HashMap<Option<String>, Vec<Record>> {
+fn group_by(rows: Vec<Record>, column: &str) -> HashMap<Option<String>, Vec<Record>> {
     let mut groups: HashMap<Option<String>, Vec<Record>> = HashMap::new();
     for row in rows {
         groups.entry(row.text(column)).or_default().push(row);
@@ -363,7 +363,7 @@ pub fn sort_by_start(runs: &mut [Record]) {
 
 /// Adds to each run its events, undos and redos.
 pub fn with_flips(runs: QueryRows, flips: QueryRows) -> StoreResult<Vec<Record>> {
-    let mut flips = grouped(flips.into_records(), "run_id");
+    let mut flips = group_by(flips.into_records(), "run_id");
     let mut records = runs.into_records();
     for record in &mut records {
         let own = flips.remove(&record.text("run_id")).unwrap_or_default();

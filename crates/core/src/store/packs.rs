@@ -89,7 +89,7 @@ impl Pack {
         for row in rows {
             heads.extend(view_head(&row.body)?.map(|head| (row.seq, head)));
         }
-        let content = whole(rows)?;
+        let content = content_of(rows)?;
         let packed = compressed(&content)?;
         let mut row = PackRow {
             first: first.seq,
@@ -128,7 +128,7 @@ fn compressed(mut content: &[u8]) -> StoreResult<Vec<u8>> {
 
 /// Returns the lengths of heads and texts, then all heads, then all texts: similar bytes next to each other
 /// compress better.
-fn whole(rows: &[MessageRow]) -> StoreResult<Vec<u8>> {
+fn content_of(rows: &[MessageRow]) -> StoreResult<Vec<u8>> {
     let mut lengths = Vec::with_capacity(rows.len() * 8);
     let (mut heads, mut texts) = (String::new(), String::new());
     for row in rows {

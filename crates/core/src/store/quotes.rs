@@ -113,7 +113,7 @@ fn quoted(
 }
 
 fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
-    let mut text = format!("[Pinned, {place}, {}]", whose(&original));
+    let mut text = format!("[Pinned, {place}, {}]", author_name(&original));
     let mut images = Vec::new();
     match original {
         AgentMessage::Llm(mut llm) => {
@@ -148,7 +148,7 @@ fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
 }
 
 /// Returns the author of a message, as a quote names it.
-fn whose(original: &AgentMessage) -> String {
+fn author_name(original: &AgentMessage) -> String {
     match (original.message(), original.author()) {
         (Some(Message::ToolResult(result)), _) => match result.tool_name.as_str() {
             "" => "result".to_owned(),

@@ -84,7 +84,7 @@ pub struct SessionLabels {
 /// Sets the title of a session, or the folder that its agent works in.
 ///
 /// # Errors
-/// If the session is not there, or the store fails.
+/// If the session does not exist, or the store fails.
 pub fn label(
     write: &mut dyn StoreWrite,
     session: SessionKey,
@@ -142,7 +142,7 @@ pub fn hide(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<Sess
     for key in driven {
         super::lease::ensure_unleased(write, key, super::lease::now())?;
     }
-    let id = own_id(write, &row.session_id)?;
+    let id = free_id(write, &row.session_id)?;
     rename(write, row, id.clone(), true)?;
     Ok(id)
 }
@@ -220,7 +220,7 @@ pub fn apply_hide(
 }
 
 /// Returns an id that no session has, and that none in another database is likely to have.
-fn own_id(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionId> {
+fn free_id(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionId> {
     loop {
         let random = LoopId::generate().to_string();
         let end = random.len().saturating_sub(HIDDEN_DIGITS);

@@ -69,7 +69,7 @@ pub fn keep_packed(
     path: &str,
     sessions: &[SessionKey],
 ) -> Result<(), SourceError> {
-    let key = match known(write, file, format, path, sessions)? {
+    let key = match find_kept(write, file, format, path, sessions)? {
         Some((row, place)) => {
             if let Some(place) = place {
                 rewrite(write, file, row.clone(), path, place)?;
@@ -178,7 +178,7 @@ enum Relation {
 }
 
 /// Returns the kept file that this one is a state of, and the relation of the two.
-fn known(
+fn find_kept(
     read: &dyn StoreWrite,
     file: &mut dyn SourceFile,
     format: &str,

@@ -137,7 +137,7 @@ pub fn run(
 ) -> StoreResult<RecountReport> {
     let counter = store.counter();
     let ((from, mut state, resumed), all_messages) = within(store, |write| {
-        Ok((begin(write, counter)?, write.stored_messages()?))
+        Ok((begin_or_resume(write, counter)?, write.stored_messages()?))
     })?;
     let mut seen = RecountProgress {
         all_messages,
@@ -174,7 +174,7 @@ fn within<T>(
 }
 
 /// Records the start of a recount, or returns the state of an interrupted one.
-fn begin(
+fn begin_or_resume(
     write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
 ) -> StoreResult<(String, RecountState, bool)> {
@@ -182,7 +182,7 @@ fn begin(
         .counter_name()?
         .ok_or_else(|| StoreError::Damaged("the token counter's name is missing".into()))?;
     let to = counter.name().to_owned();
-    let earlier = noted(write)?;
+    let earlier = read_state(write)?;
     // Half of the counts may be those of a third counter: then nothing can be skipped.
     let resumed = earlier.is_some();
     if let Some(state) = earlier.filter(|state| state.to == to) {
@@ -199,7 +199,7 @@ fn begin(
 }
 
 /// Returns the stored state of a recount; a state that cannot be read counts as the beginning.
-fn noted(write: &dyn StoreRecount) -> StoreResult<Option<RecountState>> {
+fn read_state(write: &dyn StoreRecount) -> StoreResult<Option<RecountState>> {
     let note = write.recount_note()?;
     Ok(note.map(|note| serde_json::from_str(&note).unwrap_or_default()))
 }
@@ -211,7 +211,7 @@ fn step(
     state: &RecountState,
 ) -> StoreResult<(RecountState, bool)> {
     // Two recounts at once would add up each other's figures.
-    if noted(write)?.as_ref() != Some(state) {
+    if read_state(write)?.as_ref() != Some(state) {
         let why = "another recount of this database is at work";
         return Err(StoreError::Invalid(why.into()));
     }
