@@ -43,10 +43,10 @@ static BUILT_IN: AtomicU32 = AtomicU32::new(0);
 /// Builds in the faults with these names, separated by commas; other names do nothing.
 #[cfg(debug_assertions)]
 pub fn activate(names: &str) {
-    let asked = ALL
+    let requested = ALL
         .iter()
         .filter(|(known, _)| names.split(',').any(|name| name == *known));
-    for (_, fault) in asked {
+    for (_, fault) in requested {
         BUILT_IN.fetch_or(1 << *fault as u32, Ordering::Relaxed);
     }
 }

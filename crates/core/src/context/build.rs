@@ -40,7 +40,7 @@ pub fn build(
     Ok((context, builder.outline))
 }
 
-/// Completes a context that has its messages: the provider's compaction, open calls and faults.
+/// Completes a context that has its messages: the provider and its compaction, `in_flight` and the faults.
 pub(super) fn finish(
     read: &dyn StoreRead,
     context: &mut Context,

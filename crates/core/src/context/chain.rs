@@ -128,8 +128,8 @@ impl Chain {
         self.links.iter().map(of).collect()
     }
 
-    /// Returns the chain with the sizes that its loops hide in `other`: a loop without a new block stays
-    /// unchanged.
+    /// Returns the chain with the hidden turns of the loops in `other`: a loop that no new block is written on
+    /// stays unchanged.
     pub fn hiding_as(mut self, other: &Self) -> Self {
         for (link, facts) in self.links.iter().zip(&mut self.facts) {
             let place = depth_of(&other.links, link.row.key);

@@ -73,7 +73,7 @@ struct LeafHistory<'a> {
     active: HashMap<(LoopKey, bool), Timeline>,
 }
 
-/// The ticks from which each candidate was active: the highest of the live ones.
+/// The active candidate from each tick on: the highest of the live ones.
 struct Timeline(Vec<(Tick, Option<usize>)>);
 
 /// From a tick on, a candidate is live or is not.
@@ -263,7 +263,7 @@ impl CommittedRun {
         Ok(true)
     }
 
-    /// Adds the ticks at which the run became live or ceased to be, for the leaf of a walk.
+    /// Adds the ticks at which the run became live or ceased to be live, for the leaf of a walk.
     fn changes(
         &self,
         walk: &mut ActiveBlocks<'_>,

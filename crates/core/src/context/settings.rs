@@ -70,29 +70,29 @@ pub(super) fn settings_of(
         None => None,
     };
     // A run of another tool or a later version may have fewer or more fields: missing ones are defaults.
-    let noted: BuildSettings<'_> = json
+    let stored: BuildSettings<'_> = json
         .as_deref()
         .and_then(|json| serde_json::from_str(json).ok())
         .unwrap_or_default();
-    let scope = options.scope.or_else(|| noted.scope.parse().ok());
+    let scope = options.scope.or_else(|| stored.scope.parse().ok());
     let config = CompactionConfig {
-        keep_first_turns: noted.keep_first_turns,
-        keep_recent: KeepRecent::Turns(noted.keep_recent_turns),
+        keep_first_turns: stored.keep_first_turns,
+        keep_recent: KeepRecent::Turns(stored.keep_recent_turns),
         compaction_scope: scope.unwrap_or(CompactionScope::FixedCount(3)),
         older_loops,
-        recent_window: noted
+        recent_window: stored
             .recent_window
             .parse()
             .unwrap_or(RecentWindow::default()),
-        max_summary_tokens: noted.max_summary_tokens,
+        max_summary_tokens: stored.max_summary_tokens,
         ..CompactionConfig::default()
     };
     let window = ContextConfig {
-        max_context_tokens: options.budget.unwrap_or(noted.max_context_tokens),
+        max_context_tokens: options.budget.unwrap_or(stored.max_context_tokens),
         system_prompt_tokens: if options.budget.is_some() {
             0
         } else {
-            noted.system_tokens
+            stored.system_tokens
         },
         ..ContextConfig::default()
     };

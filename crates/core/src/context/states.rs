@@ -160,8 +160,8 @@ fn rolled_up(
 ) -> Vec<TurnState> {
     let own = covered.get(&link.row.key);
     let state = |turn| {
-        let noted = own.and_then(|own| own.get(&turn)).copied();
-        TurnState::Covered(noted.unwrap_or(whole_as(anchor.kind)))
+        let disposition = own.and_then(|own| own.get(&turn)).copied();
+        TurnState::Covered(disposition.unwrap_or(whole_as(anchor.kind)))
     };
     (0..link.turns).map(state).collect()
 }

@@ -64,8 +64,8 @@ impl ImportedCompaction<'_> {
         self.placed(messages, first_kept, false)
     }
 
-    /// Does so with messages that also replace an earlier conversation, which is stored elsewhere: no later
-    /// compaction can derive them again from the turns here.
+    /// Replaces everything before `first_kept` by messages that also summarise an earlier conversation, which is
+    /// stored elsewhere: no later compaction can derive them again from the turns here.
     pub fn anchored(
         &self,
         messages: &[AgentMessage],
@@ -82,7 +82,7 @@ impl ImportedCompaction<'_> {
     ) -> StoreResult<Vec<NewBlock>> {
         let (mut at, mut kept) = self.boundary(first_kept)?;
         // A summary needs turns to replace: without any here it is on the loop before.
-        let stands_before = kept == 0;
+        let at_loop_start = kept == 0;
         while kept == 0 {
             let Some(before) = at.checked_sub(1) else {
                 return Ok(Vec::new());
@@ -95,7 +95,7 @@ impl ImportedCompaction<'_> {
         let messages = messages.filter(|message| message.role() != Role::Extension);
         spec.draft.compacted = summary_of(0..kept, messages.cloned().collect());
         spec.draft.recent = recent_of(kept..self.chain.end(at), Vec::new());
-        if at > 0 || stands_before || is_anchor {
+        if at > 0 || at_loop_start || is_anchor {
             self.roll_up(at, &mut spec)?;
         }
         let mut blocks = vec![self.build(at, spec)?];

@@ -286,11 +286,11 @@ fn finalize_turns_with(
     });
     let totals = &mut row.totals;
     totals.complete = totals.turns - u32::from(in_flight);
-    let sealed = match last {
+    let final_seq = match last {
         Some(last) if in_flight || last_turn == LastTurn::Open => last.first_seq,
         _ => totals.next_seq,
     };
-    totals.sealed_seq = totals.sealed_seq.max(sealed);
+    totals.sealed_seq = totals.sealed_seq.max(final_seq);
 }
 
 /// Returns the size of the first `turns` turns of a loop.

@@ -118,8 +118,8 @@ fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
     match original {
         AgentMessage::Llm(mut llm) => {
             for block in std::mem::take(llm.message.content_mut()) {
-                let said = match block {
-                    Content::Text(said) => said.text,
+                let quoted = match block {
+                    Content::Text(quoted) => quoted.text,
                     Content::ToolCall(call) => {
                         format!("{} {}", call.name, call.arguments.as_str())
                     }
@@ -132,7 +132,7 @@ fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
                     Content::Thinking(_) | Content::Sealed(_) => continue,
                 };
                 text.push('\n');
-                text.push_str(&said);
+                text.push_str(&quoted);
             }
         }
         AgentMessage::Extension(_) => text.push_str("\n[removed]"),

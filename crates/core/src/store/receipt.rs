@@ -84,7 +84,7 @@ fn is_zero(number: &u64) -> bool {
 
 /// The stored form of a receipt: with a digest, so that `verify` finds a changed one.
 #[derive(Serialize, Deserialize)]
-struct Sealed {
+struct StoredReceipt {
     receipt: Json,
     digest: String,
 }
@@ -188,22 +188,22 @@ impl Receipt {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read(row: &ReceiptRow) -> Option<Self> {
-        let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
-        sealed.receipt.read().ok()
+        let stored: StoredReceipt = serde_json::from_str(&row.detail).ok()?;
+        stored.receipt.read().ok()
     }
 }
 
 /// Returns `true` if a receipt is unchanged since it was closed; `None` if it is open or of another form.
 pub fn is_genuine(row: &ReceiptRow) -> Option<bool> {
-    let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
-    Some(digest(row).is_some_and(|digest| hex::encode(digest) == sealed.digest))
+    let stored: StoredReceipt = serde_json::from_str(&row.detail).ok()?;
+    Some(digest(row).is_some_and(|digest| hex::encode(digest) == stored.digest))
 }
 
 /// Returns the digest of a receipt's content; `None` if it is open or of another form.
 #[doc(hidden)]
 pub fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
-    let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
-    let text = sealed.receipt.as_str();
+    let stored: StoredReceipt = serde_json::from_str(&row.detail).ok()?;
+    let text = stored.receipt.as_str();
     Some(digest_of(row.session, &row.kind, &row.opened_at, text))
 }
 
@@ -218,10 +218,10 @@ pub fn seal(
     (opened, session): (i64, SessionKey),
     row: &ReceiptRow,
 ) -> StoreResult<bool> {
-    let Ok(sealed_receipt) = serde_json::from_str::<Sealed>(&row.detail) else {
+    let Ok(stored) = serde_json::from_str::<StoredReceipt>(&row.detail) else {
         return Ok(false);
     };
-    let text = sealed_receipt.receipt.as_str();
+    let text = stored.receipt.as_str();
     let digest = digest_of(session, &row.kind, &row.opened_at, text);
     close(write, opened, text, digest)?;
     Ok(true)

@@ -60,7 +60,7 @@ pub fn keep(
 /// Parts of a file that were packed beforehand, from the first on, in order.
 pub type Pieces<'a> = dyn Iterator<Item = io::Result<SourcePiece>> + 'a;
 
-/// Keeps a file as [`keep`] does; for a new file, `pieces` replace its first parts as far as they reach.
+/// Keeps a file as [`keep`] does; for a new file, the packed `pieces` are used as far as they reach.
 pub fn keep_packed(
     write: &mut dyn StoreWrite,
     file: &mut dyn SourceFile,
