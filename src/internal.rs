@@ -44,7 +44,7 @@ pub use crate::store::packs::{
 pub use crate::store::receipt::{OpenReceipt, seal};
 pub use crate::store::rollups::added_loops;
 pub use crate::store::session::{edit_loop, forget_parent_seq, run_owner, set_parent_seq};
-pub use crate::store::source::Pieces;
+pub use crate::store::source::SourcePieces;
 pub use crate::store::values::{BoundValue, ToValue};
 
 /// Snapshots and transactions of a [`Database`](crate::Database).

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::BuildOptions;
-use super::recent_window::Reach;
+use super::recent_window::WindowReach;
 use super::settings::{ChainSettings, settings_on};
 use crate::compaction::plan::{
     ChainTurn, ForeignAnswer, LoopFacts, fit, is_hidden, reached, window,
@@ -71,7 +71,7 @@ impl Chain {
         limits: &ContextConfig,
         purpose: Purpose,
     ) -> StoreResult<Self> {
-        let mut load = Load::new(read, walk.view(), purpose);
+        let mut load = ChainLoader::new(read, walk.view(), purpose);
         walk.run(&mut |link| load.visit(link, config, limits))?;
         load.finish(walk.leaf(), config, limits)
     }
@@ -84,7 +84,7 @@ impl Chain {
         options: &BuildOptions,
     ) -> StoreResult<(ChainSettings, Self)> {
         let mut walk = ActiveBlocks::new(read, leaf, view);
-        let mut load = Load::new(read, view, Purpose::Build);
+        let mut load = ChainLoader::new(read, view, Purpose::Build);
         let settings = OnceCell::new();
         let mut begin = |walk: &mut ActiveBlocks<'_>| {
             let found = settings_on(walk, read, session, options)?;
@@ -214,14 +214,14 @@ pub enum Purpose {
 }
 
 /// The extent of a chain that is needed: with `Skip` no further than scope and window may reach.
-struct Need {
+struct ChainExtent {
     all: bool,
     earlier: usize,
-    reach: Reach,
+    reach: WindowReach,
     left: Option<u64>,
 }
 
-impl Need {
+impl ChainExtent {
     fn new(config: &CompactionConfig, limits: &ContextConfig, purpose: Purpose) -> Self {
         let (earlier, left) = match config.compaction_scope {
             CompactionScope::FixedCount(count) => (count, None),
@@ -232,7 +232,7 @@ impl Need {
         Self {
             all,
             earlier,
-            reach: Reach::new(config),
+            reach: WindowReach::new(config),
             left,
         }
     }
@@ -252,11 +252,11 @@ impl Need {
 }
 
 /// A chain while it is read.
-struct Load<'a> {
+struct ChainLoader<'a> {
     read: &'a dyn StoreRead,
     view: View,
     purpose: Purpose,
-    need: Option<Need>,
+    need: Option<ChainExtent>,
     /// Leaf first.
     links: Vec<ChainLink>,
     shown: Vec<Size>,
@@ -266,7 +266,7 @@ struct Load<'a> {
     oldest_call: Option<LoopKey>,
 }
 
-impl<'a> Load<'a> {
+impl<'a> ChainLoader<'a> {
     fn new(read: &'a dyn StoreRead, view: View, purpose: Purpose) -> Self {
         Self {
             read,
@@ -297,7 +297,7 @@ impl<'a> Load<'a> {
         let purpose = self.purpose;
         let need = self
             .need
-            .get_or_insert_with(|| Need::new(config, limits, purpose));
+            .get_or_insert_with(|| ChainExtent::new(config, limits, purpose));
         let more = need.more_after(self.read, &link, size)?;
         self.add(link)?;
         Ok(if more || self.awaits_a_call() {
@@ -344,7 +344,7 @@ impl<'a> Load<'a> {
         self.sites.reverse();
         let recent = match &self.need {
             Some(need) => need.reach.turns(),
-            None => Reach::new(config).turns(),
+            None => WindowReach::new(config).turns(),
         };
         let mut chain = Chain {
             facts: self.facts(),

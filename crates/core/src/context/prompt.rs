@@ -94,7 +94,7 @@ pub fn system_prompt(
     links: &[ChainLink],
     which: SystemPrompts,
 ) -> StoreResult<SystemPrompt> {
-    let mut holders = Holders {
+    let mut holders = SystemMessageLoops {
         read,
         session,
         page: Vec::new(),
@@ -104,7 +104,7 @@ pub fn system_prompt(
     if holders.newest_until(leaf)?.is_none() {
         return Ok(SystemPrompt::default());
     }
-    let mut search = Search {
+    let mut search = PromptSearch {
         read,
         leaf,
         which,
@@ -161,7 +161,7 @@ fn end_of(read: &dyn StoreRead, row: &LoopCore, cut: Cut) -> StoreResult<u32> {
 }
 
 /// The loops of a session with system messages, newest first.
-struct Holders<'a> {
+struct SystemMessageLoops<'a> {
     read: &'a dyn StoreRead,
     session: SessionKey,
     /// The loops that were read and not passed yet, oldest first.
@@ -171,7 +171,7 @@ struct Holders<'a> {
     is_last_page: bool,
 }
 
-impl Holders<'_> {
+impl SystemMessageLoops<'_> {
     const PAGE: u32 = 16;
 
     /// Returns the newest loop that is not newer than this one; later calls must be for older loops.
@@ -199,7 +199,7 @@ impl Holders<'_> {
 type AppendPlace = (LoopKey, Tick);
 
 /// A search from the newest message to the oldest.
-struct Search<'a> {
+struct PromptSearch<'a> {
     read: &'a dyn StoreRead,
     leaf: LoopKey,
     which: SystemPrompts,
@@ -213,7 +213,7 @@ struct Search<'a> {
     is_done: bool,
 }
 
-impl Search<'_> {
+impl PromptSearch<'_> {
     /// Searches the messages of a loop before the sequence `end` that were appended until a tick.
     fn look_through(&mut self, row: &LoopCore, end: u32, until: Tick) -> StoreResult<()> {
         let read = self.read;

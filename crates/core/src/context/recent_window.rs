@@ -9,7 +9,7 @@ use crate::store::active_blocks::ChainLink;
 use crate::store::{MessageSize, StoreRead, StoreResult};
 
 /// A count of the turns that the recent window takes, loop by loop from the leaf.
-pub(super) struct Reach {
+pub(super) struct WindowReach {
     keep: KeepRecent,
     window: RecentWindow,
     /// The rest to find: turns, user turns or messages.
@@ -17,7 +17,7 @@ pub(super) struct Reach {
     turns: u32,
 }
 
-impl Reach {
+impl WindowReach {
     pub(super) fn new(config: &CompactionConfig) -> Self {
         Self {
             keep: config.keep_recent,

@@ -22,9 +22,9 @@ pub use replace::replace_last_turn;
 #[doc(hidden)]
 pub use replace::replace_turn;
 use state::Append;
+pub use state::DefaultTime;
 #[doc(hidden)]
 pub use state::LoopRebuild;
-pub use state::Stamp;
 pub use turns::end_of_line;
 pub use turns::{TurnsAppend, TurnsAppended, append_in_turns, free_loop_id};
 
@@ -117,7 +117,7 @@ fn append_ended_by(
     loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
-    (now, stamp): (i64, Stamp),
+    (now, stamp): (i64, DefaultTime),
     last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let state = write.append_state(loop_key)?;
@@ -184,7 +184,7 @@ fn append_all(
     write: &mut dyn StoreWrite,
     state: AppendState,
     messages: impl Iterator<Item = StoreResult<EncodedMessage>>,
-    stamp: Stamp,
+    stamp: DefaultTime,
     last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let from = state.row.totals.next_seq;

@@ -58,13 +58,13 @@ pub fn keep(
 }
 
 /// Parts of a file that were packed beforehand, from the first on, in order.
-pub type Pieces<'a> = dyn Iterator<Item = io::Result<SourcePiece>> + 'a;
+pub type SourcePieces<'a> = dyn Iterator<Item = io::Result<SourcePiece>> + 'a;
 
 /// Keeps a file as [`keep`] does; for a new file, the packed `pieces` are used as far as they reach.
 pub fn keep_packed(
     write: &mut dyn StoreWrite,
     file: &mut dyn SourceFile,
-    pieces: &mut Pieces<'_>,
+    pieces: &mut SourcePieces<'_>,
     format: &str,
     path: &str,
     sessions: &[SessionKey],
@@ -239,7 +239,7 @@ fn compare(
 fn put_packed(
     write: &mut dyn StoreWrite,
     file: &mut dyn SourceFile,
-    pieces: &mut Pieces<'_>,
+    pieces: &mut SourcePieces<'_>,
     key: SourceKey,
 ) -> Result<PartStart, SourceError> {
     let mut place = PartStart::default();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::{Appended, LastTurn, NewMessage, Stamp, append_ended_by, turn_of};
+use super::{Appended, DefaultTime, LastTurn, NewMessage, append_ended_by, turn_of};
 use crate::model::{AgentMessage, Message, Role};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::{LoopKey, LoopRow, StoreWrite, TurnRow, decode, lease};
@@ -53,7 +53,7 @@ pub fn replace_turn(
     loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
-    stamp: Stamp,
+    stamp: DefaultTime,
     last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let now = lease::now();

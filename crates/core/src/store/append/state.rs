@@ -24,17 +24,17 @@ pub(super) struct Append {
     /// True if the tick was raised already.
     ticked: bool,
     compactions: Vec<AppendedCompaction>,
-    stamp: Stamp,
+    stamp: DefaultTime,
     /// The newest time of the messages appended, in milliseconds since the epoch.
     newest: Option<i64>,
 }
 
 /// The time for messages that have none of their own, in milliseconds since the epoch; `None` leaves them
 /// without, as the time of an import is not that of its messages.
-pub type Stamp = Option<i64>;
+pub type DefaultTime = Option<i64>;
 
 impl Append {
-    pub(super) fn begin(state: AppendState, stamp: Stamp) -> StoreResult<Self> {
+    pub(super) fn begin(state: AppendState, stamp: DefaultTime) -> StoreResult<Self> {
         let turns = state.row.totals.turns;
         let cursor = match &state.last {
             Some(turn) => GroupCursor::after(turn.turn_index),
