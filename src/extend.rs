@@ -41,7 +41,7 @@ pub mod sqlite {
 pub mod compaction {
     pub use loopstore_digest::activity::{
         Activity, AgentPlan, AgentWork, CallEffects, CallHistory, FileAct, FileEvent, FileWork,
-        PlanItem, PlanState, RunningCall, SourceTurn,
+        PendingCall, PlanItem, PlanState, SourceTurn,
     };
     pub use loopstore_digest::{DIGEST, Digest, DigestInput, Digester, digest_of, document_work};
     pub use loopstore_model::compaction::Budget;

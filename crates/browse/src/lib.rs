@@ -101,6 +101,7 @@ fn browse(
             Event::Key(pressed) => {
                 if let Some(key) = key_of(pressed) {
                     if key == KeyPress::Again && failpoints::is_active(Failpoint::Panic) {
+                        #[expect(clippy::panic, reason = "a fault that tests build in")]
                         std::panic::panic_any("a fault that is built in");
                     }
                     browser.press(key);

@@ -117,7 +117,7 @@ impl TypedLine {
         let found = read.try_get_matches_from(words).ok()?;
         let key = KeyArgs::from_arg_matches(&found).ok()?.read_silently();
         let db = found.get_one::<PathBuf>("db").cloned();
-        let app = App::new(db, key, Vec::new(), false, Out::new());
+        let app = App::new(db, key, Vec::new(), false, Out::plain());
         let named = |(_, found): (&str, &ArgMatches)| {
             let session = found.try_get_one::<String>("session").ok()??;
             Some(session.clone())

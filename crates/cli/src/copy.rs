@@ -44,7 +44,7 @@ pub struct CopyArgs {
 pub fn run(app: &mut App, args: &CopyArgs) -> Result<Done, CliError> {
     let from = app.open_for(args.is_final)?;
     let (to, key) = (Some(args.to.clone()), app.key.clone());
-    let other = App::new(to, key, Vec::new(), app.json, super::Out::new());
+    let other = App::new(to, key, Vec::new(), app.json, super::Out::plain());
     let to = other.open(Access::Create(from.counter().name()))?;
     if from.place() == to.place() {
         return Err(CliError::Usage("cannot copy a database to itself".into()));

@@ -87,7 +87,7 @@ fn answer(args: Vec<OsString>, entry: &mut HookEntry) -> Result<Option<String>, 
         return Ok(None);
     };
     let key = cli.key.read()?;
-    let out = Out::new();
+    let out = Out::plain();
     let mut app = App::new(cli.db, key, cli.key.as_args(), false, out).with_hints(hint);
     entry.database = Some(app.place());
     hook::answer(&mut app, &args.call(), entry)

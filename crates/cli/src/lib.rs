@@ -267,7 +267,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
     };
     let out = match wants_pager(&cli) {
         true => Out::paged(),
-        false => Out::new(),
+        false => Out::plain(),
     };
     let file = cli.db.clone();
     let mut app = App::new(cli.db, key, cli.key.as_args(), cli.json, out).with_hints(error::hint);

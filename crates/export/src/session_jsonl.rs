@@ -57,7 +57,7 @@ pub(super) fn write(
     }
     let records = lines.written;
     lines.line(&EndLine {
-        record: Record::End,
+        record: LineKind::End,
         records,
     })
 }
@@ -124,7 +124,7 @@ impl<'a> LineWriter<'a> {
     fn session(&mut self, counter: &str) -> Result<(), ExportError> {
         let row = self.session;
         let line = SessionLine {
-            record: Record::Session,
+            record: LineKind::Session,
             loopstore: FORM,
             session: row.session_id.clone(),
             agent_id: row.agent_id.clone(),
@@ -156,7 +156,7 @@ impl<'a> LineWriter<'a> {
         let (totals, progress) = (&row.totals, &row.progress);
         let meta = self.read.loop_meta(row.key)?;
         Ok(LoopLine {
-            record: Record::Loop,
+            record: LineKind::Loop,
             loop_id: row.loop_id.clone(),
             parent: row.parent.map(|key| self.id(key)).transpose()?,
             parent_loop_id: row.parent_loop_id.clone(),
@@ -197,7 +197,7 @@ impl<'a> LineWriter<'a> {
                 };
                 let answers: StoreResult<Vec<Site>> = turn.answers.iter().map(site).collect();
                 let line = TurnLine {
-                    record: Record::Turn,
+                    record: LineKind::Turn,
                     loop_id: row.loop_id.clone(),
                     turn: turn.turn,
                     first_seq: turn.first_seq,
@@ -237,7 +237,7 @@ impl<'a> LineWriter<'a> {
                 Note::Turn(text) => (None, Some(raw(text)?)),
             };
             self.line(&NoteLine {
-                record: Record::Note,
+                record: LineKind::Note,
                 loop_id: row.loop_id.clone(),
                 event,
                 turn,
@@ -249,7 +249,7 @@ impl<'a> LineWriter<'a> {
     fn calls(&mut self, row: &LoopRow) -> Result<(), ExportError> {
         for call in self.read.calls_of_loop(row.key)? {
             self.line(&CallLine {
-                record: Record::Call,
+                record: LineKind::Call,
                 loop_id: row.loop_id.clone(),
                 call_id: call.call_id,
                 nth: call.nth,
@@ -275,7 +275,7 @@ impl<'a> LineWriter<'a> {
         }
         for flip in self.read.flips(run.key)? {
             let line = FlipLine {
-                record: Record::Flip,
+                record: LineKind::Flip,
                 run: run.run_id.clone(),
                 redo: flip.redo,
                 loop_id: self.id(flip.point.loop_key)?,
@@ -292,7 +292,7 @@ impl<'a> LineWriter<'a> {
     fn pins(&mut self) -> Result<(), ExportError> {
         for pin in self.read.pins(self.session.key)? {
             self.line(&PinLine {
-                record: Record::Pin,
+                record: LineKind::Pin,
                 loop_id: self.id(pin.loop_key)?,
                 seq: pin.seq,
                 pinned: pin.pinned,
@@ -308,7 +308,7 @@ impl<'a> LineWriter<'a> {
     fn hides(&mut self) -> Result<(), ExportError> {
         for hide in self.read.hides(self.session.key)? {
             self.line(&HideLine {
-                record: Record::Hide,
+                record: LineKind::Hide,
                 hidden: hide.hidden,
                 was: hide.was,
                 session: hide.session_id,
@@ -321,7 +321,7 @@ impl<'a> LineWriter<'a> {
 
     fn run_line(&self, run: &RunRow) -> StoreResult<RunLine> {
         Ok(RunLine {
-            record: Record::Run,
+            record: LineKind::Run,
             run: run.run_id.clone(),
             loop_id: self.id(run.point.loop_key)?,
             turns: run.point.turns,
@@ -399,7 +399,7 @@ impl<'a> LineWriter<'a> {
             });
         }
         let line = ManifestLine {
-            record: Record::Manifest,
+            record: LineKind::Manifest,
             manifest: row.manifest_id.clone(),
             loop_id: self.id(row.leaf)?,
             tick: row.tick,
@@ -422,7 +422,7 @@ fn message_line(
 ) -> StoreResult<MessageLine<AgentMessage>> {
     let is_there = row.body.head.is_some();
     Ok(MessageLine {
-        record: Record::Message,
+        record: LineKind::Message,
         session: session.session_id.clone(),
         loop_id: loop_key.loop_id.clone(),
         turn: row.turn,

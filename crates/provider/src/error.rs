@@ -50,8 +50,8 @@ pub enum ProviderError {
     },
     /// The context begins with a compaction that only another provider, or another form of the provider, can read.
     #[error(
-        "{form}: the context was built for {built_for}, whose compaction stands for all before it; \
-         build it for the provider that it goes to"
+        "{form}: the context was built for {built_for}, whose compaction replaces all messages before it; \
+         build the context for the provider of the request"
     )]
     BuiltForAnother {
         /// The requested form.

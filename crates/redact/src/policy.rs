@@ -98,7 +98,7 @@ impl RedactionPolicy {
 
 /// The error for a rule that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no rule `{0}` finds secrets")]
+#[error("unknown rule `{0}`")]
 pub struct UnknownRule(pub String);
 
 /// Returns the names of the rules, which are the types of the secrets that they find.

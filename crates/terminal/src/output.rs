@@ -19,12 +19,12 @@ use super::{App, CliError, text};
 pub struct Out(BufWriter<PagedOutput>);
 
 impl Out {
-    /// Standard output.
-    pub fn new() -> Self {
+    /// Returns standard output without a pager.
+    pub fn plain() -> Self {
         Self(BufWriter::with_capacity(64 << 10, PagedOutput::plain()))
     }
 
-    /// Standard output, which a pager shows if it is longer than the terminal.
+    /// Returns standard output, which a pager shows if it is longer than the terminal.
     pub fn paged() -> Self {
         Self(BufWriter::with_capacity(64 << 10, PagedOutput::paged()))
     }

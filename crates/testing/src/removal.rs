@@ -25,6 +25,12 @@ pub struct Stage {
     folder: tempfile::TempDir,
 }
 
+impl Default for Stage {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Stage {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();

@@ -12,11 +12,11 @@ use super::{Identity, Origin, SessionHead};
 /// The times that an id may hold, in milliseconds since the epoch: of the years 2001 to 2100. Other numbers
 /// are no times.
 const PLAUSIBLE: std::ops::Range<i64> = 1_000_000_000_000..4_102_444_800_000;
-/// How many digits such a number has.
+/// The number of digits of such a number.
 const DIGITS: usize = 13;
-/// How many characters a ULID has, and how many of them are its time.
+/// The number of characters of a ULID, and of those among them that are its time.
 const ULID: (usize, usize) = (26, 10);
-/// How many characters a UUID has.
+/// The number of characters of a UUID.
 const UUID: usize = 36;
 
 /// Returns when a file was last written, in milliseconds since the epoch.

@@ -1,8 +1,8 @@
-//! What was appended to a transcript since it was imported, read without the rest of the file.
+//! Reads the end that was appended to a transcript since it was imported, without the rest of the file.
 //!
 //! The newest loop that is stored says from where: its first record is looked for at the end of the file, and
 //! what follows is read as a transcript of its own. That is only right where nothing in it hangs on what
-//! stands before; the format decides ([`Importer::stands_alone`]), and where it does not know, the whole file
+//! comes before; the format decides ([`Importer::stands_alone`]), and where it does not know, the whole file
 //! has to be read.
 
 use std::fs::File;
@@ -23,7 +23,7 @@ use super::{
 /// How much of the end of a file is looked through, in bytes: less first.
 const WINDOWS: [u64; 3] = [256 << 10, 1 << 20, 4 << 20];
 
-/// What is stored of a session that its transcript goes on from.
+/// The stored part of a session that its transcript continues.
 struct Known {
     title: Option<String>,
     session: Session,
@@ -31,7 +31,7 @@ struct Known {
 }
 
 /// Imports what was appended to the transcript of a session that is stored, and reads only the end of the
-/// file; `None` if only the whole file tells what came in. The file itself is not kept.
+/// file; `None` if the whole file must be read. The file itself is not kept.
 ///
 /// # Errors
 /// If the file cannot be read, or the store refuses what is in it; then nothing was written.
@@ -80,7 +80,7 @@ pub fn import_appended(
     if !importer.stands_alone(&end, &known.newest.loop_id, title) {
         return Ok(None);
     }
-    let appended = Appended {
+    let appended = AppendedTail {
         importer: *importer,
         session: known.session,
         newest: known.newest,
@@ -103,7 +103,7 @@ fn known(read: &dyn StoreRead, id: &SessionId, format: &str) -> StoreResult<Opti
     }
     let loops = read.loops(session.key)?;
     let newest = loops.iter().max_by_key(|row| row.key.0);
-    // What stands before a first loop belongs to it.
+    // Messages before a first loop belong to it.
     let Some(newest) = newest.filter(|_| loops.len() > 1) else {
         return Ok(None);
     };
@@ -152,13 +152,13 @@ fn line_of(end: &[u8], quoted: &str) -> Option<usize> {
 }
 
 /// Reads the end of a transcript as what it is.
-struct Appended<'a> {
+struct AppendedTail<'a> {
     importer: &'a dyn Importer,
     session: Session,
     newest: LoopRecord,
 }
 
-impl Importer for Appended<'_> {
+impl Importer for AppendedTail<'_> {
     fn format(&self) -> &'static str {
         self.importer.format()
     }
@@ -184,7 +184,7 @@ impl Importer for Appended<'_> {
     }
 }
 
-/// Corrects what only the beginning of a transcript tells.
+/// Corrects the fields that only the beginning of a transcript has.
 struct AppendedSink<'a> {
     sink: &'a mut dyn Sink,
     session: &'a Session,
@@ -196,7 +196,7 @@ impl Sink for AppendedSink<'_> {
         let (new, stored) = (&mut head.session, self.session);
         new.created_at.clone_from(&stored.created_at);
         new.formation.clone_from(&stored.formation);
-        // What is stored stays where nothing is said.
+        // A stored value stays if the record has none.
         head.project = None;
         head.title = None;
         self.sink.session(head)

@@ -9,7 +9,7 @@ use std::ops::Range;
 use loopstore::model::{AgentMessage, Author, Content, Json, Message, Role, Text};
 use loopstore_model::author;
 
-/// Says whose words a message is where its record did not; `is_spawned`: in the session of a sub-agent.
+/// Sets the author of a message whose record has none; `is_spawned`: in the session of a sub-agent.
 pub(super) fn settle(message: &mut AgentMessage, is_spawned: bool) {
     let Some(inner) = message.message_mut() else {
         return;
@@ -28,7 +28,7 @@ pub(super) fn settle(message: &mut AgentMessage, is_spawned: bool) {
     *author_mut(inner) = found.filter(|author| *author != Author::of_role(role));
 }
 
-/// Says that a message is the harness's, unless its record says otherwise.
+/// Makes the harness the author of a message, unless its record has another.
 pub(super) fn by_harness(mut message: AgentMessage) -> AgentMessage {
     if let Some(inner) = message.message_mut() {
         author_mut(inner).get_or_insert(Author::Harness);
@@ -111,7 +111,7 @@ pub(super) fn around(text: &Text, mut own: Range<usize>) -> Vec<Content> {
     shares.map(block).collect()
 }
 
-/// Whether all that a message says is a harness's. An image is a person's.
+/// True if all that a message says is a harness's. An image is a person's.
 fn is_harness_only(message: &Message) -> bool {
     let is_frame = |block: &Content| match block {
         Content::Text(text) => {

@@ -1,16 +1,17 @@
-//! What an importer of one format finds, and who takes it.
+//! The contract between importers and sinks: the things that an importer of one format finds.
 
-use std::io::{BufRead, Read, Seek};
 use std::path::Path;
 
 use loopstore::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};
+
+pub use loopstore_decode::ReadSeek;
 
 use super::{ImportError, Restore};
 
 /// Records longer than this are skipped.
 pub const MAX_RECORD_BYTES: usize = 64 << 20;
 
-/// How an import knows a session again.
+/// The identity of a session in its transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// The transcript names its session.
@@ -26,13 +27,13 @@ pub enum Identity {
 /// A session as an importer announces it; `session.loops` is empty.
 #[derive(Clone, Debug)]
 pub struct SessionHead {
-    /// How it is known again.
+    /// The identity of the session.
     pub identity: Identity,
     /// Its metadata. Without an id of its own the sink replaces `session_id`.
     pub session: Session,
     /// A title for people, if the transcript has one.
     pub title: Option<String>,
-    /// The folder that the agent worked in, if the transcript tells.
+    /// The folder that the agent worked in, if the transcript has it.
     pub project: Option<String>,
 }
 
@@ -45,7 +46,7 @@ pub struct FoundCompaction {
     pub strategy: String,
     /// `auto` or `manual`, as far as the transcript says.
     pub trigger: Option<String>,
-    /// What it did.
+    /// The effect of the compaction.
     pub effect: FoundEffect,
     /// When it happened.
     pub at: Option<Time>,
@@ -53,12 +54,12 @@ pub struct FoundCompaction {
     pub record: Json,
 }
 
-/// What a found compaction did to the context.
+/// The effect of a found compaction on the context.
 #[derive(Clone, Debug)]
 pub enum FoundEffect {
     /// Everything before the first kept turn was replaced by these messages.
     Summary {
-        /// What stands in its place.
+        /// The messages in its place.
         messages: Vec<AgentMessage>,
         /// Loop and turn (the group's position in the loop) from which on turns were kept; `None`:
         /// nothing was kept.
@@ -66,18 +67,18 @@ pub enum FoundEffect {
     },
     /// As [`FoundEffect::Summary`], but of the first kept turn the first messages are gone too.
     SummaryWithin {
-        /// What stands in their place.
+        /// The messages in their place.
         message: Box<AgentMessage>,
         /// Loop and turn of the first kept message.
         first_kept: (LoopId, u32),
-        /// How many messages of that turn stand before it.
+        /// The number of messages of that turn before it.
         dropped: u32,
     },
     /// The results of these tool calls were emptied; all else stayed.
     ClearedResults {
         /// Ids of the calls.
         tool_call_ids: Vec<String>,
-        /// The text that stands in place of each result.
+        /// The text that replaces each result.
         placeholder: String,
     },
     /// The tool's own block for exactly this loop (phi-core's `compaction_block`).
@@ -97,7 +98,7 @@ pub trait Sink {
     fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError>;
 
     /// Adds a message to a loop of the session begun last. `raw` is the record (or the records)
-    /// that it was made from, as they stand in the file: a later import compares them.
+    /// that it was made from, as they are in the file: a later import compares them.
     fn message(
         &mut self,
         loop_id: &LoopId,
@@ -126,15 +127,11 @@ pub trait Sink {
 
 /// A transcript to read.
 pub struct Source<'a> {
-    /// Where it is; for messages and for formats whose ids stand in the path.
+    /// The path, for messages and for formats whose ids are part of the path.
     pub path: &'a Path,
     /// Its bytes; an importer may read them more than once.
     pub reader: &'a mut dyn ReadSeek,
 }
-
-/// A buffered reader that can go back.
-pub trait ReadSeek: BufRead + Seek + Send {}
-impl<T: BufRead + Read + Seek + Send> ReadSeek for T {}
 
 /// Reads one format.
 ///
@@ -158,7 +155,7 @@ impl<T: BufRead + Read + Seek + Send> ReadSeek for T {}
 ///     }
 ///
 ///     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-///         // The file's name tells its session from others of this format.
+///         // The file's name distinguishes its session from others of this format.
 ///         let (identity, first) = (Identity::Key("0".into()), LoopId::generate());
 ///         let session = Session::new(SessionId::generate(), "agent");
 ///         sink.session(SessionHead { identity, session, title: None, project: None })?;
@@ -183,7 +180,7 @@ pub trait Importer: Sync {
     /// The name of the format, as `--format` takes it.
     fn format(&self) -> &'static str;
 
-    /// Whether a file that begins with `head` (up to 64 KiB, maybe cut within a line) is of this
+    /// True if a file that begins with `head` (up to 64 KiB, maybe cut within a line) is of this
     /// format.
     fn detect(&self, path: &Path, head: &[u8]) -> bool;
 
@@ -199,20 +196,20 @@ pub trait Importer: Sync {
         false
     }
 
-    /// Whether a file of the format is written anew as its session grows, so that its last turn may come back
-    /// changed. Such a turn stays open until something stands behind it.
+    /// True if a file of the format is written anew as its session grows, so that its last turn may come back
+    /// changed. Such a turn stays open until something comes after it.
     fn rewrites(&self) -> bool {
         false
     }
 
-    /// Whether the end of a transcript can be read by itself, as if nothing stood before: it begins with the
+    /// True if the end of a transcript can be read by itself, as if nothing stood before: it begins with the
     /// first record of the loop `first`, and `title` is what the session is called. Where this is not known,
     /// the whole transcript is read.
     fn stands_alone(&self, _end: &[u8], _first: &LoopId, _title: Option<&str>) -> bool {
         false
     }
 
-    /// Whether the format holds what is stored, row by row, and is read by [`Importer::restore`].
+    /// True if the format holds what is stored, row by row, and is read by [`Importer::restore`].
     fn holds_rows(&self) -> bool {
         false
     }

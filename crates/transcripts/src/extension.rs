@@ -20,7 +20,7 @@ pub(super) fn extension(kind: Option<&str>, record: Json) -> AgentMessage {
     AgentMessage::extension(kind, record)
 }
 
-/// Keeps a record that is valid JSON, as it stands in the file.
+/// Keeps a record that is valid JSON, as it is in the file.
 pub(super) fn extension_of(kind: Option<&str>, record: &str) -> AgentMessage {
     extension(kind, Json::parse(record).unwrap_or_default())
 }
@@ -37,7 +37,7 @@ pub(super) fn unreadable(raw: &[u8]) -> AgentMessage {
 /// Keeps a system or developer prompt.
 ///
 /// # Errors
-/// If it nests too deeply.
+/// If the record nests too deeply.
 pub(super) fn system_prompt(content: &Json) -> Result<AgentMessage, String> {
     let data = format!("{{\"content\":{}}}", content.as_str());
     let data = Json::parse(&data).map_err(super::fields::reason)?;

@@ -1,4 +1,4 @@
-//! The fields of a JSON object, each as the text it stands in the file as.
+//! The fields of a JSON object, each with the text that it has in the file.
 
 use std::fmt;
 
@@ -88,7 +88,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns `key` as text if it is a string or a number. Only a string is taken out: of a number
-    /// the text alone would not tell what it was.
+    /// the text alone would not show the type.
     pub(super) fn take_id(&mut self, key: &str) -> Option<String> {
         if let Some(text) = self.take_string(key) {
             return Some(text);
@@ -109,7 +109,7 @@ impl<'a> Fields<'a> {
         self.0.retain(|(_, value)| value.get() != "null");
     }
 
-    /// Whether no field is left.
+    /// True if no field is left.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -141,7 +141,7 @@ pub(super) fn list(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// Whether there is a value other than `null`.
+/// True if there is a value other than `null`.
 pub(super) fn some(value: Option<&RawValue>) -> Option<&RawValue> {
     value.filter(|value| value.get() != "null")
 }
@@ -156,7 +156,7 @@ pub(super) fn reason(error: serde_json::Error) -> String {
     )
 }
 
-/// Returns `text` as it may stand in a message to people: no control characters, not too long.
+/// Returns `text` in the form for a message to people: no control characters, not too long.
 pub(super) fn shown(text: &str) -> String {
     let plain = |c: char| {
         if c.is_control() {

@@ -17,19 +17,19 @@ use walkdir::{DirEntry, WalkDir};
 use super::detect::{left_out, missing_feature};
 use super::matching::Digests;
 use super::one_file::import_and_keep;
-use super::queue::{FileQueue, Opened};
+use super::queue::{FileQueue, OpenedTranscript};
 use super::report::{ImportReport, Skipped};
 use super::signs::CHAT_HISTORY;
-use super::sniff::{Head, sniff};
+use super::sniff::{FileHead, sniff};
 use super::unread::reason_of;
 use super::{ImportError, Importer, Source, importers, unread};
 
-/// How much is read at once, in bytes.
+/// The number of bytes read at once.
 pub(super) const BUFFER_BYTES: usize = 128 << 10;
-/// How many reasons an error lists.
+/// The number of reasons that an error lists.
 const MAX_REASONS: usize = 5;
 
-/// How files are imported.
+/// The options of an import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The format; `None`: as each file looks.
@@ -41,9 +41,9 @@ pub struct ImportOptions {
     /// Replace secrets by markers before anything is stored. The files themselves are not kept then:
     /// they hold the secrets.
     pub redact: bool,
-    /// Which of the secrets found are replaced, in sessions that are redacted.
+    /// The policy by which secrets are replaced in redacted sessions.
     pub redaction: RedactionPolicy,
-    /// Are told of each compaction that came in, after its file was committed.
+    /// Hooks that are called for each imported compaction, after its file was committed.
     pub hooks: Hooks,
 }
 
@@ -60,7 +60,7 @@ pub struct FileProgress<'a> {
     pub path: &'a Path,
     /// Its number, from 1.
     pub file: u64,
-    /// How many files there are.
+    /// The number of files.
     pub files: u64,
     /// Its size in bytes.
     pub bytes: u64,
@@ -125,7 +125,7 @@ pub fn import_paths_with(
     };
     let mut failures = Vec::new();
     for path in paths {
-        if let Err(error) = search.given(path) {
+        if let Err(error) = search.named(path) {
             failures.push((path, error));
         }
     }
@@ -246,7 +246,7 @@ fn reasons<'a>(skipped: impl Iterator<Item = &'a Skipped>, count: usize) -> Stri
     text
 }
 
-/// Looks at an entry of a folder as an import of the folder does, and returns why it is not read if it may
+/// Examines an entry of a folder as an import of the folder does, and returns why it is not read if it may
 /// hold a conversation.
 pub(super) fn unread_entry(
     store: &dyn SessionStore,
@@ -285,11 +285,11 @@ struct FileSearch<'a> {
 }
 
 impl<'a> FileSearch<'a> {
-    /// Looks at a path that was named.
-    fn given(&mut self, path: &Path) -> Result<(), ImportError> {
+    /// Examines a named path.
+    fn named(&mut self, path: &Path) -> Result<(), ImportError> {
         let data = std::fs::metadata(path).map_err(unread(path))?;
         if data.is_dir() {
-            return self.given_folder(path);
+            return self.named_folder(path);
         }
         if !data.is_file() {
             let reason = format!("{} is neither a file nor a folder", path.display());
@@ -333,7 +333,7 @@ impl<'a> FileSearch<'a> {
         Ok(())
     }
 
-    fn given_folder(&mut self, path: &Path) -> Result<(), ImportError> {
+    fn named_folder(&mut self, path: &Path) -> Result<(), ImportError> {
         let (found, unknown) = (self.found.len(), self.report.unknown_files);
         self.walk(path);
         if self.found.len() > found {
@@ -354,7 +354,7 @@ impl<'a> FileSearch<'a> {
         Err(ImportError::NoTranscript(text))
     }
 
-    /// Looks at the files of a folder and of those within.
+    /// Examines the files of a folder and of those within.
     fn walk(&mut self, folder: &Path) {
         for entry in files_within(folder) {
             let looked = match entry {
@@ -424,7 +424,7 @@ impl<'a> FileSearch<'a> {
         self.own.contains(&(data.dev(), data.ino()))
     }
 
-    fn importer_of(&self, head: &Head) -> Option<&'a dyn Importer> {
+    fn importer_of(&self, head: &FileHead) -> Option<&'a dyn Importer> {
         if head.is_sqlite && is_store(&head.bytes) {
             return None;
         }
@@ -442,7 +442,7 @@ impl<'a> FileSearch<'a> {
     }
 }
 
-/// Says of a named file that its beginning cannot be read.
+/// Returns the error for a named file whose beginning cannot be read.
 fn unusable(path: &Path, error: std::io::Error) -> ImportError {
     match error.kind() {
         ErrorKind::InvalidData => {
@@ -496,7 +496,7 @@ fn digests_of(store: &dyn SessionStore) -> Result<Digests, ImportError> {
 fn import_file(
     store: &dyn SessionStore,
     transcript: &Transcript<'_>,
-    ahead: Option<Opened<'_>>,
+    ahead: Option<OpenedTranscript<'_>>,
     options: &ImportOptions,
 ) -> Result<ImportReport, ImportError> {
     let path = &transcript.path;

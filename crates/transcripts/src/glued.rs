@@ -10,7 +10,7 @@ use super::lines::{BadValue, read_value};
 /// How far before the place of an error a record may begin: its first quote may have ended a string that
 /// was cut off.
 const BEFORE_ERROR: usize = 8;
-/// How much of a file is looked at for the keys of its records, in bytes.
+/// The number of bytes of a file that are examined for the keys of its records.
 const SHAPES_BYTES: u64 = 1 << 20;
 
 /// The keys that the records of a file have.
@@ -52,8 +52,8 @@ fn keys_of(record: &[u8]) -> Option<Vec<String>> {
 /// Returns where in `line` a record begins behind one that is cut off. An object within a record that is
 /// damaged is none: behind it stands more of that record.
 ///
-/// Where all of the line could be the beginning of one value (the cut was at a place where a value may
-/// follow), a record is known by its keys.
+/// If all of the line could be the beginning of one value (the cut was at a place where a value may
+/// follow), the keys identify a record.
 pub(super) fn behind_cut(line: &[u8], error: &BadValue, shapes: Option<&Shapes>) -> Option<usize> {
     if error.is_eof {
         let at = last_object(line)?;
@@ -71,7 +71,7 @@ pub(super) fn behind_cut(line: &[u8], error: &BadValue, shapes: Option<&Shapes>)
     }
 }
 
-/// True if a record surely stands behind one that is cut off.
+/// True if a record certainly follows one that is cut off.
 pub(super) fn is_glued(line: &[u8]) -> bool {
     read_value(line).is_err_and(|error| !error.is_eof && behind_cut(line, &error, None).is_some())
 }

@@ -16,7 +16,7 @@ use super::{ImportError, MAX_RECORD_BYTES, ReadSeek, Sink, Source, unread};
 pub(super) struct StreamItem {
     /// The line on which it begins, from 1.
     pub(super) line: u64,
-    /// Which of the file's outermost lists it is an element of.
+    /// The number of the outermost list of the file that the item belongs to.
     pub(super) list: Option<u64>,
     /// Its text.
     pub(super) text: Result<String, &'static str>,
@@ -251,10 +251,41 @@ impl<'a> JsonStream<'a> {
 }
 
 /// True if a value goes over several lines, one of which begins like a record, and is no JSON: a record was
-/// cut off within a string, and what stands behind it was taken for its rest.
+/// cut off within a string, and the content after it was taken for its rest.
 fn is_garbled(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, b"\n{").is_some()
         && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_err()
+}
+
+/// Consecutive values of one list that are in a file without a document around them.
+pub(super) struct LooseItems<T> {
+    list: Option<u64>,
+    items: Vec<T>,
+}
+
+impl<T> LooseItems<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            list: None,
+            items: Vec::new(),
+        }
+    }
+
+    /// Adds a value of a list. Returns those of the list before it, which ends there.
+    pub(super) fn add(&mut self, list: Option<u64>, item: T) -> Option<Vec<T>> {
+        let ended = match self.list == list {
+            true => None,
+            false => self.take(),
+        };
+        self.list = list;
+        self.items.push(item);
+        ended
+    }
+
+    /// Takes the values out, if there are any.
+    pub(super) fn take(&mut self) -> Option<Vec<T>> {
+        (!self.items.is_empty()).then(|| std::mem::take(&mut self.items))
+    }
 }
 
 /// An object of a file.
@@ -267,7 +298,7 @@ pub(super) struct JsonDocument<'a> {
     pub(super) nth: u64,
 }
 
-/// Hands the objects of a file to `read`, and reports all else. Returns whether `read` found a
+/// Calls `read` with the objects of a file, and reports all else. Returns whether `read` found a
 /// conversation in any.
 pub(super) fn documents(
     source: &mut Source<'_>,

@@ -1,4 +1,4 @@
-//! Which keys the beginning of a JSON file has: enough to tell formats apart.
+//! The keys in the beginning of a JSON file: enough to distinguish formats.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ const MAX_DEPTH: usize = 4;
 /// The keys of the first JSON value of a file, as paths such as `loops[].loop_id`.
 pub(super) struct KeyOutline(BTreeSet<String>);
 
-enum Level {
+enum OutlineLevel {
     List,
     Object(String),
 }
@@ -23,12 +23,12 @@ impl KeyOutline {
         while let Some(byte) = head.get(at) {
             at += 1;
             match byte {
-                b'{' => levels.push(Level::Object(String::new())),
-                b'[' => levels.push(Level::List),
+                b'{' => levels.push(OutlineLevel::Object(String::new())),
+                b'[' => levels.push(OutlineLevel::List),
                 b'}' | b']' => drop(levels.pop()),
                 b'"' => {
                     let end = string_end(head, at);
-                    if let (true, Some(Level::Object(key))) = (key_next, levels.last_mut()) {
+                    if let (true, Some(OutlineLevel::Object(key))) = (key_next, levels.last_mut()) {
                         *key = String::from_utf8_lossy(&head[at..end]).into_owned();
                         outline.note(&levels);
                     }
@@ -39,28 +39,28 @@ impl KeyOutline {
             if levels.is_empty() && !byte.is_ascii_whitespace() {
                 break;
             }
-            let in_object = matches!(levels.last(), Some(Level::Object(_)));
+            let in_object = matches!(levels.last(), Some(OutlineLevel::Object(_)));
             key_next = in_object
                 && (matches!(byte, b'{' | b',') || key_next && byte.is_ascii_whitespace());
         }
         outline
     }
 
-    /// Whether the key at `path` was seen.
+    /// True if the key at `path` was seen.
     pub(super) fn has(&self, path: &str) -> bool {
         self.0.contains(path)
     }
 
-    fn note(&mut self, levels: &[Level]) {
+    fn note(&mut self, levels: &[OutlineLevel]) {
         if levels.len() > MAX_DEPTH {
             return;
         }
         let mut path = String::new();
         for level in levels {
             match level {
-                Level::List => path.push_str("[]"),
-                Level::Object(key) if path.is_empty() => path.push_str(key),
-                Level::Object(key) => path = format!("{path}.{key}"),
+                OutlineLevel::List => path.push_str("[]"),
+                OutlineLevel::Object(key) if path.is_empty() => path.push_str(key),
+                OutlineLevel::Object(key) => path = format!("{path}.{key}"),
             }
         }
         self.0.insert(path);

@@ -18,7 +18,7 @@
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
-// What formats share has other users if some of them are left out.
+// Shared helpers may have no user if some formats are left out.
 #![cfg_attr(not(feature = "default"), allow(dead_code, unused_imports))]
 
 mod activity;
@@ -48,6 +48,7 @@ mod glued;
 #[cfg(feature = "goose")]
 mod goose;
 mod identity;
+mod json_lines;
 mod json_stream;
 mod key_outline;
 mod lines;
@@ -98,6 +99,8 @@ mod writer;
 
 use std::path::Path;
 
+pub(crate) use loopstore_decode::SQLITE_MAGIC;
+
 #[cfg(feature = "adk")]
 pub use adk::Adk;
 #[cfg(feature = "aider")]
@@ -116,13 +119,13 @@ pub use contract::{
 #[cfg(feature = "copilot-cli")]
 pub use copilot::CopilotCli;
 pub use decode::read_transcript;
-pub use decode::{JsonLine, JsonLines};
 pub use detect::importers;
 pub use files::{FileProgress, ImportOptions, import_paths, import_paths_with};
 #[cfg(feature = "gemini-cli")]
 pub use gemini::GeminiCli;
 #[cfg(feature = "goose")]
 pub use goose::Goose;
+pub use json_lines::{JsonLine, JsonLines};
 #[cfg(feature = "mini-swe-agent")]
 pub use mini_swe_agent::MiniSweAgent;
 pub use one_file::import_source;
@@ -167,8 +170,6 @@ pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
     name.into()
 }
 
-/// How an SQLite file begins.
-const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 /// Refuses a file without a conversation.
 fn holds_conversation(does: bool) -> Result<(), ImportError> {
     match does {
@@ -177,7 +178,7 @@ fn holds_conversation(does: bool) -> Result<(), ImportError> {
     }
 }
 
-/// Says of a file that it could not be read.
+/// Returns the error for a file that could not be read.
 fn unread(path: &Path) -> impl Fn(std::io::Error) -> ImportError + Copy {
     move |source| ImportError::Read {
         path: path.to_owned(),
@@ -185,7 +186,7 @@ fn unread(path: &Path) -> impl Fn(std::io::Error) -> ImportError + Copy {
     }
 }
 
-/// Why an import stopped.
+/// An error that ends an import.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The transcript could not be read.
@@ -193,7 +194,7 @@ pub enum ImportError {
     Read {
         /// The file.
         path: std::path::PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

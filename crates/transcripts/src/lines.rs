@@ -13,7 +13,7 @@ use memchr::{memchr, memchr2};
 use super::glued::{Shapes, behind_cut};
 use super::{MAX_RECORD_BYTES, ReadSeek};
 
-/// Where a record stands in its file.
+/// The location of a record in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceLocation {
     /// The line, from 1.
@@ -24,7 +24,7 @@ pub(crate) struct SourceLocation {
     pub(crate) len: usize,
 }
 
-/// What a stretch of a line is.
+/// The kind of a stretch of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LinePart<'a> {
     /// One JSON value that is valid and not nested too deep.
@@ -33,9 +33,9 @@ pub(crate) enum LinePart<'a> {
     Unreadable {
         /// The bytes; empty if they were too many to hold.
         bytes: &'a [u8],
-        /// Why.
+        /// The cause.
         reason: String,
-        /// Whether the file ends here: the writer may not be done with the line.
+        /// True if the file ends here: the writer may not be done with the line.
         cut: bool,
     },
 }
@@ -45,11 +45,11 @@ pub(crate) struct ValueReader<'a> {
     reader: &'a mut dyn ReadSeek,
     line: Vec<u8>,
     number: u64,
-    /// Where `line` begins in the file.
+    /// The offset of `line` in the file.
     start: u64,
-    /// Where the next line begins.
+    /// The offset of the next line.
     next: u64,
-    /// How much of `line` was given.
+    /// The number of bytes of `line` that were returned.
     cursor: usize,
     ended: bool,
     limit: usize,
@@ -121,7 +121,7 @@ impl<'a> ValueReader<'a> {
         })
     }
 
-    /// Goes to where something stands.
+    /// Seeks to a location.
     fn find(&mut self) -> io::Result<ReadLine> {
         while self.rest().iter().all(u8::is_ascii_whitespace) {
             match self.read_line()? {
@@ -286,11 +286,11 @@ enum ReadLine {
     End,
 }
 
-/// Says of a record that it was cut off, though the line goes on.
+/// The reason for a record that is cut off although the line continues.
 pub(super) const CUT_BEFORE_RECORD: &str =
     "cut off within a JSON value; the record behind it on the line is read";
 
-/// Why bytes do not begin with a JSON value.
+/// The reason why bytes do not begin with a JSON value.
 pub(super) struct BadValue {
     /// True if more bytes could make it one.
     pub(super) is_eof: bool,

@@ -4,8 +4,8 @@ use loopstore::extend::{LoopKey, LoopRow, SessionKey, StoreResult, session};
 use loopstore::model::LoopRecord;
 
 use super::ImportError;
-use super::identity::Piece;
-use super::state::{Described, KnownLoop, LoopState, PendingHistory};
+use super::identity::LoopPiece;
+use super::state::{KnownLoop, LoopDescription, LoopState, PendingHistory};
 use super::writer::StoreSink;
 
 impl StoreSink<'_> {
@@ -24,7 +24,7 @@ impl StoreSink<'_> {
     pub(super) fn loop_begins(
         &mut self,
         mut record: LoopRecord,
-        piece: Option<&Piece>,
+        piece: Option<&LoopPiece>,
     ) -> Result<(), ImportError> {
         let Some(at) = self.session_at()? else {
             return Ok(());
@@ -47,7 +47,7 @@ impl StoreSink<'_> {
         }
         let state = self.sessions[at].loops.get_mut(&record.loop_id);
         if let Some(state) = state {
-            state.described = Described::of(&record)?;
+            state.described = LoopDescription::of(&record)?;
             if history.is_some() {
                 state.history = history;
             }
@@ -61,7 +61,7 @@ impl StoreSink<'_> {
         &mut self,
         at: usize,
         record: &mut LoopRecord,
-        piece: Option<&Piece>,
+        piece: Option<&LoopPiece>,
     ) -> Result<(LoopState, Option<LoopKey>), ImportError> {
         let session = self.session_key(at)?;
         if let Some(piece) = piece
@@ -75,7 +75,7 @@ impl StoreSink<'_> {
                 matched: piece.fates.iter().filter_map(|fate| fate.seq()).collect(),
                 replaced_from: None,
             };
-            let state = LoopState::known(stored.row.key, known, Described::of(record)?);
+            let state = LoopState::known(stored.row.key, known, LoopDescription::of(record)?);
             return Ok((state, stored.row.parent));
         }
         // The child's cut may be the parent's last turn.
@@ -87,7 +87,7 @@ impl StoreSink<'_> {
         self.check_cut(parent.as_ref(), record);
         let key = session::add_loop(self.write, session, record, parent.as_deref())?;
         self.sessions[at].is_changed = true;
-        let state = LoopState::new(key, Described::of(record)?);
+        let state = LoopState::new(key, LoopDescription::of(record)?);
         Ok((state, parent.map(|parent| parent.key)))
     }
 

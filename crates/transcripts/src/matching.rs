@@ -11,11 +11,11 @@ use sha2::{Digest as _, Sha256};
 const MAX_MADE_ID: usize = 200;
 
 /// The digest of a raw record, keyed per database.
-pub(super) type Digest = [u8; 32];
+pub(super) type RecordDigest = [u8; 32];
 
 /// Set in the first byte of the digest of an extension that keeps a changed record. An import
 /// must not take such an extension for a record of the transcript, and a transcript may itself
-/// hold extensions of kind `revised`, so the kind cannot tell.
+/// hold extensions of kind `revised`, so the kind does not distinguish them.
 const REVISED: u8 = 0x80;
 
 /// Makes digests.
@@ -32,20 +32,20 @@ impl Digests {
     }
 
     /// Returns the digest of a raw record.
-    pub(super) fn of(&self, raw: &[u8]) -> Digest {
+    pub(super) fn of(&self, raw: &[u8]) -> RecordDigest {
         let mut digest = self.hash(&[raw]);
         digest[0] &= !REVISED;
         digest
     }
 
     /// Returns the digest of an extension that keeps how the message `seq` came back.
-    pub(super) fn revised(&self, seq: u32, record: &Digest) -> Digest {
+    pub(super) fn revised(&self, seq: u32, record: &RecordDigest) -> RecordDigest {
         let mut digest = self.hash(&[&seq.to_le_bytes(), record]);
         digest[0] |= REVISED;
         digest
     }
 
-    fn hash(&self, parts: &[&[u8]]) -> Digest {
+    fn hash(&self, parts: &[&[u8]]) -> RecordDigest {
         let mut hash = Sha256::new();
         hash.update(&self.key);
         for part in parts {
@@ -55,8 +55,8 @@ impl Digests {
     }
 }
 
-/// Whether a digest belongs to an extension that keeps a changed record.
-pub(super) fn is_revised(digest: &Digest) -> bool {
+/// True if a digest belongs to an extension that keeps a changed record.
+pub(super) fn is_revised(digest: &RecordDigest) -> bool {
     digest[0] & REVISED != 0
 }
 
@@ -64,7 +64,7 @@ fn visit(
     read: &dyn StoreRead,
     loop_key: LoopKey,
     end: u32,
-    each: &mut dyn FnMut(u32, Digest) -> ControlFlow<()>,
+    each: &mut dyn FnMut(u32, RecordDigest) -> ControlFlow<()>,
 ) -> StoreResult<()> {
     read.messages(loop_key, 0..end, &mut |message| {
         Ok(match message.origin {
@@ -79,7 +79,7 @@ fn visit(
 pub(super) fn common_prefix(
     read: &dyn StoreRead,
     session: SessionKey,
-    new: &[Digest],
+    new: &[RecordDigest],
 ) -> StoreResult<Option<usize>> {
     let (mut common, mut differs) = (0, false);
     for row in read.loops(session)? {

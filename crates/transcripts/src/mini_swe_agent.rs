@@ -13,7 +13,7 @@ use loopstore::model::{Extra, LoopStatus, Role};
 use serde_json::value::RawValue;
 
 use super::fields::{Fields, list};
-use super::json_stream::{JsonStream, LineCounter, StreamItem};
+use super::json_stream::{JsonStream, LineCounter, LooseItems, StreamItem};
 use super::key_outline::KeyOutline;
 use super::openai_chat::{head, run_extra};
 use super::signs::is_bare_trajectory;
@@ -45,7 +45,7 @@ impl Importer for MiniSweAgent {
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let mut runs = RunsReader {
             sink,
-            loose: None,
+            loose: LooseItems::new(),
             nth: 0,
             any: false,
         };
@@ -53,20 +53,16 @@ impl Importer for MiniSweAgent {
         while let Some(piece) = pieces.next()? {
             runs.piece(piece)?;
         }
-        runs.end_loose()?;
+        let ended = runs.loose.take();
+        runs.loose_run(ended)?;
         holds_conversation(runs.any)
     }
 }
 
-/// Messages that stand in the file without a document around them.
-struct LooseTrajectory {
-    list: Option<u64>,
-    messages: Vec<(u64, String)>,
-}
-
 struct RunsReader<'a> {
     sink: &'a mut dyn Sink,
-    loose: Option<LooseTrajectory>,
+    /// Messages without a document around them.
+    loose: LooseItems<(u64, String)>,
     nth: u64,
     any: bool,
 }
@@ -84,11 +80,15 @@ impl RunsReader<'_> {
         let Some(messages) = fields.take("messages") else {
             let is_message = fields.get("role").is_some() || fields.get("type").is_some();
             return match is_message || fields.get("output").is_some() {
-                true => self.loose(piece.list, piece.line, text),
+                true => {
+                    let ended = self.loose.add(piece.list, (piece.line, text));
+                    self.loose_run(ended)
+                }
                 false => self.skip(piece.line, "neither a run nor a message".into()),
             };
         };
-        self.end_loose()?;
+        let ended = self.loose.take();
+        self.loose_run(ended)?;
         let Some(messages) = list(messages) else {
             return self.skip(piece.line, "the messages of the run are not a list".into());
         };
@@ -108,26 +108,14 @@ impl RunsReader<'_> {
         Ok(())
     }
 
-    fn loose(&mut self, list: Option<u64>, line: u64, text: String) -> Result<(), ImportError> {
-        if self.loose.as_ref().is_some_and(|loose| loose.list != list) {
-            self.end_loose()?;
-        }
-        let loose = self.loose.get_or_insert_with(|| LooseTrajectory {
-            list,
-            messages: Vec::new(),
-        });
-        loose.messages.push((line, text));
-        Ok(())
-    }
-
-    fn end_loose(&mut self) -> Result<(), ImportError> {
-        let Some(loose) = self.loose.take() else {
+    fn loose_run(&mut self, loose: Option<Vec<(u64, String)>>) -> Result<(), ImportError> {
+        let Some(loose) = loose else {
             return Ok(());
         };
         let raw = |(line, text): &'_ (u64, String)| -> Option<(u64, Box<RawValue>)> {
             Some((*line, serde_json::from_str(text).ok()?))
         };
-        let messages: Vec<(u64, Box<RawValue>)> = loose.messages.iter().filter_map(raw).collect();
+        let messages: Vec<(u64, Box<RawValue>)> = loose.iter().filter_map(raw).collect();
         let messages: Vec<(u64, &RawValue)> =
             messages.iter().map(|(line, raw)| (*line, &**raw)).collect();
         self.run(None, Extra::default(), &messages)

@@ -7,11 +7,11 @@ use loopstore::extend::{SessionStore, StoreError, StoreWrite, source};
 use loopstore::internal::{LastTurn, SourcePieces};
 use loopstore::model::SessionId;
 
-use super::decode::{Decoded, read_transcript};
+use super::decode::{DecodedSource, read_transcript};
 use super::files::ImportOptions;
 use super::origin::Origin;
 use super::pipeline::ReaderThread;
-use super::queue::Opened;
+use super::queue::OpenedTranscript;
 use super::report::ImportReport;
 use super::writer::StoreSink;
 use super::{ImportError, Importer, Restore, Sink, Source, unread};
@@ -19,10 +19,10 @@ use super::{ImportError, Importer, Restore, Sink, Source, unread};
 /// Imports one transcript in one transaction; with `only`, just that session of it. The file itself
 /// is not kept.
 ///
-/// The report tells of sessions, loops, turns, messages and what was skipped; it counts no files.
+/// The report counts sessions, loops, turns and messages, and lists what was skipped; it counts no files.
 ///
 /// # Errors
-/// What the importer or the store returns; then nothing was written.
+/// Returns the error of the importer or the store; then nothing was written.
 ///
 /// # Examples
 /// ```
@@ -57,7 +57,7 @@ pub(super) fn import_and_keep(
     store: &dyn SessionStore,
     importer: &dyn Importer,
     source: &mut Source<'_>,
-    mut ahead: Option<Opened<'_>>,
+    mut ahead: Option<OpenedTranscript<'_>>,
     options: &ImportOptions,
 ) -> Result<ImportReport, ImportError> {
     let only = &options.session;
@@ -72,7 +72,7 @@ pub(super) fn import_and_keep(
             }
             let mut into = Restore::new(write, store.counter(), only.as_ref());
             if importer.holds_rows() {
-                let mut decoded = Decoded::without_repairs(source)?;
+                let mut decoded = DecodedSource::without_repairs(source)?;
                 if let Some(restored) = importer.restore(&mut decoded.source(source), &mut into) {
                     return restored.map(|()| into.finish());
                 }
@@ -109,7 +109,7 @@ pub(super) fn import_and_keep(
     }));
     if let (Ok(()), Some(Ok(report))) = (&written, &result) {
         for ended in &report.compactions {
-            // What was written stands, whatever a hook makes of it.
+            // The import is committed, whatever a hook returns.
             let _ = options.hooks.after(ended);
         }
     }

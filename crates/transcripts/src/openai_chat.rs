@@ -14,7 +14,7 @@ use loopstore::model::{Extra, Json, LoopStatus, Role, Session, SessionId};
 use serde_json::value::RawValue;
 
 use super::fields::{Fields, list, reason, shown};
-use super::json_stream::{JsonStream, LineCounter, StreamItem};
+use super::json_stream::{JsonStream, LineCounter, LooseItems, StreamItem};
 use super::key_outline::KeyOutline;
 use super::signs::{is_bare_trajectory, is_task};
 use super::transcript::{Style, TranscriptBuilder};
@@ -39,7 +39,7 @@ impl Importer for OpenAiChat {
         let path = source.path;
         let mut reader = ChatReader {
             sink,
-            loose: None,
+            loose: LooseItems::new(),
             runs: 0,
             sessions: 0,
         };
@@ -47,7 +47,8 @@ impl Importer for OpenAiChat {
         while let Some(piece) = pieces.next()? {
             reader.piece(piece)?;
         }
-        reader.end_loose()?;
+        let ended = reader.loose.take();
+        reader.loose_session(ended)?;
         match reader.sessions {
             0 => Err(ImportError::NoTranscript(format!(
                 "{} holds no chat",
@@ -58,7 +59,7 @@ impl Importer for OpenAiChat {
     }
 }
 
-/// Whether the object at `at` is a run, or a chat that no other format claims.
+/// True if the object at `at` is a run, or a chat that no other format claims.
 fn is_chat(outline: &KeyOutline, at: &str) -> bool {
     let has = |key: &str| outline.has(&format!("{at}{key}"));
     let run = has("traj") || has("task_id") && (has("trial") || has("reward"));
@@ -66,7 +67,7 @@ fn is_chat(outline: &KeyOutline, at: &str) -> bool {
     run || chat && !is_others(outline, at)
 }
 
-/// Whether the object at `at` has a field by which other formats are known.
+/// True if the object at `at` has a field by which other formats are known.
 pub(super) fn is_others(outline: &KeyOutline, at: &str) -> bool {
     const OTHERS: [&str; 12] = [
         "agent",
@@ -85,18 +86,13 @@ pub(super) fn is_others(outline: &KeyOutline, at: &str) -> bool {
     OTHERS.iter().any(|key| outline.has(&format!("{at}{key}")))
 }
 
-/// A message as it stands in the file, with its line.
+/// A message as it is in the file, with its line.
 type ChatRecord = (u64, Result<Json, String>);
-
-/// Messages that stand in the file without a run around them.
-struct LooseMessages {
-    list: Option<u64>,
-    messages: Vec<ChatRecord>,
-}
 
 struct ChatReader<'a> {
     sink: &'a mut dyn Sink,
-    loose: Option<LooseMessages>,
+    /// Messages without a run around them.
+    loose: LooseItems<ChatRecord>,
     runs: u64,
     sessions: u64,
 }
@@ -133,7 +129,10 @@ impl ChatReader<'_> {
                 self.run(LineCounter::new(&text, piece.line), extra, messages)
             }
             Some(None) => self.skip(piece.line, "the messages of the run are not a list"),
-            None if fields.get("role").is_some() => self.loose(piece.list, piece.line, &text),
+            None if fields.get("role").is_some() => {
+                let ended = self.loose.add(piece.list, (piece.line, record(&text)));
+                self.loose_session(ended)
+            }
             None => self.skip(piece.line, "neither a run nor a message"),
         }
     }
@@ -143,21 +142,9 @@ impl ChatReader<'_> {
         Ok(())
     }
 
-    fn loose(&mut self, list: Option<u64>, line: u64, text: &str) -> Result<(), ImportError> {
-        if self.loose.as_ref().is_some_and(|loose| loose.list != list) {
-            self.end_loose()?;
-        }
-        let loose = self.loose.get_or_insert_with(|| LooseMessages {
-            list,
-            messages: Vec::new(),
-        });
-        loose.messages.push((line, record(text)));
-        Ok(())
-    }
-
-    fn end_loose(&mut self) -> Result<(), ImportError> {
-        match self.loose.take() {
-            Some(loose) => self.session(1, Extra::default(), loose.messages),
+    fn loose_session(&mut self, records: Option<Vec<ChatRecord>>) -> Result<(), ImportError> {
+        match records {
+            Some(records) => self.session(1, Extra::default(), records),
             None => Ok(()),
         }
     }
@@ -168,7 +155,8 @@ impl ChatReader<'_> {
         extra: Extra,
         raw: Vec<&RawValue>,
     ) -> Result<(), ImportError> {
-        self.end_loose()?;
+        let ended = self.loose.take();
+        self.loose_session(ended)?;
         let line = lines.first;
         let read = |raw: &RawValue| (lines.of(raw.get()), record(raw.get()));
         let messages = raw.into_iter().map(read).collect();
@@ -189,7 +177,7 @@ impl ChatReader<'_> {
             match read {
                 Ok((message, record)) => {
                     if message.role() == Role::User {
-                        // What was recorded is over.
+                        // A recorded conversation has ended.
                         chat.ended_as(Some(LoopStatus::Completed));
                     }
                     chat.message(String::new, message, record.as_str().as_bytes())?;

@@ -13,6 +13,7 @@ mod order;
 mod parts;
 mod projected;
 mod stored;
+mod words;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -88,13 +89,13 @@ impl Importer for OpenCode {
     }
 }
 
-/// Whether a file describes a session of the folder that it lies in.
+/// True if a file describes a session of the folder that it lies in.
 fn is_stored(path: &Path, outline: &KeyOutline) -> bool {
     let has = |keys: &[&str]| keys.iter().all(|key| outline.has(key));
     stored::is_session(path) && has(&["id", "time.created"]) && !outline.has("messages")
 }
 
-/// Whether a file holds nothing but what a session is.
+/// True if a file holds nothing but what a session is.
 fn is_bare_session(source: &mut Source<'_>) -> Result<bool, ImportError> {
     let failed = unread(source.path);
     let outline = KeyOutline::of(source.reader.fill_buf().map_err(failed)?);
@@ -113,7 +114,7 @@ fn whole(text: &str, nth: u64, sink: &mut dyn Sink) -> Result<bool, ImportError>
     export(document, nth, sink)
 }
 
-/// Whether the object at `at` is an export.
+/// True if the object at `at` is an export.
 fn is_export(outline: &KeyOutline, at: &str) -> bool {
     let has = |key: &str| outline.has(&format!("{at}{key}"));
     let described = has("info.id") && (has("info.projectID") || has("info.directory"));
@@ -189,12 +190,12 @@ impl Revert {
         })
     }
 
-    /// Whether it names this message.
+    /// True if it names this message.
     fn is_of(&self, message: &RawValue) -> bool {
         info_of(message).text("id").as_ref() == Some(&self.message)
     }
 
-    /// How many parts of the message stay.
+    /// The number of parts of the message that stay.
     fn kept(&self, parts: &[&RawValue]) -> usize {
         let is_first = |raw: &&RawValue| {
             let part = Fields::parse(raw.get()).unwrap_or_default();
@@ -287,7 +288,7 @@ struct MessageParts<'a> {
 
 impl<'a> MessageParts<'a> {
     /// # Errors
-    /// Says what is wrong with the message.
+    /// If the message is invalid; the error gives the reason.
     fn read(raw: &'a RawValue) -> Result<Self, String> {
         let fields = Fields::parse(raw.get())?;
         let info = match fields.get("info") {
@@ -398,7 +399,7 @@ impl Export<'_> {
         let record = cleared::record(&results);
         let effect = FoundEffect::ClearedResults {
             tool_call_ids: results.into_iter().map(|result| result.call).collect(),
-            placeholder: cleared::PLACEHOLDER.to_owned(),
+            placeholder: words::PLACEHOLDER.to_owned(),
         };
         self.transcript.compaction(TOOL, effect, record)
     }
@@ -552,7 +553,7 @@ impl Export<'_> {
     }
 }
 
-/// A message whose `info` fields stand beside its parts.
+/// A message whose `info` fields are beside its parts.
 fn object_without_parts(raw: &RawValue) -> Fields<'_> {
     let mut fields = Fields::parse(raw.get()).unwrap_or_default();
     fields.take("parts");
@@ -568,7 +569,7 @@ fn is_kind(part: &RawValue, kind: &str) -> bool {
     fields.text("type").as_deref() == Some(kind)
 }
 
-/// How an answer with an error ended its loop.
+/// Returns the end of a loop whose answer has an error.
 fn error_status(info: &Fields<'_>) -> Option<LoopStatus> {
     let error = info.read::<Json>("error");
     error.map(|_| LoopStatus::Aborted)

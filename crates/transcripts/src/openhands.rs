@@ -27,11 +27,11 @@ use super::openai_chat::{head, message, run_extra};
 use super::responses::{ResponseItem, answer, item};
 use super::transcript::{Style, TranscriptBuilder};
 use super::values::{
-    add_cost, as_it_is, json, moment, rest, stop_reason, token_usage, with_thinking,
+    add_cost, as_it_is, json, rest, stop_reason, time_of, token_usage, with_thinking,
 };
 use super::{Identity, ImportError, Importer, Sink, Source, holds_conversation, unread};
 
-/// What begins a tool's result that a model is shown as text.
+/// The beginning of a tool result that a model is shown as text.
 const RESULT_AS_TEXT: &str = "EXECUTION RESULT of [";
 
 /// Reads OpenHands' logs and events.
@@ -62,7 +62,7 @@ impl Importer for OpenHands {
     }
 }
 
-/// Whether a document is the log of a model call.
+/// True if a document is the log of a model call.
 fn is_log(outline: &KeyOutline) -> bool {
     let has = |key: &str| outline.has(key);
     let called = has("latency_sec") || has("kwargs") || has("raw_messages") || has("raw_response");
@@ -70,7 +70,7 @@ fn is_log(outline: &KeyOutline) -> bool {
     is_stated && called && !has("session_id") && !has("task_id")
 }
 
-/// Whether the object at `at` is an event.
+/// True if the object at `at` is an event.
 fn is_event(outline: &KeyOutline, at: &str) -> bool {
     let has = |key: &str| outline.has(&format!("{at}{key}"));
     has("kind")
@@ -169,7 +169,7 @@ fn log(text: &str, line: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> 
     session(extra, &messages, Some(&call), sink)
 }
 
-/// What a log says of its own call alone.
+/// The fields of a log that describe its own call alone.
 const CALL: [&str; 7] = [
     "response",
     "raw_response",
@@ -262,7 +262,7 @@ impl EventImport<'_> {
                 None => return self.failed(call),
             },
         };
-        let time = moment(call, "timestamp").as_ref().and_then(Time::millis);
+        let time = time_of(call, "timestamp").as_ref().and_then(Time::millis);
         if let Some(Message::Assistant(answer)) = message.message_mut() {
             answer.model = response.text("model");
             answer.usage = token_usage(response.object("usage"));
@@ -316,7 +316,7 @@ fn items(response: &Fields<'_>) -> Option<(AgentMessage, String)> {
     (!raws.is_empty()).then(|| (answer(content, sources), raws.join("\n")))
 }
 
-/// Whether a message in the user's name is a tool's result.
+/// True if a message in the user's name is a tool's result.
 fn is_result(message: &AgentMessage) -> bool {
     let of_user = message.message().filter(|_| message.role() == Role::User);
     let first = of_user.and_then(|message| message.texts().next());

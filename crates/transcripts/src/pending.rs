@@ -6,7 +6,7 @@ use loopstore::internal::EncodedMessage;
 use loopstore::model::{AgentMessage, Author, Message, Role};
 use loopstore::tokens::TokenCounter;
 
-use super::matching::Digest;
+use super::matching::RecordDigest;
 
 /// A message, in its stored form if the reader had no reason to think that it is known already.
 pub(super) enum PendingMessage {
@@ -18,7 +18,7 @@ impl PendingMessage {
     /// Makes the stored form.
     pub(super) fn encoded(
         message: AgentMessage,
-        origin: Digest,
+        origin: RecordDigest,
         counter: &dyn TokenCounter,
     ) -> StoreResult<Self> {
         let origin = Some(origin);
@@ -66,7 +66,7 @@ impl PendingMessage {
     /// Returns the stored form, made from a record with this digest.
     pub(super) fn into_ready(
         self,
-        origin: Digest,
+        origin: RecordDigest,
         counter: &dyn TokenCounter,
     ) -> StoreResult<EncodedMessage> {
         match self {

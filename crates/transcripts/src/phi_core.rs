@@ -97,7 +97,7 @@ fn import_piece(piece: StreamItem, sink: &mut dyn Sink) -> Result<bool, ImportEr
     }
 }
 
-/// A loop as it stands in the document.
+/// A loop as it is in the document.
 struct RawLoop<'a> {
     text: &'a str,
     loop_id: LoopId,

@@ -12,7 +12,7 @@ use loopstore::model::{AgentMessage, LoopId, LoopRecord};
 use loopstore::tokens::TokenCounter;
 use loopstore_model::received;
 
-use super::matching::{Digest, Digests};
+use super::matching::{Digests, RecordDigest};
 use super::pending::PendingMessage;
 use super::{FoundCompaction, ImportError, SessionHead, Sink};
 
@@ -28,7 +28,7 @@ const WAITING: usize = 16;
 pub(super) enum SinkCall {
     Session(Box<SessionHead>),
     Loop(Box<LoopRecord>),
-    Message(LoopId, PendingMessage, Digest, usize),
+    Message(LoopId, PendingMessage, RecordDigest, usize),
     Compaction(Box<FoundCompaction>),
     EndOfDocument,
     Skip(Option<u64>, String),
@@ -46,7 +46,7 @@ pub(super) trait EncodedSink: Sink {
         &mut self,
         loop_id: LoopId,
         message: PendingMessage,
-        origin: Digest,
+        origin: RecordDigest,
         bytes: usize,
     ) -> Result<(), ImportError>;
 }
@@ -98,7 +98,7 @@ impl SkipEncoding {
     }
 }
 
-/// What a reader needs to make digests and stored encoder.
+/// The state that a reader thread needs to make digests and encoded messages.
 #[derive(Clone)]
 pub(super) struct Encoder<'a> {
     pub(super) digests: Digests,
@@ -128,10 +128,10 @@ impl<'scope> ReaderThread<'scope> {
         Self { calls, reader }
     }
 
-    /// Hands what is read to `sink` on this thread, in order.
+    /// Passes everything read to `sink` on this thread, in order.
     ///
     /// # Errors
-    /// What the sink or the importer returns.
+    /// Returns the error of the sink or of the importer.
     pub(super) fn run(self, sink: &mut dyn EncodedSink) -> Result<(), ImportError> {
         let mut calls = self.calls.iter().flatten();
         let written = calls.try_for_each(|call| call.send_to(sink));
@@ -287,7 +287,7 @@ mod tests {
             &mut self,
             _: LoopId,
             message: PendingMessage,
-            _: Digest,
+            _: RecordDigest,
             bytes: usize,
         ) -> Result<(), ImportError> {
             if self.seen.len() > self.most {

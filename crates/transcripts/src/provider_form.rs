@@ -13,7 +13,7 @@ use loopstore_model::received::name_calls;
 use serde_json::value::RawValue;
 
 use super::fields::{Fields, list};
-use super::json_stream::{JsonStream, LineCounter, StreamItem};
+use super::json_stream::{JsonStream, LineCounter, LooseItems, StreamItem};
 use super::key_outline::KeyOutline;
 use super::openai_chat::{head, is_others, run_extra};
 use super::signs::is_task;
@@ -59,7 +59,7 @@ impl Importer for ProviderForm {
         let mut reader = FormReader {
             form: *self,
             sink,
-            loose: None,
+            loose: LooseItems::new(),
             nth: 0,
             any: false,
         };
@@ -67,12 +67,13 @@ impl Importer for ProviderForm {
         while let Some(piece) = pieces.next()? {
             reader.piece(piece)?;
         }
-        reader.end_loose()?;
+        let ended = reader.loose.take();
+        reader.loose_session(ended)?;
         holds_conversation(reader.any)
     }
 }
 
-/// Whether a file begins as chats do, with blocks that only Anthropic has.
+/// True if a file begins as chats do, with blocks that only Anthropic has.
 fn is_anthropic(head: &[u8]) -> bool {
     const BLOCKS: [&str; 4] = [
         "redacted_thinking",
@@ -94,7 +95,7 @@ fn is_anthropic(head: &[u8]) -> bool {
     holds_messages && !is_chat && (is_request || is_compacted || has_field(head, "type", &BLOCKS))
 }
 
-/// Whether a file begins with items of Responses.
+/// True if a file begins with items of Responses.
 fn is_responses(head: &[u8]) -> bool {
     const ITEMS: [&str; 8] = [
         "custom_tool_call",
@@ -124,12 +125,12 @@ fn is_responses(head: &[u8]) -> bool {
     is_item("input[].") || is_list && has_field(head, "type", &ITEMS)
 }
 
-/// Whether a field of this name stands anywhere in the text of JSON.
+/// True if a field of this name stands anywhere in the text of JSON.
 fn names(head: &[u8], key: &str) -> bool {
     !fields_named(&String::from_utf8_lossy(head), key).is_empty()
 }
 
-/// Whether a field of this name with one of these texts does.
+/// True if a field of this name with one of these texts does.
 fn has_field(head: &[u8], key: &str, values: &[&str]) -> bool {
     let text = String::from_utf8_lossy(head);
     let is_one = |rest: &&str| {
@@ -151,19 +152,14 @@ fn fields_named<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     after.collect()
 }
 
-/// A record as it stands in the file, with its line.
+/// A record as it is in the file, with its line.
 type FormRecord = (u64, String);
-
-/// Records that stand in the file without a request around them.
-struct LooseRecords {
-    list: Option<u64>,
-    records: Vec<FormRecord>,
-}
 
 struct FormReader<'a> {
     form: ProviderForm,
     sink: &'a mut dyn Sink,
-    loose: Option<LooseRecords>,
+    /// Records without a request around them.
+    loose: LooseItems<FormRecord>,
     nth: u64,
     any: bool,
 }
@@ -192,7 +188,8 @@ impl FormReader<'_> {
             Err(reason) => return self.skip(line, reason),
         };
         let Some(said) = fields.take(messages) else {
-            return self.loose(piece.list, line, text.clone());
+            let ended = self.loose.add(piece.list, (line, text.clone()));
+            return self.loose_session(ended);
         };
         let mut records = Vec::new();
         if let Some(raw) = fields.take(before) {
@@ -210,7 +207,8 @@ impl FormReader<'_> {
         for reason in bad {
             self.skip(line, reason)?;
         }
-        self.end_loose()?;
+        let ended = self.loose.take();
+        self.loose_session(ended)?;
         self.session(extra, records)
     }
 
@@ -219,21 +217,9 @@ impl FormReader<'_> {
         Ok(())
     }
 
-    fn loose(&mut self, list: Option<u64>, line: u64, text: String) -> Result<(), ImportError> {
-        if self.loose.as_ref().is_some_and(|loose| loose.list != list) {
-            self.end_loose()?;
-        }
-        let loose = self.loose.get_or_insert_with(|| LooseRecords {
-            list,
-            records: Vec::new(),
-        });
-        loose.records.push((line, text));
-        Ok(())
-    }
-
-    fn end_loose(&mut self) -> Result<(), ImportError> {
-        match self.loose.take() {
-            Some(loose) => self.session(Extra::default(), loose.records),
+    fn loose_session(&mut self, records: Option<Vec<FormRecord>>) -> Result<(), ImportError> {
+        match records {
+            Some(records) => self.session(Extra::default(), records),
             None => Ok(()),
         }
     }
@@ -242,7 +228,7 @@ impl FormReader<'_> {
         let key = self.nth.to_string();
         self.nth += 1;
         let head = head(key, extra)?;
-        let mut conversation = Conversation {
+        let mut conversation = LooseConversation {
             form: self.form.0,
             transcript: TranscriptBuilder::new(&mut *self.sink, head, Style::Document),
             output: Vec::new(),
@@ -259,7 +245,7 @@ impl FormReader<'_> {
     }
 }
 
-struct Conversation<'a> {
+struct LooseConversation<'a> {
     form: Form,
     transcript: TranscriptBuilder<'a>,
     /// The items of the answer that is being put out.
@@ -268,7 +254,7 @@ struct Conversation<'a> {
     taken: u64,
 }
 
-impl Conversation<'_> {
+impl LooseConversation<'_> {
     fn record(&mut self, text: &str) -> Result<Result<(), String>, ImportError> {
         if text.len() > MAX_RECORD_BYTES {
             return Ok(Err("longer than 64 MiB".into()));
@@ -286,7 +272,7 @@ impl Conversation<'_> {
         Ok(Ok(()))
     }
 
-    /// Whether a record is an item that is part of an answer.
+    /// True if a record is an item that is part of an answer.
     fn is_output(&self, text: &str, messages: &[AgentMessage]) -> bool {
         let fields = Fields::parse(text).unwrap_or_default();
         let is_item = fields.get("type").is_some() || fields.get("role").is_some();
@@ -307,7 +293,7 @@ impl Conversation<'_> {
     fn take(&mut self, messages: Vec<AgentMessage>, text: &str) -> Result<(), ImportError> {
         for mut message in messages {
             if message.role() == Role::User {
-                // What was recorded is over.
+                // A recorded conversation has ended.
                 self.transcript.ended_as(Some(LoopStatus::Completed));
             }
             name_calls(&mut message, &format!("call-{}", self.taken));

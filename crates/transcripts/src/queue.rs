@@ -19,7 +19,7 @@ const MAX_FILES: usize = 3;
 const MAX_BYTES: u64 = 64 << 20;
 
 /// A file that is being read.
-pub(super) struct Opened<'scope> {
+pub(super) struct OpenedTranscript<'scope> {
     pub(super) reading: ReaderThread<'scope>,
     pub(super) skip_encoding: SkipEncoding,
     /// Its parts, packed ahead; `None` if it is not kept.
@@ -34,7 +34,7 @@ pub(super) struct FileQueue<'scope, 'env> {
     options: &'scope ImportOptions,
     waiting: std::slice::Iter<'scope, Transcript<'scope>>,
     /// `None`: a file that is not read ahead.
-    open: VecDeque<Option<Opened<'scope>>>,
+    open: VecDeque<Option<OpenedTranscript<'scope>>>,
 }
 
 impl<'scope, 'env> FileQueue<'scope, 'env> {
@@ -61,7 +61,7 @@ impl<'scope, 'env> FileQueue<'scope, 'env> {
 
     /// Returns the next file, and begins to read some of those after it. `None` for one that the
     /// writer must read itself.
-    pub(super) fn next(&mut self) -> Option<Opened<'scope>> {
+    pub(super) fn next(&mut self) -> Option<OpenedTranscript<'scope>> {
         while let Some(file) = self.waiting.as_slice().first()
             && self.has_room(file)
         {
@@ -78,7 +78,7 @@ impl<'scope, 'env> FileQueue<'scope, 'env> {
             || self.open.len() < MAX_FILES && held.sum::<u64>() + file.bytes <= MAX_BYTES
     }
 
-    fn start(&self, file: &'scope Transcript<'scope>) -> Option<Opened<'scope>> {
+    fn start(&self, file: &'scope Transcript<'scope>) -> Option<OpenedTranscript<'scope>> {
         let importer: &dyn Importer = file.importer;
         if importer.holds_rows() {
             return None;
@@ -96,7 +96,7 @@ impl<'scope, 'env> FileQueue<'scope, 'env> {
         let keeps = self.options.keeps_files() && !self.options.redact;
         // A file that cannot be opened is reported by whoever reads it.
         let pieces = keeps.then(|| Packing::start(self.scope, &file.path, move || stop.is_set()));
-        Some(Opened {
+        Some(OpenedTranscript {
             reading,
             skip_encoding,
             pieces: pieces.and_then(Result::ok),

@@ -7,13 +7,13 @@ use super::fields::Fields;
 use super::lines::{LinePart, SourceLocation, ValueReader};
 use super::{ImportError, ReadSeek, unread};
 
-/// What stands on a line.
+/// The content of a line.
 pub(super) enum RecordLine<'a> {
     /// An object, with its text.
     Record(&'a str, Fields<'a>),
     /// Something else.
     Bad {
-        /// Why it is no record.
+        /// The reason why the line is no record.
         reason: String,
         /// What there is of it, to be kept. Empty if it is too long, or if the file ends within it: the
         /// writer may not be done with the last line, and kept now, it would come again whole.
@@ -57,14 +57,14 @@ impl<'a> RecordStream<'a> {
 }
 
 /// Reads records where an earlier pass found them.
-pub(super) struct Records<'a> {
+pub(super) struct RecordReader<'a> {
     path: &'a Path,
     reader: &'a mut dyn ReadSeek,
-    /// Where the reader stands.
+    /// The current position of the reader.
     at: u64,
 }
 
-impl<'a> Records<'a> {
+impl<'a> RecordReader<'a> {
     /// Begins at the start of the file.
     pub(super) fn new(path: &'a Path, reader: &'a mut dyn ReadSeek) -> Result<Self, ImportError> {
         reader.seek(SeekFrom::Start(0)).map_err(unread(path))?;

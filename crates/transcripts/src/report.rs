@@ -1,4 +1,4 @@
-//! What an import did, for people and scripts.
+//! The report of an import, for people and scripts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub struct Skipped {
     pub file: String,
     /// The line, from 1, if the format has lines.
     pub line: Option<u64>,
-    /// Why.
+    /// The cause.
     pub reason: String,
 }
 
@@ -52,7 +52,7 @@ pub struct Repaired {
     pub file: String,
     /// The line of the first of it, from 1, if the format has lines.
     pub line: Option<u64>,
-    /// How often it was found.
+    /// The number of times it was found.
     pub count: u64,
     /// The damage, and what was done.
     pub what: String,
@@ -63,11 +63,11 @@ pub struct Repaired {
 pub struct CompletedCall {
     /// The file.
     pub file: String,
-    /// What came, and as what it was recorded.
+    /// The call as it came, and as it was recorded.
     pub note: String,
 }
 
-/// What an import found and what of it was new.
+/// The report of an import: the numbers of things found, and of those that were new.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ImportReport {
     /// Files of which something came in or was already there.
@@ -105,9 +105,9 @@ pub struct ImportReport {
     /// Sessions that came in before without being redacted: what was stored then is as it was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unredacted: Vec<SessionId>,
-    /// What could not be used.
+    /// The parts that could not be used.
     pub skipped: Vec<Skipped>,
-    /// What was damaged and could be used all the same.
+    /// The damaged parts that could be used all the same.
     pub repaired: Vec<Repaired>,
     /// Tool calls and results that came without an id or a name, or with arguments of another type, and were
     /// completed.
@@ -115,7 +115,7 @@ pub struct ImportReport {
     pub notes: Vec<CompletedCall>,
     /// Size of the files.
     pub bytes: u64,
-    /// How long it took.
+    /// The duration of the import.
     pub seconds: f64,
     /// The compactions of other tools that were new.
     #[serde(skip)]

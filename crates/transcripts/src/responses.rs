@@ -16,13 +16,13 @@ use super::values::{
     arguments, as_it_is, data_image, is_encrypted, json, object_of, rest, with_extra_source,
 };
 
-/// What an item is.
+/// The kind of an item.
 pub(super) enum ResponseItem {
     /// A message of the user.
     Prompt(AgentMessage),
     /// Part of an answer, with what the item says besides.
     Output(Vec<Content>, Extra),
-    /// What a tool gave back.
+    /// The result of a tool.
     Result(AgentMessage),
     /// What no model answers to: instructions, and items of types that are not known.
     Extension(AgentMessage),
@@ -31,7 +31,7 @@ pub(super) enum ResponseItem {
 /// Reads an item.
 ///
 /// # Errors
-/// Says why it is none.
+/// If the record is not an item; the error gives the reason.
 pub(super) fn item(raw: &RawValue) -> Result<ResponseItem, String> {
     let record = json(raw)?;
     let mut fields = Fields::parse(raw.get())?;
@@ -155,7 +155,7 @@ fn part(raw: &RawValue) -> Vec<Content> {
 
 fn text_block(mut fields: Fields<'_>, key: &str) -> Option<Content> {
     let text = fields.text(key)?;
-    // The type tells a refusal from a text; `type` itself is taken.
+    // The type distinguishes a refusal from a text; `type` itself is taken.
     fields.retain(|name| name != "text" && name != "type");
     let mut extra = rest(&fields);
     if key == "refusal" {
@@ -196,7 +196,7 @@ fn call(kind: &str, mut fields: Fields<'_>) -> Content {
         .into_iter()
         .find(|key| some(fields.get(key)).is_some());
     if let Some(value) = key.and_then(|key| fields.take(key)) {
-        // What nests too deeply is left out.
+        // Arguments that nest too deeply are left out.
         let _ = arguments(&mut call, Some(value));
     }
     if kind == "custom_tool_call" {

@@ -10,7 +10,7 @@ use loopstore::model::{AgentMessage, Extra, Int, Json, LlmMessage, LoopId, Messa
 use loopstore_model::extension_kinds;
 
 use super::identity::{Fate, newest_loop};
-use super::matching::{Digest, is_revised};
+use super::matching::{RecordDigest, is_revised};
 use super::writer::StoreSink;
 
 impl StoreSink<'_> {
@@ -21,7 +21,7 @@ impl StoreSink<'_> {
         loop_id: &LoopId,
         fate: Fate,
         message: AgentMessage,
-        origin: Digest,
+        origin: RecordDigest,
     ) -> StoreResult<()> {
         self.flush()?;
         let (Some(key), Some(seq)) = (self.loop_key(at, loop_id), fate.seq()) else {
@@ -61,7 +61,7 @@ impl StoreSink<'_> {
     }
 
     /// True if a message may still be replaced: it is in the last turn of its loop, and that turn is in flight, or
-    /// nothing stands behind it.
+    /// nothing comes after it.
     fn may_replace(&self, key: LoopKey, seq: u32) -> StoreResult<bool> {
         let row = self.write.loop_by_key(key)?;
         let last = match row.totals.turns.checked_sub(1) {
@@ -119,7 +119,7 @@ impl StoreSink<'_> {
         let mut message = new.clone();
         if let Some(Message::Assistant(part)) = message.message_mut() {
             part.content = rest.to_vec();
-            // The first tokens of the call stand with an earlier part.
+            // The first tokens of the call are with an earlier part.
             let usage = part.usage.take();
             part.usage = usage.and_then(|usage| usage_beyond(usage, &counted));
         }
@@ -134,7 +134,7 @@ impl StoreSink<'_> {
         loop_id: &LoopId,
         seq: u32,
         message: AgentMessage,
-        origin: Digest,
+        origin: RecordDigest,
     ) -> StoreResult<()> {
         let Some(state) = self.sessions[at].loops.get_mut(loop_id) else {
             return Ok(());

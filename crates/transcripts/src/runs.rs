@@ -56,13 +56,13 @@ pub(super) fn run_id_of_own(session: &str, loop_id: &LoopId, run: &str) -> Strin
     format!("loopstore-{}", &hex::encode(hash.finalize())[..24])
 }
 
-/// What the run of a found compaction is made on.
+/// The context that the run of a found compaction is made on.
 pub(super) struct ImportedRun {
     pub(super) loop_key: LoopKey,
     pub(super) run_id: String,
 }
 
-/// What became of it, and what is recorded of it.
+/// The outcome of the run, and its record.
 struct Made {
     recorded: RecordedResult,
     record: Json,
@@ -201,7 +201,7 @@ fn foreign_block(
     })
 }
 
-/// Returns the milliseconds that a record tells of, itself or in an object within.
+/// Returns the time of a record in milliseconds, from the record itself or from an object within it.
 fn duration(record: &Json) -> u64 {
     let Ok(value) = record.read::<serde_json::Value>() else {
         return 0;

@@ -10,14 +10,14 @@ use loopstore::redact::{RedactionPolicy, Redactor};
 use loopstore_redact::add_counts;
 use loopstore_redact::drop_sealed;
 
-use super::matching::Digest;
+use super::matching::RecordDigest;
 use super::origin::Origin;
 use super::writer::StoreSink;
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead};
 
-/// What redacts an import.
+/// The state of the redaction of an import.
 pub(super) struct Secrets {
-    /// Whether all sessions are redacted, not only those that are already.
+    /// True if all sessions are redacted, not only those that are already.
     pub(super) all: bool,
     key: Vec<u8>,
     redactor: Redactor,
@@ -99,7 +99,7 @@ impl Secrets {
     }
 }
 
-/// Where a message stands, and whether it begins a turn.
+/// The place of a message.
 pub(super) struct TurnPlace<'a> {
     pub(super) at: usize,
     pub(super) loop_id: &'a LoopId,
@@ -111,7 +111,7 @@ pub(super) struct HeldMessage {
     at: usize,
     loop_id: LoopId,
     message: AgentMessage,
-    origin: Digest,
+    origin: RecordDigest,
     bytes: usize,
 }
 
@@ -138,7 +138,7 @@ impl StoreSink<'_> {
         self
     }
 
-    /// Whether the session at `at` is redacted.
+    /// True if the session at `at` is redacted.
     pub(super) fn redacts(&self, at: usize) -> bool {
         self.sessions[at].redacts
     }
@@ -168,7 +168,7 @@ impl StoreSink<'_> {
         Ok(true)
     }
 
-    /// Whether a session is redacted that started this one: the same secrets went to it.
+    /// True if a session is redacted that started this one: the same secrets went to it.
     fn is_of_redacted(&self, head: &SessionHead) -> StoreResult<bool> {
         let Some(by) = &head.session.parent_spawn_ref else {
             return Ok(false);
@@ -243,7 +243,7 @@ impl StoreSink<'_> {
         at: usize,
         loop_id: &LoopId,
         message: AgentMessage,
-        origin: Digest,
+        origin: RecordDigest,
         bytes: usize,
     ) {
         self.held.push(HeldMessage {
@@ -278,7 +278,7 @@ impl StoreSink<'_> {
         Ok(is_sealed && (changed || self.sessions[at].has_secrets))
     }
 
-    /// Whether a compaction is stored that came in before its session was redacted.
+    /// True if a compaction is stored that came in before its session was redacted.
     pub(super) fn knows_compaction(
         &mut self,
         at: usize,

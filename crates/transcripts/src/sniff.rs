@@ -6,17 +6,17 @@
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use super::decode::{Repairer, TextFile, is_json_text};
+use super::decode::{Repairer, TextFile, is_json_text, open_text};
 
-/// How much of a file is looked at, in bytes.
+/// The number of bytes of a file that are examined.
 const HEAD_BYTES: u64 = 64 << 10;
-/// How many of the later keys are looked at.
+/// The number of later keys that are examined.
 const MAX_KEYS: usize = 100;
 /// Longer keys are no format's.
 const MAX_KEY_BYTES: usize = 100;
 
-/// How a file begins.
-pub(super) struct Head {
+/// The beginning of a file.
+pub(super) struct FileHead {
     pub(super) bytes: Vec<u8>,
     /// The path of the file, without the ending of a compressed one.
     pub(super) path: PathBuf,
@@ -24,12 +24,12 @@ pub(super) struct Head {
 }
 
 /// Reads the head of a file.
-pub(super) fn sniff(path: &Path) -> io::Result<Head> {
+pub(super) fn sniff(path: &Path) -> io::Result<FileHead> {
     let TextFile {
         mut text,
         path,
         is_sqlite,
-    } = TextFile::open(path, HEAD_BYTES as usize)?;
+    } = open_text(path, HEAD_BYTES as usize)?;
     let mut bytes = Vec::new();
     if let Err(error) = (&mut text).take(HEAD_BYTES).read_to_end(&mut bytes)
         && bytes.is_empty()
@@ -42,7 +42,7 @@ pub(super) fn sniff(path: &Path) -> io::Result<Head> {
         }
         bytes = with_later_keys(bytes, &mut *text)?;
     }
-    Ok(Head {
+    Ok(FileHead {
         bytes,
         path,
         is_sqlite,
@@ -59,7 +59,7 @@ fn with_later_keys(mut head: Vec<u8>, reader: &mut dyn BufRead) -> io::Result<Ve
     scan.close(&mut head);
     scan.keys_wanted = true;
     loop {
-        // What cannot be read names nothing.
+        // Unreadable data has no keys.
         let buffer = reader.fill_buf().unwrap_or_default();
         if buffer.is_empty() || scan.levels.is_empty() || scan.keys.len() >= MAX_KEYS {
             break;
@@ -84,7 +84,7 @@ struct FirstValueScan {
     began: bool,
     in_string: bool,
     escaped: bool,
-    /// Whether the next string at the outermost level is a key.
+    /// True if the next string at the outermost level is a key.
     at_key: bool,
     key: Option<Vec<u8>>,
     keys_wanted: bool,
@@ -135,7 +135,7 @@ impl FirstValueScan {
         }
     }
 
-    /// Whether the bytes end within an object.
+    /// True if the bytes end within an object.
     fn is_cut_object(&self) -> bool {
         self.levels.first() == Some(&b'{')
     }

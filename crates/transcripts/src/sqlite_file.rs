@@ -10,7 +10,7 @@ use loopstore::internal::open_locked;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 
-/// How long another program may hold a file.
+/// The longest time to wait for another program that holds a file.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// A value, or why a file cannot be used.
@@ -33,7 +33,7 @@ pub(crate) fn open(path: &Path) -> Unusable<Connection> {
 /// Returns the names of the tables of a file.
 ///
 /// # Errors
-/// Says why it cannot be read.
+/// If the file cannot be read; the error gives the reason.
 pub(crate) fn table_names(path: &Path) -> Unusable<Vec<String>> {
     names(&open(path)?)
 }
@@ -87,7 +87,7 @@ pub(crate) fn has_columns(
         .all(|column| found.iter().any(|name| name == column)))
 }
 
-/// Returns a name as it may stand in SQL.
+/// Returns a name quoted for SQL.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -1,4 +1,4 @@
-//! What the writer knows of the sessions and loops of a transcript until it ends.
+//! The state of the sessions and loops of a transcript while it is written.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -13,16 +13,16 @@ use loopstore_model::GroupCursor;
 
 use super::activity;
 use super::identity::{CurrentLoop, newest_loop};
-use super::matching::Digest;
+use super::matching::RecordDigest;
 use super::pending::PendingMessage;
 use super::{Origin, SessionHead};
 
 /// Recorded turns and events longer than this do not wait in memory for the end.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
-/// What a record says of its loop; the newest word counts.
+/// The description of a loop; the newest record counts.
 #[derive(Clone, Debug)]
-pub(super) struct Described {
+pub(super) struct LoopDescription {
     pub(super) status: LoopStatus,
     kind: String,
     started_at: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct Described {
     meta: String,
 }
 
-impl Described {
+impl LoopDescription {
     pub(super) fn of(record: &LoopRecord) -> StoreResult<Self> {
         let mut row = LoopRow {
             core: LoopCore {
@@ -85,15 +85,15 @@ impl PendingHistory {
     }
 }
 
-/// What is stored already of a loop of the transcript.
+/// The stored part of a loop of the transcript.
 pub(super) struct KnownLoop {
-    /// How it stood before this import.
+    /// The status before this import.
     pub(super) status: LoopStatus,
     /// True if the stored loop goes on where the transcript ends, or goes on otherwise.
     pub(super) is_left_behind: bool,
     pub(super) has_recorded: bool,
     /// Digests of the changed records that are kept already.
-    pub(super) revised: HashSet<Digest>,
+    pub(super) revised: HashSet<RecordDigest>,
     /// The stored messages that the transcript holds too.
     pub(super) matched: HashSet<u32>,
     /// From here on messages were replaced.
@@ -105,17 +105,17 @@ pub(super) struct LoopState {
     pub(super) key: LoopKey,
     /// What was stored of it before this import; `None`: it was not there.
     pub(super) known: Option<KnownLoop>,
-    pub(super) described: Described,
+    pub(super) described: LoopDescription,
     pub(super) history: Option<PendingHistory>,
     cursor: GroupCursor,
     turns: u64,
-    /// Whether a secret was found in the turn at hand.
+    /// True if a secret was found in the turn at hand.
     pub(super) turn_has_secrets: bool,
 }
 
 impl LoopState {
     /// A loop that is stored already.
-    pub(super) fn known(key: LoopKey, known: KnownLoop, described: Described) -> Self {
+    pub(super) fn known(key: LoopKey, known: KnownLoop, described: LoopDescription) -> Self {
         Self {
             known: Some(known),
             ..Self::new(key, described)
@@ -123,7 +123,7 @@ impl LoopState {
     }
 
     /// A loop that this import created.
-    pub(super) fn new(key: LoopKey, described: Described) -> Self {
+    pub(super) fn new(key: LoopKey, described: LoopDescription) -> Self {
         Self {
             key,
             known: None,
@@ -224,7 +224,7 @@ fn shortened(read: &dyn StoreRead, key: LoopKey, history: &str) -> StoreResult<S
         .map_err(|error| StoreError::Invalid(format!("recorded turns: {error}")))
 }
 
-/// What a session is known by whose own id does not tell, besides its format.
+/// The key, besides the format, of a session whose own id does not identify it.
 #[derive(Clone)]
 pub(super) struct RecordKey {
     /// Empty if the name says nothing.
@@ -233,25 +233,25 @@ pub(super) struct RecordKey {
 }
 
 /// A session of the transcript.
-pub(super) struct SessionState {
+pub(super) struct ImportedSession {
     pub(super) head: SessionHead,
     /// The key of a record without an id.
     record_key: Option<RecordKey>,
     /// `None` until its first loop.
     pub(super) key: Option<SessionKey>,
-    /// Whether this import brings it in.
+    /// True if this import brings it in.
     is_new: bool,
     pub(super) is_changed: bool,
-    /// Whether what comes into it is redacted.
+    /// True if what comes into it is redacted.
     pub(super) redacts: bool,
-    /// Whether a secret was found in one of its messages.
+    /// True if a secret was found in one of its messages.
     pub(super) has_secrets: bool,
     pub(super) loops: HashMap<LoopId, LoopState>,
     /// The loops as they began.
     pub(super) order: Vec<LoopId>,
     /// Runs that are stored.
     runs: Option<HashSet<String>>,
-    /// How often a run of one id was found.
+    /// The number of runs found of each id.
     found: HashMap<String, u32>,
     last_active_before: Option<String>,
     pub(super) current: CurrentLoop,
@@ -261,7 +261,7 @@ pub(super) struct SessionState {
     newest: Option<i64>,
 }
 
-/// What became of a session.
+/// The outcome of the import of a session.
 pub(super) struct Finished {
     pub(super) id: SessionId,
     pub(super) loops: u64,
@@ -269,7 +269,7 @@ pub(super) struct Finished {
     pub(super) is_stored: bool,
 }
 
-impl SessionState {
+impl ImportedSession {
     pub(super) fn new(
         head: SessionHead,
         record_key: Option<RecordKey>,
@@ -311,7 +311,7 @@ impl SessionState {
         }
     }
 
-    /// Whether a run is stored; from now on it is.
+    /// True if a run is stored; from now on it is.
     pub(super) fn knows_run(
         &mut self,
         read: &dyn StoreRead,
@@ -321,7 +321,7 @@ impl SessionState {
         Ok(!self.runs(read, key)?.insert(run_id.to_owned()))
     }
 
-    /// Whether a run is stored.
+    /// True if a run is stored.
     pub(super) fn has_run(
         &mut self,
         read: &dyn StoreRead,

@@ -2,7 +2,7 @@
 //! `trajectory` (the steps) are two views of one run. Either may be missing.
 //!
 //! The messages come from `history`; what a step knows besides stays with its answer, and a step
-//! that history has not is kept as an extension. The run is one loop. Where actions stand in the text, the
+//! that history has not is kept as an extension. The run is one loop. Where actions are in the text, the
 //! observation is a message in the user's name and belongs to the turn of its action.
 
 mod steps;
@@ -12,7 +12,7 @@ use std::path::Path;
 use loopstore::model::{AgentMessage, AssistantMessage, Content, LoopStatus, Message, Role, Usage};
 use serde_json::value::RawValue;
 
-use self::steps::Steps;
+use self::steps::RunSteps;
 use super::authors::by_harness;
 use super::extension::extension;
 use super::fields::{Fields, list};
@@ -79,7 +79,7 @@ fn run(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportEr
         transcript: TranscriptBuilder::new(sink, head(nth.to_string(), extra)?, Style::Document),
     };
     match history.is_empty() {
-        false => run.history(&history, Steps::of(&trajectory))?,
+        false => run.history(&history, RunSteps::of(&trajectory))?,
         true => run.steps(&trajectory)?,
     }
     run.transcript.ended_as(status(&info, has_info));
@@ -109,7 +109,7 @@ fn stats(info: &Fields<'_>) -> Option<Usage> {
 struct RunReader<'a> {
     lines: LineCounter<'a>,
     answered: bool,
-    /// Whether the user gave a task.
+    /// True if the user gave a task.
     begun: bool,
     nth: usize,
     transcript: TranscriptBuilder<'a>,
@@ -119,7 +119,7 @@ impl<'a> RunReader<'a> {
     fn history(
         &mut self,
         history: &[&'a RawValue],
-        mut steps: Steps<'a>,
+        mut steps: RunSteps<'a>,
     ) -> Result<(), ImportError> {
         for (at, raw) in history.iter().enumerate() {
             steps.seen = history.get(at + 1).and_then(|next| seen(next));
@@ -134,7 +134,7 @@ impl<'a> RunReader<'a> {
     fn message(
         &mut self,
         raw: &'a RawValue,
-        steps: Option<&mut Steps<'a>>,
+        steps: Option<&mut RunSteps<'a>>,
     ) -> Result<(), ImportError> {
         let line = self.lines.of(raw.get());
         self.nth += 1;
@@ -185,7 +185,7 @@ impl<'a> RunReader<'a> {
         &mut self,
         mut message: AgentMessage,
         raw: &RawValue,
-        steps: Option<&mut Steps<'a>>,
+        steps: Option<&mut RunSteps<'a>>,
     ) -> Result<(), ImportError> {
         let bytes = raw.get().as_bytes();
         if is_shown(raw) {
@@ -275,7 +275,7 @@ impl<'a> RunReader<'a> {
                     .observation(message, key("observation").as_bytes())
             }
             None => {
-                // What is no text is kept as it is.
+                // Content that is no text is kept as it is.
                 let odd = fields
                     .get("observation")
                     .filter(|seen| !["null", "\"\""].contains(&seen.get()));
@@ -290,7 +290,7 @@ impl<'a> RunReader<'a> {
     }
 }
 
-/// Whether a message is none of who gave the task: an example run, or what a tool gave back.
+/// True if a message is none of who gave the task: an example run, or what a tool gave back.
 fn is_shown(raw: &RawValue) -> bool {
     let fields = Fields::parse(raw.get()).unwrap_or_default();
     let kind = fields.text("message_type");
@@ -299,7 +299,7 @@ fn is_shown(raw: &RawValue) -> bool {
         && (fields.read("is_demo") == Some(true) || kind.as_deref().is_some_and(is_told))
 }
 
-/// What the model was shown of an observation.
+/// Returns the part of an observation that the model was shown.
 fn seen(next: &RawValue) -> Option<String> {
     let fields = Fields::parse(next.get()).ok()?;
     fields.text("content")

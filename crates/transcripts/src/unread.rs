@@ -4,11 +4,11 @@ use std::path::Path;
 
 use loopstore::internal::is_store;
 
-use super::sniff::Head;
+use super::sniff::FileHead;
 #[cfg(feature = "sqlite")]
 use super::sqlite_file::table_names;
 
-/// How many tables of a database are named.
+/// The number of tables of a database that a message names.
 const TABLES: usize = 5;
 /// A text that is shorter holds nothing, in bytes.
 const LEAST_TEXT: usize = 10;
@@ -24,7 +24,7 @@ const PACKED: [(&[u8], &str, &str); 5] = [
 
 /// Returns why a file that may hold a conversation was not read, and what to do. `None`: there is no
 /// reason to expect one in it. `format`: the one format that was looked for.
-pub(super) fn reason_of(path: &Path, head: &Head, format: Option<&str>) -> Option<String> {
+pub(super) fn reason_of(path: &Path, head: &FileHead, format: Option<&str>) -> Option<String> {
     let bytes = &head.bytes;
     if head.is_sqlite {
         return Some(of_database(path, bytes));

@@ -30,7 +30,7 @@ pub(super) fn redacted_thinking_of(data: &str) -> Option<Content> {
     redacted_thinking(&Json::parse(&block).ok()?)
 }
 
-/// Whether an item of Responses holds what only OpenAI can read.
+/// True if an item of Responses holds what only OpenAI can read.
 pub(super) fn is_encrypted(item: &Fields<'_>) -> bool {
     let text = item.text("encrypted_content");
     text.is_some_and(|text| !text.is_empty())
@@ -97,7 +97,7 @@ pub(super) fn millis(fields: &Fields<'_>, key: &str) -> Option<i64> {
 }
 
 /// Reads a number of seconds since the epoch, or of smaller units, or a time as text.
-pub(super) fn moment(fields: &Fields<'_>, key: &str) -> Option<Time> {
+pub(super) fn time_of(fields: &Fields<'_>, key: &str) -> Option<Time> {
     match fields.read::<f64>(key) {
         Some(time) => unix_millis(time).and_then(Time::from_millis),
         None => fields.text(key).map(Time::from_text),
@@ -189,7 +189,7 @@ pub(super) fn stop_reason(word: String) -> String {
     }
 }
 
-/// Puts the thinking of a chat message, which stands beside its content, before its other blocks.
+/// Puts the thinking of a chat message, which is beside its content, before its other blocks.
 pub(super) fn with_thinking(mut message: AgentMessage, fields: &Fields<'_>) -> AgentMessage {
     let Some(Message::Assistant(answer)) = message.message_mut() else {
         return message;
@@ -213,7 +213,7 @@ pub(super) fn with_thinking(mut message: AgentMessage, fields: &Fields<'_>) -> A
     message
 }
 
-/// Takes a block as it stands.
+/// Takes a block as it is.
 pub(super) fn as_it_is(raw: &RawValue) -> Option<Content> {
     json(raw).ok()?.read().ok()
 }
@@ -387,7 +387,7 @@ pub fn says_failed(plain_text: &str) -> bool {
     if let Ok(fields) = Fields::parse(plain_text) {
         return exit_code_failed(&fields);
     }
-    // What stands before the output is Codex's own.
+    // The lines before the output are Codex's own.
     let own = plain_text
         .lines()
         .take_while(|line| *line != "Output:")

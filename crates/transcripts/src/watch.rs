@@ -14,23 +14,23 @@ use super::lines::CUT_BEFORE_RECORD;
 use super::report::{ImportReport, Skipped};
 use super::{ImportError, log_of};
 
-/// What a reader tells of a record whose writer is not done with it.
+/// The reasons that a reader gives for a record that its writer has not finished.
 const UNFINISHED: [&str; 2] = ["cut off", "the list is cut off"];
 
-/// How a file and its write-ahead log, if it has one, stood at the last look.
+/// The size and time of a file and its write-ahead log at the last look.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     bytes: u64,
     changed: Option<SystemTime>,
     log: Option<(u64, Option<SystemTime>)>,
 }
 
-/// A file that changed, and what came of it.
+/// A file that changed, and the result of its import.
 #[derive(Debug)]
 pub struct Growth {
     /// The file.
     pub path: PathBuf,
-    /// What came in. What was told of the file before, and the record that its writer is at, are not
+    /// The report of the import. Lines reported before, and the record that its writer has not finished, are not
     /// in `skipped`; of each kind of damage only the first is in `repaired`. An entry of a folder that is not
     /// read and may hold a conversation is in `unread` once.
     pub result: Result<ImportReport, ImportError>,
@@ -57,7 +57,7 @@ pub struct Growth {
 pub struct Watch {
     paths: Vec<PathBuf>,
     options: ImportOptions,
-    seen: HashMap<PathBuf, Stamp>,
+    seen: HashMap<PathBuf, FileStamp>,
     reported: HashMap<PathBuf, Vec<Skipped>>,
     /// The kinds of damage in each file that were reported.
     repaired: HashMap<PathBuf, HashSet<String>>,
@@ -85,7 +85,7 @@ impl Watch {
         self.seen.len()
     }
 
-    /// Looks once, tells `each` of every file that changed, and returns when all are imported or
+    /// Looks once, calls `each` for every file that changed, and returns when all are imported or
     /// `stop` says so.
     ///
     /// A file of no known format is looked at again when it changes; so is one that was not there.
@@ -117,7 +117,7 @@ impl Watch {
             let mut silent = |_: FileProgress<'_>| {};
             let paths = std::slice::from_ref(&path);
             let result = import_paths(store, paths, &self.options, &mut silent);
-            // What the store had no time for is tried again.
+            // A file that the store had no time for is tried again.
             if !matches!(result, Err(ImportError::Store(_))) {
                 self.seen.insert(path.clone(), stamp);
             }
@@ -155,7 +155,7 @@ impl Watch {
         mut result: Result<ImportReport, ImportError>,
     ) -> Option<Growth> {
         if let Err(error) = &result {
-            // What is tried at each look is told once.
+            // A failure that repeats at each look is reported once.
             let reason = error.to_string();
             if self.failed.get(&path) == Some(&reason) {
                 return None;
@@ -201,12 +201,12 @@ fn files_in(paths: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileStamp> {
     let data = std::fs::metadata(path)
         .ok()
         .filter(std::fs::Metadata::is_file)?;
     let log = std::fs::metadata(log_of(path)).ok();
-    Some(Stamp {
+    Some(FileStamp {
         bytes: data.len(),
         changed: data.modified().ok(),
         log: log.map(|log| (log.len(), log.modified().ok())),

@@ -12,12 +12,12 @@ use loopstore::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, Sessi
 use loopstore::tokens::TokenCounter;
 
 use super::identity::{Fate, Incoming, is_voice};
-use super::matching::{Digest, Digests};
+use super::matching::{Digests, RecordDigest};
 use super::pending::PendingMessage;
 use super::pipeline::{EncodedSink, Encoder, SkipEncoding};
 use super::report::{CompletedCall, ImportReport};
 use super::secrets::{HeldMessage, Secrets, TurnPlace};
-use super::state::{RecordKey, SessionState};
+use super::state::{ImportedSession, RecordKey};
 use super::{FoundCompaction, Identity, ImportError, Origin, SessionHead, Sink};
 
 /// A batch is written when it holds this many messages …
@@ -38,7 +38,7 @@ enum Begun {
     Waiting(usize),
 }
 
-/// What is known of a message that is stored.
+/// The facts of a stored message that a transcript repeats.
 pub(super) struct KnownMessage {
     pub(super) role: Role,
     pub(super) turn_index: Option<i64>,
@@ -62,7 +62,7 @@ pub struct StoreSink<'a> {
     only: Option<SessionId>,
     pub(super) digests: Digests,
     pub(super) report: ImportReport,
-    pub(super) sessions: Vec<SessionState>,
+    pub(super) sessions: Vec<ImportedSession>,
     pub(super) by_id: HashMap<SessionId, usize>,
     /// The session that was begun last.
     current: Begun,
@@ -117,7 +117,7 @@ impl<'a> StoreSink<'a> {
         })
     }
 
-    /// Says how final the last turn of a transcript is.
+    /// Sets how final the last turn of a transcript is.
     pub(super) fn with_last_turn(mut self, last_turn: LastTurn) -> Self {
         self.last_turn = last_turn;
         self
@@ -258,7 +258,7 @@ impl<'a> StoreSink<'a> {
                     Some(row) => self.is_of_file(row.key)?,
                     None => false,
                 };
-                let mut state = SessionState::new(head, key, stored, is_same_file);
+                let mut state = ImportedSession::new(head, key, stored, is_same_file);
                 state.redacts = redacts;
                 self.sessions.push(state);
                 self.by_id.insert(id, self.sessions.len() - 1);
@@ -285,7 +285,7 @@ impl<'a> StoreSink<'a> {
         &mut self,
         loop_id: &LoopId,
         message: PendingMessage,
-        origin: Digest,
+        origin: RecordDigest,
         bytes: usize,
         fate: Fate,
     ) -> Result<(), ImportError> {
@@ -391,7 +391,7 @@ impl<'a> StoreSink<'a> {
         at: usize,
         loop_id: &LoopId,
         message: PendingMessage,
-        origin: Digest,
+        origin: RecordDigest,
         bytes: usize,
     ) -> StoreResult<()> {
         let Some(key) = self.loop_key(at, loop_id) else {
@@ -490,7 +490,7 @@ impl<'a> StoreSink<'a> {
             return Ok(());
         }
         session.is_changed = true;
-        // What the source calls ended has no turn in flight.
+        // A loop that ended in the transcript has no turn in flight.
         let mut row = self.write.loop_by_key(loop_key)?;
         if status.is_ended() && !row.status.is_ended() {
             row.status = status;
@@ -514,7 +514,7 @@ impl EncodedSink for StoreSink<'_> {
         &mut self,
         loop_id: LoopId,
         message: PendingMessage,
-        origin: Digest,
+        origin: RecordDigest,
         bytes: usize,
     ) -> Result<(), ImportError> {
         match self.current {

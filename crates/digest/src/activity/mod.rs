@@ -25,6 +25,6 @@ mod work;
 pub use effects::CallEffects;
 pub use reader::Activity;
 pub use work::{
-    AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, PlanItem, PlanState,
-    RunningCall, SourceTurn,
+    AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, PendingCall, PlanItem,
+    PlanState, SourceTurn,
 };

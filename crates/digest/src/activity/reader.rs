@@ -11,7 +11,7 @@ use super::outcome::{self, CallOutcome, outcome, refusal_words, refused};
 use super::plan::PlanChange;
 use super::shell;
 use super::tables::{results, tools};
-use super::work::{AgentPlan, AgentWork, PlanItem, PlanState, RunningCall, SourceTurn};
+use super::work::{AgentPlan, AgentWork, PendingCall, PlanItem, PlanState, SourceTurn};
 use calls::CallKey;
 use loopstore_model::{Author, Content, Message, ToolCall, ToolResultMessage};
 
@@ -213,14 +213,14 @@ impl Activity {
         {
             return;
         }
-        self.work.running.push(RunningCall {
+        self.work.running.push(PendingCall {
             id: call.id.clone(),
             description: action.description.clone(),
             place: place.clone(),
         });
         queue.push_back(action);
         if self.work.running.len() > MOST_OPEN {
-            let oldest: Vec<RunningCall> = self.work.running.drain(..MOST_OPEN / 4).collect();
+            let oldest: Vec<PendingCall> = self.work.running.drain(..MOST_OPEN / 4).collect();
             for call in oldest {
                 self.pending.remove(&call.id);
                 self.background.retain(|_, (id, _)| *id != call.id);

@@ -33,7 +33,7 @@ pub struct AgentWork {
     /// if it had an effect, found files or has failed.
     pub calls: Vec<CallHistory>,
     /// Calls without a result, and sub-agents and commands that run in the background.
-    pub running: Vec<RunningCall>,
+    pub running: Vec<PendingCall>,
 }
 
 /// A file and its events.
@@ -136,7 +136,7 @@ pub struct CallHistory {
 
 /// A call that is still running.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunningCall {
+pub struct PendingCall {
     /// The id of the call; empty if it was read from a document.
     pub id: String,
     /// The command line, or the tool and its main argument; the task of a sub-agent.

@@ -8,7 +8,7 @@ use super::model_sections::{ModelSection, sections_of};
 use super::read::{self, DocumentPart};
 use super::record::{DocumentRecord, ForeignSummary, SpeakerRole, Statement};
 use super::values::scan::{ScannedValue, scan};
-use super::values::{FactSource, Ledger, Shape, is_value};
+use super::values::{FactSource, Shape, ValueLedger, is_value};
 use crate::activity::noise::clean;
 use crate::activity::outcome::{output_of, refusal_words};
 use crate::activity::{Activity, SourceTurn};
@@ -372,10 +372,10 @@ impl Gatherer {
                     self.add_statement(statement);
                 }
                 DocumentPart::Instruction(instruction) => {
-                    self.record.instructions.push(instruction)
+                    self.record.instructions.push(instruction);
                 }
                 DocumentPart::ForeignSummary(carried) => {
-                    self.record.foreign_summaries.push(carried)
+                    self.record.foreign_summaries.push(carried);
                 }
                 DocumentPart::Model(section) => self.add_model_section(section),
                 DocumentPart::Work(work) => {
@@ -508,7 +508,7 @@ fn texts(content: &[Content]) -> impl Iterator<Item = &str> {
 }
 
 fn add_found(
-    ledger: &mut Ledger,
+    ledger: &mut ValueLedger,
     found: ScannedValue<'_>,
     label: usize,
     source: FactSource,

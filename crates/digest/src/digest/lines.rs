@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::record::{Instruction, SpeakerRole, Statement};
 use crate::activity::{
-    CallHistory, FileAct, FileEvent, FileWork, PlanItem, PlanState, RunningCall, SourceTurn,
+    CallHistory, FileAct, FileEvent, FileWork, PendingCall, PlanItem, PlanState, SourceTurn,
 };
 
 /// The beginning of the first line of every document.
@@ -126,7 +126,7 @@ pub(super) fn read_plan_line(line: &str) -> Option<PlanItem> {
 
 pub(super) const OPEN: &str = "- running, no result yet: ";
 
-pub(super) fn open_line(open: &RunningCall) -> String {
+pub(super) fn open_line(open: &PendingCall) -> String {
     format!("{OPEN}{} ({})\n", one_line(&open.description), open.place)
 }
 

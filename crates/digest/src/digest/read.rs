@@ -9,7 +9,7 @@ use super::names::LoopNames;
 use super::record::{ForeignSummary, Instruction, SpeakerRole, Statement};
 use super::values::line::{SEEN, ValueLine, read_place, read_values};
 use crate::activity::{
-    AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, RunningCall, SourceTurn,
+    AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, PendingCall, SourceTurn,
 };
 
 /// A part of a document.
@@ -121,7 +121,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
             Some(Heading::Commands) => work.calls.extend(read_call(line)),
             Some(Heading::Values) if line == SEEN => used = false,
             Some(Heading::Values) => {
-                sections.extend(read_values(line, used).map(DocumentPart::Values))
+                sections.extend(read_values(line, used).map(DocumentPart::Values));
             }
             None => {}
         }
@@ -211,7 +211,7 @@ fn read_plan(line: &str, work: &mut AgentWork) {
     } else if let Some(open) = line.strip_prefix(OPEN) {
         let read = || {
             let (what, place) = open.strip_suffix(')')?.rsplit_once(" (")?;
-            Some(RunningCall {
+            Some(PendingCall {
                 id: String::new(),
                 description: what.to_owned(),
                 place: read_place(place)?,

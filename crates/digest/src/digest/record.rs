@@ -3,7 +3,7 @@
 use super::lines::Heading;
 use super::model_sections::ModelSection;
 use super::text::{UnitText, units_of};
-use super::values::{Ledger, flat};
+use super::values::{ValueLedger, flat};
 use crate::activity::{Activity, SourceTurn};
 use loopstore_model::Int;
 
@@ -120,7 +120,7 @@ pub(super) struct DocumentRecord {
     /// The sections that a model wrote.
     pub(super) model_sections: Vec<ModelSection>,
     pub(super) activity: Activity,
-    pub(super) values: Ledger,
+    pub(super) values: ValueLedger,
     /// The time of the newest message.
     pub(super) timestamp: Option<Int>,
 }

@@ -153,7 +153,7 @@ pub fn rollup_digester(
                 true => {
                     digester
                         .gatherer
-                        .summary(clean_loop_name(loop_name.clone()).as_ref(), 0, &text)
+                        .summary(clean_loop_name(loop_name.clone()).as_ref(), 0, &text);
                 }
                 false => foreign.push(text),
             }

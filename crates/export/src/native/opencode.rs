@@ -84,7 +84,7 @@ impl NativeForm for OpenCodeForm {
         for (at, step) in steps.iter().enumerate() {
             match step {
                 ConversationStep::Input(said) => {
-                    document.write_input(said, model_of(&steps[at..]))?
+                    document.write_input(said, model_of(&steps[at..]))?;
                 }
                 ConversationStep::Answer(answered) => document.write_answer(answered)?,
             }

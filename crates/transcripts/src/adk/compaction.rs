@@ -8,17 +8,17 @@ use crate::fields::{Fields, some};
 use crate::values::user;
 
 /// A summary, and the first and last second of what it stands for.
-pub(super) struct Summary {
+pub(super) struct EventSummary {
     start: f64,
     end: f64,
     message: AgentMessage,
 }
 
-impl Summary {
+impl EventSummary {
     /// Reads `{start_timestamp, end_timestamp, compacted_content}`.
     ///
     /// # Errors
-    /// Says what is missing.
+    /// If a field is missing; the error names it.
     pub(super) fn read(fields: &Fields<'_>) -> Result<Self, String> {
         let seconds = |snake, camel| {
             let value = some(fields.either(snake, camel))?;
@@ -52,7 +52,7 @@ impl Summary {
 
 /// The summaries of a session, as they were added.
 #[derive(Default)]
-pub(super) struct Summaries(Vec<Summary>);
+pub(super) struct Summaries(Vec<EventSummary>);
 
 impl Summaries {
     pub(super) fn len(&self) -> usize {
@@ -64,7 +64,7 @@ impl Summaries {
     }
 
     /// Adds a summary. Returns whether it says something new: its range is not within that of another.
-    pub(super) fn add(&mut self, summary: Summary) -> bool {
+    pub(super) fn add(&mut self, summary: EventSummary) -> bool {
         let mut others = self.0.iter();
         let is_new = !others.any(|other| other.holds(&summary) && !summary.holds(other));
         self.0.push(summary);
@@ -72,13 +72,13 @@ impl Summaries {
     }
 
     /// Those whose range is not within that of another, by their end.
-    fn in_force(&self) -> Vec<&Summary> {
-        let is_held = |(at, summary): &(usize, &Summary)| {
+    fn in_force(&self) -> Vec<&EventSummary> {
+        let is_held = |(at, summary): &(usize, &EventSummary)| {
             let mut others = self.0.iter().enumerate().filter(|(other, _)| other != at);
             others.any(|(other, by)| by.holds(summary) && (!summary.holds(by) || other > *at))
         };
         let all = self.0.iter().enumerate();
-        let mut found: Vec<&Summary> = all
+        let mut found: Vec<&EventSummary> = all
             .filter(|one| !is_held(one))
             .map(|(_, summary)| summary)
             .collect();
@@ -98,7 +98,7 @@ impl Summaries {
     }
 
     /// The seconds that they stand for.
-    pub(super) fn covered(&self) -> Covered {
+    pub(super) fn covered(&self) -> CoveredEvents {
         let mut ranges: Vec<(f64, f64)> = self.0.iter().map(|one| (one.start, one.end)).collect();
         ranges.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mut merged: Vec<(f64, f64)> = Vec::new();
@@ -108,14 +108,14 @@ impl Summaries {
                 _ => merged.push((start, end)),
             }
         }
-        Covered(merged)
+        CoveredEvents(merged)
     }
 }
 
 /// Ranges of seconds, in order and apart.
-pub(super) struct Covered(Vec<(f64, f64)>);
+pub(super) struct CoveredEvents(Vec<(f64, f64)>);
 
-impl Covered {
+impl CoveredEvents {
     pub(super) fn holds(&self, seconds: f64) -> bool {
         let behind = self.0.partition_point(|range| range.0 <= seconds);
         let range = behind.checked_sub(1).and_then(|at| self.0.get(at));

@@ -37,7 +37,7 @@ fn seconds(value: Option<&RawValue>) -> Option<i64> {
 /// its calls that have no id.
 ///
 /// # Errors
-/// Says why its parts cannot be read.
+/// If its parts cannot be read; the error gives the reason.
 pub(super) fn read(mut event: Fields<'_>, id: &str) -> Result<Vec<AgentMessage>, String> {
     let is_partial = event
         .get("partial")
@@ -75,7 +75,7 @@ pub(super) fn read(mut event: Fields<'_>, id: &str) -> Result<Vec<AgentMessage>,
 /// Reads what a content says, but for the responses of tools.
 ///
 /// # Errors
-/// Says why its parts cannot be read.
+/// If its parts cannot be read; the error gives the reason.
 pub(super) fn blocks(content: &Fields<'_>, id: &str) -> Result<Vec<Content>, String> {
     let parts = some(content.get("parts")).and_then(list);
     let parts = parts.unwrap_or_default().into_iter().enumerate();
@@ -96,7 +96,7 @@ fn with_event(message: AgentMessage, source: Option<Json>) -> AgentMessage {
     }
 }
 
-/// What a result's own part says besides, if it was kept already.
+/// Returns the other fields of the part of a result, if the result was kept already.
 fn message_part(message: &AgentMessage) -> Option<Json> {
     match message {
         AgentMessage::Llm(llm) => llm.extra.get("source").cloned(),

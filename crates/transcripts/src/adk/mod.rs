@@ -11,7 +11,7 @@ use std::path::Path;
 
 use loopstore::model::{Json, SessionId};
 
-use self::compaction::{Summaries, Summary};
+use self::compaction::{EventSummary, Summaries};
 use self::messages::Keys;
 
 use super::extension::{extension_of, unreadable};
@@ -26,7 +26,7 @@ use super::{
 
 /// The name of the tool, for agents.
 const TOOL: &str = "adk";
-/// Each run tells all summaries that count, so many at most.
+/// Each run lists all summaries that count, at most this many.
 const MOST_SUMMARIES: usize = 1_000;
 
 /// Reads the sessions of ADK.
@@ -82,8 +82,8 @@ fn one(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportEr
     reader.transcript.finish()
 }
 
-/// What a session says besides its events is kept with it, but for what would stand for something
-/// of the session's own.
+/// Describes a session. The fields besides its events are kept with it, without those that the session has a field of
+/// its own for.
 fn head(fields: &Fields<'_>, events: &[&serde_json::value::RawValue], nth: u64) -> SessionHead {
     let own = fields.text("id").and_then(|id| SessionId::new(id).ok());
     let (identity, id) = match own {
@@ -114,19 +114,19 @@ fn head(fields: &Fields<'_>, events: &[&serde_json::value::RawValue], nth: u64) 
     }
 }
 
-/// Where an invocation begins.
+/// The beginning of an invocation.
 struct Invocation {
     id: String,
     /// The turn before it.
     after: Option<LoopTurn>,
-    /// How many messages stand before it, and how many summaries.
+    /// The number of messages before it, and of summaries.
     shown: usize,
     summaries: usize,
 }
 
 /// A message that the model sees: when it was said, and its turn.
 #[derive(Clone, Copy)]
-struct ShownMessage {
+struct AdkMessage {
     seconds: f64,
     at: LoopTurn,
 }
@@ -137,7 +137,7 @@ struct AdkReader<'a> {
     /// Those that were not taken back, and which of them has an id.
     invocations: Vec<Invocation>,
     places: HashMap<String, usize>,
-    shown: Vec<ShownMessage>,
+    shown: Vec<AdkMessage>,
     summaries: Summaries,
 }
 
@@ -188,7 +188,7 @@ impl AdkReader<'_> {
         // One without a time was said with the one before.
         let seconds = seconds.or(last).unwrap_or(f64::NEG_INFINITY);
         if let Some(at) = self.transcript.last_turn() {
-            self.shown.push(ShownMessage { seconds, at });
+            self.shown.push(AdkMessage { seconds, at });
         }
     }
 
@@ -230,7 +230,7 @@ impl AdkReader<'_> {
         json: &str,
         line: u64,
     ) -> Result<(), ImportError> {
-        let summary = match Summary::read(fields) {
+        let summary = match EventSummary::read(fields) {
             Ok(summary) => summary,
             Err(reason) => {
                 self.transcript.skip(line, reason);
@@ -266,7 +266,7 @@ impl AdkReader<'_> {
             let (loop_no, turn) = self.shown.get(kept)?.at;
             Some((self.transcript.loop_at(loop_no)?.id.clone(), turn))
         });
-        let is_same_turn = |shown: &&ShownMessage| {
+        let is_same_turn = |shown: &&AdkMessage| {
             kept.and_then(|kept| self.shown.get(kept))
                 .is_some_and(|first| first.at == shown.at)
         };

@@ -9,9 +9,9 @@ use crate::{ImportError, MAX_RECORD_BYTES, ReadSeek, Source, unread};
 /// What aider writes at the end of each of its lines and of a person's: in Markdown it breaks the line.
 const LINE_END: &str = "  ";
 
-/// Who said something.
+/// The author of a part of a chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Speaker {
+pub(super) enum ChatSpeaker {
     /// A chat begins, at this time.
     Start(String),
     Person,
@@ -19,41 +19,41 @@ pub(super) enum Speaker {
     Model,
 }
 
-/// What one of them said in a row.
-pub(super) struct Block {
-    pub(super) speaker: Speaker,
+/// Consecutive lines of one author.
+pub(super) struct ChatBlock {
+    pub(super) speaker: ChatSpeaker,
     /// The first line, from 1.
     pub(super) line: u64,
     /// Without the marks.
     pub(super) text: String,
-    /// As it stands in the file.
+    /// The bytes in the file.
     pub(super) raw: String,
-    /// What could not be read of it.
+    /// The reason why a part of the block could not be read.
     pub(super) fault: Option<&'static str>,
 }
 
 /// Reads a file block by block.
-pub(super) struct Blocks<'a> {
+pub(super) struct ChatBlocks<'a> {
     path: &'a Path,
     reader: &'a mut dyn ReadSeek,
     line: u64,
-    /// Whether what comes next begins a line.
+    /// True if what comes next begins a line.
     is_begin: bool,
-    /// Whether lines that are not the model's end as aider ends them.
+    /// True if lines that the model did not write end as aider ends them.
     ends_lines: bool,
     /// The first line of the next block.
-    ahead: Option<Line>,
+    ahead: Option<ChatLine>,
 }
 
-struct Line {
-    speaker: Option<Speaker>,
+struct ChatLine {
+    speaker: Option<ChatSpeaker>,
     number: u64,
     text: String,
     raw: String,
     fault: Option<&'static str>,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> ChatBlocks<'a> {
     pub(super) fn new<'s: 'a>(source: &'a mut Source<'s>) -> Self {
         Self {
             path: source.path,
@@ -66,14 +66,14 @@ impl<'a> Blocks<'a> {
     }
 
     /// Returns the next block, `None` at the end of the file.
-    pub(super) fn next(&mut self) -> Result<Option<Block>, ImportError> {
+    pub(super) fn next(&mut self) -> Result<Option<ChatBlock>, ImportError> {
         let Some(first) = self.first()? else {
             return Ok(None);
         };
         let Some(speaker) = first.speaker else {
             return Ok(None);
         };
-        let mut block = Block {
+        let mut block = ChatBlock {
             speaker,
             line: first.number,
             text: first.text,
@@ -87,8 +87,8 @@ impl<'a> Blocks<'a> {
                 None => true,
                 Some(speaker) => {
                     *speaker == block.speaker
-                        && !matches!(speaker, Speaker::Start(_))
-                        && !(was_blank && *speaker == Speaker::Person)
+                        && !matches!(speaker, ChatSpeaker::Start(_))
+                        && !(was_blank && *speaker == ChatSpeaker::Person)
                 }
             };
             if !goes_on || block.raw.len() + line.raw.len() > MAX_RECORD_BYTES {
@@ -102,13 +102,13 @@ impl<'a> Blocks<'a> {
             block.fault = block.fault.or(line.fault);
         }
         block.text.truncate(block.text.trim_end().len());
-        // What stands behind a block is not known yet where the file ends.
+        // At the end of the file it is not known yet what follows the block.
         block.raw.truncate(block.raw.trim_end().len());
         Ok(Some(block))
     }
 
     /// Returns the next line that is not blank.
-    fn first(&mut self) -> Result<Option<Line>, ImportError> {
+    fn first(&mut self) -> Result<Option<ChatLine>, ImportError> {
         while let Some(line) = self
             .ahead
             .take()
@@ -121,7 +121,7 @@ impl<'a> Blocks<'a> {
         Ok(None)
     }
 
-    fn read(&mut self) -> Result<Option<Line>, ImportError> {
+    fn read(&mut self) -> Result<Option<ChatLine>, ImportError> {
         let mut bytes = Vec::new();
         let most = MAX_RECORD_BYTES as u64;
         let mut limited = (&mut *self.reader).take(most);
@@ -140,9 +140,9 @@ impl<'a> Blocks<'a> {
         };
         let plain = raw.trim_end_matches(['\n', '\r']);
         let plain = plain.strip_prefix('\u{feff}').unwrap_or(plain);
-        let (speaker, text) = said(plain, self.ends_lines);
-        self.ends_lines |= speaker == Some(Speaker::Person) && plain.ends_with(LINE_END);
-        Ok(Some(Line {
+        let (speaker, text) = read_line(plain, self.ends_lines);
+        self.ends_lines |= speaker == Some(ChatSpeaker::Person) && plain.ends_with(LINE_END);
+        Ok(Some(ChatLine {
             speaker,
             number: self.line,
             text: text.to_owned(),
@@ -152,11 +152,11 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Says whose a line is, and what it says; a blank one is nobody's. Where aider's lines end in its own way, one
+/// Returns the author of a line, and its text; a blank one is nobody's. Where aider's lines end in its own way, one
 /// that does not is the model's: a heading, a quotation.
-fn said(line: &str, ends_lines: bool) -> (Option<Speaker>, &str) {
+fn read_line(line: &str, ends_lines: bool) -> (Option<ChatSpeaker>, &str) {
     if let Some(at) = line.strip_prefix(STARTED) {
-        return (Some(Speaker::Start(at.trim().to_owned())), "");
+        return (Some(ChatSpeaker::Start(at.trim().to_owned())), "");
     }
     let marked = |mark: &str| {
         let rest = line.strip_prefix(mark)?;
@@ -164,14 +164,14 @@ fn said(line: &str, ends_lines: bool) -> (Option<Speaker>, &str) {
         (!ends_lines || line.ends_with(LINE_END)).then(|| text.trim_end())
     };
     if let Some(text) = marked("####") {
-        return (Some(Speaker::Person), text);
+        return (Some(ChatSpeaker::Person), text);
     }
     if let Some(text) = marked(">") {
-        return (Some(Speaker::Aider), text);
+        return (Some(ChatSpeaker::Aider), text);
     }
     match line.trim().is_empty() {
         true => (None, ""),
-        false => (Some(Speaker::Model), line),
+        false => (Some(ChatSpeaker::Model), line),
     }
 }
 
@@ -180,13 +180,13 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    fn blocks(text: &[u8]) -> Vec<(Speaker, u64, String)> {
+    fn blocks(text: &[u8]) -> Vec<(ChatSpeaker, u64, String)> {
         let mut reader = Cursor::new(text.to_vec());
         let mut source = Source {
             path: Path::new("a.md"),
             reader: &mut reader,
         };
-        let (mut blocks, mut all) = (Blocks::new(&mut source), Vec::new());
+        let (mut blocks, mut all) = (ChatBlocks::new(&mut source), Vec::new());
         while let Some(block) = blocks.next().unwrap() {
             all.push((block.speaker, block.line, block.text));
         }
@@ -216,12 +216,12 @@ mod tests {
     #[test]
     fn where_lines_end_as_aider_ends_them_a_heading_of_an_answer_is_no_prompt() {
         let found = blocks(b"#### go  \n\n#### Always push\n> quoted\n\n> Aider  \n#### next  \n");
-        let speakers: Vec<&Speaker> = found.iter().map(|(speaker, ..)| speaker).collect();
+        let speakers: Vec<&ChatSpeaker> = found.iter().map(|(speaker, ..)| speaker).collect();
         let expected = [
-            &Speaker::Person,
-            &Speaker::Model,
-            &Speaker::Aider,
-            &Speaker::Person,
+            &ChatSpeaker::Person,
+            &ChatSpeaker::Model,
+            &ChatSpeaker::Aider,
+            &ChatSpeaker::Person,
         ];
         assert_eq!(speakers, expected);
     }
@@ -230,7 +230,7 @@ mod tests {
     fn a_heading_of_an_answer_is_no_prompt_and_bad_bytes_cost_nothing_else() {
         let found = blocks(b"#### go\n\n##### Deep\n#Wide\n>quoted\n\xff\xfe\n");
         assert_eq!(found.len(), 2);
-        assert_eq!(found[1].0, Speaker::Model);
+        assert_eq!(found[1].0, ChatSpeaker::Model);
         assert!(found[1].2.contains("##### Deep") && found[1].2.contains('\u{fffd}'));
     }
 }

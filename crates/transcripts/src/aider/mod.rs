@@ -14,7 +14,7 @@ use loopstore::model::{
     Time, Usage,
 };
 
-use self::blocks::{Block, Blocks, Speaker};
+use self::blocks::{ChatBlock, ChatBlocks, ChatSpeaker};
 use super::authors::by_harness;
 use super::signs::CHAT_HISTORY;
 use super::transcript::{Style, TranscriptBuilder, session};
@@ -46,18 +46,18 @@ impl Importer for Aider {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let mut blocks = Blocks::new(source);
+        let mut blocks = ChatBlocks::new(source);
         let mut chats = Chats::default();
         let (mut next, mut any) = (blocks.next()?, false);
         while let Some(first) = next.take() {
             let began = match &first.speaker {
-                Speaker::Start(at) => at.as_str(),
+                ChatSpeaker::Start(at) => at.as_str(),
                 _ => "",
             };
             let mut chat = Chat::new(&mut *sink, chats.head(began)?);
             chat.block(first)?;
             while let Some(block) = blocks.next()? {
-                if matches!(block.speaker, Speaker::Start(_)) {
+                if matches!(block.speaker, ChatSpeaker::Start(_)) {
                     next = Some(block);
                     break;
                 }
@@ -104,8 +104,8 @@ impl Chats {
 /// A chat that is read.
 struct Chat<'a> {
     transcript: TranscriptBuilder<'a>,
-    /// The last answer: what aider says behind it may tell its tokens.
-    answer: Option<Block>,
+    /// The last answer: a line of aider after it may have its tokens.
+    answer: Option<ChatBlock>,
     model: Option<String>,
 }
 
@@ -118,18 +118,18 @@ impl<'a> Chat<'a> {
         }
     }
 
-    fn block(&mut self, block: Block) -> Result<(), ImportError> {
+    fn block(&mut self, block: ChatBlock) -> Result<(), ImportError> {
         if let Some(reason) = block.fault {
             self.transcript.skip(block.line, reason);
         }
         match block.speaker {
-            Speaker::Start(_) => Ok(()),
-            Speaker::Model => {
+            ChatSpeaker::Start(_) => Ok(()),
+            ChatSpeaker::Model => {
                 self.end_answer(None)?;
                 self.answer = Some(block);
                 Ok(())
             }
-            Speaker::Person => {
+            ChatSpeaker::Person => {
                 self.end_answer(None)?;
                 let message = AgentMessage::from(Message::user(block.text.as_str()));
                 let raw = block.raw.as_bytes();
@@ -141,8 +141,8 @@ impl<'a> Chat<'a> {
                     }
                 }
             }
-            Speaker::Aider => {
-                // What goes to the model of it follows as an answer; a line is a record.
+            ChatSpeaker::Aider => {
+                // The part that goes to the model follows as an answer; a line is a record.
                 for line in block.raw.lines() {
                     let text = line.trim_start_matches('>').trim();
                     self.model = model(text).or(self.model.take());
@@ -178,7 +178,7 @@ impl<'a> Chat<'a> {
     }
 }
 
-/// Whether a person's line is a command to aider, of which the model hears nothing.
+/// True if a person's line is a command to aider, of which the model hears nothing.
 fn is_command(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default();
     let asks = ASKING.contains(&word) && text.trim() != word;

@@ -1,29 +1,29 @@
-//! Whether the end of a transcript says the same without what stands before it.
+//! Decides if the end of a transcript can be read without the records before it.
 
 use std::collections::HashSet;
 use std::io::Cursor;
 
 use loopstore::model::LoopId;
 
-use super::record::{RecordHead, RecordKind, RecordTitle, Speech, read_head};
+use super::record::{ClaudeRecord, RecordKind, RecordTitle, Speech, read_head};
 use crate::lines::ValueReader;
 
-/// What is known of the end of a transcript, record by record.
+/// The records at the end of a transcript, as far as they were read.
 #[derive(Default)]
-struct End {
+struct TranscriptEnd {
     records: HashSet<String>,
     calls: HashSet<String>,
 }
 
-/// Whether the end of a transcript that begins with the prompt of the loop `first` can be read by itself:
-/// nothing in it hangs on a record, call, sub-agent or compaction that stands before, or is one
+/// True if the end of a transcript that begins with the prompt of the loop `first` can be read by itself:
+/// nothing in it hangs on a record, call, sub-agent or compaction that comes before, or is one
 /// itself, and it calls the session by the title that it has.
 pub(super) fn stands_alone(end: &[u8], first: &LoopId, title: Option<&str>) -> bool {
     let mut reader = Cursor::new(end);
     let Ok(mut lines) = ValueReader::new(&mut reader) else {
         return false;
     };
-    let mut known = End::default();
+    let mut known = TranscriptEnd::default();
     loop {
         match lines.next_as(read_head) {
             Ok(Some((_, Ok(head)))) => {
@@ -31,7 +31,7 @@ pub(super) fn stands_alone(end: &[u8], first: &LoopId, title: Option<&str>) -> b
                     return false;
                 }
             }
-            // What is no record stands where the transcript stands, and its end may be cut off.
+            // A line that is no record belongs to the current position, and its end may be cut off.
             Ok(Some((_, Err(_)))) if !known.records.is_empty() => {}
             Ok(None) => return !known.records.is_empty(),
             Ok(Some(_)) | Err(_) => return false,
@@ -39,8 +39,8 @@ pub(super) fn stands_alone(end: &[u8], first: &LoopId, title: Option<&str>) -> b
     }
 }
 
-impl End {
-    fn takes(&mut self, head: RecordHead, first: &LoopId, title: Option<&str>) -> bool {
+impl TranscriptEnd {
+    fn takes(&mut self, head: ClaudeRecord, first: &LoopId, title: Option<&str>) -> bool {
         let is_said = matches!(head.kind, RecordKind::User | RecordKind::Assistant);
         let is_plain = is_said || head.kind == RecordKind::Extension;
         let is_of_agent = head.sidechain == Some(true) || head.agent.is_some();

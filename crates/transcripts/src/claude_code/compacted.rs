@@ -1,22 +1,22 @@
 //! Compactions in the first pass: a boundary, the summary after it, and what was kept whole.
 
 use super::index::{ClaudeIndex, KnownRecord};
-use super::record::RecordHead;
+use super::record::ClaudeRecord;
 use super::track::{Boundary, SummaryStep, TrackStep};
 use crate::lines::SourceLocation;
 
 impl ClaudeIndex {
     /// Takes the record that says where a compaction happened; its summary is still to come.
-    pub(super) fn boundary(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
+    pub(super) fn boundary(&mut self, track: usize, head: &ClaudeRecord, place: SourceLocation) {
         if self.tracks[track].loops.is_empty() {
             return self.note(track, head, place);
         }
         let logical = head.logical_parent.clone();
-        let asked = RecordHead {
+        let asked = ClaudeRecord {
             uuid: head.uuid.clone(),
             parent: logical,
             time: head.time.clone(),
-            ..RecordHead::default()
+            ..ClaudeRecord::default()
         };
         let loop_no = self.loop_for(track, &asked, place, true);
         let known = &self.known;
@@ -43,8 +43,8 @@ impl ClaudeIndex {
         self.know(track, head, place, at);
     }
 
-    /// Takes the summary that stands in place of everything before it.
-    pub(super) fn summary(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
+    /// Takes the summary that replaces everything before it.
+    pub(super) fn summary(&mut self, track: usize, head: &ClaudeRecord, place: SourceLocation) {
         let state = &mut self.tracks[track];
         if state.loops.is_empty() {
             return self.added(track, head, place);

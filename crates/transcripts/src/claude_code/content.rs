@@ -1,6 +1,6 @@
 //! From the records' JSON to messages.
 //!
-//! Nothing is copied or made compact on the way down: a value is read where it stands in the record,
+//! Nothing is copied or made compact on the way down: a value is read where it is in the record,
 //! and becomes a [`Json`] only where it is kept.
 
 use std::borrow::Cow;

@@ -10,19 +10,18 @@ use super::content::{ExtendedFields, read};
 use super::index::ClaudeIndex;
 use super::messages::{answer, user_record};
 use super::track::{SummaryStep, Track, TrackStep};
+use super::words::CLEARED;
 use crate::extension::{extension, unreadable};
 use crate::lines::SourceLocation;
-use crate::records::Records;
+use crate::records::RecordReader;
 use crate::{FoundCompaction, FoundEffect, ImportError, Sink, Source};
 
 /// The name of the tool, for compactions and agents.
 pub(super) const TOOL: &str = "claude-code";
-/// What Claude Code shows in place of a result that a microcompaction emptied.
-const CLEARED: &str = "[Old tool result content cleared]";
 
 /// Tells the sink about one session of the file.
 pub(super) struct ClaudeEmitter<'a> {
-    records: Records<'a>,
+    records: RecordReader<'a>,
     index: &'a ClaudeIndex,
     track: &'a Track,
     /// References from loops to the sub-agents that they started.
@@ -38,7 +37,7 @@ impl<'a> ClaudeEmitter<'a> {
         session: Session,
         children: HashMap<usize, Vec<ChildLoopRef>>,
     ) -> Result<Self, ImportError> {
-        let records = Records::new(source.path, &mut *source.reader)?;
+        let records = RecordReader::new(source.path, &mut *source.reader)?;
         Ok(Self {
             records,
             index,

@@ -3,7 +3,7 @@
 //! Everything is decided record by record in the order of the file, looking only back, so that a
 //! transcript that has grown gives what it gave before and then more. Parents are looked up among
 //! the records seen so far; a parent that is missing, comes later or forms a cycle is none, and
-//! the record goes on where the transcript stands.
+//! the record continues at the current position.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 use loopstore::model::ContinuationKind;
 
 use super::by_id::ById;
-use super::record::{RecordHead, RecordKind, RecordTitle, Speech};
+use super::record::{ClaudeRecord, RecordKind, RecordTitle, Speech};
 use super::track::{
     AnswerRecords, Track, TrackStep, take_answer, take_part, take_result, take_speech,
 };
 use crate::lines::SourceLocation;
 
-/// What is known of a record that others may name as their parent.
+/// The indexed facts of a record that others may name as their parent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownRecord {
     track: u32,
-    /// The loop that it stands in, [`NO_LOOP`] before the first one.
+    /// The loop that contains it, [`NO_LOOP`] before the first one.
     loop_key: u32,
     turn: u32,
     line: u64,
@@ -37,7 +37,7 @@ impl KnownRecord {
         self.track as usize
     }
 
-    /// Returns the loop and turn that it stands in; `None` before the first loop.
+    /// Returns the loop and turn that contain it; `None` before the first loop.
     pub(super) fn at(&self) -> Option<(usize, u32)> {
         (self.loop_key != NO_LOOP).then_some((self.loop_key as usize, self.turn))
     }
@@ -54,21 +54,21 @@ fn small(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(NO_LOOP)
 }
 
-/// Where a record's parent stands.
+/// The place of the parent of a record.
 #[derive(Clone, Copy, Debug)]
 enum ParentRecord {
     /// The record says that it has none.
     None,
     /// Its parent is not among the records before it.
     Unknown,
-    /// Its parent stands before the first loop.
+    /// Its parent comes before the first loop.
     Lead,
     At(usize, u32),
 }
 
-/// A call and where it stands.
+/// A call and its place.
 #[derive(Clone, Debug)]
-pub(super) struct KnownCall {
+pub(super) struct IndexedCall {
     pub(super) name: Arc<str>,
     /// The loop in the main track; `None` for a call of a sub-agent.
     pub(super) main_loop: Option<usize>,
@@ -89,7 +89,7 @@ pub(super) struct ClaudeIndex {
     pub(super) known: ById<KnownRecord>,
     /// The last answer of each message id, with its track and loop.
     messages: ById<[u32; 3]>,
-    calls: ById<KnownCall>,
+    calls: ById<IndexedCall>,
     /// The names of tools, each held once.
     tools: HashSet<Arc<str>>,
     /// Calls by the digest of the prompt that they give a sub-agent; a used one is taken out.
@@ -123,7 +123,11 @@ impl ClaudeIndex {
     }
 
     /// Takes the next record; an error says why it is not used.
-    pub(super) fn record(&mut self, head: RecordHead, place: SourceLocation) -> Result<(), String> {
+    pub(super) fn record(
+        &mut self,
+        head: ClaudeRecord,
+        place: SourceLocation,
+    ) -> Result<(), String> {
         if let Some(session) = &head.session
             && self.session.as_deref() != Some(self.stem.as_str())
         {
@@ -207,7 +211,7 @@ impl ClaudeIndex {
         &'a self,
         agent: Option<&str>,
         track: &'a Track,
-    ) -> Option<(&'a str, &'a KnownCall)> {
+    ) -> Option<(&'a str, &'a IndexedCall)> {
         let named = agent.and_then(|agent| self.agents.get(agent)?.as_ref());
         let prompted = || self.prompts.get(&track.first_prompt?)?.first();
         let call = |id: Option<&'a String>| Some((id?.as_str(), self.calls.get(id?)?));
@@ -216,7 +220,7 @@ impl ClaudeIndex {
             .or_else(|| call(prompted()))
     }
 
-    /// Returns the loop of the main session that the record `uuid` stands in.
+    /// Returns the loop of the main session that contains the record `uuid`.
     pub(super) fn loop_of_record(&self, uuid: &str) -> Option<usize> {
         let known = self.known.get(uuid).filter(|known| known.track() == 0)?;
         known.at().map(|(loop_no, _)| loop_no)
@@ -232,7 +236,7 @@ impl ClaudeIndex {
         }
     }
 
-    fn track_of(&mut self, head: &RecordHead, place: SourceLocation) -> usize {
+    fn track_of(&mut self, head: &ClaudeRecord, place: SourceLocation) -> usize {
         if head.sidechain != Some(true) {
             return if head.uuid.is_some() || head.sidechain.is_some() {
                 0
@@ -267,11 +271,11 @@ impl ClaudeIndex {
         (!calls.is_empty()).then(|| calls.remove(0))
     }
 
-    fn parent(&self, head: &RecordHead) -> Option<&KnownRecord> {
+    fn parent(&self, head: &ClaudeRecord) -> Option<&KnownRecord> {
         self.known.get(head.parent.as_ref()?)
     }
 
-    fn place_of_parent(&self, track: usize, head: &RecordHead) -> ParentRecord {
+    fn place_of_parent(&self, track: usize, head: &ClaudeRecord) -> ParentRecord {
         match (&head.parent, self.parent(head)) {
             (None, _) => ParentRecord::None,
             (_, Some(known)) if known.track() == track => match known.at() {
@@ -284,7 +288,7 @@ impl ClaudeIndex {
 
     /// Returns the line that the record was on before, if it was. A record that comes again below
     /// the summary of a compaction was kept by it: what follows hangs there.
-    fn repeats(&mut self, track: usize, head: &RecordHead) -> Option<u64> {
+    fn repeats(&mut self, track: usize, head: &ClaudeRecord) -> Option<u64> {
         let uuid = head.uuid.as_ref()?;
         let earlier = self.known.get(uuid)?;
         if earlier.digest != head.digest || earlier.track() != track {
@@ -304,7 +308,7 @@ impl ClaudeIndex {
     pub(super) fn know(
         &mut self,
         track: usize,
-        head: &RecordHead,
+        head: &ClaudeRecord,
         place: SourceLocation,
         at: Option<(usize, u32)>,
     ) {
@@ -321,7 +325,7 @@ impl ClaudeIndex {
         }
     }
 
-    fn user(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
+    fn user(&mut self, track: usize, head: &ClaudeRecord, place: SourceLocation) {
         if head.speech != Some(Speech::Prompt) {
             return self.added(track, head, place);
         }
@@ -359,7 +363,7 @@ impl ClaudeIndex {
     }
 
     /// Takes a record in the user's name that is no prompt.
-    pub(super) fn added(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
+    pub(super) fn added(&mut self, track: usize, head: &ClaudeRecord, place: SourceLocation) {
         if self.tracks[track].loops.is_empty() && head.results.is_empty() {
             let parent = self.place_of_parent(track, head);
             let state = &mut self.tracks[track];
@@ -393,7 +397,7 @@ impl ClaudeIndex {
     fn assistant(
         &mut self,
         track: usize,
-        head: &RecordHead,
+        head: &ClaudeRecord,
         place: SourceLocation,
     ) -> Result<(), String> {
         let id = head.message_id.clone().or_else(|| head.uuid.clone());
@@ -438,7 +442,7 @@ impl ClaudeIndex {
         &mut self,
         track: usize,
         (loop_no, answer): (usize, usize),
-        head: &RecordHead,
+        head: &ClaudeRecord,
         place: SourceLocation,
     ) {
         self.answers[answer].add(head, place);
@@ -447,7 +451,7 @@ impl ClaudeIndex {
         for call in &head.calls {
             let main_loop = (track == 0).then_some(loop_no);
             let name = self.tool(&call.name);
-            let known = KnownCall { name, main_loop };
+            let known = IndexedCall { name, main_loop };
             self.calls.insert(&call.id, known);
             if let Some(prompt) = call.prompt {
                 self.prompts
@@ -469,14 +473,14 @@ impl ClaudeIndex {
     }
 
     /// Returns the loop that a record goes to that is no prompt, and begins it if need be: where
-    /// its parent is, else where the transcript stands.
+    /// its parent is, else at the current position.
     ///
     /// If it goes on (`goes_on`) from a loop that others already go on from, it is a rewind by
     /// something else than a prompt, such as a command.
     pub(super) fn loop_for(
         &mut self,
         track: usize,
-        head: &RecordHead,
+        head: &ClaudeRecord,
         place: SourceLocation,
         goes_on: bool,
     ) -> usize {
@@ -497,9 +501,9 @@ impl ClaudeIndex {
         }
     }
 
-    /// Takes a record that no model sees: it stands where the transcript stands, while records
+    /// Takes a record that no model sees: it belongs to the current position, while records
     /// that name it as their parent hang where its own parent does.
-    pub(super) fn note(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
+    pub(super) fn note(&mut self, track: usize, head: &ClaudeRecord, place: SourceLocation) {
         let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
         let at = match parent {
@@ -512,7 +516,7 @@ impl ClaudeIndex {
     }
 }
 
-fn branch(head: &RecordHead) -> ContinuationKind {
+fn branch(head: &ClaudeRecord) -> ContinuationKind {
     let uuid = head.uuid.as_deref().unwrap_or("rewind");
     ContinuationKind::Branch {
         tag: uuid.chars().take(8).collect(),

@@ -8,16 +8,17 @@ use loopstore_digest::activity::outcome::refusal_words;
 use serde_json::value::RawValue;
 
 use super::content::{ExtendedFields, content, contents, kept, list, read, stop_reason, usage};
+use super::words::OWN_WORDS;
 use crate::authors::{of_origin, settle};
 
 /// The key under which a message keeps what its record says besides.
 const SOURCE: &str = "source";
 
-/// What a record in the user's name stands for.
+/// The meaning of a record in the user's name.
 pub(super) struct UserRecord {
     /// One message per tool result.
     pub(super) results: Vec<AgentMessage>,
-    /// What was said besides.
+    /// The other content of the record.
     pub(super) text: Option<AgentMessage>,
 }
 
@@ -56,7 +57,7 @@ pub(super) fn user_record<'a>(
         with_source(Message::ToolResult(result), own)
     };
     let results: Vec<AgentMessage> = results.into_iter().map(with_rest).collect();
-    // What stands beside a result is none of a person's.
+    // Text beside a result is not a person's.
     let author = author.or((!results.is_empty()).then_some(Author::Harness));
     let text = (!texts.is_empty()).then(|| {
         let message = UserMessage {
@@ -146,31 +147,12 @@ fn tool_result<'a, 'b>(
     (result, block)
 }
 
-/// Tools whose errors are the harness's own words.
-const OWN_WORDS: [&str; 15] = [
-    "AskUserQuestion",
-    "Edit",
-    "EnterPlanMode",
-    "ExitPlanMode",
-    "Glob",
-    "Grep",
-    "LS",
-    "MultiEdit",
-    "NotebookEdit",
-    "NotebookRead",
-    "Read",
-    "TodoWrite",
-    "WebSearch",
-    "Write",
-    "exit_plan_mode",
-];
-
-/// What a record says of the refusal of a call beside the result.
+/// The refusal of a call, as a record states it beside the result.
 #[derive(Clone, Copy)]
 enum RefusalMark {
-    /// That there was one.
+    /// True if there was a refusal.
     Given,
-    /// Nothing; and what a command says stands behind its exit code.
+    /// Nothing; and the output of a command comes after its exit code.
     Absent,
     /// Nothing; and what a command says stands alone.
     AbsentInOld,
@@ -187,7 +169,7 @@ impl RefusalMark {
     }
 }
 
-/// Whether a result is what a person said when refusing a call. The harness says so in words; where a tool
+/// True if a result is what a person said when refusing a call. The harness says so in words; where a tool
 /// could give the same words, as all of its own are passed on, they need a mark beside them.
 fn is_refusal(result: &ToolResultMessage, mark: RefusalMark) -> bool {
     let tool = &*result.tool_name;
@@ -276,7 +258,7 @@ fn text_of(content: &[Content]) -> String {
     texts.join("\n")
 }
 
-/// What the joined message says already.
+/// The fields that the joined message has already.
 struct JoinedSoFar<'a> {
     usage: Option<Json>,
     message: &'a AssistantMessage,

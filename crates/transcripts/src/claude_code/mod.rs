@@ -16,6 +16,7 @@ mod record;
 mod shapes;
 mod spawn;
 mod track;
+mod words;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -77,7 +78,7 @@ impl Importer for ClaudeCode {
     }
 }
 
-/// Whether a line (maybe cut) can only be Claude Code's.
+/// True if a line (maybe cut) can only be Claude Code's.
 fn looks_like_a_record(line: &str) -> bool {
     let has = |key: &str| line.contains(key);
     line.trim_start()

@@ -59,7 +59,7 @@ pub(super) struct RecordFields<'a> {
 
 /// `message`.
 #[derive(Deserialize)]
-pub(super) struct Body<'a> {
+pub(super) struct MessageBody<'a> {
     #[serde(borrow, default)]
     pub(super) id: RawField<'a>,
     #[serde(borrow, default)]
@@ -121,17 +121,17 @@ impl<'a> RawField<'a> {
         self.read_if::<String>('"').filter(|text| !text.is_empty())
     }
 
-    /// Whether the value is `true`.
+    /// True if the value is `true`.
     pub(super) fn is_true(self) -> bool {
         self.read() == Some(true)
     }
 
-    /// Whether the field is there and not `null`.
+    /// True if the field is there and not `null`.
     pub(super) fn is_set(self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether the JSON contains `word`.
+    /// True if the JSON contains `word`.
     pub(super) fn contains(self, word: &str) -> bool {
         self.0.is_some_and(|raw| raw.get().contains(word))
     }

@@ -1,4 +1,4 @@
-//! Where a sub-agent was started.
+//! The calls that started sub-agents.
 //!
 //! One recorded within its parent's file is found there, by the id that the call's result names
 //! or by its first prompt. One with a file of its own is looked for in its parent's file beside
@@ -12,10 +12,8 @@ use loopstore::model::ParentSpawnRef;
 
 use super::index::ClaudeIndex;
 use super::track::Track;
+use super::words::COMPACTING;
 use super::{main_session, read_index};
-
-/// The agents that write a compaction's summary; no call starts them.
-const COMPACTING: &str = "acompact";
 
 /// Returns for each track where it was started; `None` for the main one.
 pub(super) fn parents(path: &Path, index: &ClaudeIndex) -> Vec<Option<ParentSpawnRef>> {

@@ -4,13 +4,11 @@ use std::collections::HashMap;
 
 use loopstore::model::{ContinuationKind, Time};
 
-use super::record::{RecordHead, Speech, digest_text};
+use super::record::{ClaudeRecord, Speech, digest_text};
+use super::words::SYNTHETIC;
 use crate::MAX_RECORD_BYTES;
 use crate::lines::SourceLocation;
 use crate::transcript::{LoopBuilder, LoopTurn, NewLoop, TranscriptLoops};
-
-/// The model of answers that Claude Code made up itself.
-const SYNTHETIC: &str = "<synthetic>";
 
 /// One thing to emit, in the order of the file.
 #[derive(Clone, Debug)]
@@ -69,7 +67,7 @@ impl TrackStep {
     }
 }
 
-/// Where a compaction and its summary stand. Rare, and kept apart so that a step is small.
+/// The locations of a compaction and its summary. Rare, and kept apart so that a step is small.
 #[derive(Clone, Debug)]
 pub(super) struct SummaryStep {
     pub(super) boundary: Option<SourceLocation>,
@@ -94,7 +92,7 @@ struct More {
     parts: HashMap<u64, AnswerPart>,
 }
 
-/// What a record of an answer says and where it hangs.
+/// A record of an answer: its content and its parent.
 #[derive(Clone, Copy, Debug)]
 struct AnswerPart {
     content: u64,
@@ -112,21 +110,21 @@ impl AnswerRecords {
         }
     }
 
-    /// Returns where the records stand, in order.
+    /// Returns the place of the records, in order.
     pub(super) fn places(&self) -> impl Iterator<Item = SourceLocation> {
         let more = self.more.iter().flat_map(|more| more.places.iter());
         let first = self.first.iter().map(|(place, _)| place);
         first.chain(more).copied()
     }
 
-    /// Whether one more record can be joined: the answer is read as one.
+    /// True if one more record can be joined: the answer is read as one.
     pub(super) fn takes(&self, place: SourceLocation) -> bool {
         let first = self.first.map_or(0, |(first, _)| first.len);
         let more = self.more.as_ref().map_or(0, |more| more.bytes);
         first + more + place.len <= MAX_RECORD_BYTES
     }
 
-    pub(super) fn add(&mut self, head: &RecordHead, place: SourceLocation) {
+    pub(super) fn add(&mut self, head: &ClaudeRecord, place: SourceLocation) {
         let part = AnswerPart {
             content: head.digest,
             parent: parent_of(head),
@@ -146,7 +144,7 @@ impl AnswerRecords {
 
     /// Returns the line of the record that says the same in the same place. (Blocks of one answer
     /// hang one on the other; one that was recorded twice hangs where it did, or nowhere.)
-    pub(super) fn repeats(&self, head: &RecordHead) -> Option<u64> {
+    pub(super) fn repeats(&self, head: &ClaudeRecord) -> Option<u64> {
         let first = self.first.as_ref().map(|(_, part)| part);
         let first = first.filter(|part| part.content == head.digest);
         let more = || self.more.as_ref()?.parts.get(&head.digest);
@@ -155,7 +153,7 @@ impl AnswerRecords {
     }
 }
 
-fn parent_of(head: &RecordHead) -> Option<u64> {
+fn parent_of(head: &ClaudeRecord) -> Option<u64> {
     head.parent.as_deref().map(digest_text)
 }
 
@@ -168,7 +166,7 @@ pub(super) struct Boundary {
 }
 
 /// Names a loop after the record that begins it.
-pub(super) fn loop_name(head: &RecordHead, place: SourceLocation) -> String {
+pub(super) fn loop_name(head: &ClaudeRecord, place: SourceLocation) -> String {
     match &head.uuid {
         Some(uuid) if uuid.len() <= 256 => uuid.clone(),
         _ => format!("line-{}", place.line),
@@ -201,7 +199,7 @@ pub(super) fn take_answer(of: &mut LoopBuilder, model: Option<&str>) -> u32 {
 }
 
 /// Takes one more record of the answer of `turn`.
-pub(super) fn take_part(of: &mut LoopBuilder, head: &RecordHead, turn: u32) {
+pub(super) fn take_part(of: &mut LoopBuilder, head: &ClaudeRecord, turn: u32) {
     if turn == of.turn {
         of.waiting = false;
         for call in &head.calls {
@@ -235,15 +233,15 @@ pub(super) struct Track {
     /// The call that started the sub-agent, found by its prompt.
     pub(super) spawned_by: Option<String>,
     pub(super) loops: TranscriptLoops,
-    /// How many of the steps are taken when a loop's last is.
+    /// The number of steps taken at the last step of each loop.
     ends: Vec<usize>,
     pub(super) steps: Vec<TrackStep>,
-    /// What stands before the first loop.
+    /// The steps before the first loop.
     pub(super) lead: Vec<TrackStep>,
     lead_loop: Option<String>,
-    /// The loop in which the transcript stands.
+    /// The loop of the current position.
     pub(super) current: Option<usize>,
-    /// Whether any record so far was linked to its parent.
+    /// True if any record so far was linked to its parent.
     pub(super) linked: bool,
     pub(super) boundary: Option<Boundary>,
     pub(super) started: Option<String>,
@@ -253,7 +251,7 @@ pub(super) struct Track {
 impl Track {
     /// The track of a sub-agent that begins with this record.
     pub(super) fn of_agent(
-        head: &RecordHead,
+        head: &ClaudeRecord,
         place: SourceLocation,
         spawned_by: Option<String>,
     ) -> Self {
@@ -270,7 +268,7 @@ impl Track {
     /// Begins a loop with a record and makes it the current one.
     pub(super) fn begin(
         &mut self,
-        record: &RecordHead,
+        record: &ClaudeRecord,
         location: SourceLocation,
         parent: Option<LoopTurn>,
         kind: ContinuationKind,
@@ -296,7 +294,7 @@ impl Track {
         loop_no
     }
 
-    /// Whether the step before `taken` is the last of its loop.
+    /// True if the step before `taken` is the last of its loop.
     pub(super) fn ends(&self, loop_no: usize, taken: usize) -> bool {
         self.ends[loop_no] == taken
     }
@@ -316,7 +314,7 @@ impl Track {
         end_at(&mut self.loops[loop_no], self.ended.as_deref());
     }
 
-    /// Where the transcript stands: its loop and the last real turn of that.
+    /// The current position: its loop and the last real turn of that.
     pub(super) fn end(&self) -> Option<LoopTurn> {
         let loop_no = self.current?;
         Some((loop_no, self.loops[loop_no].turn))
@@ -336,7 +334,7 @@ impl Track {
     }
 
     /// Keeps a text in the user's name for the first loop.
-    pub(super) fn lead_with(&mut self, head: &RecordHead, place: SourceLocation) {
+    pub(super) fn lead_with(&mut self, head: &ClaudeRecord, place: SourceLocation) {
         self.lead_loop.get_or_insert_with(|| loop_name(head, place));
         self.lead.push(TrackStep::User {
             loop_no: 0,

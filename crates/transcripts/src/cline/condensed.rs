@@ -1,22 +1,22 @@
-//! What was condensed or hidden of a task, as compactions.
+//! The condensed or hidden messages of a task, as compactions.
 
 use loopstore::model::{AgentMessage, Content, Json, Time};
 
-use super::beside::Hidden;
 use super::content::answer;
-use super::emit::{RecordHead, TaskEmitter};
-use super::said::summary_of;
+use super::emit::{TaskEmitter, TaskRecord};
+use super::prompt::summary_of;
+use super::task_files::HiddenRange;
 use crate::authors::by_harness;
 use crate::fields::Fields;
 use crate::values::user;
 use crate::{FoundEffect, ImportError};
 
-/// How many messages Roo kept behind a summary while that stood before them.
+/// The number of messages that Roo kept after a summary while the summary came before them.
 const KEPT_BEHIND: usize = 3;
 
 /// A summary of Roo's, or the mark of a window that moved on, until the messages stand that were there when it was
 /// made: those behind it are older than it.
-pub(super) struct Held {
+pub(super) struct CondensedMessage {
     message: AgentMessage,
     record: Json,
     /// The number of the first message that is kept.
@@ -30,14 +30,14 @@ impl TaskEmitter<'_> {
     /// last messages, which were kept.
     pub(super) fn summary(
         &mut self,
-        head: &RecordHead,
+        head: &TaskRecord,
         fields: &Fields<'_>,
         role: &str,
     ) -> Result<Result<(), ImportError>, String> {
         let message = whole(fields)?;
         let record = Json::parse(&head.made_from).unwrap_or_default();
         if role == "assistant" {
-            self.held.push(Held {
+            self.held.push(CondensedMessage {
                 message,
                 record,
                 kept: head.nth + 1,
@@ -56,16 +56,16 @@ impl TaskEmitter<'_> {
     /// Takes the mark of a window that moved on.
     pub(super) fn marker(
         &mut self,
-        head: &RecordHead,
+        head: &TaskRecord,
         fields: &Fields<'_>,
     ) -> Result<Result<(), ImportError>, String> {
         let id = fields.text("truncationId").unwrap_or_default();
-        let mut known = self.beside.truncations.iter();
+        let mut known = self.files.truncations.iter();
         let Some((_, at)) = known.find(|(known, _)| *known == id) else {
-            // Nothing tells when it was made.
+            // No record has the time at which it was made.
             return Ok(self.keep(head, "truncation"));
         };
-        self.held.push(Held {
+        self.held.push(CondensedMessage {
             before: Err(*at),
             message: whole(fields)?,
             record: Json::parse(&head.made_from).unwrap_or_default(),
@@ -80,23 +80,23 @@ impl TaskEmitter<'_> {
         nth: usize,
         millis: Option<i64>,
     ) -> Result<(), ImportError> {
-        let is_due = |held: &mut Held| match held.before {
+        let is_due = |held: &mut CondensedMessage| match held.before {
             Ok(before) => before <= nth && held.kept < nth,
             Err(at) => held.kept < nth && millis.is_none_or(|millis| millis > at),
         };
-        let due: Vec<Held> = self.held.extract_if(.., is_due).collect();
+        let due: Vec<CondensedMessage> = self.held.extract_if(.., is_due).collect();
         for held in due {
             self.keep_from(held.kept, Some(held.message), held.record)?;
         }
-        let is_hidden = |hidden: &mut Hidden| hidden.before <= nth;
-        let due: Vec<Hidden> = self.beside.hidden.extract_if(.., is_hidden).collect();
+        let is_hidden = |hidden: &mut HiddenRange| hidden.before <= nth;
+        let due: Vec<HiddenRange> = self.files.hidden.extract_if(.., is_hidden).collect();
         for hidden in due {
             self.hide(hidden)?;
         }
         Ok(())
     }
 
-    fn hide(&mut self, hidden: Hidden) -> Result<(), ImportError> {
+    fn hide(&mut self, hidden: HiddenRange) -> Result<(), ImportError> {
         self.transcript.at(hidden.at.and_then(Time::from_millis));
         let Some(messages) = hidden.summary else {
             return self.keep_from(hidden.kept, None, hidden.record);
@@ -110,7 +110,7 @@ impl TaskEmitter<'_> {
             messages,
             first_kept: None,
         };
-        // Its loop goes on: another state of the session no longer tells of this compaction.
+        // Its loop goes on: another state of the session no longer contains this compaction.
         self.transcript.compaction(self.tool, effect, hidden.record)
     }
 
@@ -160,7 +160,7 @@ impl TaskEmitter<'_> {
             self.keep_from(held.kept, Some(held.message), held.record)?;
         }
         let count = self.places.len();
-        for hidden in std::mem::take(&mut self.beside.hidden) {
+        for hidden in std::mem::take(&mut self.files.hidden) {
             // One that is further on waits for a file that has grown.
             if hidden.before <= count || hidden.kept < count {
                 self.hide(hidden)?;

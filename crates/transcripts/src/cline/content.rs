@@ -3,21 +3,13 @@
 use loopstore::model::{Content, ToolResultMessage};
 use serde_json::value::RawValue;
 
+use super::words::FAILED;
 use super::xml::calls_in;
 use crate::fields::{Fields, list, some};
 use crate::values::{arguments, call, is_encrypted, json, object_in, other, redacted_thinking_of};
 
-/// How a result begins that tells of a failure, or of a call that was not carried out.
-const FAILED: [&str; 5] = [
-    "The tool execution failed with the following error",
-    "The user denied this operation",
-    "Command failed with exit code",
-    "Task was interrupted before this tool call could be completed",
-    "[migration] Tool result missing",
-];
-
 /// A block of a message.
-pub(super) enum Block<'a> {
+pub(super) enum TaskBlock<'a> {
     Text(String),
     Result(Fields<'a>),
     Other(Content),
@@ -26,13 +18,13 @@ pub(super) enum Block<'a> {
 /// Reads the content of a message: a text, or a list of blocks.
 ///
 /// # Errors
-/// If it is neither.
-pub(super) fn blocks<'a>(content: Option<&'a RawValue>) -> Result<Vec<Block<'a>>, String> {
+/// If the content is neither text nor a list.
+pub(super) fn blocks<'a>(content: Option<&'a RawValue>) -> Result<Vec<TaskBlock<'a>>, String> {
     let Some(content) = some(content) else {
         return Err("it has no content".into());
     };
     if let Ok(text) = serde_json::from_str::<String>(content.get()) {
-        return Ok(vec![Block::Text(text)]);
+        return Ok(vec![TaskBlock::Text(text)]);
     }
     let blocks = list(content).ok_or("its content is neither a text nor a list of blocks")?;
     let mut found = Vec::new();
@@ -42,9 +34,9 @@ pub(super) fn blocks<'a>(content: Option<&'a RawValue>) -> Result<Vec<Block<'a>>
         };
         let kind = fields.text("type").unwrap_or_default();
         match kind.as_str() {
-            "text" => found.extend(fields.text("text").map(Block::Text)),
-            "tool_result" => found.push(Block::Result(fields)),
-            _ => found.extend(block(&kind, &fields, raw)?.map(Block::Other)),
+            "text" => found.extend(fields.text("text").map(TaskBlock::Text)),
+            "tool_result" => found.push(TaskBlock::Result(fields)),
+            _ => found.extend(block(&kind, &fields, raw)?.map(TaskBlock::Other)),
         }
     }
     Ok(found)
@@ -106,24 +98,24 @@ fn image(fields: &Fields<'_>) -> Option<Content> {
 /// of `name`.
 ///
 /// # Errors
-/// Says what cannot be read.
+/// If a part cannot be read; the error names it.
 pub(super) fn answer(content: Option<&RawValue>, name: &str) -> Result<Vec<Content>, String> {
     let blocks = blocks(content)?;
-    let is_call = |block: &Block<'_>| matches!(block, Block::Other(Content::ToolCall(_)));
+    let is_call = |block: &TaskBlock<'_>| matches!(block, TaskBlock::Other(Content::ToolCall(_)));
     let is_native = blocks.iter().any(is_call);
     let mut found = Vec::new();
     for (nth, block) in blocks.into_iter().enumerate() {
         match block {
-            Block::Text(text) if is_native => found.push(Content::text(text)),
-            Block::Text(text) => {
+            TaskBlock::Text(text) if is_native => found.push(Content::text(text)),
+            TaskBlock::Text(text) => {
                 let name = match nth {
                     0 => name.to_owned(),
                     nth => format!("{name}.{nth}"),
                 };
                 found.extend(calls_in(&text, &name));
             }
-            Block::Other(content) => found.push(content),
-            Block::Result(_) => {}
+            TaskBlock::Other(content) => found.push(content),
+            TaskBlock::Result(_) => {}
         }
     }
     Ok(found)
@@ -134,9 +126,9 @@ pub(super) fn result(fields: &Fields<'_>) -> Result<ToolResultMessage, String> {
     let mut content = Vec::new();
     for block in blocks(fields.get("content")).unwrap_or_default() {
         match block {
-            Block::Text(text) => content.push(Content::text(text)),
-            Block::Other(other) => content.push(other),
-            Block::Result(_) => return Err("a result within a result".into()),
+            TaskBlock::Text(text) => content.push(Content::text(text)),
+            TaskBlock::Other(other) => content.push(other),
+            TaskBlock::Result(_) => return Err("a result within a result".into()),
         }
     }
     let id = fields
@@ -151,13 +143,13 @@ pub(super) fn result(fields: &Fields<'_>) -> Result<ToolResultMessage, String> {
     })
 }
 
-/// Whether a result tells of a failure.
+/// True if a result reports a failure.
 pub(super) fn is_failure(content: &[Content]) -> bool {
     let Some(Content::Text(text)) = content.first() else {
         return false;
     };
     let text = text.text.trim_start();
-    // Roo tells it in JSON.
+    // Roo reports it in JSON.
     let status = Fields::parse(text)
         .ok()
         .and_then(|told| told.text("status"));

@@ -6,10 +6,11 @@ use loopstore::model::{
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use super::beside::{Beside, usage_of};
-use super::condensed::Held;
+use super::condensed::CondensedMessage;
 use super::content::{answer, blocks};
-use super::said::{END, OpenCall, Said, said};
+use super::prompt::{PromptText, UnansweredCall, read_prompt};
+use super::task_files::{TaskFiles, usage_of};
+use super::words::{END, MARKS, NO_ANSWER};
 use crate::authors::by_harness;
 use crate::extension::{extension_of, system_prompt};
 use crate::fields::Fields;
@@ -17,34 +18,29 @@ use crate::transcript::{LoopTurn, Style, TranscriptBuilder};
 use crate::values::{json, user, with_source};
 use crate::{ImportError, SessionHead, Sink};
 
-/// What Roo writes into a message later, when it hides it.
-pub(super) const MARKS: [&str; 2] = ["condenseParent", "truncationParent"];
-/// What the program answers in the model's place.
-const NO_ANSWER: &str = "Failure: I did not provide a response.";
-
 pub(super) struct TaskEmitter<'a> {
     pub(super) tool: &'static str,
     pub(super) transcript: TranscriptBuilder<'a>,
-    pub(super) beside: Beside,
-    /// Where each message stands.
+    pub(super) files: TaskFiles,
+    /// The turn of each message.
     pub(super) places: Vec<Option<LoopTurn>>,
     pub(super) first: Option<AgentMessage>,
-    pub(super) open: Vec<OpenCall>,
-    /// Whether the last answer ended the task.
+    pub(super) open: Vec<UnansweredCall>,
+    /// True if the last answer ended the task.
     pub(super) is_ended: bool,
     /// The time of the last answer, and the requests before it.
     pub(super) answered_at: i64,
     pub(super) model: Option<String>,
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<CondensedMessage>,
 }
 
-/// What a message says of itself.
-pub(super) struct RecordHead {
+/// The fields of a message that describe it.
+pub(super) struct TaskRecord {
     pub(super) nth: usize,
     pub(super) millis: Option<i64>,
     /// The name of a loop that it begins.
     pub(super) name: String,
-    /// What a later import compares.
+    /// The text that a later import compares.
     pub(super) made_from: String,
 }
 
@@ -53,12 +49,12 @@ impl<'a> TaskEmitter<'a> {
         tool: &'static str,
         sink: &'a mut dyn Sink,
         head: SessionHead,
-        beside: Beside,
+        files: TaskFiles,
     ) -> Self {
         Self {
             tool,
             transcript: TranscriptBuilder::new(sink, head, Style::Log),
-            beside,
+            files,
             places: Vec::new(),
             first: None,
             open: Vec::new(),
@@ -106,8 +102,8 @@ impl<'a> TaskEmitter<'a> {
             _ if is_marker("isSummary") => self.summary(&head, &fields, &role),
             _ if is_marker("isTruncationMarker") => self.marker(&head, &fields),
             "user" => blocks(fields.get("content"))
-                .and_then(|blocks| said(blocks, &mut self.open))
-                .map(|said| self.said(&head, said, &fields)),
+                .and_then(|blocks| read_prompt(blocks, &mut self.open))
+                .map(|prompt| self.prompt(&head, prompt, &fields)),
             "assistant" => answer(fields.get("content"), &format!("x{nth}"))
                 .map(|content| self.answer(&head, content, &fields)),
             _ => Ok(self.keep(&head, &role)),
@@ -123,22 +119,22 @@ impl<'a> TaskEmitter<'a> {
     }
 
     /// Keeps what no model sees.
-    pub(super) fn keep(&mut self, head: &RecordHead, kind: &str) -> Result<(), ImportError> {
+    pub(super) fn keep(&mut self, head: &TaskRecord, kind: &str) -> Result<(), ImportError> {
         let record = extension_of(Some(kind), &head.made_from);
         self.transcript.extension(record, head.made_from.as_bytes())
     }
 
-    /// Notes where the first message of a record stands.
-    fn emitted(&mut self, head: &RecordHead) {
+    /// Notes the place of the first message of a record.
+    fn emitted(&mut self, head: &TaskRecord) {
         if self.places[head.nth].is_none() {
             self.places[head.nth] = self.transcript.last_turn();
         }
     }
 
-    fn said(
+    fn prompt(
         &mut self,
-        head: &RecordHead,
-        said: Said,
+        head: &TaskRecord,
+        said: PromptText,
         fields: &Fields<'_>,
     ) -> Result<(), ImportError> {
         let raw = head.made_from.as_bytes();
@@ -175,7 +171,7 @@ impl<'a> TaskEmitter<'a> {
 
     fn answer(
         &mut self,
-        head: &RecordHead,
+        head: &TaskRecord,
         content: Vec<Content>,
         fields: &Fields<'_>,
     ) -> Result<(), ImportError> {
@@ -188,7 +184,7 @@ impl<'a> TaskEmitter<'a> {
                 _ => None,
             })
         };
-        self.open = calls().map(OpenCall::of).collect();
+        self.open = calls().map(UnansweredCall::of).collect();
         let was_ended = std::mem::replace(&mut self.is_ended, calls().any(|call| call.name == END));
         let stop = match calls().next() {
             Some(_) => "toolUse",
@@ -234,15 +230,15 @@ impl<'a> TaskEmitter<'a> {
 
     /// Returns the model that answers at a time.
     fn model_at(&self, millis: Option<i64>) -> Option<String> {
-        let known = self.beside.models.iter().rev();
+        let known = self.files.models.iter().rev();
         let named = millis.and_then(|at| known.into_iter().find(|(from, _)| *from <= at));
         named
             .map(|(_, model)| model.clone())
             .or_else(|| self.model.clone())
     }
 
-    /// Returns the tokens of an answer: as it tells them, else as the display log does.
-    fn usage(&self, head: &RecordHead, fields: &Fields<'_>) -> Option<Usage> {
+    /// Returns the tokens of an answer: its own, else those in the display log.
+    fn usage(&self, head: &TaskRecord, fields: &Fields<'_>) -> Option<Usage> {
         let metrics = fields.object("metrics");
         let tokens = metrics.object("tokens");
         let own = usage_of(
@@ -261,7 +257,7 @@ impl<'a> TaskEmitter<'a> {
             )
         };
         let logged = || {
-            let requests = &self.beside.requests;
+            let requests = &self.files.requests;
             let by_number = requests.iter().rfind(|one| one.answer == Some(head.nth));
             let since = |at: i64| self.answered_at < at && head.millis.is_some_and(|own| at <= own);
             let by_time = || {
@@ -273,14 +269,14 @@ impl<'a> TaskEmitter<'a> {
         own.or_else(newer).or_else(logged)
     }
 
-    /// Says how it ended. Returns whether there was a conversation.
+    /// Ends the session. Returns whether there was a conversation.
     pub(super) fn finish(mut self) -> Result<bool, ImportError> {
         self.last_compactions()?;
         self.transcript.finish()
     }
 }
 
-fn record_head(nth: usize, fields: &Fields<'_>) -> RecordHead {
+fn record_head(nth: usize, fields: &Fields<'_>) -> TaskRecord {
     let made_from = fields.to_text();
     let millis: Option<i64> = fields.read("ts");
     // Without a time, another message in the same place is known by what it says.
@@ -291,7 +287,7 @@ fn record_head(nth: usize, fields: &Fields<'_>) -> RecordHead {
             &hex::encode(Sha256::digest(&made_from))[..8]
         ),
     };
-    RecordHead {
+    TaskRecord {
         nth,
         millis,
         name,

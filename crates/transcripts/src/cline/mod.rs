@@ -1,15 +1,16 @@
 //! Cline and Roo Code: a folder for each task, whose `api_conversation_history.json` is the list of messages that
-//! the model gets, written anew at each of them. Files beside it tell what they cost, what was left out, and what
+//! the model gets, written anew at each of them. Files beside it contain the costs, the messages left out, and what
 //! the task is called. Cline's newer sessions are documents `<id>.messages.json`.
 //!
 //! Cline's messages are read as recordings have them. Roo's, what Cline hides of a task, and the state of a
 //! compaction beside a newer session are read as the sources say; of those no recording was at hand.
 
-mod beside;
 mod condensed;
 mod content;
 mod emit;
-mod said;
+mod prompt;
+mod task_files;
+mod words;
 mod xml;
 
 use std::path::Path;
@@ -17,26 +18,15 @@ use std::path::Path;
 use loopstore::model::{SessionId, Time};
 use sha2::{Digest as _, Sha256};
 
-use self::beside::Beside;
 use self::emit::TaskEmitter;
+use self::task_files::TaskFiles;
+use self::words::{CLINE_FOLDERS, MARKS, ROO_FOLDERS, ROO_MARKS};
 use super::fields::Fields;
 use super::json_stream::{JsonStream, LineCounter, documents};
 use super::key_outline::KeyOutline;
 use super::signs::{holds, is_task};
 use super::transcript::session;
 use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
-
-/// The folders in which Roo Code, an offshoot of it, and Cline keep their tasks.
-const ROO_FOLDERS: [&str; 2] = ["rooveterinaryinc.roo-cline", "kilocode.kilo-code"];
-const CLINE_FOLDERS: [&str; 2] = ["saoudrizwan.claude-dev", ".cline"];
-/// What only Roo writes into its messages.
-const ROO_MARKS: [&str; 5] = [
-    "# Current Workspace Directory",
-    "<slug>",
-    "\"condenseParent\"",
-    "\"truncationParent\"",
-    "\"isSummary\"",
-];
 
 /// Reads the tasks and sessions of Cline.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,7 +50,7 @@ impl Importer for Cline {
     }
 
     fn is_companion(&self, path: &Path) -> bool {
-        beside::is_beside(path)
+        task_files::is_task_file(path)
     }
 
     fn rewrites(&self) -> bool {
@@ -82,7 +72,7 @@ impl Importer for RooCode {
     }
 
     fn is_companion(&self, path: &Path) -> bool {
-        beside::is_beside(path)
+        task_files::is_task_file(path)
     }
 
     fn rewrites(&self) -> bool {
@@ -90,7 +80,7 @@ impl Importer for RooCode {
     }
 }
 
-/// Whether a task is Roo's, or of what came from Roo.
+/// True if a task is Roo's, or of what came from Roo.
 fn is_roo(path: &Path, head: &[u8]) -> bool {
     let is_within = |folders: [&str; 2]| {
         let mut names = path.iter().filter_map(|name| name.to_str());
@@ -103,7 +93,7 @@ fn is_roo(path: &Path, head: &[u8]) -> bool {
         || ROO_MARKS.iter().any(|mark| holds(head, mark))
 }
 
-/// Whether a file is one of Cline's newer sessions.
+/// True if a file is one of Cline's newer sessions.
 fn is_session(head: &[u8]) -> bool {
     let outline = KeyOutline::of(head);
     let keys = ["version", "updated_at", "agent", "sessionId", "messages"];
@@ -134,7 +124,7 @@ fn read(
     })
 }
 
-/// What the messages of a task say of it as a whole.
+/// The description of a task in its messages.
 #[derive(Default)]
 struct Survey {
     /// The first message.
@@ -151,9 +141,9 @@ fn task(
 ) -> Result<bool, ImportError> {
     let path = source.path;
     let survey = survey(source)?;
-    let beside = Beside::of_task(path, task_id(path), sink);
-    let head = task_head(tool, path, &survey, &beside)?;
-    let mut emitter = TaskEmitter::new(tool, sink, head, beside);
+    let files = TaskFiles::of_task(path, task_id(path), sink);
+    let head = task_head(tool, path, &survey, &files)?;
+    let mut emitter = TaskEmitter::new(tool, sink, head, files);
     let mut stream = JsonStream::new(source)?;
     while let Some(item) = stream.next()? {
         match (item.list, item.text) {
@@ -174,7 +164,7 @@ fn survey(source: &mut Source<'_>) -> Result<Survey, ImportError> {
             continue;
         };
         if fields.text("role").as_deref() == Some("user") {
-            fields.retain(|key| !emit::MARKS.contains(&key));
+            fields.retain(|key| !MARKS.contains(&key));
             return Ok(Survey {
                 first: Some(fields.to_text()),
                 started: fields.read("ts"),
@@ -188,9 +178,9 @@ fn task_head(
     tool: &str,
     path: &Path,
     survey: &Survey,
-    beside: &Beside,
+    files: &TaskFiles,
 ) -> Result<SessionHead, ImportError> {
-    let own = beside.id.as_deref().or(task_id(path));
+    let own = files.id.as_deref().or(task_id(path));
     let own = own.and_then(|id| SessionId::new(id).ok());
     let first = survey.first.as_deref().unwrap_or_default();
     let identity = match &own {
@@ -202,22 +192,22 @@ fn task_head(
     let by_name = || task_id(path)?.parse().ok();
     let started = survey.started.or_else(by_name).and_then(Time::from_millis);
     let mut session = session(id, tool, started);
-    session.last_active_at = beside.updated.and_then(Time::from_millis);
-    session.parent_spawn_ref = beside
+    session.last_active_at = files.updated.and_then(Time::from_millis);
+    session.parent_spawn_ref = files
         .parent
         .as_deref()
         .and_then(super::transcript::started_by);
     Ok(SessionHead {
         identity,
         session,
-        title: beside.title.clone(),
-        project: beside.project.clone().or_else(|| project(first)),
+        title: files.title.clone(),
+        project: files.project.clone().or_else(|| project(first)),
     })
 }
 
-/// Returns the folder that the agent works in, as the state of the editor tells.
+/// Returns the folder that the agent works in, as the state of the editor has it.
 fn project(message: &str) -> Option<String> {
-    // As it stands in JSON.
+    // As it is in JSON.
     let marks = [
         "# Current Working Directory (",
         "# Current Workspace Directory (",
@@ -241,13 +231,13 @@ fn session_documents(
             sink.skip(Some(document.line), "it has no list of messages".into());
             return Ok(false);
         };
-        let beside = Beside::of_session(path, sink);
+        let files = TaskFiles::of_session(path, sink);
         let own = fields.text("sessionId");
         let own = own.and_then(|id| SessionId::new(id).ok());
         let placeholder = || SessionId::new(tool);
         let id = own.clone().map_or_else(placeholder, Ok);
         let id = id.map_err(|error| ImportError::NoTranscript(error.to_string()))?;
-        let mut session = session(id.clone(), tool, beside.created.clone());
+        let mut session = session(id.clone(), tool, files.created.clone());
         session.last_active_at = fields.text("updated_at").map(Time::from_text);
         // The id of a sub-agent's session begins with its parent's.
         let parent = id
@@ -258,10 +248,10 @@ fn session_documents(
         let head = SessionHead {
             identity: own.map_or_else(|| Identity::Key(document.nth.to_string()), Identity::Own),
             session,
-            title: beside.title.clone(),
-            project: beside.project.clone(),
+            title: files.title.clone(),
+            project: files.project.clone(),
         };
-        let mut emitter = TaskEmitter::new(tool, sink, head, beside);
+        let mut emitter = TaskEmitter::new(tool, sink, head, files);
         if let Some(prompt) = fields.get("system_prompt") {
             emitter.system(prompt)?;
         }

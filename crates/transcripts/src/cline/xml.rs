@@ -1,49 +1,10 @@
-//! Calls that stand in the text of an answer, as elements: `<read_file><path>a.rs</path></read_file>`.
+//! Calls in the text of an answer, as elements: `<read_file><path>a.rs</path></read_file>`.
 
 use loopstore::model::{Content, Json};
 use serde_json::{Map, Value};
 
+use super::words::TOOLS;
 use crate::values::call;
-
-/// The tools of all versions that were called this way.
-const TOOLS: [&str; 36] = [
-    "access_mcp_resource",
-    "apply_diff",
-    "ask_followup_question",
-    "attempt_completion",
-    "browser_action",
-    "codebase_search",
-    "condense",
-    "edit_file",
-    "execute_command",
-    "fetch_instructions",
-    "generate_explanation",
-    "generate_image",
-    "insert_content",
-    "list_code_definition_names",
-    "list_files",
-    "load_mcp_documentation",
-    "new_rule",
-    "new_task",
-    "plan_mode_respond",
-    "plan_mode_response",
-    "read_file",
-    "replace_in_file",
-    "report_bug",
-    "run_slash_command",
-    "search_and_replace",
-    "search_files",
-    "str_replace",
-    "summarize_task",
-    "switch_mode",
-    "update_todo_list",
-    "use_mcp_tool",
-    "use_skill",
-    "use_subagents",
-    "web_fetch",
-    "web_search",
-    "write_to_file",
-];
 
 /// Parts the text of an answer into texts and calls. A call stands at the beginning of a line and is whole; one in
 /// a block of code is an example. Its id is made of `name`.
@@ -62,7 +23,7 @@ pub(super) fn calls_in(text: &str, name: &str) -> Vec<Content> {
         let Some((tool, body, end)) = element(&text[start..]).filter(|_| !in_code) else {
             continue;
         };
-        said(&text[from..start], &mut content);
+        push_text(&text[from..start], &mut content);
         number += 1;
         let id = match number {
             1 => name.to_owned(),
@@ -73,11 +34,11 @@ pub(super) fn calls_in(text: &str, name: &str) -> Vec<Content> {
         content.push(Content::ToolCall(call));
         from = start + end;
     }
-    said(&text[from..], &mut content);
+    push_text(&text[from..], &mut content);
     content
 }
 
-fn said(text: &str, content: &mut Vec<Content>) {
+fn push_text(text: &str, content: &mut Vec<Content>) {
     let text = text.trim();
     if !text.is_empty() {
         content.push(Content::text(text));

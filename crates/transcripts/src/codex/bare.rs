@@ -1,15 +1,13 @@
 //! Rollouts of before September 2025: their records have no envelope. The first is what the session is, items stand
 //! bare, and lines of state stand between them.
 
-use std::borrow::Cow;
-
 use loopstore::model::Json;
 
 use super::items::{is_answer, is_result};
 use crate::fields::Fields;
 use crate::key_outline::KeyOutline;
 
-/// Whether a line can only be one of such a rollout.
+/// True if a line can only be one of such a rollout.
 pub(super) fn is_bare(line: &KeyOutline) -> bool {
     let is_header = line.has("id")
         && line.has("timestamp")
@@ -18,13 +16,10 @@ pub(super) fn is_bare(line: &KeyOutline) -> bool {
     is_header || line.has("record_type")
 }
 
-/// Returns a record with the envelope that later versions write around it.
-pub(super) fn enveloped(json: &str) -> Cow<'_, str> {
-    let Ok(record) = Fields::parse(json) else {
-        return Cow::Borrowed(json);
-    };
+/// Returns a record with the envelope that later versions write around it, if it lacks one.
+pub(super) fn enveloped(json: &str, record: &Fields<'_>) -> Option<String> {
     if record.get("payload").is_some() {
-        return Cow::Borrowed(json);
+        return None;
     }
     let (kind, role) = (record.text("type"), record.text("role"));
     let of_session = record.text("id").and(record.text("timestamp"));
@@ -32,16 +27,31 @@ pub(super) fn enveloped(json: &str) -> Cow<'_, str> {
         (None, None, Some(time)) => {
             let time = Json::string(&time);
             let time = time.as_str();
-            format!(r#"{{"timestamp":{time},"type":"session_meta","payload":{json}}}"#).into()
+            Some(format!(
+                r#"{{"timestamp":{time},"type":"session_meta","payload":{json}}}"#
+            ))
         }
         (None, Some(kind), _) => {
             let kind = Json::string(&kind);
-            format!(r#"{{"type":{},"payload":{json}}}"#, kind.as_str()).into()
+            let kind = kind.as_str();
+            Some(format!(r#"{{"type":{kind},"payload":{json}}}"#))
         }
         (Some(kind), None, _) if is_item(&kind, &role.unwrap_or_default()) => {
-            format!(r#"{{"type":"response_item","payload":{json}}}"#).into()
+            Some(format!(r#"{{"type":"response_item","payload":{json}}}"#))
         }
-        _ => Cow::Borrowed(json),
+        _ => None,
+    }
+}
+
+/// Reads a record, with the envelope that later versions write around it.
+pub(super) fn with_envelope<T>(
+    json: &str,
+    read: impl FnOnce(&str, Fields<'_>) -> Result<T, String>,
+) -> Result<T, String> {
+    let record = Fields::parse(json)?;
+    match enveloped(json, &record) {
+        None => read(json, record),
+        Some(json) => read(&json, Fields::parse(&json)?),
     }
 }
 

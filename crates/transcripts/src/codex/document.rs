@@ -16,7 +16,7 @@ pub(super) fn is_document(head: &KeyOutline) -> bool {
 /// Returns the records of a document as lines.
 ///
 /// # Errors
-/// Says what the document lacks.
+/// If the document lacks a part; the error names it.
 pub(super) fn lines(mut document: JsonDocument<'_>) -> Result<String, String> {
     let Some(items) = document.fields.take("items").and_then(list) else {
         return Err("a document without a list of items".into());

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use loopstore::model::{AgentMessage, Content, Json, Message, Time};
 
 use super::TOOL;
-use super::bare::enveloped;
+use super::bare::{enveloped, with_envelope};
 use super::index::{CodexIndex, IndexStep};
 use super::items::{CodexRecord, answer, history};
 use crate::authors::by_harness;
 use crate::extension::{extension_of, system_prompt, unreadable};
 use crate::fields::Fields;
 use crate::lines::SourceLocation;
-use crate::records::Records;
+use crate::records::RecordReader;
 use crate::transcript::{LoopTurn, Style, TranscriptBuilder};
 use crate::values::{text_of, user, with_source};
 use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
@@ -28,7 +28,7 @@ pub(super) fn emit(
     sink: &mut dyn Sink,
 ) -> Result<bool, ImportError> {
     let mut emitter = CodexEmitter {
-        records: Records::new(source.path, &mut *source.reader)?,
+        records: RecordReader::new(source.path, &mut *source.reader)?,
         index,
         transcript: TranscriptBuilder::new(sink, head, Style::Log),
         prompts: VecDeque::new(),
@@ -45,7 +45,7 @@ pub(super) fn emit(
 }
 
 struct CodexEmitter<'a> {
-    records: Records<'a>,
+    records: RecordReader<'a>,
     index: &'a CodexIndex,
     transcript: TranscriptBuilder<'a>,
     /// The newest prompts: Codex keeps them beside a summary that says nothing else of what is left.
@@ -58,7 +58,7 @@ struct CodexEmitter<'a> {
 
 impl CodexEmitter<'_> {
     /// Keeps a prompt, and of those before it the newest.
-    fn asked(&mut self, message: &AgentMessage) {
+    fn keep_prompt(&mut self, message: &AgentMessage) {
         let texts: Vec<&str> = message
             .message()
             .into_iter()
@@ -75,51 +75,46 @@ impl CodexEmitter<'_> {
     }
 
     fn step(&mut self, step: &IndexStep) -> Result<(), ImportError> {
-        match step {
-            IndexStep::Answer(number) => self.answer(*number),
-            IndexStep::Copy => Ok(()),
-            IndexStep::Unreadable(place) => {
-                let raw = self.records.bytes(*place)?;
-                self.transcript.extension(unreadable(&raw), &raw)
-            }
-            IndexStep::Meta(place)
+        let place = match step {
+            IndexStep::Answer(number) => return self.answer(*number),
+            IndexStep::Copy => return Ok(()),
+            IndexStep::Unreadable(place)
+            | IndexStep::Meta(place)
             | IndexStep::Extension(place)
             | IndexStep::Aborted(place)
             | IndexStep::RolledBack(place)
             | IndexStep::System(place)
             | IndexStep::Result(place)
             | IndexStep::Compacted(place)
-            | IndexStep::User { place, .. } => {
-                let raw = self.records.bytes(*place)?;
-                let json = String::from_utf8_lossy(&raw);
-                let json = enveloped(&json);
-                let message = Fields::parse(&json).and_then(|record| {
-                    let time = record.text("timestamp").map(Time::from_text);
-                    self.transcript.at(time);
-                    message_of(step, &json)
-                });
-                match message {
-                    Ok(message) => self.record(step, message, &json, &raw, *place),
-                    Err(reason) => {
-                        self.transcript.skip(place.line, reason);
-                        self.transcript.extension(unreadable(&raw), &raw)
-                    }
-                }
-            }
+            | IndexStep::User { place, .. } => *place,
+        };
+        let raw = self.records.bytes(place)?;
+        if let IndexStep::Unreadable(_) = step {
+            return self.transcript.extension(unreadable(&raw), &raw);
         }
+        let taken = with_envelope(&String::from_utf8_lossy(&raw), |json, fields| {
+            let time = fields.text("timestamp").map(Time::from_text);
+            self.transcript.at(time);
+            let (message, record) = message_of(step, json, fields)?;
+            Ok(self.record(step, (message, record), json, &raw, place))
+        });
+        taken.unwrap_or_else(|reason| {
+            self.transcript.skip(place.line, reason);
+            self.transcript.extension(unreadable(&raw), &raw)
+        })
     }
 
     fn record(
         &mut self,
         step: &IndexStep,
-        message: AgentMessage,
+        (message, record): (AgentMessage, Option<CodexRecord<'_>>),
         json: &str,
         raw: &[u8],
         place: SourceLocation,
     ) -> Result<(), ImportError> {
         match step {
-            IndexStep::Compacted(_) => self.compacted(message, json, raw),
-            IndexStep::RolledBack(_) => self.rolled_back(message, json, raw, place),
+            IndexStep::Compacted(_) => self.compacted(message, record, json, raw),
+            IndexStep::RolledBack(_) => self.rolled_back(message, record, raw, place),
             IndexStep::Result(_) => {
                 self.transcript.result(|| line_id(place), message, raw)?;
                 self.spoken = self.transcript.last_turn();
@@ -127,7 +122,7 @@ impl CodexEmitter<'_> {
             }
             IndexStep::User { prompt, .. } => match prompt {
                 Some(name) => {
-                    self.asked(&message);
+                    self.keep_prompt(&message);
                     self.path.push(self.spoken);
                     self.transcript.prompt(name.as_str(), message, raw)?;
                     self.spoken = self.transcript.last_turn();
@@ -137,7 +132,7 @@ impl CodexEmitter<'_> {
             },
             IndexStep::Meta(_) => {
                 self.transcript.extension(message, raw)?;
-                match instructions(json) {
+                match record.as_ref().and_then(instructions) {
                     Some(prompt) => self.transcript.extension(prompt, raw),
                     None => Ok(()),
                 }
@@ -158,13 +153,18 @@ impl CodexEmitter<'_> {
             let bytes = self.records.bytes(*place)?;
             raws.push((place.line, String::from_utf8_lossy(&bytes).into_owned()));
         }
+        let parsed: Vec<_> = raws.iter().map(|(_, json)| Fields::parse(json)).collect();
+        let wrapped = raws.iter().zip(&parsed).map(|((_, json), fields)| {
+            let fields = fields.as_ref().ok()?;
+            enveloped(json, fields)
+        });
+        let wrapped: Vec<Option<String>> = wrapped.collect();
         let mut records = Vec::new();
-        let enveloped = raws.iter().map(|(line, json)| (line, enveloped(json)));
-        let enveloped: Vec<_> = enveloped.collect();
-        for (line, json) in &enveloped {
-            match CodexRecord::of(json) {
-                Ok(record) => records.push((**line, record)),
-                Err(reason) => self.transcript.skip(**line, reason),
+        for (((line, _), fields), wrapped) in raws.iter().zip(parsed).zip(&wrapped) {
+            let fields = wrapped.as_ref().map_or(fields, |json| Fields::parse(json));
+            match fields.and_then(CodexRecord::of) {
+                Ok(record) => records.push((*line, record)),
+                Err(reason) => self.transcript.skip(*line, reason),
             }
         }
         self.transcript
@@ -186,15 +186,14 @@ impl CodexEmitter<'_> {
     }
 
     /// Takes the last turns back: what comes next goes on from before the first of them. Where there are fewer, all go
-    /// but what stands before the first prompt.
+    /// but the content before the first prompt.
     fn rolled_back(
         &mut self,
         note: AgentMessage,
-        json: &str,
+        record: Option<CodexRecord<'_>>,
         raw: &[u8],
         place: SourceLocation,
     ) -> Result<(), ImportError> {
-        let record = CodexRecord::of(json).ok();
         let Some(turns) = record.and_then(|record| record.item.read::<u64>("num_turns")) else {
             let reason = "how many turns it takes back is not a number";
             self.transcript.skip(place.line, reason);
@@ -218,7 +217,7 @@ impl CodexEmitter<'_> {
         }
     }
 
-    /// Emits once more what Codex added before the first prompt: it stands in the turn of that.
+    /// Emits once more the items that Codex added before the first prompt: they belong to its turn.
     fn repeat_lead(&mut self) -> Result<(), ImportError> {
         let steps = self.index.steps.iter();
         let is_prompt = |step: &&IndexStep| {
@@ -238,7 +237,10 @@ impl CodexEmitter<'_> {
             if !self.transcript.may_repeat(raw.len(), place.line) {
                 break;
             }
-            if let Ok(message) = message_of(step, &enveloped(&String::from_utf8_lossy(&raw))) {
+            let lead = with_envelope(&String::from_utf8_lossy(&raw), |json, fields| {
+                message_of(step, json, fields).map(|(message, _)| message)
+            });
+            if let Ok(message) = lead {
                 self.transcript.input(message, &raw, false)?;
             }
         }
@@ -246,8 +248,13 @@ impl CodexEmitter<'_> {
     }
 
     /// Takes a compaction: what is left is its `replacement_history`, else the prompts so far and its message.
-    fn compacted(&mut self, kept: AgentMessage, json: &str, raw: &[u8]) -> Result<(), ImportError> {
-        let record = CodexRecord::of(json).ok();
+    fn compacted(
+        &mut self,
+        kept: AgentMessage,
+        record: Option<CodexRecord<'_>>,
+        json: &str,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
         let left = record.as_ref().and_then(|record| {
             let items = record.item.get("replacement_history");
             let messages = items.map(history).unwrap_or_default();
@@ -263,7 +270,7 @@ impl CodexEmitter<'_> {
         let (Some(messages), Some(_)) = (left, self.transcript.here()) else {
             return self.transcript.extension(kept, raw);
         };
-        // What only the provider can read stands for the conversation there, and nowhere else.
+        // Encrypted state stands for the conversation at its provider only.
         let mut by = messages.iter().filter_map(AgentMessage::last_compaction);
         let strategy = match by.next() {
             Some((_, provider)) => provider.strategy(),
@@ -278,19 +285,27 @@ impl CodexEmitter<'_> {
     }
 }
 
-/// Reads the message of a record that is no part of an answer.
-fn message_of(step: &IndexStep, json: &str) -> Result<AgentMessage, String> {
-    match step {
-        IndexStep::User { .. } => CodexRecord::of(json)?.user(),
-        IndexStep::Result(_) => CodexRecord::of(json)?.result(),
-        IndexStep::System(_) => system_item(json),
-        _ => Ok(kept(json)),
-    }
+/// Reads the message of a record that is no part of an answer. Of a record that is kept as it is, and that has an
+/// effect, the record is returned too.
+fn message_of<'a>(
+    step: &IndexStep,
+    json: &str,
+    fields: Fields<'a>,
+) -> Result<(AgentMessage, Option<CodexRecord<'a>>), String> {
+    let message = match step {
+        IndexStep::User { .. } => CodexRecord::of(fields)?.user()?,
+        IndexStep::Result(_) => CodexRecord::of(fields)?.result()?,
+        IndexStep::System(_) => system_item(CodexRecord::of(fields)?)?,
+        IndexStep::Meta(_) | IndexStep::Compacted(_) | IndexStep::RolledBack(_) => {
+            return Ok((kept(json, &fields), CodexRecord::of(fields).ok()));
+        }
+        _ => kept(json, &fields),
+    };
+    Ok((message, None))
 }
 
 /// Returns the system prompt in the record that describes the session.
-fn instructions(json: &str) -> Option<AgentMessage> {
-    let record = CodexRecord::of(json).ok()?;
+fn instructions(record: &CodexRecord<'_>) -> Option<AgentMessage> {
     let given = record.item.get("base_instructions")?;
     let given_text = Fields::parse(given.get()).ok();
     let given_text = given_text.and_then(|given| given.text("text"));
@@ -302,8 +317,7 @@ fn line_id(place: SourceLocation) -> String {
     format!("line-{}", place.line)
 }
 
-fn system_item(json: &str) -> Result<AgentMessage, String> {
-    let mut record = CodexRecord::of(json)?;
+fn system_item(mut record: CodexRecord<'_>) -> Result<AgentMessage, String> {
     record.item.take("type");
     let content = record.item.take("content").map(|content| content.get());
     let content = Json::parse(content.unwrap_or("null")).unwrap_or_default();
@@ -311,12 +325,8 @@ fn system_item(json: &str) -> Result<AgentMessage, String> {
 }
 
 /// Keeps a record as it is, under the name of its payload.
-fn kept(json: &str) -> AgentMessage {
-    let record = Fields::parse(json).ok();
-    let kind = record.and_then(|record| {
-        let inner = Fields::parse(record.get("payload")?.get()).ok();
-        let inner = inner.and_then(|payload| payload.text("type"));
-        inner.or_else(|| record.text("type"))
-    });
-    extension_of(kind.as_deref(), json)
+fn kept(json: &str, record: &Fields<'_>) -> AgentMessage {
+    let payload = record.child("payload");
+    let kind = payload.and_then(|payload| payload.text("type"));
+    extension_of(kind.or_else(|| record.text("type")).as_deref(), json)
 }

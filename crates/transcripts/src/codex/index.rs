@@ -4,28 +4,13 @@ use loopstore::model::Usage;
 
 use super::bare::folder_in;
 use super::items::{is_answer, is_result, usage};
+use super::words::ADDED;
 use crate::MAX_RECORD_BYTES;
 use crate::fields::{Fields, list};
 use crate::lines::SourceLocation;
 use crate::values::{object_in, text_of};
 
-/// What a user's item begins with that Codex wrote itself.
-const ADDED: [&str; 12] = [
-    "# AGENTS.md instructions",
-    "<INSTRUCTIONS>",
-    "<collaboration_mode>",
-    "<environment_context>",
-    "<hook_prompt",
-    "<permissions instructions>",
-    "<skill>",
-    "<subagent_notification>",
-    "<turn_aborted>",
-    "<user_instructions>",
-    "<user_shell_command>",
-    "Warning: ",
-];
-
-/// Who wrote a user's item, as far as it shows.
+/// The author of a user item, as far as the item shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ItemAuthor {
     /// It begins as nothing does that Codex adds.
@@ -35,15 +20,15 @@ enum ItemAuthor {
     Codex,
 }
 
-/// What the first `session_meta` says.
+/// The fields of the first `session_meta`.
 #[derive(Debug, Default)]
-pub(super) struct Meta {
+pub(super) struct RolloutMeta {
     pub(super) id: Option<String>,
     pub(super) provider: Option<String>,
     pub(super) project: Option<String>,
     /// The session that started this one.
     pub(super) parent: Option<String>,
-    /// Whether another agent, or Codex itself, gave it its task.
+    /// True if another agent, or Codex itself, gave it its task.
     pub(super) is_subagent: bool,
 }
 
@@ -96,14 +81,14 @@ struct PromptCandidate {
 pub(super) struct CodexIndex {
     pub(super) steps: Vec<IndexStep>,
     pub(super) answers: Vec<AnswerItems>,
-    pub(super) meta: Option<Meta>,
+    pub(super) meta: Option<RolloutMeta>,
     /// The name that the thread was given last.
     pub(super) title: Option<String>,
     /// The folder that a text about the environment names first.
     pub(super) folder: Option<String>,
     pub(super) started: Option<String>,
     pub(super) ended: Option<String>,
-    /// Whether the last answer still goes on.
+    /// True if the last answer still goes on.
     is_open: bool,
     turn: Option<String>,
     model: Option<String>,
@@ -111,9 +96,9 @@ pub(super) struct CodexIndex {
     counted: Option<String>,
     /// User's items that no event has called a prompt.
     candidates: Vec<PromptCandidate>,
-    /// Whether the last of them may still be called one.
+    /// True if the last of them may still be called one.
     is_fresh: bool,
-    /// Whether an event announced a prompt whose item is still to come.
+    /// True if an event announced a prompt whose item is still to come.
     is_announced: bool,
     has_prompts: bool,
     /// The step of an event that may be a copy of the item after it, its line and its text.
@@ -352,13 +337,13 @@ impl CodexIndex {
     }
 }
 
-fn read_meta(meta: &Fields<'_>) -> Meta {
+fn read_meta(meta: &Fields<'_>) -> RolloutMeta {
     let spawned = |source| {
         object_in(object_in(object_in(Some(source))?.get("subagent"))?.get("thread_spawn"))
     };
     let parent = meta.get("source").and_then(spawned);
     let source = object_in(meta.get("source"));
-    Meta {
+    RolloutMeta {
         id: meta.text("id").or_else(|| meta.text("session_id")),
         provider: meta.text("model_provider"),
         project: meta.text("cwd"),
@@ -395,7 +380,7 @@ fn author(item: &Fields<'_>) -> ItemAuthor {
     }
 }
 
-/// Whether an event has nothing but its message: other fields are empty.
+/// True if an event has nothing but its message: other fields are empty.
 fn is_bare(event: &Fields<'_>) -> bool {
     const KNOWN: [&str; 3] = ["type", "message", "phase"];
     let mut others = event.iter().filter(|(key, _)| !KNOWN.contains(key));

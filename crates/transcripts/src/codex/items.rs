@@ -6,26 +6,21 @@ use loopstore::model::{
 };
 use serde_json::value::RawValue;
 
+use super::words::{HOSTED, OWN};
 use crate::fields::{Fields, list};
 use crate::values::{
     arguments, call, contents, count, data_url, exit_code_failed, is_encrypted, json, millis_of,
     object_in, other, rest_within, says_failed, text_of, user, with_source,
 };
 
-/// A call that the provider itself carries out.
-const HOSTED: &str = "web_search_call";
-
-/// What Codex notes in an item for itself: the provider's interface does not know it.
-const OWN: &str = "internal_chat_message_metadata_passthrough";
-
-/// Whether an item is part of an answer.
+/// True if an item is part of an answer.
 pub(super) fn is_answer(kind: &str, role: &str) -> bool {
     kind == "message" && role == "assistant"
         || matches!(kind, "reasoning" | "compaction")
         || kind.ends_with("_call")
 }
 
-/// Whether an item is what a tool gave back.
+/// True if an item is what a tool gave back.
 pub(super) fn is_result(kind: &str) -> bool {
     kind.ends_with("_output")
 }
@@ -56,8 +51,7 @@ pub(super) struct CodexRecord<'a> {
 
 impl<'a> CodexRecord<'a> {
     /// Reads a record of an item, a message or anything with a payload.
-    pub(super) fn of(json: &'a str) -> Result<Self, String> {
-        let mut record = Fields::parse(json)?;
+    pub(super) fn of(mut record: Fields<'a>) -> Result<Self, String> {
         let item = record
             .child("payload")
             .ok_or("its payload is not an object")?;
@@ -75,7 +69,7 @@ impl<'a> CodexRecord<'a> {
         }
     }
 
-    /// What was not taken out of the item, and the record around it.
+    /// Returns the remaining fields of the item and of the record around it.
     pub(super) fn rest(&self) -> Option<Json> {
         rest_within(&self.record, "payload", &self.item)
     }
@@ -363,7 +357,7 @@ fn annotated(raw: &RawValue) -> Option<Content> {
     Some(block)
 }
 
-/// Whether what a tool gave back says that it failed.
+/// True if what a tool gave back says that it failed.
 fn failed(output: &RawValue) -> bool {
     if let Some(fields) = object_in(Some(output)) {
         return fields.get("success").is_some_and(|v| v.get() == "false")

@@ -12,14 +12,14 @@ mod document;
 mod emit;
 mod index;
 mod items;
+mod words;
 
-use std::borrow::Cow;
 use std::io::{BufRead, Cursor};
 use std::path::Path;
 
 use loopstore::model::Time;
 
-use self::index::{CodexIndex, Meta};
+use self::index::{CodexIndex, RolloutMeta};
 use super::fields::Fields;
 use super::json_stream::documents;
 use super::key_outline::KeyOutline;
@@ -94,12 +94,9 @@ fn read_index(
     let mut records = RecordStream::new(path, reader)?;
     while let Some((location, line)) = records.next()? {
         match line {
-            RecordLine::Record(text, fields) => match bare::enveloped(text) {
-                Cow::Borrowed(_) => index.record(&fields, location),
-                Cow::Owned(text) => {
-                    let fields = Fields::parse(&text).unwrap_or_default();
-                    index.record(&fields, location);
-                }
+            RecordLine::Record(text, fields) => match bare::enveloped(text, &fields) {
+                None => index.record(&fields, location),
+                Some(text) => index.record(&Fields::parse(&text).unwrap_or_default(), location),
             },
             RecordLine::Bad { reason, kept } => {
                 if !kept.is_empty() {
@@ -120,7 +117,7 @@ fn read_index(
 
 /// Describes the session by its first record, else by the id that its file is named after.
 fn head(path: &Path, index: &CodexIndex) -> SessionHead {
-    let nothing = Meta::default();
+    let nothing = RolloutMeta::default();
     let meta = index.meta.as_ref().unwrap_or(&nothing);
     let (identity, id) = identity(path, meta.id.as_deref());
     let mut session = session(id, TOOL, index.started.clone().map(Time::from_text));

@@ -14,10 +14,10 @@ use crate::values::{
     user, with_source,
 };
 
-/// What an event is to the session.
+/// The meaning of an event for the session.
 pub(super) enum CopilotRecord {
     Message(AgentMessage),
-    /// What a compaction left.
+    /// The messages that a compaction left.
     Compaction(AgentMessage),
     /// The run was stopped.
     Abort,
@@ -35,7 +35,7 @@ struct CopilotEvent<'a> {
 /// Reads the event on `line`.
 ///
 /// # Errors
-/// Says why it is not what it claims to be.
+/// If the record is not what its kind promises; the error gives the reason.
 pub(super) fn read(mut event: Fields<'_>, line: u64) -> Result<CopilotRecord, String> {
     let kind = event.text("type").unwrap_or_default();
     let Some(data) = event.child("data") else {

@@ -1,7 +1,7 @@
 //! Copilot CLI: one JSON event `{type, data, id, timestamp, parentId}` a line, in the order of what
 //! happened.
 //!
-//! What was said and what tools gave back become messages; all other events are kept as they are.
+//! Prompts, answers and results become messages; all other events are kept as they are.
 //! Events of a sub-agent name the call that started it (`parentToolCallId`): each sub-agent is a
 //! session of its own.
 
@@ -55,7 +55,7 @@ impl Importer for CopilotCli {
     }
 }
 
-/// Whether a line (maybe cut) can only be Copilot's.
+/// True if a line (maybe cut) can only be Copilot's.
 fn looks_like_an_event(line: &[u8]) -> bool {
     const OTHERS: [&str; 6] = [
         "customType",

@@ -14,17 +14,17 @@ use crate::fields::{Fields, list};
 use crate::transcript::{Style, TranscriptBuilder, identity, session};
 use crate::{FoundEffect, ImportError, SessionHead, Sink};
 
-/// What a file says of its session.
+/// The description of the session in its file.
 #[derive(Default)]
-struct Header {
+struct GeminiHeader {
     session: Option<String>,
     started: Option<String>,
     ended: Option<String>,
-    /// What it says besides.
+    /// The other fields.
     extra: Extra,
 }
 
-impl Header {
+impl GeminiHeader {
     fn head(&self, path: &Path) -> SessionHead {
         let (identity, id) = identity(path, self.session.as_deref());
         let mut session = session(id, TOOL, self.started.clone().map(Time::from_text));
@@ -34,7 +34,7 @@ impl Header {
             identity,
             session,
             title: self.text("summary"),
-            // Where no folder is named, the digest still says which sessions belong together.
+            // If no folder is named, the digest still shows which sessions belong together.
             project: self.folder().or_else(|| self.text("projectHash")),
         }
     }
@@ -49,7 +49,7 @@ impl Header {
         folders.into_iter().find(|folder| !folder.is_empty())
     }
 
-    /// Whether another agent gave the session its task.
+    /// True if another agent gave the session its task.
     fn is_subagent(&self) -> bool {
         self.text("kind").is_some_and(|kind| kind == "subagent")
     }
@@ -70,12 +70,12 @@ impl Header {
 /// Reads a session, whichever layout it has.
 pub(super) struct GeminiReader<'a> {
     path: &'a Path,
-    header: Header,
+    header: GeminiHeader,
     transcript: TranscriptBuilder<'a>,
-    /// Whether its header was read.
+    /// True if its header was read.
     is_begun: bool,
     list: MessageList,
-    /// What stands before the first prompt, which it shares a turn with.
+    /// The messages before the first prompt, which share its turn.
     lead: Vec<(AgentMessage, String)>,
     /// The calls that have a result.
     answered: HashSet<String>,
@@ -83,7 +83,7 @@ pub(super) struct GeminiReader<'a> {
 
 impl<'a> GeminiReader<'a> {
     pub(super) fn new(path: &'a Path, sink: &'a mut dyn Sink) -> Self {
-        let header = Header::default();
+        let header = GeminiHeader::default();
         Self {
             path,
             transcript: TranscriptBuilder::new(sink, header.head(path), Style::Log),
@@ -105,7 +105,7 @@ impl<'a> GeminiReader<'a> {
         self.header.read(fields);
     }
 
-    /// Looks at a line of the newer layout and returns the id of a message.
+    /// Examines a line of the newer layout and returns the id of a message.
     pub(super) fn peek(&mut self, record: &str) -> Option<String> {
         let fields = Fields::parse(record).ok()?;
         if let Some(set) = fields.get("$set") {
@@ -117,7 +117,7 @@ impl<'a> GeminiReader<'a> {
         fields.text("id")
     }
 
-    /// Says which session it is.
+    /// Describes the session.
     pub(super) fn begin(&mut self) {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.transcript.describe(self.header.head(self.path));
@@ -196,7 +196,7 @@ impl<'a> GeminiReader<'a> {
                 self.results(answer.results)?;
             }
             GeminiRecord::Responses(mut results) => {
-                // Each stands with its call too, as a rule.
+                // Each is with its call too, as a rule.
                 results.retain(|(message, _)| !self.is_answered(message));
                 if results.is_empty() {
                     return self.extension(Some("response"), record);
@@ -214,7 +214,7 @@ impl<'a> GeminiReader<'a> {
         self.transcript.extension(message, record.as_bytes())
     }
 
-    /// Whether a call has its result. One without an id is known by nothing.
+    /// True if a call has its result. One without an id is known by nothing.
     fn is_answered(&self, message: &AgentMessage) -> bool {
         match message.message() {
             Some(Message::ToolResult(result)) => self.answered.contains(&result.tool_call_id),
@@ -263,7 +263,7 @@ impl<'a> GeminiReader<'a> {
         Ok(())
     }
 
-    /// Takes a list that stands in the place of the one so far. One that only ends earlier goes back; one that goes on
+    /// Takes a list that replaces the one so far. One that only ends earlier goes back; one that goes on
     /// brings new messages; any other is what a compaction left.
     fn replaced(
         &mut self,
@@ -290,7 +290,7 @@ impl<'a> GeminiReader<'a> {
         Ok(())
     }
 
-    /// Takes a message that stands in a list alone: nobody typed it.
+    /// Takes a message that only a list contains: nobody typed it.
     fn added(&mut self, message: ListedMessage) -> Result<(), ImportError> {
         let after = self.transcript.last_turn();
         let raw = message.raw.as_bytes();
@@ -334,7 +334,7 @@ impl<'a> GeminiReader<'a> {
         self.transcript.compaction(TOOL, effect, record)
     }
 
-    /// Says how it ended. Returns whether there was a conversation.
+    /// Ends the session. Returns whether there was a conversation.
     pub(super) fn finish(self) -> Result<bool, ImportError> {
         self.transcript.finish()
     }

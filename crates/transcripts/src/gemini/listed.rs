@@ -11,7 +11,7 @@ use crate::transcript::LoopTurn;
 
 /// A message on the list.
 #[derive(Debug)]
-pub(super) struct ShownMessage {
+pub(super) struct ListEntry {
     id: String,
     /// The turn of the message before it.
     pub(super) after: Option<LoopTurn>,
@@ -19,8 +19,8 @@ pub(super) struct ShownMessage {
     pub(super) at: Option<LoopTurn>,
 }
 
-impl ShownMessage {
-    /// Whether the message before it stands in another turn.
+impl ListEntry {
+    /// True if the message before it is in another turn.
     pub(super) fn begins_turn(&self) -> bool {
         self.at.is_some() && self.at != self.after
     }
@@ -33,7 +33,7 @@ pub(super) struct ListedMessage {
     pub(super) raw: String,
 }
 
-/// Reads the messages of a list that the model sees; `None` if one cannot be read. Responses stand with their calls.
+/// Reads the messages of a list that the model sees; `None` if one cannot be read. Responses are with their calls.
 pub(super) fn messages_of(list: &[&RawValue]) -> Option<Vec<ListedMessage>> {
     let mut read = Vec::new();
     for raw in list {
@@ -53,39 +53,39 @@ pub(super) fn messages_of(list: &[&RawValue]) -> Option<Vec<ListedMessage>> {
 
 /// The messages that the model sees.
 #[derive(Debug, Default)]
-pub(super) struct MessageList(Vec<ShownMessage>);
+pub(super) struct MessageList(Vec<ListEntry>);
 
 impl MessageList {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn get(&self, at: usize) -> Option<&ShownMessage> {
+    pub(super) fn get(&self, at: usize) -> Option<&ListEntry> {
         self.0.get(at)
     }
 
     pub(super) fn push(&mut self, id: String, after: Option<LoopTurn>, at: Option<LoopTurn>) {
-        self.0.push(ShownMessage { id, after, at });
+        self.0.push(ListEntry { id, after, at });
     }
 
     pub(super) fn truncate(&mut self, kept: usize) {
         self.0.truncate(kept);
     }
 
-    /// Returns where a message stands. Gemini CLI takes all messages off for one that is not on the list.
+    /// Returns the place of a message. Gemini CLI takes all messages off for one that is not on the list.
     pub(super) fn find(&self, id: &str) -> usize {
         let found = self.0.iter().position(|message| message.id == id);
         found.unwrap_or(0)
     }
 
-    /// How many messages a list begins with as this one does.
+    /// Returns the number of messages at the beginning that both lists have in common.
     pub(super) fn begins_as(&self, list: &[ListedMessage]) -> usize {
         let mut pairs = self.0.iter().zip(list);
         let differs = pairs.position(|(shown, listed)| shown.id != listed.id);
         differs.unwrap_or(self.len().min(list.len()))
     }
 
-    /// How many messages a list ends with as this one does, in whole turns.
+    /// Returns the number of messages at the end that both lists have in common, in whole turns.
     pub(super) fn ends_as(&self, list: &[ListedMessage]) -> usize {
         let mut pairs = self.0.iter().rev().zip(list.iter().rev());
         let differs = pairs.position(|(shown, listed)| shown.id != listed.id);
@@ -121,7 +121,7 @@ impl MessageList {
                 }
                 GeminiRecord::Responses(_) | GeminiRecord::Extension => {}
             }
-            shown.push(ShownMessage {
+            shown.push(ListEntry {
                 id: listed.id,
                 after,
                 at: None,

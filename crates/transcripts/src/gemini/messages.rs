@@ -15,11 +15,11 @@ use crate::values::{
     arguments, call, contents, count, millis_of, object_in, other, user, with_source,
 };
 
-/// What a record is to the session.
+/// The meaning of a record for the session.
 pub(super) enum GeminiRecord {
     Prompt(Box<AgentMessage>),
     Answer(Box<GeminiAnswer>),
-    /// What tools gave back, each with what it was made from.
+    /// The results of tools, each with the JSON that it was made from.
     Responses(Vec<(AgentMessage, String)>),
     /// Nothing that a model sees.
     Extension,
@@ -28,7 +28,7 @@ pub(super) enum GeminiRecord {
 /// An answer with what its tools gave back.
 pub(super) struct GeminiAnswer {
     pub(super) message: AgentMessage,
-    /// What it was made from, without what changes while its tools run.
+    /// The JSON that it was made from, without the fields that change while its tools run.
     pub(super) raw: String,
     /// The result of each call that has one, and what it was made from.
     pub(super) results: Vec<(AgentMessage, String)>,
@@ -37,7 +37,7 @@ pub(super) struct GeminiAnswer {
 /// Reads a record.
 ///
 /// # Errors
-/// Says why it is not what it claims to be.
+/// If the record is not what its kind promises; the error gives the reason.
 pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
     let time = fields.text("timestamp").map(Time::from_text);
     let timestamp = millis_of(time.as_ref());
@@ -70,7 +70,7 @@ fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentM
         content.extend(contents(function.get("parts"), part).ok()?);
         let given = function.object("response");
         let id = function.text("id").unwrap_or_default();
-        // As where it stands with its call.
+        // As in the record of its call.
         let made_from = format!("{id}\n[{}]", Json::parse(raw.get()).ok()?.as_str());
         let message = Message::ToolResult(ToolResultMessage {
             tool_call_id: id,
@@ -86,7 +86,7 @@ fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentM
     read.filter(|responses| !responses.is_empty())
 }
 
-/// What stands before the files that a prompt names, whose text is added behind it.
+/// The line before the files that a prompt names, whose text is added after the prompt.
 const FILES: &str = "--- Content from referenced files ---";
 
 /// Tells the words of a prompt from what was added to it. `shown`: what the person saw of it.
@@ -226,7 +226,7 @@ fn tool_call(raw: &RawValue, spare_id: &str) -> Result<CallAndResult, String> {
     let result = result(&call.id, &call.name, fields)?;
     let id = call.id.clone();
     let result = result.map(|message| {
-        // What is shown to the person may be written anew; what the model sees is not.
+        // The text for the person may be rewritten; the text for the model is not.
         let content = message.message().map(Message::content).unwrap_or_default();
         let content = Json::of(content).unwrap_or_default();
         let raw = format!("{id}\n{}", content.as_str());
@@ -250,7 +250,7 @@ fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMe
         None => Vec::new(),
         Some(given) => {
             let (mut content, is_all) = response(given)?;
-            // Images stand within the response, beside what it says.
+            // Images are within the response, beside what it says.
             for raw in list(given).unwrap_or_else(|| vec![given]) {
                 let of = object_in(Some(raw)).and_then(|of| of.child("functionResponse"));
                 let parts = of.as_ref().and_then(|of| of.get("parts"));

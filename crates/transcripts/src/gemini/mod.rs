@@ -1,10 +1,10 @@
 //! Gemini CLI: a document `{sessionId, projectHash, messages, …}` that is rewritten as the session
 //! goes on, or, in newer versions, one JSON record a line: a header, messages, and updates of the
-//! header (`{"$set": …}`), where a message that is written again stands in the place of the earlier
+//! header (`{"$set": …}`), where a message that is written again replaces the earlier
 //! one. `{"$rewindTo": id}` takes a message and all after it back, and a header update may bring the list of
-//! messages anew, where some were taken back or a summary stands in the place of the first.
+//! messages anew, where some were taken back or a summary replaced the first.
 //!
-//! Calls and results stand within the model's message: they become a call and messages of their own.
+//! Calls and results are within the model's message: they become a call and messages of their own.
 
 mod emit;
 mod listed;
@@ -17,7 +17,7 @@ use super::fields::{Fields, list};
 use super::json_stream::{self, JsonStream};
 use super::key_outline::KeyOutline;
 use super::lines::{LinePart, SourceLocation, ValueReader};
-use super::records::Records;
+use super::records::RecordReader;
 use super::{ImportError, Importer, Sink, Source, holds_conversation, unread};
 
 /// The name of the tool, for agents.
@@ -59,7 +59,7 @@ impl Importer for GeminiCli {
     }
 }
 
-/// Whether a line (maybe cut) can only be a message of the newer layout.
+/// True if a line (maybe cut) can only be a message of the newer layout.
 fn looks_like_a_record(keys: &KeyOutline) -> bool {
     const OTHERS: [&str; 5] = ["uuid", "parentId", "message", "payload", "role"];
     let is_message = ["id", "timestamp", "type", "content"]
@@ -71,7 +71,7 @@ fn looks_like_a_record(keys: &KeyOutline) -> bool {
     is_message && is_answer && !OTHERS.iter().any(|key| keys.has(key))
 }
 
-/// Whether the file is one value that goes over many lines.
+/// True if the file is one value that goes over many lines.
 fn is_document(source: &mut Source<'_>) -> Result<bool, ImportError> {
     let failed = unread(source.path);
     let mut lines = ValueReader::new(&mut *source.reader).map_err(failed)?;
@@ -124,7 +124,7 @@ fn whole(text: &str, line: u64, reader: &mut GeminiReader<'_>) -> Result<(), Imp
     Ok(())
 }
 
-/// What is known of a line.
+/// The indexed facts of a line.
 struct LineMark {
     place: SourceLocation,
     /// The last writing of its message.
@@ -137,7 +137,7 @@ struct LineMark {
 fn lines(source: &mut Source<'_>, reader: &mut GeminiReader<'_>) -> Result<(), ImportError> {
     let written = last_writings(source, reader)?;
     reader.begin();
-    let mut records = Records::new(source.path, &mut *source.reader)?;
+    let mut records = RecordReader::new(source.path, &mut *source.reader)?;
     for line in written {
         let raw = records.bytes(line.last)?;
         match std::str::from_utf8(&raw) {

@@ -6,9 +6,9 @@ use serde_json::value::RawValue;
 use crate::fields::{Fields, list};
 use crate::values::{arguments, call, object_in, redacted_thinking_of, text_of};
 
-/// What a message holds.
+/// The contents of a message.
 #[derive(Default)]
-pub(super) struct Items {
+pub(super) struct GooseItems {
     /// Texts, images, thinking and calls.
     pub(super) content: Vec<Content>,
     pub(super) results: Vec<ToolResultMessage>,
@@ -18,8 +18,8 @@ pub(super) struct Items {
 ///
 /// # Errors
 /// If they are no list.
-pub(super) fn items(content: &RawValue) -> Result<Items, String> {
-    let mut items = Items::default();
+pub(super) fn items(content: &RawValue) -> Result<GooseItems, String> {
+    let mut items = GooseItems::default();
     for raw in list(content).ok_or("its content is no list")? {
         let Some(item) = object_in(Some(raw)) else {
             continue;
@@ -53,7 +53,7 @@ fn block(item: &Fields<'_>) -> Option<Content> {
     }
 }
 
-/// Whether a model gets an item: the same text often stands twice, once for each.
+/// True if a model gets an item: the same text often stands twice, once for each.
 fn is_for_model(item: &Fields<'_>) -> bool {
     let audience: Option<Vec<String>> = item.object("annotations").read("audience");
     audience.is_none_or(|audience| audience.iter().any(|one| one == "assistant"))
@@ -62,7 +62,7 @@ fn is_for_model(item: &Fields<'_>) -> bool {
 fn request(item: &Fields<'_>) -> Result<loopstore::model::ToolCall, String> {
     let told = item.object("toolCall");
     let value = told.object("value");
-    // What the model wrote could not be read as a call; the result says so.
+    // The text of the model could not be read as a call; the result says so.
     let name = value
         .text("name")
         .unwrap_or_else(|| "unreadable".to_owned());

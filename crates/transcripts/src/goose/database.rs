@@ -12,7 +12,7 @@ use crate::sqlite_file::{Unusable, has_columns, open, reason, text};
 pub struct GooseSession {
     /// Its id.
     pub id: String,
-    /// What it is called.
+    /// The title.
     pub name: Option<String>,
     /// The folder that it works in.
     pub project: Option<String>,
@@ -37,7 +37,7 @@ pub struct GooseRow {
     pub role: String,
     /// A list of items, as JSON.
     pub content: String,
-    /// Who sees it and what it took, as JSON.
+    /// The visibility and the tokens of the message, as JSON.
     pub metadata: Option<String>,
     /// When it was written, since the epoch: in which unit differs by version.
     pub created: Option<i64>,
@@ -52,7 +52,7 @@ impl GooseFile {
     /// Opens the file.
     ///
     /// # Errors
-    /// Says why it cannot be read or what it lacks.
+    /// If the file cannot be read, or lacks a table or column; the error gives the reason.
     pub fn open(path: &Path) -> Unusable<Self> {
         let connection = open(path)?;
         let of_messages = [

@@ -6,7 +6,7 @@ use loopstore::model::{
 use serde_json::value::RawValue;
 
 use super::TOOL;
-use super::content::{Items, items, result, text_in};
+use super::content::{GooseItems, items, result, text_in};
 use crate::authors::by_harness;
 use crate::extension::extension_of;
 use crate::fields::Fields;
@@ -21,19 +21,19 @@ const COMPACTED: &str = "context was compacted";
 pub(super) struct GooseMessage<'a> {
     pub(super) id: Option<String>,
     pub(super) role: String,
-    /// A list of items, and what is told of the message, as JSON.
+    /// A list of items, and the metadata of the message, as JSON.
     pub(super) content: &'a str,
     pub(super) metadata: &'a str,
     /// When it was written, since the epoch, in any unit.
     pub(super) created: Option<i64>,
-    /// As it stands in the file, to be kept where no model sees it.
+    /// The bytes in the file, to be kept where no model sees it.
     pub(super) raw: &'a str,
 }
 
 impl GooseMessage<'_> {
     /// Returns what a later import compares. Who sees a message, and what goose notes of a call, is written
     /// into it later.
-    fn made_from(&self, found: &Items) -> String {
+    fn made_from(&self, found: &GooseItems) -> String {
         let results: Vec<Json> = found
             .results
             .iter()
@@ -49,7 +49,7 @@ impl GooseMessage<'_> {
 }
 
 /// A text in the user's name that no person sees: a summary, if what follows says so.
-struct Held {
+struct HeldRow {
     message: AgentMessage,
     raw: Vec<u8>,
 }
@@ -59,8 +59,8 @@ pub(super) struct GooseEmitter<'a> {
     model: Option<String>,
     /// The id of the answer that was emitted last, if nothing came since.
     answer: Option<String>,
-    held: Option<Held>,
-    /// Whether the last message told of a compaction: the prompt may stand once more behind it.
+    held: Option<HeldRow>,
+    /// True if the last message reported a compaction: the prompt may be repeated after it.
     is_compacted: bool,
     messages: u64,
 }
@@ -87,7 +87,7 @@ impl<'a> GooseEmitter<'a> {
         self.transcript.repair(json, row)
     }
 
-    /// Takes the next message, which stands on a line, or in a row.
+    /// Takes the next message, which is on a line, or in a row.
     pub(super) fn message(
         &mut self,
         message: GooseMessage<'_>,
@@ -148,7 +148,7 @@ impl<'a> GooseEmitter<'a> {
             ("user", _) => {
                 self.settle()?;
                 self.answer = None;
-                let message = Held {
+                let message = HeldRow {
                     message: by_harness(user(found.content, millis.map(Into::into))),
                     raw: made_from.to_vec(),
                 };
@@ -171,7 +171,7 @@ impl<'a> GooseEmitter<'a> {
             .extension(record, message.content.as_bytes())
     }
 
-    fn added(&mut self, held: Held) -> Result<(), ImportError> {
+    fn added(&mut self, held: HeldRow) -> Result<(), ImportError> {
         self.transcript.input(held.message, &held.raw, false)
     }
 
@@ -185,7 +185,7 @@ impl<'a> GooseEmitter<'a> {
 
     fn answer(
         &mut self,
-        found: Items,
+        found: GooseItems,
         about: &Fields<'_>,
         millis: Option<i64>,
         (message, made_from): (&GooseMessage<'_>, &[u8]),
@@ -252,7 +252,7 @@ impl<'a> GooseEmitter<'a> {
         self.transcript.end_loop()
     }
 
-    /// Says how it ended. Returns whether there was a conversation.
+    /// Ends the session. Returns whether there was a conversation.
     pub(super) fn finish(mut self) -> Result<bool, ImportError> {
         self.settle()?;
         self.transcript.finish()

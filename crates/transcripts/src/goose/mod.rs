@@ -1,9 +1,9 @@
 //! goose: `sessions/<id>.jsonl`, a line about the session and one for each message; since October 2025 the SQLite
 //! file `sessions/sessions.db`, whose rows hold the same messages.
 //!
-//! Both are read as goose's source says; of recordings none was at hand. Results stand in the user's name, and a
+//! Both are read as goose's source says; of recordings none was at hand. Results are in the user's name, and a
 //! message may be for the person alone or for the model alone: where goose compacted, what came before is for the
-//! person, and a summary for the model stands behind it.
+//! person, and a summary for the model comes after it.
 
 mod content;
 mod database;
@@ -54,7 +54,7 @@ impl Importer for Goose {
     }
 }
 
-/// Whether a line can only be goose's.
+/// True if a line can only be goose's.
 fn is_own(line: &[u8]) -> bool {
     let keys = KeyOutline::of(line);
     let has = |all: &[&str]| all.iter().all(|key| keys.has(key));

@@ -1,4 +1,4 @@
-//! Which messages of a transcript are which stored ones, message by message of one loop.
+//! Aligns the messages of a loop of a transcript with those of a stored loop.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -10,16 +10,16 @@ use loopstore::model::AgentMessage;
 use super::incoming::{Incoming, IncomingEntry};
 use super::likeness::{Likeness, likeness};
 use super::stored::{StoredEntry, StoredLoop};
-use crate::matching::{Digest, Digests};
+use crate::matching::{Digests, RecordDigest};
 use crate::secrets::Secrets;
 
-/// What becomes of a message of the transcript.
+/// The outcome of the comparison for a message of the transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The message with this sequence is the same.
     Known(u32),
-    /// A later state of the stored message. It may stand in its place if the transcript has a counterpart of all
-    /// that stands behind it.
+    /// A later state of the stored message. It may replace it if the transcript has a counterpart of all
+    /// that comes after it.
     Later { seq: u32, may_replace: bool },
     /// The same message as the stored one, with other words: both are kept.
     Revised(u32),
@@ -41,7 +41,7 @@ impl Fate {
 pub(super) struct Alignment {
     /// The fates of the messages that belong to the stored loop: the common beginning, and what comes behind its end.
     pub(super) fates: Vec<Fate>,
-    /// How many messages are in common, and how many of these are a person's or an agent's.
+    /// The number of common messages, and of those among them that a person or an agent wrote.
     pub(super) common: usize,
     pub(super) voices: usize,
     /// The first message that comes behind the end of the stored loop.
@@ -64,11 +64,11 @@ pub(super) struct Comparison<'a> {
 }
 
 /// A message and its counterpart.
-struct Pair {
+struct MessagePair {
     ours: usize,
     theirs: usize,
     is_equal: bool,
-    /// `None`: the message stands in the place of the other and says something else.
+    /// `None`: the message is in the place of the other and has other words.
     likeness: Option<Likeness>,
 }
 
@@ -114,7 +114,7 @@ impl Comparison<'_> {
     }
 
     /// True if the stored message has this digest as loopstore itself writes it.
-    fn is_said(&self, stored: LoopKey, seq: u32, digest: &Digest) -> StoreResult<bool> {
+    fn is_said(&self, stored: LoopKey, seq: u32, digest: &RecordDigest) -> StoreResult<bool> {
         if !self.own_form {
             return Ok(false);
         }
@@ -159,7 +159,7 @@ struct LoopPair<'a, 'c> {
 impl LoopPair<'_, '_> {
     /// Pairs the messages of the common beginning. One message in it may say something else, if all that follows has
     /// its counterpart: a record that was corrected.
-    fn pairs(&self, ours: &[usize], theirs: &[usize]) -> StoreResult<Vec<Pair>> {
+    fn pairs(&self, ours: &[usize], theirs: &[usize]) -> StoreResult<Vec<MessagePair>> {
         let (mut pairs, mut may_differ) = (Vec::new(), true);
         let (mut ours, mut theirs) = (ours, theirs);
         while let (Some((our, our_rest)), Some((their, their_rest))) =
@@ -181,7 +181,7 @@ impl LoopPair<'_, '_> {
                 }
             }
             may_differ &= found.is_some();
-            pairs.push(found.unwrap_or(Pair {
+            pairs.push(found.unwrap_or(MessagePair {
                 ours: *our,
                 theirs: *their,
                 is_equal: false,
@@ -192,9 +192,9 @@ impl LoopPair<'_, '_> {
         Ok(pairs)
     }
 
-    /// True if a message is another state of its counterpart whatever follows: it can stand in its place or be
+    /// True if a message is another state of its counterpart whatever follows: it can replace it or be
     /// put behind it, or the transcript ends with it.
-    fn is_certain(&self, pair: &Pair, rest: &[usize]) -> bool {
+    fn is_certain(&self, pair: &MessagePair, rest: &[usize]) -> bool {
         let old = &self.stored.entries[pair.theirs];
         let totals = &self.stored.row.totals;
         let is_open = old.seq >= totals.sealed_seq;
@@ -207,7 +207,7 @@ impl LoopPair<'_, '_> {
         }
     }
 
-    fn pair(&self, ours: usize, theirs: usize, is_first: bool) -> StoreResult<Option<Pair>> {
+    fn pair(&self, ours: usize, theirs: usize, is_first: bool) -> StoreResult<Option<MessagePair>> {
         let (new, old) = (&self.entries[ours], &self.stored.entries[theirs]);
         // The words alone may be said in any conversation.
         let is_other_time = old
@@ -218,7 +218,7 @@ impl LoopPair<'_, '_> {
             return Ok(None);
         }
         let key = self.stored.row.key;
-        let pair = |is_equal, likeness| Pair {
+        let pair = |is_equal, likeness| MessagePair {
             ours,
             theirs,
             is_equal,
@@ -260,7 +260,7 @@ impl LoopPair<'_, '_> {
         &self,
         ours: &[usize],
         theirs: &[usize],
-        pairs: &[Pair],
+        pairs: &[MessagePair],
     ) -> StoreResult<Alignment> {
         let stored = &self.stored.entries;
         let rest = match pairs.last() {
@@ -311,7 +311,7 @@ impl LoopPair<'_, '_> {
 /// place is the same note.
 struct Notes<'n, 'a, 'c> {
     of: &'n LoopPair<'a, 'c>,
-    known: HashMap<Digest, Vec<u32>>,
+    known: HashMap<RecordDigest, Vec<u32>>,
     /// The notes between two messages, by the number of messages before them.
     slots: HashMap<(usize, usize), u32>,
 }

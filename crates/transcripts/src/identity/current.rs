@@ -1,4 +1,4 @@
-//! Which loop of a session is the current one after an import.
+//! The choice of the current loop of a session after an import.
 //!
 //! The current loop is the one of the newest message, by the transcript's own order and by times. In which order
 //! files come in says nothing: an older copy, or a stub that a tool left behind, changes nothing.
@@ -10,7 +10,7 @@ use loopstore::model::Role;
 
 use super::incoming::is_voice;
 
-/// What a transcript says of the end of a session.
+/// The end of a session, as a transcript shows it.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentLoop {
     /// The current loop before the import.
@@ -102,7 +102,7 @@ impl CurrentLoop {
     }
 }
 
-/// What was said last on a chain.
+/// The last message of a person or an agent on a chain.
 #[derive(Default)]
 struct Spoken {
     newest: Option<i64>,

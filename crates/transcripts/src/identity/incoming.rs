@@ -10,7 +10,7 @@ use loopstore::model::{AgentMessage, Author, LoopId, LoopRecord, Role};
 use loopstore_model::GroupCursor;
 
 use super::stored::StoredLoop;
-use crate::matching::Digest;
+use crate::matching::RecordDigest;
 use crate::pending::PendingMessage;
 use crate::{FoundCompaction, Identity, ImportError, SessionHead};
 
@@ -18,7 +18,7 @@ use crate::{FoundCompaction, Identity, ImportError, SessionHead};
 pub(crate) struct IncomingEntry {
     pub(crate) role: Role,
     pub(crate) is_voice: bool,
-    pub(crate) digest: Digest,
+    pub(crate) digest: RecordDigest,
     /// The size of its record.
     pub(crate) bytes: usize,
     /// Milliseconds since the epoch.
@@ -69,7 +69,7 @@ pub(crate) struct Incoming {
     /// The stored loops of the same ids.
     pub(super) known: HashMap<LoopKey, Rc<StoredLoop>>,
     /// The place of a stored message for the digest of its record and its time, which not every record holds.
-    bodies: HashMap<(Digest, Option<i64>), (LoopKey, u32)>,
+    bodies: HashMap<(RecordDigest, Option<i64>), (LoopKey, u32)>,
 }
 
 impl Incoming {
@@ -124,7 +124,7 @@ impl Incoming {
         &mut self,
         loop_id: &LoopId,
         message: PendingMessage,
-        digest: Digest,
+        digest: RecordDigest,
         bytes: usize,
     ) -> Result<(), ImportError> {
         let Some(number) = self.loop_no(loop_id) else {
@@ -170,14 +170,14 @@ impl Incoming {
     /// Returns the place of a stored message that was made from the same record.
     pub(super) fn body_of(
         &self,
-        digest: Digest,
+        digest: RecordDigest,
         created_at: Option<i64>,
     ) -> Option<(LoopKey, u32)> {
         self.bodies.get(&(digest, created_at)).copied()
     }
 
     /// Returns the digests of all messages, loop by loop: the order in which a stored session is read.
-    pub(super) fn digests(&self) -> Vec<Digest> {
+    pub(super) fn digests(&self) -> Vec<RecordDigest> {
         let entries = self.loops.iter().flat_map(|of| &of.entries);
         entries.map(|entry| entry.digest).collect()
     }

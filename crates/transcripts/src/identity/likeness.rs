@@ -1,8 +1,8 @@
-//! Whether two messages are two states of one.
+//! Compares two messages that may be two states of one.
 
 use loopstore::model::{AgentMessage, Content, Message};
 
-/// What an incoming message is to the stored one.
+/// The relation of an incoming message to a stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Likeness {
     /// The same message.
@@ -20,36 +20,38 @@ pub(super) enum Likeness {
 /// Compares a stored message with an incoming one; `None` if they are two messages.
 pub(super) fn likeness(stored: &AgentMessage, incoming: &AgentMessage) -> Option<Likeness> {
     let (Some(old), Some(new)) = (stored.message(), incoming.message()) else {
-        // What was removed is not compared any more, and does not come back.
+        // A removed message is no longer compared, and does not come back.
         return stored.message().is_none().then_some(Likeness::Same);
     };
     if old == new {
         return Some(Likeness::Same);
     }
     match (old, new) {
-        (Message::User(_), Message::User(_)) | (Message::Assistant(_), Message::Assistant(_)) => {
-            states(old.content(), new.content())
+        // A prompt is written at once: one that begins another is another prompt.
+        (Message::User(_), Message::User(_)) => states(old.content(), new.content(), false),
+        (Message::Assistant(_), Message::Assistant(_)) => {
+            states(old.content(), new.content(), true)
         }
         (Message::ToolResult(old), Message::ToolResult(new)) => {
             let is_same_call = old.tool_call_id == new.tool_call_id;
             let is_same = is_same_call || old.tool_name == new.tool_name;
-            states(&old.content, &new.content).filter(|_| is_same)
+            states(&old.content, &new.content, true).filter(|_| is_same)
         }
         _ => None,
     }
 }
 
-fn states(old: &[Content], new: &[Content]) -> Option<Likeness> {
+fn states(old: &[Content], new: &[Content], may_grow: bool) -> Option<Likeness> {
     if is_beginning(old, new) {
         return Some(match old.len() == new.len() {
             true => Likeness::Alike,
             false => Likeness::Longer,
         });
     }
-    if has_grown(old, new) {
+    if may_grow && has_grown(old, new) {
         return Some(Likeness::Grown);
     }
-    (is_beginning(new, old) || has_grown(new, old)).then_some(Likeness::Older)
+    (is_beginning(new, old) || may_grow && has_grown(new, old)).then_some(Likeness::Older)
 }
 
 /// True if the blocks of `new` begin with those of `old`.
@@ -124,6 +126,8 @@ mod tests {
         let said = Message::assistant;
         assert_eq!(compared(said("The cake is baked."), said("Done.")), None);
         assert_eq!(compared(Message::user("a"), Message::user("b")), None);
+        assert_eq!(compared(Message::user("a"), Message::user("ab")), None);
+        assert_eq!(compared(Message::user("ab"), Message::user("a")), None);
         assert_eq!(compared(Message::user("a"), said("a")), None);
         let call = |path: &str| said("").with_tool_call("1", "read", json!({ "path": path }));
         assert_eq!(compared(call("a"), call("b")), None);

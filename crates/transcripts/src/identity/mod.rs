@@ -1,10 +1,10 @@
-//! Which stored session a transcript is.
+//! Finds the stored session that a transcript belongs to.
 //!
 //! An id is a name, not an identity: two machines or two databases may use one id for different conversations, and a
 //! file may be written anew. A session is known again by what it begins with: the digests of its records, and where a
-//! record changed, what its message says. The id, or the file and the record's key, only tell where to look.
-//! What has another beginning becomes a session of its own; what leaves a stored conversation becomes a branch of
-//! it. Nothing that is stored is replaced by something else.
+//! record changed, what its message says. The id, or the file and the record's key, only narrow the search.
+//! A transcript with another beginning becomes a session of its own; one that leaves a stored conversation becomes a
+//! branch of it. Nothing that is stored is replaced by something else.
 //!
 //! A session whose id or key is not stored yet is written as it is read. Any other waits until the transcript ends.
 
@@ -30,8 +30,8 @@ use self::align::Comparison;
 pub(super) use self::align::Fate;
 pub(super) use self::current::CurrentLoop;
 pub(super) use self::incoming::{Incoming, is_voice};
-pub(super) use self::plan::Piece;
-use self::plan::Planner;
+use self::plan::ImportPlanner;
+pub(super) use self::plan::LoopPiece;
 use self::plan::SessionPlan;
 use self::stored::StoredLoop;
 use super::matching::{common_prefix, made_id, next_id};
@@ -41,8 +41,8 @@ use super::state::RecordKey;
 use super::writer::StoreSink;
 use super::{Identity, ImportError};
 
-/// What a waiting session turned out to be.
-pub(super) struct Decision {
+/// The stored session that a waiting one was matched with, and the plan of its import.
+pub(super) struct SessionMatch {
     id: SessionId,
     key: Option<RecordKey>,
     plan: SessionPlan,
@@ -51,7 +51,7 @@ pub(super) struct Decision {
 }
 
 /// A stored session that a transcript may be.
-struct Candidate {
+struct SessionCandidate {
     row: SessionRow,
     plan: SessionPlan,
     is_same_file: bool,
@@ -92,7 +92,7 @@ impl StoreSink<'_> {
         let Some(session) = self.waiting[waiting].namesake else {
             return Ok(());
         };
-        // What is stored of a session that is redacted is not what its records say.
+        // The stored messages of a redacted session differ from its records.
         if self.secrets.all || read.flags(session)?.redacts {
             return Ok(());
         }
@@ -103,13 +103,17 @@ impl StoreSink<'_> {
         Ok(())
     }
 
-    /// Whether the transcript may be one that loopstore itself wrote.
+    /// True if the transcript may be one that loopstore itself wrote.
     pub(super) fn is_own_form(&self) -> bool {
         self.from.format == "phi-core"
     }
 
     /// Decides for a session that names itself.
-    fn decide_own(&mut self, incoming: &Incoming, own: SessionId) -> Result<Decision, ImportError> {
+    fn decide_own(
+        &mut self,
+        incoming: &Incoming,
+        own: SessionId,
+    ) -> Result<SessionMatch, ImportError> {
         let mut rows: Vec<SessionRow> = self.write.session(&own)?.into_iter().collect();
         let key = own_key(&own);
         for session in self.imported(&key)? {
@@ -119,7 +123,7 @@ impl StoreSink<'_> {
             }
         }
         let candidates = self.candidates(incoming, rows)?;
-        let mut best: Option<&Candidate> = None;
+        let mut best: Option<&SessionCandidate> = None;
         for candidate in &candidates {
             if candidate.plan.voices > best.map_or(0, |best| best.plan.voices) {
                 best = Some(candidate);
@@ -132,7 +136,7 @@ impl StoreSink<'_> {
         };
         let mut candidates = candidates.into_iter();
         if let Some(one) = candidates.find(|one| Some(one.row.key) == chosen) {
-            return Ok(Decision {
+            return Ok(SessionMatch {
                 key: (one.row.session_id != own).then_some(key),
                 id: one.row.session_id,
                 plan: one.plan,
@@ -152,7 +156,7 @@ impl StoreSink<'_> {
                 session: id.clone(),
             });
         }
-        Ok(Decision {
+        Ok(SessionMatch {
             id,
             key: Some(key),
             plan,
@@ -166,7 +170,7 @@ impl StoreSink<'_> {
         &self,
         incoming: &Incoming,
         own: &SessionId,
-        candidates: &[Candidate],
+        candidates: &[SessionCandidate],
     ) -> Result<Option<SessionKey>, ImportError> {
         let is_of_format =
             |row: &SessionRow| row.source.as_deref() == Some(self.from.format.as_str());
@@ -217,13 +221,13 @@ impl StoreSink<'_> {
         &mut self,
         incoming: &Incoming,
         key: RecordKey,
-    ) -> Result<Decision, ImportError> {
+    ) -> Result<SessionMatch, ImportError> {
         let new = incoming.digests();
         let (mut rows, mut best) = (Vec::new(), None::<(usize, SessionKey)>);
         for session in self.imported(&key)? {
             let row = self.write.session_by_key(session)?;
             let is_hidden = is_hidden(self.write, session)?;
-            // What was hidden is not gone on with, and no two records of a file are one session.
+            // A hidden session is not continued, and no two records of a file are one session.
             if self.claimed.contains(&row.session_id) || is_hidden {
                 continue;
             }
@@ -241,7 +245,7 @@ impl StoreSink<'_> {
             }
             None => {
                 let mut all = self.candidates(incoming, rows)?;
-                let is_known = |one: &Candidate| {
+                let is_known = |one: &SessionCandidate| {
                     let plan = &one.plan;
                     plan.voices > 0 && plan.added == 0 && plan.changed == 0
                 };
@@ -254,12 +258,12 @@ impl StoreSink<'_> {
                 }
             }
         };
-        // Of several that the file held, it cannot be told which was written anew.
+        // If the file held several, it is unknown which of them was rewritten.
         if let [_] = &candidates[..]
             && let Some(one) = candidates.into_iter().next()
         {
             self.claimed.insert(one.row.session_id.clone());
-            return Ok(Decision {
+            return Ok(SessionMatch {
                 id: one.row.session_id,
                 key: Some(key),
                 plan: one.plan,
@@ -276,7 +280,7 @@ impl StoreSink<'_> {
             Ok(claimed.contains(id) || write.session(id)?.is_some())
         })?;
         self.claimed.insert(id.clone());
-        Ok(Decision {
+        Ok(SessionMatch {
             id,
             key: Some(key),
             plan: self.plan(incoming, None)?,
@@ -311,10 +315,10 @@ impl StoreSink<'_> {
         &mut self,
         incoming: &Incoming,
         rows: Vec<SessionRow>,
-    ) -> StoreResult<Vec<Candidate>> {
+    ) -> StoreResult<Vec<SessionCandidate>> {
         let mut candidates = Vec::new();
         for row in rows {
-            candidates.push(Candidate {
+            candidates.push(SessionCandidate {
                 plan: self.plan(incoming, Some(row.key))?,
                 is_same_file: self.is_of_file(row.key)?,
                 row,
@@ -339,7 +343,7 @@ impl StoreSink<'_> {
             own_form,
             secrets: redacts.then(|| RefCell::new(&mut self.secrets)),
         };
-        let plan = Planner::new(&comparison, incoming, session).run();
+        let plan = ImportPlanner::new(&comparison, incoming, session).run();
         if redacts {
             self.known_already();
         }

@@ -14,7 +14,7 @@ use super::incoming::Incoming;
 use super::stored::StoredLoop;
 
 /// Messages of a loop that go to one loop of the store.
-pub(crate) struct Piece {
+pub(crate) struct LoopPiece {
     /// The first of them.
     pub(crate) from: usize,
     /// The loop in the store.
@@ -26,7 +26,7 @@ pub(crate) struct Piece {
     pub(crate) is_left_behind: bool,
 }
 
-impl Piece {
+impl LoopPiece {
     /// True if the loop leaves a stored one, or cannot have its own id.
     pub(crate) fn is_branch(&self, own: &LoopId) -> bool {
         self.stored.is_none() && (self.from > 0 || self.id != *own)
@@ -36,12 +36,12 @@ impl Piece {
 /// The pieces of each loop, in the order of the transcript.
 #[derive(Default)]
 pub(crate) struct SessionPlan {
-    pub(crate) loops: Vec<Vec<Piece>>,
-    /// How many messages of a person or an agent are stored.
+    pub(crate) loops: Vec<Vec<LoopPiece>>,
+    /// The number of messages of a person or an agent that are stored.
     pub(crate) voices: usize,
-    /// How many messages are not stored, notes apart.
+    /// The number of messages that are not stored, without notes.
     pub(crate) added: usize,
-    /// How many stored ones came back in another state, or with other words.
+    /// The number of stored messages that came back in another state, or with other words.
     pub(crate) changed: usize,
     /// A stored loop of the same id holds nothing that could be compared.
     pub(crate) is_incomparable: bool,
@@ -62,9 +62,9 @@ impl SessionPlan {
     }
 }
 
-/// Where in the store a loop goes on from.
+/// The place in the store that a loop continues from.
 #[derive(Clone, Copy)]
-enum Spot {
+enum LoopOrigin {
     /// It begins a conversation.
     Root,
     /// From a turn of a stored loop.
@@ -76,7 +76,7 @@ enum Spot {
 }
 
 /// Makes the plan for one stored session.
-pub(super) struct Planner<'a, 'c> {
+pub(super) struct ImportPlanner<'a, 'c> {
     comparison: &'a Comparison<'c>,
     incoming: &'a Incoming,
     session: Option<SessionKey>,
@@ -88,7 +88,7 @@ pub(super) struct Planner<'a, 'c> {
     plan: SessionPlan,
 }
 
-impl<'a, 'c> Planner<'a, 'c> {
+impl<'a, 'c> ImportPlanner<'a, 'c> {
     pub(super) fn new(
         comparison: &'a Comparison<'c>,
         incoming: &'a Incoming,
@@ -115,34 +115,34 @@ impl<'a, 'c> Planner<'a, 'c> {
         Ok(self.plan)
     }
 
-    fn spot_of(&self, number: usize) -> StoreResult<Spot> {
+    fn spot_of(&self, number: usize) -> StoreResult<LoopOrigin> {
         if let Some((parent, entry)) = self.incoming.parent_of(number) {
             let at = entry.map_or(0, |entry| self.plan.piece_of(parent, entry));
             let piece = &self.plan.loops[parent][at];
             let seq = entry.map(|entry| self.plan.fate_of(parent, entry).seq());
             return Ok(match (&piece.stored, seq) {
-                (Some(stored), None) => Spot::Stored {
+                (Some(stored), None) => LoopOrigin::Stored {
                     key: stored.row.key,
                     turn: None,
                 },
-                (Some(stored), Some(Some(seq))) => Spot::Stored {
+                (Some(stored), Some(Some(seq))) => LoopOrigin::Stored {
                     key: stored.row.key,
                     turn: stored.entry(seq).and_then(|entry| entry.turn),
                 },
-                _ => Spot::New,
+                _ => LoopOrigin::New,
             });
         }
         let of = &self.incoming.loops[number];
         match (&of.parent, self.session) {
             (Some(parent), Some(session)) if *parent != of.id => {
                 let row = self.comparison.read.loop_by_id(session, parent)?;
-                Ok(row.map_or(Spot::Root, |row| Spot::Outside(row.key)))
+                Ok(row.map_or(LoopOrigin::Root, |row| LoopOrigin::Outside(row.key)))
             }
-            _ => Ok(Spot::Root),
+            _ => Ok(LoopOrigin::Root),
         }
     }
 
-    fn pieces(&mut self, number: usize, mut spot: Spot) -> StoreResult<Vec<Piece>> {
+    fn pieces(&mut self, number: usize, mut spot: LoopOrigin) -> StoreResult<Vec<LoopPiece>> {
         let (mut pieces, mut from) = (Vec::new(), 0);
         let of = &self.incoming.loops[number];
         while let Some((stored, mut found)) = self.find(number, from, spot)? {
@@ -155,7 +155,7 @@ impl<'a, 'c> Planner<'a, 'c> {
             let last = last
                 .filter_map(|seq| stored.entry(seq))
                 .filter(|entry| !entry.is_note());
-            spot = Spot::Stored {
+            spot = LoopOrigin::Stored {
                 key: stored.row.key,
                 turn: last
                     .max_by_key(|entry| entry.seq)
@@ -163,7 +163,7 @@ impl<'a, 'c> Planner<'a, 'c> {
             };
             self.plan.added += self.count_new(number, from, &found.fates);
             self.plan.changed += self.count_changed(number, from, &found.fates);
-            pieces.push(Piece {
+            pieces.push(LoopPiece {
                 from,
                 id: stored.row.loop_id.clone(),
                 stored: Some(stored),
@@ -177,7 +177,7 @@ impl<'a, 'c> Planner<'a, 'c> {
         }
         let fates = vec![Fate::New; of.entries.len() - from];
         self.plan.added += self.count_new(number, from, &fates);
-        pieces.push(Piece {
+        pieces.push(LoopPiece {
             from,
             id: self.unused(number, from == 0)?,
             stored: None,
@@ -240,7 +240,7 @@ impl<'a, 'c> Planner<'a, 'c> {
         &mut self,
         number: usize,
         from: usize,
-        spot: Spot,
+        spot: LoopOrigin,
     ) -> StoreResult<Option<(Rc<StoredLoop>, Alignment)>> {
         let Some(session) = self.session else {
             return Ok(None);
@@ -251,9 +251,9 @@ impl<'a, 'c> Planner<'a, 'c> {
             return Ok(Some(found));
         }
         let parent = match spot {
-            Spot::Root => None,
-            Spot::Stored { key, .. } | Spot::Outside(key) => Some(key),
-            Spot::New => return Ok(None),
+            LoopOrigin::Root => None,
+            LoopOrigin::Stored { key, .. } | LoopOrigin::Outside(key) => Some(key),
+            LoopOrigin::New => return Ok(None),
         };
         let rows: Vec<LoopRow> = self.children_of(parent)?.to_vec();
         let mut best: Option<(Rc<StoredLoop>, Alignment)> = None;
@@ -288,7 +288,7 @@ impl<'a, 'c> Planner<'a, 'c> {
         &mut self,
         session: SessionKey,
         number: usize,
-        spot: Spot,
+        spot: LoopOrigin,
     ) -> StoreResult<Option<(Rc<StoredLoop>, Alignment)>> {
         let id = &self.incoming.loops[number].id;
         let Some(row) = self.comparison.read.loop_by_id(session, id)? else {
@@ -301,7 +301,7 @@ impl<'a, 'c> Planner<'a, 'c> {
         self.plan.is_incomparable |= stored.is_incomparable();
         let found = self.comparison.align(self.incoming, (number, 0), &stored)?;
         // The transcript may begin later than the stored one.
-        let is_first = number == 0 && matches!(spot, Spot::Root);
+        let is_first = number == 0 && matches!(spot, LoopOrigin::Root);
         let is_unsaid = self.incoming.loops[number].cut.is_none() && self.comparison.own_form;
         Ok(found
             .filter(|found| {
@@ -309,7 +309,7 @@ impl<'a, 'c> Planner<'a, 'c> {
                 is_below(row, spot)
                     || is_first && found.begins_equal
                     || is_unsaid
-                        && matches!(spot, Spot::Stored { key, .. } if row.parent == Some(key))
+                        && matches!(spot, LoopOrigin::Stored { key, .. } if row.parent == Some(key))
             })
             .map(|found| (stored, found)))
     }
@@ -371,12 +371,12 @@ impl<'a, 'c> Planner<'a, 'c> {
 }
 
 /// True if a stored loop goes on from there.
-fn is_below(row: &LoopRow, spot: Spot) -> bool {
+fn is_below(row: &LoopRow, spot: LoopOrigin) -> bool {
     match spot {
-        Spot::Root => row.parent.is_none(),
-        Spot::Stored { key, turn } => row.parent == Some(key) && row.parent_turn == turn,
-        Spot::Outside(key) => row.parent == Some(key),
-        Spot::New => false,
+        LoopOrigin::Root => row.parent.is_none(),
+        LoopOrigin::Stored { key, turn } => row.parent == Some(key) && row.parent_turn == turn,
+        LoopOrigin::Outside(key) => row.parent == Some(key),
+        LoopOrigin::New => false,
     }
 }
 

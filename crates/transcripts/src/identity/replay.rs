@@ -9,18 +9,18 @@ use loopstore_model::GroupCursor;
 
 use super::align::{Fate, message_at};
 use super::incoming::{Incoming, IncomingCall};
-use super::plan::{Piece, SessionPlan};
-use super::{Decision, StoredLoop};
+use super::plan::{LoopPiece, SessionPlan};
+use super::{SessionMatch, StoredLoop};
 use crate::report::ImportedBranch;
 use crate::writer::{KnownMessage, StoreSink};
 use crate::{FoundCompaction, FoundEffect, ImportError};
 
 /// A session on its way into the store.
-struct Replay {
+struct SessionReplay {
     incoming: Incoming,
     plan: SessionPlan,
     id: SessionId,
-    /// What was said last of each loop.
+    /// The newest description of each loop.
     records: Vec<Option<Box<LoopRecord>>>,
     /// The piece of each loop that was begun last.
     begun: Vec<Option<usize>>,
@@ -33,9 +33,9 @@ impl StoreSink<'_> {
     pub(super) fn replay(
         &mut self,
         incoming: Incoming,
-        decision: Decision,
+        decision: SessionMatch,
     ) -> Result<(), ImportError> {
-        let Decision {
+        let SessionMatch {
             id,
             key,
             plan,
@@ -57,7 +57,7 @@ impl StoreSink<'_> {
             return Ok(());
         }
         let count = incoming.loops.len();
-        let mut replay = Replay {
+        let mut replay = SessionReplay {
             incoming,
             plan,
             id,
@@ -107,7 +107,7 @@ impl StoreSink<'_> {
 
     fn begin_piece(
         &mut self,
-        replay: &mut Replay,
+        replay: &mut SessionReplay,
         number: usize,
         at: usize,
     ) -> Result<(), ImportError> {
@@ -122,7 +122,7 @@ impl StoreSink<'_> {
 
     fn replay_message(
         &mut self,
-        replay: &mut Replay,
+        replay: &mut SessionReplay,
         number: usize,
         entry: usize,
     ) -> Result<(), ImportError> {
@@ -175,7 +175,7 @@ impl StoreSink<'_> {
     fn stored_message(
         &self,
         incoming: &Incoming,
-        digest: crate::matching::Digest,
+        digest: crate::matching::RecordDigest,
         created_at: Option<i64>,
     ) -> StoreResult<Option<AgentMessage>> {
         match incoming.body_of(digest, created_at) {
@@ -185,7 +185,7 @@ impl StoreSink<'_> {
     }
 }
 
-/// Says which turn of a loop a message is in.
+/// Sets the turn of a message.
 fn in_turn(message: AgentMessage, loop_id: &LoopId, index: i64) -> AgentMessage {
     message.in_turn(TurnId {
         loop_id: loop_id.as_str().to_owned(),
@@ -194,7 +194,7 @@ fn in_turn(message: AgentMessage, loop_id: &LoopId, index: i64) -> AgentMessage 
     })
 }
 
-impl Replay {
+impl SessionReplay {
     /// Describes a piece of a loop as a loop of its own.
     fn record(&self, number: usize, at: usize) -> Option<LoopRecord> {
         let mut record = LoopRecord::clone(self.records[number].as_ref()?);
@@ -226,7 +226,7 @@ impl Replay {
         Some(record)
     }
 
-    /// Lets a record go on from where its parent went.
+    /// Sets the parent of a record to the stored place of its parent.
     fn move_parent(
         &self,
         record: &mut LoopRecord,
@@ -248,7 +248,7 @@ impl Replay {
         first.is_some_and(|first| first.role == Role::ToolResult)
     }
 
-    /// Lets a record go on from a message of a loop of the transcript.
+    /// Sets the point of its parent that a record continues from to a message of the transcript.
     fn cut(
         &self,
         record: &mut LoopRecord,
@@ -319,7 +319,7 @@ impl Replay {
         let Some(number) = self.incoming.loop_no(loop_id) else {
             return;
         };
-        if let [Piece { id, .. }] = &self.plan.loops[number][..] {
+        if let [LoopPiece { id, .. }] = &self.plan.loops[number][..] {
             loop_id.clone_from(id);
             return;
         }
@@ -334,7 +334,7 @@ impl Replay {
     }
 }
 
-/// Lets a record hang where its loop hangs in the store.
+/// Sets the parent of a record to that of its stored loop.
 fn keep_parent(record: &mut LoopRecord, stored: &StoredLoop) {
     if record.parent_loop_id != stored.row.parent_loop_id {
         record.parent_loop_id.clone_from(&stored.row.parent_loop_id);

@@ -1,4 +1,4 @@
-//! What a stored loop holds that an import can recognise.
+//! The messages of a stored loop that an import can recognise.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -7,7 +7,7 @@ use loopstore::extend::{LoopRow, StoreRead, StoreResult};
 use loopstore::model::Role;
 
 use super::incoming::is_voice;
-use crate::matching::{Digest, is_revised};
+use crate::matching::{RecordDigest, is_revised};
 
 /// A stored message.
 pub(crate) struct StoredEntry {
@@ -15,7 +15,7 @@ pub(crate) struct StoredEntry {
     pub(super) role: Role,
     pub(super) is_voice: bool,
     /// The digest of its record; `None` if it was recorded here.
-    pub(super) digest: Option<Digest>,
+    pub(super) digest: Option<RecordDigest>,
     /// Milliseconds since the epoch.
     pub(super) created_at: Option<i64>,
     pub(super) turn: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct StoredLoop {
     /// Its messages that came from a transcript; in loopstore's own form also those that were recorded here.
     pub(super) entries: Vec<StoredEntry>,
     /// Digests of the changed records that are kept already.
-    pub(crate) revised: HashSet<Digest>,
+    pub(crate) revised: HashSet<RecordDigest>,
     /// True if something was said in it that came from no transcript.
     pub(crate) has_recorded: bool,
 }

@@ -7,12 +7,12 @@ use super::super::extension::extension;
 use super::super::fields::{Fields, list, some};
 use super::super::openai_chat::message as chat;
 use super::super::responses::{ResponseItem, answer, item};
-use super::super::values::{add_cost, as_it_is, json, moment, rest, token_usage, with_thinking};
+use super::super::values::{add_cost, as_it_is, json, rest, time_of, token_usage, with_thinking};
 
 /// A message with what it says of the run.
 pub(super) struct ReadMessage {
     pub(super) message: AgentMessage,
-    /// Whether the user gave another task.
+    /// True if the user gave another task.
     pub(super) new_task: bool,
     pub(super) exit_status: Option<String>,
 }
@@ -20,7 +20,7 @@ pub(super) struct ReadMessage {
 /// Reads the `nth` message of a run.
 ///
 /// # Errors
-/// Says why it is none.
+/// If the record is no message; the error gives the reason.
 pub(super) fn read(raw: &RawValue, nth: usize) -> Result<ReadMessage, String> {
     let record = json(raw)?;
     let fields = Fields::parse(raw.get())?;
@@ -75,7 +75,7 @@ fn of_items(raw: &RawValue, fields: &Fields<'_>) -> Result<AgentMessage, String>
 
 /// Takes time, model, tokens and cost from what the run noted.
 fn describe(message: &mut AgentMessage, fields: &Fields<'_>, extra: &Fields<'_>) {
-    let time = moment(extra, "timestamp").or_else(|| moment(fields, "timestamp"));
+    let time = time_of(extra, "timestamp").or_else(|| time_of(fields, "timestamp"));
     let millis = time.as_ref().and_then(Time::millis);
     match message.message_mut() {
         Some(Message::User(user)) => user.timestamp = millis.map(Into::into),

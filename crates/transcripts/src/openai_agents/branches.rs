@@ -1,13 +1,13 @@
 //! Conversations with branches: a row that hangs on another one than the row before it begins a branch.
 
 use super::database::AgentBranches;
-use super::emit::{AgentsEmitter, Row};
+use super::emit::{AgentsEmitter, SessionRecord};
 use crate::ImportError;
 use crate::decode::repaired;
 use crate::transcript::Emitted;
 
 impl AgentsEmitter<'_> {
-    /// Reads a conversation along its branches. At the end the transcript stands on the branch that was
+    /// Reads a conversation along its branches. At the end the current position is on the branch that was
     /// written last.
     pub(super) fn branched(&mut self, branches: AgentBranches) -> Result<(), ImportError> {
         let (order, tip) = (branches.order.clone(), branches.tip);
@@ -31,9 +31,13 @@ impl AgentsEmitter<'_> {
         }
     }
 
-    /// Begins a loop if a message does not hang where the transcript stands, and returns whether it did. Of
+    /// Begins a loop if a message does not continue the current position, and returns whether it did. Of
     /// a turn that the branch leaves in the middle it has the beginning.
-    pub(super) fn branch(&mut self, row: Row, is_prompt: bool) -> Result<bool, ImportError> {
+    pub(super) fn branch(
+        &mut self,
+        row: SessionRecord,
+        is_prompt: bool,
+    ) -> Result<bool, ImportError> {
         let Some(parent) = row.parent() else {
             return Ok(false);
         };
@@ -54,7 +58,7 @@ impl AgentsEmitter<'_> {
         for row in rows.unwrap_or_default() {
             match self.file.item(row, &self.branches) {
                 Ok(mut item) => {
-                    // What was damaged was reported when it was read first.
+                    // Damage was reported when the row was read first.
                     item.data = repaired(item.data.as_bytes()).0.into_owned();
                     items.push(item);
                 }

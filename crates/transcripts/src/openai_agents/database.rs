@@ -60,7 +60,7 @@ impl AgentFile {
     /// Opens the file.
     ///
     /// # Errors
-    /// Says why it cannot be read or what it lacks.
+    /// If the file cannot be read, or lacks a table or column; the error gives the reason.
     pub fn open(path: &Path) -> Unusable<Self> {
         let connection = open(path)?;
         let messages = table_with(&connection, &["id", "session_id", "message_data"])?;
@@ -231,7 +231,7 @@ impl AgentBranches {
         let mut parents = HashMap::new();
         for branch in on.values() {
             let mut before = None;
-            // What was deleted since is on no branch.
+            // Rows deleted since are on no branch.
             for row in branch.iter().filter(|row| there.contains(row)) {
                 // A row that is on several has the same rows before it on each.
                 parents.entry(*row).or_insert(before);

@@ -9,12 +9,12 @@ use crate::ImportError;
 use crate::responses::{ResponseItem, answer, item};
 use crate::transcript::{EntryTree, NewLoop, TranscriptBuilder};
 
-/// What the model put out so far of an answer.
+/// The items of an answer that the model wrote so far.
 #[derive(Default)]
 struct ModelOutput {
     /// The loop that it begins, if none goes on.
     name: String,
-    rows: Vec<Row>,
+    rows: Vec<SessionRecord>,
     content: Vec<Content>,
     sources: Vec<Extra>,
     raw: String,
@@ -23,7 +23,7 @@ struct ModelOutput {
 
 /// A row, and the one before it on its branch.
 #[derive(Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct SessionRecord {
     number: i64,
     parent: Option<Option<i64>>,
 }
@@ -35,9 +35,9 @@ pub(super) struct AgentsEmitter<'a> {
     pub(super) branches: AgentBranches,
     session: String,
     output: Option<ModelOutput>,
-    /// The first row; what stands before the first loop is a part of it.
+    /// The first row; the content before the first loop is a part of it.
     first: Option<i64>,
-    /// Where rows stand, by their numbers.
+    /// The turns of rows, by the numbers of the rows.
     pub(super) tree: EntryTree,
     /// The rows of each entry of the tree.
     pub(super) entries: Vec<Vec<i64>>,
@@ -93,7 +93,7 @@ impl<'a> AgentsEmitter<'a> {
             return self.output(row, content, source);
         }
         self.settle()?;
-        let at = Row::of(row);
+        let at = SessionRecord::of(row);
         let is_prompt = matches!(item, ResponseItem::Prompt(_));
         let is_message = !matches!(item, ResponseItem::Extension(_));
         let is_begun = is_message && self.branch(at, is_prompt)?;
@@ -109,7 +109,7 @@ impl<'a> AgentsEmitter<'a> {
         content: Vec<Content>,
         source: Extra,
     ) -> Result<(), ImportError> {
-        let at = Row::of(row);
+        let at = SessionRecord::of(row);
         let goes_on = |output: &ModelOutput| {
             let last = output.rows.last().map(|last| last.number);
             at.parent.is_none_or(|parent| parent == last)
@@ -191,8 +191,8 @@ impl<'a> AgentsEmitter<'a> {
             .answer(|| output.name, message, output.raw.as_bytes())
     }
 
-    /// Notes where rows stand, which are one message.
-    fn added(&mut self, rows: &[Row], is_message: bool) {
+    /// Notes the place of rows, which are one message.
+    fn added(&mut self, rows: &[SessionRecord], is_message: bool) {
         if self.branches.order.is_empty() {
             return;
         }
@@ -207,7 +207,7 @@ impl<'a> AgentsEmitter<'a> {
         }
     }
 
-    /// Says how the session ended. Returns whether there was a conversation.
+    /// Ends the session. Returns whether there was a conversation.
     pub(super) fn end(mut self) -> Result<bool, ImportError> {
         self.settle()?;
         let name = self.first.map(loop_name);
@@ -215,7 +215,7 @@ impl<'a> AgentsEmitter<'a> {
     }
 }
 
-impl Row {
+impl SessionRecord {
     fn of(item: &AgentItem) -> Self {
         Self {
             number: item.row,
@@ -237,7 +237,7 @@ impl Row {
 impl ModelOutput {
     fn add(&mut self, row: &AgentItem, content: Vec<Content>, source: Extra) {
         let at = row.created_at.as_deref().map(time);
-        self.rows.push(Row::of(row));
+        self.rows.push(SessionRecord::of(row));
         self.content.extend(content);
         self.sources.push(source);
         self.millis = self.millis.or(at.as_ref().and_then(Time::millis));

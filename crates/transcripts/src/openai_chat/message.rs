@@ -15,10 +15,10 @@ use super::super::values::{data_url, json, other};
 /// Reads the `nth` message of a chat.
 ///
 /// Fields that have no place in the message, and those whose exact form would be lost (an empty
-/// content, an id that is a number), stand in its extra field `source`.
+/// content, an id that is a number), are in its extra field `source`.
 ///
 /// # Errors
-/// Says why it is no message.
+/// If the record is no message; the error gives the reason.
 pub(crate) fn read(record: &Json, nth: usize) -> Result<AgentMessage, String> {
     let mut fields = Fields::parse(record.as_str())?;
     let role = fields
@@ -53,7 +53,7 @@ pub(crate) fn read(record: &Json, nth: usize) -> Result<AgentMessage, String> {
 /// Returns the object that `fields` are.
 ///
 /// # Errors
-/// If it nests too deep.
+/// If the value nests too deeply.
 pub(super) fn object(fields: &Extra) -> Result<Json, String> {
     let field =
         |(key, value): (&str, &Json)| format!("{}:{}", Json::string(key).as_str(), value.as_str());
@@ -172,7 +172,7 @@ fn content(fields: &mut Fields<'_>) -> Result<Vec<Content>, String> {
         return Ok(Vec::new());
     };
     let blocks = match value.get().as_bytes().first() {
-        // An empty text block is what providers refuse, so only `source` tells of it.
+        // An empty text block is what providers refuse, so only `source` has it.
         Some(b'"') if value.get() == "\"\"" => return Ok(Vec::new()),
         Some(b'"') => vec![Content::text(text(value)?)],
         Some(b'[') => {
@@ -201,7 +201,7 @@ fn part(raw: &RawValue) -> Result<Content, String> {
     }
 }
 
-/// Whether a part is a call, a result or sealed state of another form, which must not be taken for what
+/// True if a part is a call, a result or sealed state of another form, which must not be taken for what
 /// somebody said.
 fn is_foreign(kind: &str) -> bool {
     const FOREIGN: [&str; 5] = [

@@ -8,9 +8,6 @@ use serde_json::value::RawValue;
 use crate::fields::Fields;
 use crate::values::millis;
 
-/// What OpenCode shows in place of the output.
-pub(super) const PLACEHOLDER: &str = "[Old tool result content cleared]";
-
 /// A result that was emptied.
 #[derive(Clone, Debug)]
 pub(super) struct ClearedResult {
@@ -87,7 +84,7 @@ struct OfMessage {
     result: ClearedResult,
     /// The number of the message that it is in.
     message: u64,
-    /// The number of the message before which it was told that it is empty; `None`: its turn did not come yet.
+    /// The number of the message before which it was reported as empty; `None`: its turn did not come yet.
     told: Option<u64>,
 }
 
@@ -101,14 +98,14 @@ impl Cleared {
         }));
     }
 
-    /// Returns those that were emptied before a time, as told before message number `message`.
+    /// Returns those that were emptied before a time, as reported before message number `message`.
     pub(super) fn before(&mut self, time: Option<i64>, message: u64) -> Vec<ClearedResult> {
-        self.tell(message, |of| time.is_none_or(|time| of.result.at < time))
+        self.take_due(message, |of| time.is_none_or(|time| of.result.at < time))
     }
 
     /// Returns those that are behind message number `message`.
     pub(super) fn behind(&mut self, message: u64) -> Vec<ClearedResult> {
-        self.tell(u64::MAX, |of| of.message > message)
+        self.take_due(u64::MAX, |of| of.message > message)
     }
 
     /// Returns all others of a session that went back to message number `message`: what was told behind that
@@ -117,10 +114,10 @@ impl Cleared {
         for of in self.0.iter_mut().filter(|of| of.message <= message) {
             of.told = of.told.filter(|told| *told <= message);
         }
-        self.tell(u64::MAX, |_| true)
+        self.take_due(u64::MAX, |_| true)
     }
 
-    fn tell(&mut self, at: u64, is_due: impl Fn(&OfMessage) -> bool) -> Vec<ClearedResult> {
+    fn take_due(&mut self, at: u64, is_due: impl Fn(&OfMessage) -> bool) -> Vec<ClearedResult> {
         let waiting = self.0.iter_mut().filter(|of| of.told.is_none());
         let due = waiting.filter(|of| is_due(of)).map(|of| {
             of.told = Some(at);
@@ -130,7 +127,7 @@ impl Cleared {
     }
 }
 
-/// What is kept of it with the run.
+/// Returns the record that is kept with the run.
 pub(super) fn record(results: &[ClearedResult]) -> Json {
     let one =
         |result: &ClearedResult| serde_json::json!({"callID": result.call, "compacted": result.at});

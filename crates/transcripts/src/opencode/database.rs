@@ -18,12 +18,12 @@ pub struct OpencodeSession {
     /// Its id.
     pub id: String,
     /// The columns by their names.
-    pub columns: Vec<(String, ColumnValue)>,
+    pub columns: Vec<(String, JsonColumn)>,
 }
 
-/// What a column holds.
+/// The JSON of a column.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ColumnValue {
+pub enum JsonColumn {
     /// A whole number.
     Integer(i64),
     /// Another number.
@@ -46,7 +46,7 @@ pub struct OpencodeRow {
 pub struct OpencodeRecord {
     /// Its id.
     pub id: String,
-    /// What it is.
+    /// The kind of the row.
     pub kind: String,
     /// Milliseconds since the epoch.
     pub created: Option<i64>,
@@ -63,7 +63,7 @@ impl OpencodeFile {
     /// Opens the file.
     ///
     /// # Errors
-    /// Says why it cannot be read or what it lacks.
+    /// If the file cannot be read, or lacks a table or column; the error gives the reason.
     pub fn open(path: &Path) -> Unusable<Self> {
         let connection = open(path)?;
         let has_messages = has_columns(&connection, "message", &["id", "session_id", "data"])?
@@ -206,10 +206,10 @@ fn session(row: &Row<'_>, names: &[String]) -> rusqlite::Result<OpencodeSession>
     for name in names.iter().filter(|name| *name != "id") {
         let value = match row.get_ref(name.as_str())? {
             ValueRef::Null => continue,
-            ValueRef::Integer(number) => ColumnValue::Integer(number),
-            ValueRef::Real(number) => ColumnValue::Real(number),
+            ValueRef::Integer(number) => JsonColumn::Integer(number),
+            ValueRef::Real(number) => JsonColumn::Real(number),
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
-                ColumnValue::Text(String::from_utf8_lossy(bytes).into_owned())
+                JsonColumn::Text(String::from_utf8_lossy(bytes).into_owned())
             }
         };
         columns.push((name.clone(), value));

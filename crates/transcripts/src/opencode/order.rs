@@ -8,17 +8,17 @@ use serde_json::value::RawValue;
 use super::info_of;
 use crate::values::unix_millis;
 
-/// What a message says of its place.
-struct Place {
+/// The fields of a message that order it.
+struct MessageOrder {
     id: Option<String>,
     parent: Option<String>,
     created: Option<i64>,
 }
 
-/// Puts messages into their order. A list in which each message stands behind its parent is in order; another
+/// Puts messages into their order. A list in which each message comes after its parent is in order; another
 /// one is sorted by times first, and a message that has none stays behind the one before it.
 pub(super) fn in_order(messages: Vec<&RawValue>) -> Vec<&RawValue> {
-    let places: Vec<Place> = messages.iter().map(|raw| place(raw)).collect();
+    let places: Vec<MessageOrder> = messages.iter().map(|raw| place(raw)).collect();
     let numbers: HashMap<&str, usize> = (0..)
         .zip(&places)
         .filter_map(|(number, place)| Some((place.id.as_deref()?, number)))
@@ -59,9 +59,9 @@ pub(super) fn in_order(messages: Vec<&RawValue>) -> Vec<&RawValue> {
     order
 }
 
-fn place(raw: &RawValue) -> Place {
+fn place(raw: &RawValue) -> MessageOrder {
     let info = info_of(raw);
-    Place {
+    MessageOrder {
         id: info.text("id"),
         parent: info.text("parentID"),
         created: info.object("time").read("created").and_then(unix_millis),

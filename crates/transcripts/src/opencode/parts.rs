@@ -13,6 +13,7 @@ use super::super::values::{
     add_cost, as_it_is, data_image, json, loop_id, millis, object_of, redacted_thinking_of, rest,
     session_id, usage, with_extra_source,
 };
+use super::words::{OWN_WORDS, REFUSED};
 
 /// A tool part.
 pub(super) struct Called {
@@ -22,7 +23,7 @@ pub(super) struct Called {
     pub(super) child: Option<(LoopId, SessionId)>,
     /// `None` while the tool runs.
     pub(super) result: Option<AgentMessage>,
-    /// What a later export is compared by.
+    /// The text by which a later export is compared.
     pub(super) raw: String,
 }
 
@@ -56,18 +57,18 @@ fn kind(part: &RawValue) -> String {
     fields.text("type").unwrap_or_default()
 }
 
-/// What the parts of a message are.
+/// The contents of a message, made from its parts.
 #[derive(Default)]
-struct Blocks {
+struct AnswerBlocks {
     content: Vec<Content>,
     /// Parts that no model sees, and those that cannot be read.
     rest: Vec<Json>,
     called: Vec<Called>,
-    /// Tokens and cost of the model call, as its last part tells them.
+    /// Tokens and cost of the model call, as its last part has them.
     usage: Option<Usage>,
 }
 
-impl Blocks {
+impl AnswerBlocks {
     fn of(parts: &[&RawValue], name: &str) -> Self {
         let mut blocks = Self::default();
         for (at, part) in parts.iter().enumerate() {
@@ -148,7 +149,7 @@ fn besides(mut fields: Fields<'_>, taken: &[&str]) -> Extra {
 }
 
 fn text_block(fields: Fields<'_>) -> Option<Content> {
-    // What is ignored is for people; an empty text is what providers refuse.
+    // Ignored parts are for people; providers refuse empty texts.
     if fields.read("ignored") == Some(true) {
         return None;
     }
@@ -232,28 +233,7 @@ fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> 
     ))
 }
 
-/// Tools of OpenCode whose errors are its own words. Those of servers are called `SERVER_TOOL`, and a sub-agent
-/// may fail with anybody's words.
-const OWN_WORDS: [&str; 12] = [
-    "bash",
-    "codesearch",
-    "edit",
-    "glob",
-    "grep",
-    "list",
-    "lsp",
-    "patch",
-    "read",
-    "webfetch",
-    "websearch",
-    "write",
-];
-
-/// Begins what stands in place of the result where a person refused a call and said why.
-const REFUSED: &str =
-    "The user rejected permission to use this specific tool call with the following feedback:";
-
-/// Whether an error is what a person said when refusing a call. OpenCode notes no more than the text; but it asks
+/// True if an error is what a person said when refusing a call. OpenCode notes no more than the text; but it asks
 /// before a tool begins, and one that has begun has said something of itself.
 fn is_refusal(tool: &str, state: &Fields<'_>, content: &[Content]) -> bool {
     let has_begun = !state.object("metadata").is_empty();
@@ -274,7 +254,7 @@ fn output(raw: &RawValue) -> Option<Content> {
 
 /// Reads a message of the user.
 pub(super) fn user(mut info: Fields<'_>, parts: &[&RawValue]) -> AgentMessage {
-    let blocks = Blocks::of(parts, "user");
+    let blocks = AnswerBlocks::of(parts, "user");
     let timestamp = millis(&info.object("time"), "created");
     info.retain(|key| !matches!(key, "role" | "sessionID" | "summary"));
     let message = UserMessage {
@@ -304,7 +284,7 @@ pub(super) fn answer(
     first: bool,
     name: &str,
 ) -> OpencodeAnswer {
-    let blocks = Blocks::of(parts, name);
+    let blocks = AnswerBlocks::of(parts, name);
     let times = info.object("time");
     let error = info.object("error");
     let stated = error

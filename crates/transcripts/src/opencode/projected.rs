@@ -27,7 +27,7 @@ impl<'a> Projection<'a> {
     /// Returns the messages of a row.
     ///
     /// # Errors
-    /// Says why the row cannot be read.
+    /// If the row cannot be read; the error gives the reason.
     pub(super) fn messages(&mut self, record: &OpencodeRecord) -> Result<Vec<String>, String> {
         let (text, _) = repaired(record.data.as_bytes());
         let mut data: Map<String, Value> =

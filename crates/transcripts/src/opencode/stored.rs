@@ -8,28 +8,17 @@ use std::path::{Path, PathBuf};
 
 use loopstore::model::Json;
 
-use super::database::{ColumnValue, OpencodeFile, OpencodeRow, OpencodeSession};
+use super::database::{JsonColumn, OpencodeFile, OpencodeRow, OpencodeSession};
 use super::projected::Projection;
-use crate::decode::{Decoded, repaired};
+use super::words::{JSON, NAMES, TIME};
+use crate::decode::{DecodedSource, repaired};
 use crate::fields::Fields;
 use crate::{ImportError, MAX_RECORD_BYTES, Sink, Source, unread};
-
-/// The columns of a session that an export calls otherwise.
-const NAMES: [(&str, &str); 4] = [
-    ("project_id", "projectID"),
-    ("parent_id", "parentID"),
-    ("workspace_id", "workspaceID"),
-    ("share_url", "shareURL"),
-];
-/// Columns that hold JSON.
-const JSON: [&str; 5] = ["revert", "permission", "model", "summary_diffs", "metadata"];
-/// What the columns of times begin with.
-const TIME: &str = "time_";
 
 /// Reads a document, which has this number in its file. Returns whether there was a conversation.
 type EachDocument<'a> = dyn FnMut(&str, u64, &mut dyn Sink) -> Result<bool, ImportError> + 'a;
 
-/// Hands the sessions of a SQLite file to `each`, as documents with their numbers.
+/// Calls `each` with the sessions of a SQLite file, as documents with their numbers.
 pub(super) fn of_database(
     path: &Path,
     sink: &mut dyn Sink,
@@ -66,7 +55,7 @@ fn document(
     sink: &mut dyn Sink,
 ) -> Result<(String, u64), String> {
     let id = session.id.clone();
-    let mut document = Document::begin(&info(session), id.clone());
+    let mut document = ExportDocument::begin(&info(session), id.clone());
     let mut failed = None;
     file.messages(&id, &mut |message| {
         let mut parts = Vec::new();
@@ -94,7 +83,7 @@ fn projected(
     sink: &mut dyn Sink,
 ) -> Result<(String, u64), String> {
     let id = session.id.clone();
-    let mut document = Document::begin(&info(session), id.clone());
+    let mut document = ExportDocument::begin(&info(session), id.clone());
     let mut projection = Projection::new(&id);
     file.records(&id, &mut |record| {
         match projection.messages(&record) {
@@ -124,14 +113,14 @@ fn info(session: OpencodeSession) -> String {
     add("id", Json::string(&session.id).as_str().to_owned());
     for (name, value) in session.columns {
         let value = match value {
-            ColumnValue::Integer(number) => number.to_string(),
-            ColumnValue::Real(number) => Json::of(&number).unwrap_or_default().as_str().to_owned(),
-            ColumnValue::Text(text) if JSON.contains(&name.as_str()) => {
+            JsonColumn::Integer(number) => number.to_string(),
+            JsonColumn::Real(number) => Json::of(&number).unwrap_or_default().as_str().to_owned(),
+            JsonColumn::Text(text) if JSON.contains(&name.as_str()) => {
                 let text = repaired(text.as_bytes()).0;
                 let json = Json::parse(&text).unwrap_or_else(|_| Json::string(&text));
                 json.as_str().to_owned()
             }
-            ColumnValue::Text(text) => Json::string(&text).as_str().to_owned(),
+            JsonColumn::Text(text) => Json::string(&text).as_str().to_owned(),
         };
         add(&name, value);
     }
@@ -139,13 +128,13 @@ fn info(session: OpencodeSession) -> String {
 }
 
 /// A document that is being written.
-struct Document {
+struct ExportDocument {
     text: String,
     session: String,
     messages: u64,
 }
 
-impl Document {
+impl ExportDocument {
     fn begin(info: &str, session: String) -> Self {
         Self {
             text: format!("{{\"info\":{info},\"messages\":["),
@@ -225,7 +214,7 @@ impl Document {
     }
 }
 
-/// Where the parts of a session are kept.
+/// The folder of the parts of a session.
 struct Storage {
     messages: PathBuf,
     /// The folders in which a message's own folder of parts may be.
@@ -253,13 +242,13 @@ impl Storage {
     }
 }
 
-/// Whether a path is that of a session in such a folder.
+/// True if a path is that of a session in such a folder.
 pub(super) fn is_session(path: &Path) -> bool {
     let folder = path.parent().and_then(Path::parent);
     folder.is_some_and(|folder| folder.ends_with("session"))
 }
 
-/// Whether a file lies in such a folder, whatever it holds.
+/// True if a file lies in such a folder, whatever it holds.
 pub(super) fn is_within(path: &Path) -> bool {
     let mut folders = path.ancestors().skip(1);
     folders.any(|folder| folder.ends_with("storage") && folder.join("session").is_dir())
@@ -282,7 +271,7 @@ pub(super) fn of_folder(
         let reason = format!("session `{id}` has no folder of messages beside it");
         return Err(ImportError::NoTranscript(reason));
     };
-    let mut document = Document::begin(info.trim(), id);
+    let mut document = ExportDocument::begin(info.trim(), id);
     for path in files_in(&storage.messages) {
         let Some(message) = row(&path, sink) else {
             continue;
@@ -322,7 +311,7 @@ fn text_of(path: &Path, sink: &mut dyn Sink) -> Result<String, ImportError> {
         path,
         reader: &mut BufReader::new(file),
     };
-    let mut decoded = Decoded::of(&mut source)?;
+    let mut decoded = DecodedSource::of(&mut source)?;
     decoded.report(sink);
     let mut text = String::new();
     let source = decoded.source(&mut source);

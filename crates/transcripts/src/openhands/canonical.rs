@@ -39,7 +39,7 @@ fn one_call(raw: &RawValue) -> String {
     }
 }
 
-/// Joins the texts of a content; parts of other kinds are as they stand.
+/// Joins the texts of a content; parts of other kinds are kept as they are.
 fn texts(content: Option<&RawValue>) -> String {
     let Some(content) = some(content) else {
         return String::new();
@@ -66,7 +66,7 @@ fn texts(content: Option<&RawValue>) -> String {
     parts.join("\n").trim_end().to_owned()
 }
 
-/// Returns a short mark of what the user said first: few enough digits to tell nothing of it, and
+/// Returns a short mark of what the user said first: few enough digits to reveal nothing of it, and
 /// enough that few sessions are compared with each other.
 pub(super) fn fingerprint<'a>(messages: impl Iterator<Item = &'a RawValue>) -> String {
     let is_user = |raw: &&RawValue| {

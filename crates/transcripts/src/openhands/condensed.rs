@@ -9,7 +9,7 @@ use super::super::authors::by_harness;
 use super::super::extension::extension;
 use super::super::fields::Fields;
 use super::super::transcript::{LoopTurn, TranscriptBuilder};
-use super::super::values::moment;
+use super::super::values::time_of;
 use super::super::{FoundEffect, ImportError, Importer as _};
 use super::OpenHands;
 
@@ -22,7 +22,7 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 #[derive(Default)]
 pub(super) struct ShownEvents {
     events: Vec<ShownEvent>,
-    /// What the first of them say.
+    /// The first of them.
     head: Vec<AgentMessage>,
     head_bytes: usize,
     /// Ids of those that it is not shown any more.
@@ -35,16 +35,16 @@ struct ShownEvent {
 }
 
 impl ShownEvents {
-    /// Holds what an event says if it is one of the first; `bytes` is its length.
-    pub(super) fn says(&mut self, message: &AgentMessage, bytes: usize) {
+    /// Holds a message if it is one of the first; `bytes` is the length of its event.
+    pub(super) fn hold_message(&mut self, message: &AgentMessage, bytes: usize) {
         self.head_bytes = self.head_bytes.saturating_add(bytes);
         if self.head.len() < MAX_HEAD && self.head_bytes <= MAX_HEAD_BYTES {
             self.head.push(message.clone());
         }
     }
 
-    /// Notes where an event stands.
-    pub(super) fn stands(&mut self, id: Option<String>, site: LoopTurn) {
+    /// Notes the place of an event.
+    pub(super) fn note_place(&mut self, id: Option<String>, site: LoopTurn) {
         let id = id.unwrap_or_default();
         self.events.push(ShownEvent { id, site });
     }
@@ -79,7 +79,7 @@ impl ShownEvents {
             messages,
             first_kept,
         };
-        transcript.at(moment(fields, "timestamp"));
+        transcript.at(time_of(fields, "timestamp"));
         transcript.compaction(OpenHands.format(), effect, record)
     }
 }

@@ -20,7 +20,7 @@ use super::super::lines::{LinePart, ValueReader};
 use super::super::openai_chat::head;
 use super::super::transcript::{NewLoop, Style, TranscriptBuilder};
 use super::super::values::{
-    arguments, as_it_is, call, data_image, json, moment, object_of, rest, with_extra_source,
+    arguments, as_it_is, call, data_image, json, object_of, rest, time_of, with_extra_source,
     with_thinking,
 };
 use super::super::{ImportError, Sink, Source, unread};
@@ -103,10 +103,10 @@ impl Events<'_> {
             "MessageEvent" => self.message(fields, raw, record)?,
             "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" => {
                 let message = observation(&kind, fields);
-                self.shown.says(&message, raw.len());
+                self.shown.hold_message(&message, raw.len());
                 self.transcript
                     .result(String::new, message, raw.as_bytes())?;
-                self.stands(id);
+                self.note_place(id);
             }
             "Condensation" => {
                 self.shown
@@ -148,7 +148,7 @@ impl Events<'_> {
         let message = with_extra_source(message, rest(&fields));
         let goes_on = response.is_some() && response == before;
         self.response = response;
-        self.shown.says(&message, raw.len());
+        self.shown.hold_message(&message, raw.len());
         match goes_on {
             true => self.transcript.more_of_answer(message, raw.as_bytes())?,
             false => {
@@ -157,7 +157,7 @@ impl Events<'_> {
             }
         }
         self.transcript.goes_on();
-        self.stands(id);
+        self.note_place(id);
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Events<'_> {
     ) -> Result<(), ImportError> {
         let id = fields.text("id");
         let mut stated = fields.object("llm_message");
-        let at = moment(&fields, "timestamp");
+        let at = time_of(&fields, "timestamp");
         let millis = millis(&fields);
         let mut content = parts(stated.take("content"));
         let mut added = parts(fields.take("extended_content"));
@@ -205,9 +205,9 @@ impl Events<'_> {
                 })?;
             }
             let message = with_extra_source(Message::User(message).into(), source);
-            self.shown.says(&message, raw.len());
+            self.shown.hold_message(&message, raw.len());
             self.transcript.input(message, raw.as_bytes(), true)?;
-            self.stands(id);
+            self.note_place(id);
             return Ok(());
         }
         let message = AssistantMessage {
@@ -217,10 +217,10 @@ impl Events<'_> {
         };
         let message = with_thinking(Message::Assistant(message).into(), &stated);
         let message = with_extra_source(message, source);
-        self.shown.says(&message, raw.len());
+        self.shown.hold_message(&message, raw.len());
         self.transcript
             .answer(String::new, message, raw.as_bytes())?;
-        self.stands(id);
+        self.note_place(id);
         Ok(())
     }
 
@@ -234,16 +234,16 @@ impl Events<'_> {
         self.transcript.finish()
     }
 
-    /// Notes where the message of an event stands.
-    fn stands(&mut self, id: Option<String>) {
+    /// Notes the place of the message of an event.
+    fn note_place(&mut self, id: Option<String>) {
         if let Some(at) = self.transcript.last_turn() {
-            self.shown.stands(id, at);
+            self.shown.note_place(id, at);
         }
     }
 }
 
 fn millis(fields: &Fields<'_>) -> Option<i64> {
-    moment(fields, "timestamp").as_ref().and_then(Time::millis)
+    time_of(fields, "timestamp").as_ref().and_then(Time::millis)
 }
 
 /// Reads the call of an action.
@@ -253,7 +253,7 @@ fn tool_call(fields: &mut Fields<'_>, nth: u64) -> Option<Content> {
     let name = of.text("name").or_else(|| fields.text("tool_name"))?;
     let given = some(of.get("arguments")).or_else(|| some(fields.get("action")));
     let mut call = call(id.unwrap_or_else(|| format!("call-{nth}")), name);
-    // What nests too deeply is left out.
+    // Arguments that nest too deeply are left out.
     let _ = arguments(&mut call, given);
     fields.retain(|key| !matches!(key, "tool_call" | "tool_call_id" | "tool_name"));
     Some(Content::ToolCall(call))
@@ -288,7 +288,7 @@ fn observation(kind: &str, mut fields: Fields<'_>) -> AgentMessage {
         content,
         is_error: failed || kind != "ObservationEvent",
         timestamp: millis(&fields).map(Into::into),
-        // What a person says when refusing an action; a hook may refuse one, too.
+        // The reason of a person who refused an action; a hook may refuse one, too.
         author: (kind == "UserRejectObservation" && !by_hook).then_some(Author::Human),
     };
     fields.retain(|key| {

@@ -1,11 +1,11 @@
 //! Parents before children.
 
-/// Puts loops in an order in which each comes after its parent, otherwise as they stand. With each
+/// Puts loops in an order in which each comes after its parent, otherwise in their order. With each
 /// it says whether the link to its parent was cut: of a cycle, that of the loop that stands first.
 pub(super) fn parents_first(parents: &[Option<usize>]) -> Vec<(usize, bool)> {
     let mut parents = parents.to_vec();
     let mut cut = vec![false; parents.len()];
-    // Which walk saw a loop; a walk that meets itself is in a cycle.
+    // The walk that saw each loop; a walk that reaches one of its own loops is in a cycle.
     let mut seen = vec![None; parents.len()];
     let mut order = Vec::with_capacity(parents.len());
     for start in 0..parents.len() {
@@ -25,7 +25,7 @@ pub(super) fn parents_first(parents: &[Option<usize>]) -> Vec<(usize, bool)> {
                     };
                     let first = walk[nth];
                     (cut[first], parents[first]) = (true, None);
-                    // What the walk found beyond the cut descends from it now.
+                    // The loops beyond the cut now descend from it.
                     walk[from..].rotate_left(nth + 1 - from);
                 }
                 Some(_) => at = None,

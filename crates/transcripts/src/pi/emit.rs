@@ -3,11 +3,11 @@
 use loopstore::model::{AgentMessage, Json, Message, Role, Time};
 
 use super::TOOL;
-use super::entries::{Entries, PiEntry};
+use super::entries::{PiEntries, PiEntry};
 use super::messages::{PiRecord, read, summary};
 use crate::extension::{extension_of, unreadable};
 use crate::fields::Fields;
-use crate::records::Records;
+use crate::records::RecordReader;
 use crate::transcript::{Emitted, EntryTree, LoopTurn, Style, TranscriptBuilder};
 use crate::values::text_of;
 use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
@@ -15,12 +15,12 @@ use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
 /// Emits the whole session. Returns whether there was a conversation.
 pub(super) fn emit(
     source: &mut Source<'_>,
-    entries: &Entries,
+    entries: &PiEntries,
     head: SessionHead,
     sink: &mut dyn Sink,
 ) -> Result<bool, ImportError> {
     let mut emitter = PiEmitter {
-        records: Records::new(source.path, &mut *source.reader)?,
+        records: RecordReader::new(source.path, &mut *source.reader)?,
         entries,
         transcript: TranscriptBuilder::new(sink, head, Style::Log),
         tree: EntryTree::default(),
@@ -33,15 +33,15 @@ pub(super) fn emit(
 }
 
 struct PiEmitter<'a> {
-    records: Records<'a>,
-    entries: &'a Entries,
+    records: RecordReader<'a>,
+    entries: &'a PiEntries,
     transcript: TranscriptBuilder<'a>,
     tree: EntryTree,
-    /// Where each readable entry is among all.
+    /// The number of each readable entry among all entries.
     places: Vec<usize>,
 }
 
-/// What an entry says of itself.
+/// The fields of an entry that place it in the tree.
 struct EntryHead {
     id: Option<String>,
     /// Its parent, `None` in version 1.
@@ -102,7 +102,7 @@ impl PiEmitter<'_> {
         Ok(())
     }
 
-    /// Emits a message, and returns where it stands.
+    /// Emits a message, and returns its place.
     fn message(
         &mut self,
         head: &EntryHead,
@@ -123,11 +123,11 @@ impl PiEmitter<'_> {
             PiRecord::Added(message) => self.transcript.input(message, raw, false)?,
             PiRecord::Compaction | PiRecord::Extension => {}
         }
-        // What comes before the first loop will stand at its beginning.
+        // Entries before the first loop will be at its beginning.
         Ok(self.transcript.last_turn().unwrap_or((0, 0)))
     }
 
-    /// Begins a loop if the next message does not hang where the transcript stands. Returns
+    /// Begins a loop if the next message does not continue the current position. Returns
     /// whether it did.
     fn branch(&mut self, head: &EntryHead, is_prompt: bool) -> Result<bool, ImportError> {
         let begun = self
@@ -198,7 +198,7 @@ fn is_prompt(record: &PiRecord) -> bool {
     matches!(record, PiRecord::Message(message) if message.role() == Role::User)
 }
 
-/// Whether the agent was stopped in the middle of an answer.
+/// True if the agent was stopped in the middle of an answer.
 fn is_stopped(message: &AgentMessage) -> bool {
     let Some(Message::Assistant(answer)) = message.message() else {
         return false;

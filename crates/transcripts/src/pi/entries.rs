@@ -16,7 +16,7 @@ pub(super) struct PiEntry {
 
 /// Everything that the first pass learns.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
+pub(super) struct PiEntries {
     pub(super) all: Vec<PiEntry>,
     readable: usize,
     pub(super) session: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Entries {
     pub(super) origin: Vec<(&'static str, Json)>,
 }
 
-impl Entries {
+impl PiEntries {
     /// Takes the next entry.
     pub(super) fn add(&mut self, entry: &Fields<'_>, place: SourceLocation) {
         if let Some(time) = entry.text("timestamp") {

@@ -12,7 +12,7 @@ use crate::values::{
     contents, count, json, object_in, other, redacted_thinking_of, rest_within, user, with_source,
 };
 
-/// What an entry is to the session.
+/// The meaning of an entry for the session.
 pub(super) enum PiRecord {
     /// A prompt, an answer or a result.
     Message(AgentMessage),
@@ -23,7 +23,7 @@ pub(super) enum PiRecord {
     Extension,
 }
 
-/// What pi puts before and after a summary.
+/// The texts that pi puts before and after a summary.
 const SUMMARY: (&str, &str) = (
     "The conversation history before this point was compacted into the following summary:\n\n<summary>\n",
     "\n</summary>",
@@ -36,7 +36,7 @@ const BRANCH: (&str, &str) = (
 /// Reads an entry.
 ///
 /// # Errors
-/// Says why it is not what it claims to be.
+/// If the record is not what its kind promises; the error gives the reason.
 pub(super) fn read(entry: &str) -> Result<PiRecord, String> {
     let mut fields = Fields::parse(entry)?;
     match fields.text("type").as_deref() {

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use loopstore::model::Time;
 
-use self::entries::Entries;
+use self::entries::PiEntries;
 use super::key_outline::KeyOutline;
 use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session};
@@ -45,7 +45,7 @@ impl Importer for Pi {
     }
 }
 
-/// Whether a line (maybe cut) can only be pi's.
+/// True if a line (maybe cut) can only be pi's.
 fn looks_like_an_entry(line: &[u8]) -> bool {
     const OTHERS: [&str; 6] = ["payload", "uuid", "sessionId", "data", "messages", "loops"];
     let keys = KeyOutline::of(line);
@@ -64,8 +64,8 @@ fn read_entries(
     path: &Path,
     reader: &mut dyn ReadSeek,
     skip: &mut dyn FnMut(u64, String),
-) -> Result<Entries, ImportError> {
-    let mut entries = Entries::default();
+) -> Result<PiEntries, ImportError> {
+    let mut entries = PiEntries::default();
     let mut records = RecordStream::new(path, reader)?;
     while let Some((location, line)) = records.next()? {
         match line {
@@ -81,7 +81,7 @@ fn read_entries(
     Ok(entries)
 }
 
-fn head(path: &Path, entries: &Entries) -> SessionHead {
+fn head(path: &Path, entries: &PiEntries) -> SessionHead {
     let (identity, id) = identity(path, entries.session.as_deref());
     let mut session = session(id, TOOL, entries.started.clone().map(Time::from_text));
     session.last_active_at = entries.ended.clone().map(Time::from_text);

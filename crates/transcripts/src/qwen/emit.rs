@@ -9,7 +9,7 @@ use super::messages::{QwenRecord, read};
 use crate::extension::{extension_of, unreadable};
 use crate::fields::Fields;
 use crate::lines::SourceLocation;
-use crate::records::{RecordLine, RecordStream, Records};
+use crate::records::{RecordLine, RecordReader, RecordStream};
 use crate::transcript::{Emitted, EntryTree, Style, TranscriptBuilder};
 use crate::values::text_of;
 use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
@@ -27,7 +27,7 @@ pub(super) fn emit(
     }
     let found = find(source, &mut transcript)?;
     let mut emitter = QwenEmitter {
-        records: Records::new(source.path, &mut *source.reader)?,
+        records: RecordReader::new(source.path, &mut *source.reader)?,
         transcript,
         tree: EntryTree::default(),
         entries: Vec::new(),
@@ -77,24 +77,24 @@ fn find(
 }
 
 struct QwenEmitter<'a> {
-    records: Records<'a>,
+    records: RecordReader<'a>,
     transcript: TranscriptBuilder<'a>,
     tree: EntryTree,
-    /// Where each entry of the tree stands, in all its fragments.
+    /// The locations of each entry of the tree, with all its fragments.
     entries: Vec<Vec<SourceLocation>>,
     /// The entries by their ids.
     known: HashMap<String, usize>,
 }
 
-/// What a record says of itself.
-struct RecordHead {
+/// The fields of a record that place it in the tree.
+struct QwenHead {
     id: Option<String>,
     /// The record before it: none, or at the root.
     parent: Option<Option<String>>,
     line: u64,
 }
 
-impl RecordHead {
+impl QwenHead {
     fn parent(&self) -> Option<Option<&str>> {
         self.parent.as_ref().map(Option::as_deref)
     }
@@ -114,7 +114,7 @@ impl QwenEmitter<'_> {
         location: SourceLocation,
     ) -> Result<(), ImportError> {
         let raw = json.as_bytes();
-        let head = RecordHead {
+        let head = QwenHead {
             id: text_of(fields.get("uuid")),
             parent: fields.get("parentUuid").map(|parent| text_of(Some(parent))),
             line: location.line,
@@ -165,7 +165,7 @@ impl QwenEmitter<'_> {
     /// Emits a message. `is_begun`: the loop of a prompt is there; `is_more`: it is a further fragment of a record.
     fn message(
         &mut self,
-        head: &RecordHead,
+        head: &QwenHead,
         record: QwenRecord,
         is_begun: bool,
         is_more: bool,
@@ -178,7 +178,7 @@ impl QwenEmitter<'_> {
             QwenRecord::Prompt(message) => self.transcript.prompt(head.name(), message, raw),
             QwenRecord::Added(message) => self.transcript.input(message, raw, true),
             QwenRecord::Answer(mut message) if is_more => {
-                // Each fragment tells the tokens of the whole.
+                // Each fragment has the tokens of the whole.
                 if let Some(Message::Assistant(more)) = message.message_mut() {
                     more.usage = None;
                 }
@@ -204,7 +204,7 @@ impl QwenEmitter<'_> {
             let Ok(Ok(record)) = Fields::parse(&json).map(read) else {
                 continue;
             };
-            let head = RecordHead {
+            let head = QwenHead {
                 id: None,
                 parent: None,
                 line: location.line,
@@ -217,8 +217,8 @@ impl QwenEmitter<'_> {
         Ok(())
     }
 
-    /// Begins a loop if the next message does not hang where the transcript stands. Returns whether it did.
-    fn branch(&mut self, head: &RecordHead, is_prompt: bool) -> Result<bool, ImportError> {
+    /// Begins a loop if the next message does not continue the current position. Returns whether it did.
+    fn branch(&mut self, head: &QwenHead, is_prompt: bool) -> Result<bool, ImportError> {
         let begun = self
             .transcript
             .branch(&self.tree, head.parent(), head.name(), is_prompt)?;

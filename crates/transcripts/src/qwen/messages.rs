@@ -15,7 +15,7 @@ use crate::values::{
 /// Prompts in the user's name that no person typed.
 const BY_HARNESS: [&str; 3] = ["cron", "goal_runtime", "notification"];
 
-/// What a record is to the session.
+/// The meaning of a record for the session.
 pub(super) enum QwenRecord {
     Prompt(AgentMessage),
     /// In the user's name, and no person's.
@@ -31,7 +31,7 @@ pub(super) enum QwenRecord {
 /// Reads a record.
 ///
 /// # Errors
-/// Says why it is not what it claims to be.
+/// If the record is not what its kind promises; the error gives the reason.
 pub(super) fn read(mut record: Fields<'_>) -> Result<QwenRecord, String> {
     let time = record.text("timestamp").map(Time::from_text);
     let timestamp = millis_of(time.as_ref());
@@ -158,7 +158,7 @@ fn attached(raw: &RawValue) -> Result<Content, String> {
     image.map_or_else(|| part(raw), Ok)
 }
 
-/// Reads what stands in place of the history; a failed attempt is no compaction.
+/// Reads the messages that replace the history; a failed attempt is no compaction.
 fn compaction(record: &Fields<'_>) -> Result<QwenRecord, String> {
     let payload = record.object("systemPayload");
     let status = payload.object("info").read::<i64>("compressionStatus");
@@ -169,7 +169,7 @@ fn compaction(record: &Fields<'_>) -> Result<QwenRecord, String> {
     let mut messages = Vec::new();
     for raw in history {
         let of = Fields::parse(raw.get())?;
-        // Calls that are still open stand in the record itself.
+        // Calls that are still open are in the record itself.
         let texts: Vec<Content> = contents(of.get("parts"), answered)?
             .into_iter()
             .filter(|block| matches!(block, Content::Text(_) | Content::Image(_)))

@@ -1,7 +1,7 @@
 //! Qwen Code: `chats/<session>.jsonl`, one record a line, each with the record before it (`parentUuid`). The path of
 //! the last record to the root is what the model sees; `/rewind` and forks leave others.
 //!
-//! Messages are Gemini's contents (`parts`). What a tool gave back to the model stands in its `functionResponse`, not
+//! Messages are Gemini's contents (`parts`). What a tool gave back to the model is in its `functionResponse`, not
 //! in what the person saw of it. A record that is written in fragments has one `uuid` in several lines.
 
 mod emit;
@@ -34,16 +34,16 @@ impl Importer for QwenCode {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let about = About::read(source.path, &mut *source.reader)?;
+        let about = QwenSession::read(source.path, &mut *source.reader)?;
         let is_of_agent = about.agent.is_some();
         let head = about.head(source.path);
         holds_conversation(emit::emit(source, head, is_of_agent, sink)?)
     }
 }
 
-/// What the records say of their session.
+/// The description of the session in its records.
 #[derive(Default)]
-struct About {
+struct QwenSession {
     session: Option<String>,
     /// The sub-agent whose file it is.
     agent: Option<String>,
@@ -54,7 +54,7 @@ struct About {
     ended: Option<String>,
 }
 
-impl About {
+impl QwenSession {
     fn read(path: &Path, reader: &mut dyn ReadSeek) -> Result<Self, ImportError> {
         let mut about = Self::default();
         let mut records = RecordStream::new(path, reader)?;

@@ -18,7 +18,7 @@ use crate::fields::shown;
 impl SessionTarget<'_> {
     pub(super) fn block(&mut self, line: BlockLine) -> Result<(), ImportError> {
         let run = self.in_run(&line.run)?;
-        // What a stored run wrote is stored with it.
+        // The blocks of a stored run are stored too.
         if !run.is_new() {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The lines: one record each, in which public ids stand for the keys of a database.
 //!
 //! A session's line comes first, then each loop with its turns, messages, notes and calls, then
-//! each run with its blocks and flips, the pins, the hides, the manifests, and the end. JSON that is stored stands in a
+//! each run with its blocks and flips, the pins, the hides, the manifests, and the end. JSON that is stored is in a
 //! line as it is; digests that hold keys of a database are left out and made anew.
 
 // The fields are named as in the JSON.
@@ -20,10 +20,10 @@ use serde_json::value::RawValue;
 /// The number of this form.
 pub const FORM: u32 = 1;
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Record {
+pub enum LineKind {
     Session,
     Loop,
     Turn,
@@ -39,15 +39,15 @@ pub enum Record {
     End,
 }
 
-/// Which record a line is; its other fields are not looked at.
+/// The kind of a line; the other fields are not read.
 #[derive(Deserialize)]
 pub struct AnyLine {
-    pub record: Record,
+    pub record: LineKind,
 }
 
 #[derive(Serialize, Deserialize)]
 pub struct SessionLine {
-    pub record: Record,
+    pub record: LineKind,
     /// [`FORM`].
     pub loopstore: u32,
     pub session: SessionId,
@@ -60,14 +60,14 @@ pub struct SessionLine {
     pub source: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// What the tokens of all lines are counted with.
+    /// The counter of the tokens in all lines.
     pub counter: String,
     pub meta: Box<RawValue>,
 }
 
 #[derive(Serialize, Deserialize)]
 pub struct LoopLine {
-    pub record: Record,
+    pub record: LineKind,
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// The parent, if it is a loop of this session.
@@ -109,7 +109,7 @@ pub struct Site {
 
 #[derive(Serialize, Deserialize)]
 pub struct TurnLine {
-    pub record: Record,
+    pub record: LineKind,
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
     pub turn: u32,
@@ -130,7 +130,7 @@ pub struct TurnLine {
 /// A message; `M` is how it is held while it is written or read.
 #[derive(Serialize, Deserialize)]
 pub struct MessageLine<M> {
-    pub record: Record,
+    pub record: LineKind,
     pub session: SessionId,
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
@@ -149,10 +149,10 @@ pub struct MessageLine<M> {
     pub message: Option<M>,
 }
 
-/// What was told of a loop while it runs: one of the two.
+/// A record of a loop while it runs: one of the two.
 #[derive(Serialize, Deserialize)]
 pub struct NoteLine {
-    pub record: Record,
+    pub record: LineKind,
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,7 +163,7 @@ pub struct NoteLine {
 
 #[derive(Serialize, Deserialize)]
 pub struct CallLine {
-    pub record: Record,
+    pub record: LineKind,
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
     pub call_id: String,
@@ -212,7 +212,7 @@ impl From<Sizes> for Size {
 
 #[derive(Serialize, Deserialize)]
 pub struct RunLine {
-    pub record: Record,
+    pub record: LineKind,
     pub run: String,
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
@@ -234,7 +234,7 @@ pub struct RunLine {
     pub config: Box<RawValue>,
     pub usage: Option<Box<RawValue>>,
     pub plan: String,
-    /// What another tool recorded.
+    /// The record of another tool.
     pub recorded: Option<Box<RawValue>>,
     pub events: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,7 +251,7 @@ pub struct BlockAddress {
 
 #[derive(Serialize, Deserialize)]
 pub struct BlockLine {
-    pub record: Record,
+    pub record: LineKind,
     pub run: String,
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
@@ -275,7 +275,7 @@ pub struct BlockLine {
 /// A message of a block.
 #[derive(Serialize, Deserialize)]
 pub struct ShownForm {
-    /// Whether it stands in `keep_recent`.
+    /// True if it is in `keep_recent`.
     pub recent: bool,
     pub replaces: Option<u32>,
     /// The loop of the pinned message that it quotes.
@@ -298,9 +298,9 @@ pub struct CoverageForm {
 
 #[derive(Serialize, Deserialize)]
 pub struct FlipLine {
-    pub record: Record,
+    pub record: LineKind,
     pub run: String,
-    /// Whether the run is live afterwards.
+    /// True if the run is live afterwards.
     pub redo: bool,
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
@@ -312,12 +312,12 @@ pub struct FlipLine {
 
 #[derive(Serialize, Deserialize)]
 pub struct PinLine {
-    pub record: Record,
+    pub record: LineKind,
     /// The message.
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
     pub seq: u32,
-    /// Whether it is pinned afterwards.
+    /// True if it is pinned afterwards.
     pub pinned: bool,
     /// From where it was made.
     pub leaf: LoopId,
@@ -329,8 +329,8 @@ pub struct PinLine {
 /// A session was hidden, or came back, under another id.
 #[derive(Serialize, Deserialize)]
 pub struct HideLine {
-    pub record: Record,
-    /// Whether it is hidden afterwards.
+    pub record: LineKind,
+    /// True if it is hidden afterwards.
     pub hidden: bool,
     pub was: SessionId,
     pub session: SessionId,
@@ -340,7 +340,7 @@ pub struct HideLine {
 
 #[derive(Serialize, Deserialize)]
 pub struct ManifestLine {
-    pub record: Record,
+    pub record: LineKind,
     pub manifest: String,
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
@@ -365,7 +365,7 @@ pub struct PartForm {
 
 #[derive(Serialize, Deserialize)]
 pub struct EndLine {
-    pub record: Record,
+    pub record: LineKind,
     /// The session's lines before this one.
     pub records: u64,
 }
@@ -398,7 +398,7 @@ impl BlockLine {
         extends: Option<BlockAddress>,
     ) -> StoreResult<Self> {
         Ok(Self {
-            record: Record::Block,
+            record: LineKind::Block,
             run: run.to_owned(),
             loop_id,
             generation: row.generation,

@@ -97,7 +97,7 @@ impl SessionTarget<'_> {
         })
     }
 
-    /// Goes on with a stored loop; of a newer file it takes the messages that are not sealed anew.
+    /// Continues a stored loop; of a newer file it takes the messages that are not sealed anew.
     fn known_loop(&mut self, stored: LoopRow, line: LoopLine) -> Result<RestoredLoop, ImportError> {
         let wanted = self.row_of(&line)?;
         let place = |row: &LoopRow| (row.tick, row.parent, row.parent_turn, row.parent_seq);
@@ -358,7 +358,7 @@ impl SessionTarget<'_> {
         Ok(())
     }
 
-    /// Whether the file's row of a loop is the newer one. A loop ends without a moment of its own.
+    /// True if the file's row of a loop is the newer one. A loop ends without a moment of its own.
     fn takes_row(&self, open: &RestoredLoop) -> bool {
         let ended = |status: &LoopStatus| status.is_ended();
         match &open.stored {
@@ -403,7 +403,7 @@ impl SessionTarget<'_> {
     }
 }
 
-/// Whether a stored call has not come as far as another telling of it.
+/// True if a stored call has not come as far as another telling of it.
 fn is_behind(stored: &CallRow, incoming: &CallRow) -> bool {
     let reach = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
     reach(stored) < reach(incoming)

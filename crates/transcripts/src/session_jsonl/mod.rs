@@ -16,16 +16,16 @@ use std::path::Path;
 use loopstore::model::MAX_JSON_DEPTH;
 use serde::de::DeserializeOwned;
 
-use self::form::{AnyLine, Record};
+use self::form::{AnyLine, LineKind};
 pub use self::restore::Restore;
 use super::fields::reason;
 use super::key_outline::KeyOutline;
 use super::lines::{LinePart, ValueReader};
 use super::{ImportError, Importer, Sink, Source};
 
-/// The messages of a block stand in one line, and each may be as long as a record.
+/// The messages of a block are in one line, and each may be as long as a record.
 const MAX_LINE_BYTES: usize = 256 << 20;
-/// How much deeper than a stored value its line is.
+/// The number of levels by which a line is deeper than a stored value.
 const MORE_DEPTH: usize = 16;
 
 /// Reads loopstore's own lines.
@@ -82,26 +82,26 @@ fn read(source: &mut Source<'_>, into: &mut Restore<'_>) -> Result<(), ImportErr
 fn take(text: &str, into: &mut Restore<'_>) -> Result<(), ImportError> {
     let record = parse::<AnyLine>(text)?.record;
     match record {
-        Record::Session => return into.session(parse(text)?),
-        Record::End => return into.end(parse(text)?),
+        LineKind::Session => return into.session(parse(text)?),
+        LineKind::End => return into.end(parse(text)?),
         _ => {}
     }
     let Some(mut session) = into.next_in_session()? else {
         return Ok(());
     };
     match record {
-        Record::Loop => session.one_loop(parse(text)?),
-        Record::Turn => session.turn(parse(text)?),
-        Record::Message => session.message(parse(text)?),
-        Record::Note => session.note(parse(text)?),
-        Record::Call => session.call(parse(text)?),
-        Record::Run => session.run(parse(text)?),
-        Record::Block => session.block(parse(text)?),
-        Record::Flip => session.flip(parse(text)?),
-        Record::Pin => session.pin(parse(text)?),
-        Record::Hide => session.hide(parse(text)?),
-        Record::Manifest => session.manifest(parse(text)?),
-        Record::Session | Record::End => Ok(()),
+        LineKind::Loop => session.one_loop(parse(text)?),
+        LineKind::Turn => session.turn(parse(text)?),
+        LineKind::Message => session.message(parse(text)?),
+        LineKind::Note => session.note(parse(text)?),
+        LineKind::Call => session.call(parse(text)?),
+        LineKind::Run => session.run(parse(text)?),
+        LineKind::Block => session.block(parse(text)?),
+        LineKind::Flip => session.flip(parse(text)?),
+        LineKind::Pin => session.pin(parse(text)?),
+        LineKind::Hide => session.hide(parse(text)?),
+        LineKind::Manifest => session.manifest(parse(text)?),
+        LineKind::Session | LineKind::End => Ok(()),
     }
 }
 

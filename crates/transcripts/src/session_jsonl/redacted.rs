@@ -16,7 +16,7 @@ use crate::ImportError;
 use crate::fields::shown;
 
 /// The receipt of a session's redacted messages, while they come in.
-pub(super) struct Redacted {
+pub(super) struct RedactedMessages {
     receipt: OpenReceipt,
     messages: Vec<MessageDigest>,
 }
@@ -37,7 +37,7 @@ impl SessionTarget<'_> {
         let now = codec::message_digest(&salt, body.role, head, body.text_block, text);
         let redacted = match &mut self.open.redacted {
             Some(redacted) => redacted,
-            none => none.insert(Redacted {
+            none => none.insert(RedactedMessages {
                 receipt: OpenReceipt::new(self.write, self.open.key, "redact")?,
                 messages: Vec::new(),
             }),
@@ -102,7 +102,7 @@ impl SessionTarget<'_> {
 
     /// Closes the receipt, if there is one. What comes into the session later is redacted too.
     pub(super) fn close_redacted(&mut self) -> Result<(), ImportError> {
-        let Some(Redacted { receipt, messages }) = self.open.redacted.take() else {
+        let Some(RedactedMessages { receipt, messages }) = self.open.redacted.take() else {
             return Ok(());
         };
         let (key, id) = (self.open.key, self.open.id().clone());
@@ -118,7 +118,7 @@ impl SessionTarget<'_> {
     }
 }
 
-/// What a message of a file needs to be checked, or was redacted.
+/// A redacted message, or the parts of a message that are checked.
 pub(super) fn salt_of(text: Option<&str>) -> Result<Option<[u8; 16]>, ImportError> {
     let read = |text| codec::unhex(text).ok_or_else(|| wrong("its salt is malformed"));
     text.map(read).transpose()

@@ -12,7 +12,7 @@ use loopstore_verify::verify_session;
 
 use super::form::*;
 use super::loop_rows::RestoredLoop;
-use super::redacted::Redacted;
+use super::redacted::RedactedMessages;
 use super::runs::OpenRun;
 use super::wrong;
 use crate::fields::shown;
@@ -33,7 +33,7 @@ pub struct Restore<'a> {
     passes_over: bool,
 }
 
-/// How old a session of the file is, compared with what is stored of it.
+/// The age of a session of the file, compared with the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Age {
     /// More is stored already.
@@ -46,7 +46,7 @@ pub(super) enum Age {
     New,
 }
 
-/// How many rows of each kind a session has.
+/// The number of rows of each kind in a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RowCounts {
     pub(super) loops: usize,
@@ -69,13 +69,13 @@ pub(super) struct OpenSession {
     pub(super) in_run: Option<OpenRun>,
     /// The pins that are stored and have not come yet.
     pub(super) pins: VecDeque<PinRow>,
-    /// What hid it and brought it back, as is stored and has not come yet.
+    /// The stored events that hid the session and brought it back, without those read so far.
     pub(super) hides: VecDeque<HideRow>,
     pub(super) manifests: Vec<String>,
-    /// What was begun last; records come in this order.
+    /// The kind of the last record; records come in this order.
     stage: RestoreStage,
     pub(super) is_changed: bool,
-    pub(super) redacted: Option<Redacted>,
+    pub(super) redacted: Option<RedactedMessages>,
 }
 
 /// The parts of a session in the order of its lines.
@@ -113,7 +113,7 @@ impl<'a> Restore<'a> {
         }
     }
 
-    /// Says what came in.
+    /// Returns the report.
     pub(crate) fn finish(self) -> ImportReport {
         self.report
     }
@@ -232,7 +232,7 @@ impl OpenSession {
         Ok(open)
     }
 
-    /// Whether rows may be added that have a moment of their own.
+    /// True if rows may be added that have a moment of their own.
     pub(super) fn grows(&self) -> bool {
         self.age >= Age::Newer
     }

@@ -15,14 +15,14 @@ use crate::fields::shown;
 pub(super) struct OpenRun {
     pub(super) run_id: String,
     pub(super) key: RunKey,
-    /// What it is closed with, if it was not stored before.
+    /// The end of the run, if the run was not stored before.
     new: Option<RunRow>,
-    /// Its undos and redos that are stored and have not been told yet.
+    /// Its stored undos and redos that have not been read yet.
     waiting: std::collections::VecDeque<FlipRow>,
 }
 
 impl OpenRun {
-    /// Whether it was not stored before.
+    /// True if it was not stored before.
     pub(super) fn is_new(&self) -> bool {
         self.new.is_some()
     }

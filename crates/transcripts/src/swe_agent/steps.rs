@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use super::super::fields::Fields;
 use super::super::values::{json, object_of, rest};
 
-/// What a step repeats of all that the model saw.
+/// The part of a step that repeats the messages that the model saw.
 const COPIES: [&str; 2] = ["query", "messages"];
 
-/// A step, with what tells the answer that it belongs to.
+/// A step, with the key of the answer that it belongs to.
 struct TrajectoryStep<'a> {
     raw: &'a RawValue,
     action: Option<String>,
@@ -30,7 +30,7 @@ impl<'a> TrajectoryStep<'a> {
         }
     }
 
-    /// Whether the step says what an answer does.
+    /// True if the step says what an answer does.
     fn belongs(&self, answer: &AnswerKey) -> bool {
         let same = |own: &Option<String>, its: &Option<String>| own.is_some() && own == its;
         let compared = |own: &Option<String>, its: &Option<String>| own.is_some() && its.is_some();
@@ -44,7 +44,7 @@ impl<'a> TrajectoryStep<'a> {
     }
 }
 
-/// What an answer is known by.
+/// The key of an answer.
 struct AnswerKey {
     action: Option<String>,
     thought: Option<String>,
@@ -52,13 +52,13 @@ struct AnswerKey {
 }
 
 /// The steps that no answer was found for so far.
-pub(super) struct Steps<'a> {
+pub(super) struct RunSteps<'a> {
     steps: VecDeque<TrajectoryStep<'a>>,
-    /// What stands after the answer in question.
+    /// The messages after the answer.
     pub(super) seen: Option<String>,
 }
 
-impl<'a> Steps<'a> {
+impl<'a> RunSteps<'a> {
     pub(super) fn of(steps: &[&'a RawValue]) -> Self {
         Self {
             steps: steps.iter().map(|raw| TrajectoryStep::of(raw)).collect(),

@@ -1,4 +1,4 @@
-//! What a session is called and how it is known again.
+//! The id of a session, and the key by which a later import recognises it.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use loopstore::model::{Json, ParentSpawnRef, Session, SessionId, Time};
 
 use crate::Identity;
 
-/// Says how a session is known again: by the id that it gives itself, else by the one at the end of
+/// Returns the identity of a session: by the id that it gives itself, else by the one at the end of
 /// a name such as `rollout-2026-01-31T12-00-00-<uuid>.jsonl`, else by its file.
 pub(crate) fn identity(path: &Path, own: Option<&str>) -> (Identity, SessionId) {
     let own = own.and_then(|id| SessionId::new(id).ok());
@@ -33,7 +33,7 @@ pub(crate) fn session(id: SessionId, agent: &str, created: Option<Time>) -> Sess
     session
 }
 
-/// Where a session was started, if `parent` can be the id of one.
+/// Returns the reference to the session that started another, if `parent` can be the id of a session.
 pub(crate) fn started_by(parent: &str) -> Option<ParentSpawnRef> {
     Some(ParentSpawnRef {
         parent_session_id: SessionId::new(parent).ok()?,

@@ -15,7 +15,7 @@ pub(crate) type LoopTurn = (usize, u32);
 /// The longest name that a loop takes from its transcript, in bytes.
 const MAX_NAME: usize = 256;
 
-/// What the loops of a format say of themselves.
+/// The times and states that the loops of a format have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Style {
     /// A log that is written while the agent works: records have times, and loops name their session,
@@ -23,12 +23,12 @@ pub(crate) enum Style {
     /// given up.
     #[default]
     Log,
-    /// A document: its loops have no more than what stands in it, and end with their newest message.
+    /// A document: its loops have only the fields in it, and end with their newest message.
     /// Results may come late, and instructions alone are a session.
     Document,
 }
 
-/// What begins a loop.
+/// The beginning of a loop.
 #[derive(Debug, Default)]
 pub(crate) struct NewLoop {
     /// Its name. One that is empty, too long or taken gets a number.
@@ -59,29 +59,29 @@ pub(crate) struct LoopBuilder {
     pub(crate) last_turn: u32,
     /// The last turn that another loop goes on from.
     pub(crate) last_child: Option<u32>,
-    /// Whether it has no message that a model sees.
+    /// True if it has no message that a model sees.
     pub(crate) is_empty: bool,
     style: Style,
     answered: bool,
-    /// Whether a prompt has no answer.
+    /// True if a prompt has no answer.
     unanswered: bool,
-    /// Whether something was said that wants an answer: a prompt, or a result.
+    /// True if something was said that wants an answer: a prompt, or a result.
     pub(crate) waiting: bool,
     pub(crate) interrupted: bool,
     /// Calls without a result: of the last answer, in a document of all.
-    open: Vec<OpenCall>,
+    open: Vec<PendingCall>,
     /// Loops of other sessions that it started.
     pub(crate) children: Vec<ChildLoopRef>,
-    /// How the transcript says that it ended.
+    /// The end of the loop, if the transcript states it.
     pub(crate) status: Option<LoopStatus>,
     /// Tokens of the loop as a whole.
     pub(crate) usage: Option<Usage>,
-    /// Whether it changed since the sink got its record.
+    /// True if it changed since the sink got its record.
     pub(crate) is_changed: bool,
 }
 
 #[derive(Debug)]
-struct OpenCall {
+struct PendingCall {
     id: String,
     tool: String,
     turn: u32,
@@ -174,7 +174,7 @@ impl LoopBuilder {
     /// Notes a call of the last answer.
     pub(crate) fn called(&mut self, id: &str, tool: &str) {
         if !self.open.iter().any(|open| open.id == id) {
-            self.open.push(OpenCall {
+            self.open.push(PendingCall {
                 id: id.to_owned(),
                 tool: tool.to_owned(),
                 turn: self.turn,
@@ -197,13 +197,13 @@ impl LoopBuilder {
         Some(&call.id)
     }
 
-    /// Whether a prompt has no answer, or a call of the last turn no result.
+    /// True if a prompt has no answer, or a call of the last turn no result.
     pub(crate) fn is_unfinished(&self) -> bool {
-        let is_last = |open: &OpenCall| open.turn == self.turn;
+        let is_last = |open: &PendingCall| open.turn == self.turn;
         self.is_unanswered() || self.open.iter().any(is_last)
     }
 
-    /// Whether what was said last was answered.
+    /// True if what was said last was answered.
     pub(crate) fn is_answered(&self) -> bool {
         self.answered
     }
@@ -219,7 +219,7 @@ impl LoopBuilder {
         self.is_empty && self.style == Style::Log
     }
 
-    /// Where the loop stands; `is_last` if the transcript ends in it.
+    /// Returns the status of the loop; `is_last` if the transcript ends in it.
     pub(crate) fn status(&self, is_last: bool) -> LoopStatus {
         if let Some(status) = &self.status {
             status.clone()
@@ -235,7 +235,7 @@ impl LoopBuilder {
     }
 }
 
-/// Whether a call is carried out by the provider, so that no result comes.
+/// True if a call is carried out by the provider, so that no result comes.
 fn is_hosted(call: &ToolCall) -> bool {
     let form = call.extra.get("form").map(Json::read::<String>);
     form.is_some_and(|form| form.is_ok_and(|form| form == "web_search_call"))
@@ -289,7 +289,7 @@ impl TranscriptLoops {
         self.all.len() - 1
     }
 
-    /// Whether a loop that goes on from this turn would be the first that does, at the loop's end.
+    /// True if a loop that goes on from this turn would be the first that does, at the loop's end.
     pub(crate) fn is_tail(&self, (loop_no, turn): LoopTurn) -> bool {
         let parent = &self.all[loop_no];
         turn >= parent.last_turn && parent.last_child.is_none_or(|child| child < turn)
@@ -311,7 +311,7 @@ impl TranscriptLoops {
         self.all.last()?.open_call(tool)
     }
 
-    /// Describes a loop of `session` as it stands; without a status it goes on.
+    /// Describes a loop of `session` as it is; without a status it goes on.
     pub(crate) fn record(
         &self,
         loop_no: usize,

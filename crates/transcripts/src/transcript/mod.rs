@@ -23,15 +23,15 @@ pub(super) use self::tree::{Emitted, EntryTree};
 use super::authors;
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
 
-/// What stands before the first prompt waits for it, up to this many bytes.
+/// The messages before the first prompt are held for its loop, up to this many bytes.
 const MAX_LEAD_BYTES: usize = 4 << 20;
-/// Bytes that stand on several branches, and are written once more for each, at most.
+/// Bytes that are on several branches, and are written once more for each, at most.
 const MAX_REPEATED_BYTES: usize = 64 << 20;
 
 /// The sessions of a file on their way to the sink.
 pub(super) struct TranscriptBuilder<'a> {
     sink: &'a mut dyn Sink,
-    /// That of the file first, then those of its sub-agents.
+    /// The session of the file, then those of its sub-agents.
     sessions: Vec<SessionBuilder>,
     /// The one that the sink is at.
     current: usize,
@@ -40,18 +40,18 @@ pub(super) struct TranscriptBuilder<'a> {
 /// One session.
 struct SessionBuilder {
     head: SessionHead,
-    /// Whether another agent gives it its tasks, though the head names no parent.
+    /// True if another agent gives it its tasks, though the head names no parent.
     is_spawned: bool,
     loops: TranscriptLoops,
-    /// Whether the last loop goes on.
+    /// True if the last loop goes on.
     is_open: bool,
-    /// Every call by its id, the last one of each: its tool, and where it stands.
+    /// Every call by its id, the last one of each: its tool, and its place.
     calls: HashMap<String, (String, LoopTurn)>,
     lead: Vec<(AgentMessage, Vec<u8>)>,
     lead_bytes: usize,
     now: Option<Time>,
     last: Option<LoopTurn>,
-    /// Whether the last loop is a branch that the next prompt belongs to.
+    /// True if the last loop is a branch that the next prompt belongs to.
     is_back: bool,
     repeated_bytes: usize,
 }
@@ -73,7 +73,7 @@ impl SessionBuilder {
         }
     }
 
-    /// Whether another agent gives it its tasks.
+    /// True if another agent gives it its tasks.
     fn is_of_agent(&self) -> bool {
         self.is_spawned || self.head.session.parent_spawn_ref.is_some()
     }
@@ -139,12 +139,12 @@ impl<'a> TranscriptBuilder<'a> {
         self.sessions[0].head = head;
     }
 
-    /// Says that another agent gives the session of the file its tasks.
+    /// Notes that another agent gives the session of the file its tasks.
     pub(super) fn is_of_agent(&mut self) {
         self.sessions[0].is_spawned = true;
     }
 
-    /// Goes on with a session.
+    /// Continues a session.
     pub(super) fn select(&mut self, session: usize) -> Result<(), ImportError> {
         if session == self.current {
             return Ok(());
@@ -161,19 +161,19 @@ impl<'a> TranscriptBuilder<'a> {
         self.sink.skip(line.into(), reason.into());
     }
 
-    /// Says when what comes next happened.
+    /// Sets the time of the records that follow.
     pub(super) fn at(&mut self, time: Option<Time>) {
         let session = self.session_mut();
         session.now = time.or(session.now.take());
     }
 
-    /// Where the transcript stands.
+    /// The current position in the transcript.
     pub(super) fn here(&self) -> Option<LoopTurn> {
         let loop_no = self.session().loops.len().checked_sub(1)?;
         Some((loop_no, self.session().loops[loop_no].turn))
     }
 
-    /// Whether so many bytes may be written once more, for a branch: a small file must not become a huge database.
+    /// True if so many bytes may be written once more, for a branch: a small file must not become a huge database.
     pub(super) fn may_repeat(&mut self, bytes: usize, line: u64) -> bool {
         let session = self.session_mut();
         session.repeated_bytes = session.repeated_bytes.saturating_add(bytes);
@@ -202,7 +202,7 @@ impl<'a> TranscriptBuilder<'a> {
         &self.sessions[session].head
     }
 
-    /// Where the newest message that a model sees stands; `None` while it waits for the first loop.
+    /// Returns the turn of the newest message that a model sees; `None` while the message waits for the first loop.
     pub(super) fn last_turn(&self) -> Option<LoopTurn> {
         self.session().last
     }
@@ -212,7 +212,7 @@ impl<'a> TranscriptBuilder<'a> {
         self.session().loops.get(loop_no)
     }
 
-    /// Whether a loop that goes on from this turn would be the first that does, at the loop's end.
+    /// True if a loop that goes on from this turn would be the first that does, at the loop's end.
     pub(super) fn is_tail(&self, at: LoopTurn) -> bool {
         self.session().loops.is_tail(at)
     }
@@ -239,7 +239,7 @@ impl<'a> TranscriptBuilder<'a> {
         Ok(loop_no)
     }
 
-    /// Returns what begins a loop that goes on where the transcript stands, now.
+    /// Returns the beginning of a loop that continues at the current position, now.
     pub(super) fn next_loop(&self, name: impl Into<String>) -> NewLoop {
         let parent = self.path_end();
         NewLoop {
@@ -257,7 +257,7 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Begins the loop of a prompt that goes on where the transcript stands. After going back it is there.
+    /// Begins the loop of a prompt that continues at the current position. After going back it is there.
     pub(super) fn prompt(
         &mut self,
         name: impl Into<String>,
@@ -356,16 +356,16 @@ impl<'a> TranscriptBuilder<'a> {
         self.push(loop_no, message, raw)
     }
 
-    /// Says that the agent goes on after what was said last.
+    /// Notes that the agent continues after the last message.
     pub(super) fn goes_on(&mut self) {
         if let Some(last) = self.session_mut().loops.last_mut() {
             last.waiting = true;
         }
     }
 
-    /// Takes the result of a call. It stands with its call if that is in the last turn of its loop, in a
+    /// Takes the result of a call. It is with its call if that is in the last turn of its loop, in a
     /// document also in an earlier one of the last loop. Where the path left the call on another branch, the
-    /// result stands on the path. One that names no call answers the first open one of its tool.
+    /// result is on the path. One that names no call answers the first open one of its tool.
     pub(super) fn result(
         &mut self,
         name: impl FnOnce() -> String,
@@ -409,7 +409,7 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Says how the last loop ended; `None`: as it looks.
+    /// Sets the end of the last loop; `None`: as its messages show.
     pub(super) fn ended_as(&mut self, status: Option<LoopStatus>) {
         if let Some(last) = self.session_mut().loops.last_mut() {
             last.status = status;
@@ -424,14 +424,14 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Whether what was said last has no answer, or a call no result.
+    /// True if what was said last has no answer, or a call no result.
     pub(super) fn is_unfinished(&self) -> bool {
         let loops = &self.session().loops;
         let last = loops.len().checked_sub(1);
         last.is_some_and(|last| loops[last].is_unfinished())
     }
 
-    /// Returns the tool of a call of a session, and the loop that it stands in.
+    /// Returns the tool of a call of a session, and the loop that contains it.
     pub(super) fn call(&self, session: usize, call: &str) -> Option<(&str, &LoopId)> {
         let session = &self.sessions[session];
         let (tool, (loop_no, _)) = session.calls.get(call)?;
@@ -448,7 +448,7 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Takes a compaction that happened where the transcript stands; there must be a loop.
+    /// Takes a compaction that happened at the current position; there must be a loop.
     pub(super) fn compaction(
         &mut self,
         strategy: &str,
@@ -461,7 +461,7 @@ impl<'a> TranscriptBuilder<'a> {
         let is_all =
             matches!(&effect, FoundEffect::Summary { first_kept, .. } if first_kept.is_none());
         if is_all && !self.session().loops[last].is_answered() {
-            // What was said without an answer is gone too, so it must not count as in flight.
+            // An unanswered message is gone too, so it must not count as in flight.
             self.end(last, false)?;
         }
         let session = &self.sessions[self.current];
@@ -494,12 +494,12 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Says how the loops ended. Returns whether there was a conversation.
+    /// Ends the loops. Returns whether there was a conversation.
     pub(super) fn finish(self) -> Result<bool, ImportError> {
         self.finish_as(String::new())
     }
 
-    /// Says how the loops ended; `name` names the loop of instructions that nothing followed. Returns whether
+    /// Ends the loops; `name` names the loop of instructions that nothing followed. Returns whether
     /// there was a conversation.
     pub(super) fn finish_as(mut self, name: String) -> Result<bool, ImportError> {
         let mut any = false;

@@ -1,4 +1,4 @@
-//! Records that stand in the rows of a database.
+//! Records in the rows of a database.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::TranscriptBuilder;
 use crate::decode::repaired;
 
 impl TranscriptBuilder<'_> {
-    /// Repairs JSON that stands in a row of a database, and reports what was damaged.
+    /// Repairs JSON in a row of a database, and reports the damage.
     pub(crate) fn repair(&mut self, text: String, row: impl Into<Option<u64>>) -> String {
         let (Cow::Owned(mended), repairs) = repaired(text.as_bytes()) else {
             return text;

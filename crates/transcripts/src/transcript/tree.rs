@@ -1,4 +1,4 @@
-//! Where the messages of a session stand, and where a path leaves another.
+//! The tree of a session's entries: the turn of each message, and the points at which paths part.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::ImportError;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Emitted {
     pub(crate) at: LoopTurn,
-    /// How many messages of its turn stand before it.
+    /// The number of messages of its turn before it.
     pub(crate) nth: u32,
     /// The number of the entry.
     pub(crate) entry: usize,
@@ -28,10 +28,10 @@ struct KnownEntry {
     own: Option<usize>,
 }
 
-/// Where the next entry hangs.
+/// The parent of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextEntry {
-    /// Where the transcript stands.
+    /// The current position in the transcript.
     On,
     /// After another message (by its number), or before all.
     From(Option<usize>),
@@ -43,7 +43,7 @@ pub(crate) struct EntryTree {
     known: Vec<KnownEntry>,
     ids: HashMap<String, usize>,
     emitted: Vec<Emitted>,
-    /// How many messages each turn has.
+    /// The number of messages of each turn.
     sizes: HashMap<LoopTurn, u32>,
 }
 
@@ -66,7 +66,7 @@ impl EntryTree {
         match parent {
             None => ParentEntry::Before,
             Some(None) => ParentEntry::Root,
-            // A parent that is not here stands before the beginning of the file.
+            // A parent that is not here comes before the beginning of the file.
             Some(Some(id)) => match self.ids.get(id) {
                 Some(entry) => ParentEntry::Entry(*entry),
                 None => ParentEntry::Before,
@@ -74,7 +74,7 @@ impl EntryTree {
         }
     }
 
-    /// Notes the next entry; `at` is where its message stands, if it is one.
+    /// Notes the next entry; `at` is the place of its message, if it is one.
     pub(crate) fn add(
         &mut self,
         id: Option<String>,
@@ -107,7 +107,7 @@ impl EntryTree {
         self.emitted.len() - 1
     }
 
-    /// Whether a message is the last of its turn.
+    /// True if a message is the last of its turn.
     fn ends_turn(&self, emitted: Emitted) -> bool {
         self.sizes.get(&emitted.at) == Some(&(emitted.nth + 1))
     }
@@ -194,7 +194,7 @@ impl TranscriptBuilder<'_> {
         Ok(Some(left))
     }
 
-    /// Goes back to the end of a turn, or before all: what comes next stands on a branch that begins now. The next
+    /// Goes back to the end of a turn, or before all: what comes next is on a branch that begins now. The next
     /// prompt belongs to it.
     pub(crate) fn go_back(
         &mut self,

@@ -76,7 +76,7 @@ impl PageDraft<'_> {
                 ShownUnits::Some(units, _) => {
                     for_each_part(statement, units, heading, &mut |text| {
                         page.text.push_str(text);
-                    })
+                    });
                 }
             }
             page.text.push('\n');

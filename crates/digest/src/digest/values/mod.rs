@@ -108,7 +108,7 @@ pub(crate) struct Label {
 
 /// The values of a history.
 #[derive(Default)]
-pub(crate) struct Ledger {
+pub(crate) struct ValueLedger {
     pub(crate) facts: Vec<Fact>,
     by_value: HashMap<String, usize>,
     pub(crate) labels: Vec<Label>,
@@ -118,7 +118,7 @@ pub(crate) struct Ledger {
     last: Option<(SourceTurn, u32)>,
 }
 
-impl Ledger {
+impl ValueLedger {
     /// Returns the position of a turn in the history; an unknown turn is added as the newest.
     pub(crate) fn position(&mut self, place: &SourceTurn) -> u32 {
         if let Some((last, at)) = &self.last

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::{Fact, FactSource, Label, Ledger, Shape};
+use super::{Fact, FactSource, Label, Shape, ValueLedger};
 
 /// Uses of a value beyond this number do not count.
 const MOST_USES: u32 = 20;
@@ -36,14 +36,14 @@ const LINE: f64 = 2.0;
 const ENOUGH: f64 = 12.0;
 
 /// Returns the indexes of the facts in the order of their worth per byte, the highest first.
-pub(crate) fn rank_by_worth(ledger: &Ledger) -> Vec<usize> {
+pub(crate) fn rank_by_worth(ledger: &ValueLedger) -> Vec<usize> {
     let mut worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
     thin_out(ledger, &mut worth);
     by_cost(ledger, &worth)
 }
 
 /// Returns for each fact whether it is one of the `most` with the highest worth per byte.
-pub(crate) fn best(ledger: &Ledger, most: usize) -> Vec<bool> {
+pub(crate) fn best(ledger: &ValueLedger, most: usize) -> Vec<bool> {
     let worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
     let mut order: Vec<usize> = (0..worth.len()).collect();
     // Of two facts with equal worth, the newer one is kept.
@@ -65,7 +65,7 @@ fn sorted(worth: &[f64]) -> Vec<usize> {
 
 /// Reduces the worth of values with the same name and shape: the hundredth line number of a listing is worth less than
 /// the first path of another. Fields of structured results are not reduced.
-fn thin_out(ledger: &Ledger, worth: &mut [f64]) {
+fn thin_out(ledger: &ValueLedger, worth: &mut [f64]) {
     let mut alike: HashMap<(usize, Shape), u32> = HashMap::new();
     for at in sorted(worth) {
         let fact = &ledger.facts[at];
@@ -105,7 +105,7 @@ impl PartialOrd for PricedFact {
 }
 
 /// Orders facts. The first fact of a name also costs the line, so the others become cheaper.
-fn by_cost(ledger: &Ledger, worth: &[f64]) -> Vec<usize> {
+fn by_cost(ledger: &ValueLedger, worth: &[f64]) -> Vec<usize> {
     let labels: Vec<usize> = ledger.facts.iter().map(Fact::label).collect();
     let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
     let mut offers = BinaryHeap::new();
@@ -136,7 +136,7 @@ fn bytes(fact: &Fact) -> f64 {
 }
 
 /// Returns the worth of a fact per byte, without the name of its line.
-fn worth(ledger: &Ledger, fact: &Fact) -> f64 {
+fn worth(ledger: &ValueLedger, fact: &Fact) -> f64 {
     let worth = if fact.uses > 0 {
         worth_of_used(ledger, fact)
     } else {
@@ -147,7 +147,7 @@ fn worth(ledger: &Ledger, fact: &Fact) -> f64 {
 
 /// Returns the worth of a used value. It grows with the square of the uses: a value that was used twice is used again
 /// far more often than one that was used once.
-fn worth_of_used(ledger: &Ledger, fact: &Fact) -> f64 {
+fn worth_of_used(ledger: &ValueLedger, fact: &Fact) -> f64 {
     let uses = f64::from(fact.uses.min(MOST_USES));
     let turns = f64::from(fact.turns.min(MOST_TURNS));
     let label = &ledger.labels[fact.label()];
@@ -157,7 +157,7 @@ fn worth_of_used(ledger: &Ledger, fact: &Fact) -> f64 {
     fact.shape.weight().max(1.0) * uses.powi(2) * turns.powf(0.3) * comes_back.sqrt() * freshness
 }
 
-fn worth_of_seen(ledger: &Ledger, fact: &Fact) -> f64 {
+fn worth_of_seen(ledger: &ValueLedger, fact: &Fact) -> f64 {
     let labels = fact.labels.iter().map(|(at, ..)| &ledger.labels[*at]);
     let name = labels.map(demand).fold(0.0, f64::max);
     let turns = f64::from(fact.turns.min(MOST_TURNS));
@@ -183,7 +183,7 @@ fn is_round(fact: &Fact) -> bool {
 }
 
 /// Returns the age of a fact's last turn: in turns, and as a share of the history.
-fn age(ledger: &Ledger, fact: &Fact) -> (f64, f64) {
+fn age(ledger: &ValueLedger, fact: &Fact) -> (f64, f64) {
     let newest = ledger.length().saturating_sub(1);
     let back = f64::from(newest - fact.last.min(newest));
     (back, back / f64::from(newest.max(1)))

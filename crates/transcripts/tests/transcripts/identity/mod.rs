@@ -18,11 +18,12 @@ use crate::support::amount::amount;
 use crate::support::histories::Random;
 
 /// How many families of transcripts are tried of each format.
-const FAMILIES: u64 = 8;
+const FAMILIES: u64 = 16;
 /// The most files of a family.
 const MAX_FILES: u64 = 6;
 
-/// Makes conversations; no two messages say the same, but that some prompts do.
+/// Makes conversations; no two messages have the same text, but that some prompts do. No answer or result begins
+/// another: it could be an earlier state of it.
 struct Talk {
     random: Random,
     words: u32,
@@ -44,7 +45,12 @@ impl Talk {
         self.words += 1;
         self.now += 7;
         Line {
-            said: said(format!("{what} w{}", self.words)),
+            said: match said(format!("{what} w{}", self.words)) {
+                prompt @ Said::Prompt(_) => prompt,
+                Said::Answer(text) => Said::Answer(text + "."),
+                Said::Call(text) => Said::Call(text + "."),
+                Said::Result(text) => Said::Result(text + "."),
+            },
             at: self.now,
         }
     }

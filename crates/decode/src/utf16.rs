@@ -2,12 +2,12 @@
 
 use std::io::{self, BufRead, Read};
 
-/// How much is decoded at once, in bytes.
+/// The number of bytes decoded at once.
 const CHUNK_BYTES: usize = 32 << 10;
 
 /// Decodes while it is read. A unit that has no other half becomes U+FFFD, and the byte order mark is left
 /// out.
-pub(super) struct Utf16Reader<R> {
+pub(crate) struct Utf16Reader<R> {
     reader: R,
     is_big_endian: bool,
     is_begun: bool,
@@ -16,12 +16,12 @@ pub(super) struct Utf16Reader<R> {
     /// The first half of a pair.
     high: Option<u16>,
     text: Vec<u8>,
-    /// How much of `text` was read.
+    /// The number of bytes of `text` that were read.
     taken: usize,
 }
 
 impl<R: BufRead> Utf16Reader<R> {
-    pub(super) fn new(reader: R, is_big_endian: bool) -> Self {
+    pub(crate) fn new(reader: R, is_big_endian: bool) -> Self {
         Self {
             reader,
             is_big_endian,

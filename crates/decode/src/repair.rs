@@ -3,20 +3,24 @@
 
 use std::borrow::Cow;
 
-use super::surrogates;
+use crate::surrogates;
 
 /// A kind of damage, and what was done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Damage {
+pub enum Damage {
+    /// Half of a surrogate pair.
     Surrogate,
+    /// Bytes that are not UTF-8.
     Encoding,
+    /// Zeros of blocks that were never written.
     Zeros,
+    /// Control characters within strings.
     Control,
 }
 
 impl Damage {
-    /// Says what was repaired.
-    pub(crate) fn reason(self) -> &'static str {
+    /// Returns a description of the repair.
+    pub fn reason(self) -> &'static str {
         match self {
             Self::Surrogate => "half of a surrogate pair, replaced by U+FFFD",
             Self::Encoding => "not UTF-8, replaced by U+FFFD",
@@ -28,38 +32,40 @@ impl Damage {
 
 /// The repairs of one kind in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repair {
-    pub(crate) damage: Damage,
+pub struct Repair {
+    /// The damage that was repaired.
+    pub damage: Damage,
     /// The line of the first of them, from 1.
-    pub(crate) line: u64,
-    pub(crate) count: u64,
+    pub line: u64,
+    /// The number of repairs.
+    pub count: u64,
 }
 
 /// Repairs a text piece by piece. A piece ends with a line, or at a place that no escape and no character
 /// goes across.
 #[derive(Default)]
-pub(crate) struct Repairer {
+pub struct Repairer {
     /// Lines that ended so far.
     lines: u64,
-    within: Position,
+    within: ScanPosition,
     found: Vec<Repair>,
 }
 
-/// Where in a line a piece begins.
+/// The position in a line at which a piece begins.
 #[derive(Clone, Copy, Default)]
-struct Position {
+struct ScanPosition {
     in_string: bool,
     escaped: bool,
 }
 
 impl Repairer {
     /// Returns the repairs so far.
-    pub(crate) fn into_repairs(self) -> Vec<Repair> {
+    pub fn into_repairs(self) -> Vec<Repair> {
         self.found
     }
 
     /// Returns true if the next piece needs no repair.
-    pub(super) fn is_clean(&mut self, piece: &[u8]) -> bool {
+    pub(crate) fn is_clean(&mut self, piece: &[u8]) -> bool {
         let before = self.within;
         let is_plain = simdutf8::basic::from_utf8(piece).is_ok_and(|text| {
             let has_lone = || surrogates::may_hold(piece) && surrogates::replace_lone(text).1 > 0;
@@ -74,7 +80,7 @@ impl Repairer {
     fn pass(&mut self, piece: &[u8], has_tab: bool) -> bool {
         let last = memchr::memrchr(b'\n', piece).map_or(0, |end| end + 1);
         if last > 0 {
-            self.within = Position::default();
+            self.within = ScanPosition::default();
         }
         for byte in &piece[last..] {
             self.within.step(*byte);
@@ -83,7 +89,7 @@ impl Repairer {
     }
 
     /// Returns the next piece, repaired.
-    pub(crate) fn repair<'a>(&mut self, piece: &'a [u8]) -> Cow<'a, [u8]> {
+    pub fn repair<'a>(&mut self, piece: &'a [u8]) -> Cow<'a, [u8]> {
         let before = self.within;
         if self.is_clean(piece) {
             self.lines += memchr::memchr_iter(b'\n', piece).count() as u64;
@@ -95,7 +101,7 @@ impl Repairer {
             self.line(line, &mut repaired);
             if line.ends_with(b"\n") {
                 self.lines += 1;
-                self.within = Position::default();
+                self.within = ScanPosition::default();
             }
         }
         Cow::Owned(repaired)
@@ -153,7 +159,7 @@ impl Repairer {
     }
 }
 
-impl Position {
+impl ScanPosition {
     fn step(&mut self, byte: u8) {
         if self.in_string {
             self.in_string = self.escaped || byte != b'"';
@@ -176,10 +182,10 @@ fn has_control(piece: &[u8]) -> bool {
         .fold(false, |found, byte| found | is_control(*byte))
 }
 
-fn has_tab_in_string(piece: &[u8], mut within: Position) -> bool {
+fn has_tab_in_string(piece: &[u8], mut within: ScanPosition) -> bool {
     piece.iter().any(|byte| {
         if *byte == b'\n' {
-            within = Position::default();
+            within = ScanPosition::default();
         }
         let found = *byte == b'\t' && within.in_string;
         within.step(*byte);
@@ -188,7 +194,7 @@ fn has_tab_in_string(piece: &[u8], mut within: Position) -> bool {
 }
 
 /// Repairs one JSON text.
-pub(crate) fn repaired(text: &[u8]) -> (Cow<'_, str>, Vec<Repair>) {
+pub fn repaired(text: &[u8]) -> (Cow<'_, str>, Vec<Repair>) {
     let mut repairer = Repairer::default();
     let text = match repairer.repair(text) {
         Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),

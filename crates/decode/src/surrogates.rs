@@ -11,7 +11,7 @@ const ESCAPE: usize = 6;
 const REPLACEMENT: &str = "\\ufffd";
 
 /// Replaces the halves in JSON text that have no other half; returns their number too.
-pub(crate) fn replace_lone(json: &str) -> (Cow<'_, str>, u64) {
+pub fn replace_lone(json: &str) -> (Cow<'_, str>, u64) {
     if !may_hold(json.as_bytes()) {
         return (Cow::Borrowed(json), 0);
     }
@@ -46,7 +46,7 @@ pub(crate) fn replace_lone(json: &str) -> (Cow<'_, str>, u64) {
 }
 
 /// True if an escaped surrogate may be among the bytes.
-pub(super) fn may_hold(json: &[u8]) -> bool {
+pub(crate) fn may_hold(json: &[u8]) -> bool {
     memmem::find(json, b"\\ud").is_some() || memmem::find(json, b"\\uD").is_some()
 }
 

@@ -1,4 +1,4 @@
-//! What stands in the user's name: a person's words, results of calls, and what the program around them says.
+//! Messages in the user's name: a person's words, results of calls, and what the program around them says.
 //!
 //! A program wraps a person's words in elements of its own, and what a tool gave back may hold the same elements.
 //! So words are a person's only where no tool's can stand: at the beginning of a block that is no result.
@@ -7,68 +7,31 @@ use std::ops::Range;
 
 use loopstore::model::{Author, Content, Json, Message, Text, ToolCall, ToolResultMessage};
 
-use super::content::{Block, is_failure, result};
+use super::content::{TaskBlock, is_failure, result};
+use super::words::{ASKING, END, HARNESS, WORDS};
 use crate::authors::{around, mark_injected};
 
-/// What begins a block with a person's words, and the element that they stand in.
-const WORDS: [(&str, &str); 7] = [
-    ("<task>", "task"),
-    ("<user_message>", "user_message"),
-    ("<user_input", "user_input"),
-    ("<feedback>", "feedback"),
-    ("[TASK RESUMPTION]", "user_message"),
-    ("The user has provided feedback on the results", "feedback"),
-    ("The user provided the following feedback", "feedback"),
-];
-/// What begins a block that has no words of a person.
-const HARNESS: [&str; 16] = [
-    "# TODO LIST",
-    "# task_progress",
-    "<environment_details>",
-    "<explicit_instructions",
-    "<file_content",
-    "<folder_content",
-    "<hook_context",
-    "<mode_notice",
-    "<system-reminder>",
-    "<url_content",
-    "<workspace_diagnostics",
-    "Files attached by the user",
-    "Tool [",
-    "[ERROR]",
-    "[TASK RESUMPTION]",
-    "[Sliding window truncation",
-];
-/// Tools whose result is what a person says, and the elements that the words stand in.
-const ASKING: [(&str, &str); 4] = [
-    ("ask_followup_question", "answer"),
-    ("plan_mode_respond", "user_message"),
-    ("plan_mode_response", "user_message"),
-    ("act_mode_respond", "user_message"),
-];
-/// The call that ends a task.
-pub(super) const END: &str = "attempt_completion";
 /// The beginning of a result is no longer than this, in bytes.
 const MOST_HEAD: usize = 4_096;
 
 /// A message in the user's name, taken apart.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct PromptText {
     pub(super) results: Vec<ToolResultMessage>,
     pub(super) content: Vec<Content>,
-    /// Whether a person says something in it.
+    /// True if a person says something in it.
     pub(super) is_prompt: bool,
 }
 
 /// A call that waits for its result.
-pub(super) struct OpenCall {
+pub(super) struct UnansweredCall {
     id: String,
     name: String,
-    /// Whether only a person's words can come back.
+    /// True if only a person's words can come back.
     is_end: bool,
 }
 
-impl OpenCall {
+impl UnansweredCall {
     pub(super) fn of(call: &ToolCall) -> Self {
         let runs = call.arguments.read::<serde_json::Value>();
         let runs = runs.is_ok_and(|arguments| arguments.get("command").is_some());
@@ -81,26 +44,29 @@ impl OpenCall {
 }
 
 /// Takes a message apart; `open` are the calls of the last answer.
-pub(super) fn said(blocks: Vec<Block<'_>>, open: &mut Vec<OpenCall>) -> Result<Said, String> {
-    let mut said = Said::default();
-    // The result whose content stands in the blocks that follow.
-    let mut bare: Option<OpenCall> = None;
+pub(super) fn read_prompt(
+    blocks: Vec<TaskBlock<'_>>,
+    open: &mut Vec<UnansweredCall>,
+) -> Result<PromptText, String> {
+    let mut said = PromptText::default();
+    // The result whose content is in the blocks that follow.
+    let mut bare: Option<UnansweredCall> = None;
     let mut takes_images = false;
     let has_results = blocks.iter().any(|block| match block {
-        Block::Result(_) => true,
-        Block::Text(text) => !open.is_empty() && result_head(text).is_some(),
-        Block::Other(_) => false,
+        TaskBlock::Result(_) => true,
+        TaskBlock::Text(text) => !open.is_empty() && result_head(text).is_some(),
+        TaskBlock::Other(_) => false,
     });
     for block in blocks {
         match block {
-            Block::Result(fields) => {
+            TaskBlock::Result(fields) => {
                 said.end(bare.take());
                 let result = result(&fields)?;
                 let at = open.iter().position(|call| call.id == result.tool_call_id);
                 let call = at.map(|at| open.remove(at));
                 said.result(result, call.as_ref());
             }
-            Block::Text(text) => match (bare.take(), result_of(&text, open)) {
+            TaskBlock::Text(text) => match (bare.take(), result_of(&text, open)) {
                 (unanswered, Some((call, rest))) => {
                     said.end(unanswered);
                     match rest.trim().is_empty() {
@@ -115,7 +81,7 @@ pub(super) fn said(blocks: Vec<Block<'_>>, open: &mut Vec<OpenCall>) -> Result<S
                     said.text(text, has_results);
                 }
             },
-            Block::Other(content) if takes_images => {
+            TaskBlock::Other(content) if takes_images => {
                 if let Some(call) = bare.take() {
                     said.give(call, "");
                 }
@@ -123,22 +89,22 @@ pub(super) fn said(blocks: Vec<Block<'_>>, open: &mut Vec<OpenCall>) -> Result<S
                     last.content.push(content);
                 }
             }
-            Block::Other(content) => said.other(content, has_results),
+            TaskBlock::Other(content) => said.other(content, has_results),
         }
     }
     said.end(bare);
     Ok(said)
 }
 
-impl Said {
+impl PromptText {
     /// Takes a result without content.
-    fn end(&mut self, call: Option<OpenCall>) {
+    fn end(&mut self, call: Option<UnansweredCall>) {
         if let Some(call) = call {
             self.give(call, "");
         }
     }
 
-    fn give(&mut self, call: OpenCall, text: &str) {
+    fn give(&mut self, call: UnansweredCall, text: &str) {
         let content = match text.is_empty() {
             true => Vec::new(),
             false => vec![Content::text(text)],
@@ -152,7 +118,7 @@ impl Said {
         self.result(result, Some(&call));
     }
 
-    fn result(&mut self, mut result: ToolResultMessage, call: Option<&OpenCall>) {
+    fn result(&mut self, mut result: ToolResultMessage, call: Option<&UnansweredCall>) {
         let Some(call) = call else {
             self.results.push(result);
             return;
@@ -169,7 +135,7 @@ impl Said {
         if let (true, [Content::Text(text)]) = (call.is_end, result.content.as_slice())
             && let Some(own) = own_words(&text.text)
         {
-            // What a person says of the end is the next prompt.
+            // A person's reply to the end of a task is the next prompt.
             let said = std::mem::take(&mut result.content);
             self.is_prompt = true;
             for block in said {
@@ -216,7 +182,7 @@ impl Said {
     }
 }
 
-/// Returns where a person's words stand in a block that begins as one with them.
+/// Returns where a person's words are in a block that begins as one with them.
 fn own_words(text: &str) -> Option<Range<usize>> {
     let begin = text.trim_start();
     let (_, element) = WORDS.iter().find(|(words, _)| begin.starts_with(words))?;
@@ -246,7 +212,10 @@ fn result_head(text: &str) -> Option<(&str, &str)> {
 
 /// Returns the call that a text is the result of, and the result. Where none has its name the next one is meant:
 /// calls of a server's tools are named otherwise.
-fn result_of<'t>(text: &'t str, open: &mut Vec<OpenCall>) -> Option<(OpenCall, &'t str)> {
+fn result_of<'t>(
+    text: &'t str,
+    open: &mut Vec<UnansweredCall>,
+) -> Option<(UnansweredCall, &'t str)> {
     let (name, rest) = result_head(text)?;
     let named = open.iter().position(|call| call.name == name);
     let at = named.or((!open.is_empty()).then_some(0))?;

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, Read};
 
-use super::encoding::text_in;
-use super::repair::repaired;
+use loopstore_decode::{decoded, repaired};
+
 use crate::lines::{CUT_BEFORE_RECORD, LinePart, ValueReader};
 
 /// Reads lines of JSON as imports read a transcript: in UTF-8 or UTF-16, with the same repairs.
@@ -36,7 +36,7 @@ pub struct JsonLine {
     pub number: u64,
     /// Its text, repaired.
     pub text: String,
-    /// What was repaired.
+    /// The repairs.
     pub repairs: Vec<String>,
 }
 
@@ -102,8 +102,8 @@ impl<'a> LinesReader<'a> {
                 .ok_or_else(|| io::Error::other("the encoding is not known"))?;
             // What is there now has to do: whoever writes may wait for an answer to the first line.
             let head = reader.fill_buf()?;
-            let head = head[..head.len().min(super::encoding::HEAD_BYTES)].to_vec();
-            *self = Self::Open(text_in(&head, reader, &mut Vec::new())?);
+            let head = head.to_vec();
+            *self = Self::Open(decoded(&head, reader)?);
         }
         match self {
             Self::Open(reader) => Ok(reader),
@@ -117,7 +117,7 @@ impl JsonLine {
     /// record after it.
     ///
     /// # Errors
-    /// What cannot be read of the line, if no value stands behind it.
+    /// The unreadable rest of the line, if no value follows it.
     pub fn values(&self) -> Result<(Vec<String>, Vec<String>), String> {
         let (mut values, mut skipped) = (Vec::new(), Vec::new());
         let failed = |error: io::Error| error.to_string();

@@ -4,19 +4,19 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::utf16::Utf16Reader;
-#[cfg(feature = "zstd")]
-use super::zstd::ZstdReader;
 use crate::SQLITE_MAGIC;
+use crate::utf16::Utf16Reader;
+#[cfg(feature = "zstd")]
+use crate::zstd::ZstdReader;
 
 /// The number of bytes that decide how a file is encoded.
-pub(super) const HEAD_BYTES: usize = 64;
+pub(crate) const HEAD_BYTES: usize = 64;
 /// A compressed file that holds more is refused: a few bytes can hold endless ones.
 const MAX_DECOMPRESSED: u64 = 1 << 30;
 
-/// How a file is encoded.
+/// The encoding of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     Utf8,
     Utf16 { is_big_endian: bool },
     Utf32,
@@ -27,7 +27,7 @@ pub(super) enum Encoding {
 
 impl Encoding {
     /// Decides by how a file begins.
-    pub(super) fn of(head: &[u8]) -> Self {
+    pub(crate) fn of(head: &[u8]) -> Self {
         match head {
             [0xFF, 0xFE, 0, 0, ..] | [0, 0, 0xFE, 0xFF, ..] => Self::Utf32,
             [0xFF, 0xFE, ..] => Self::Utf16 {
@@ -65,7 +65,7 @@ impl Encoding {
     }
 
     /// True if the text has to be decoded before it can be read.
-    pub(super) fn is_decoded(self) -> bool {
+    pub(crate) fn is_decoded(self) -> bool {
         !matches!(self, Self::Utf8 | Self::Sqlite)
     }
 }
@@ -75,7 +75,7 @@ impl Encoding {
 ///
 /// # Errors
 /// If the file cannot be read, or is in an encoding that is not decoded.
-pub(super) fn text_in<'a>(
+pub(crate) fn text_in<'a>(
     head: &[u8],
     reader: Box<dyn BufRead + 'a>,
     encodings: &mut Vec<Encoding>,
@@ -117,7 +117,7 @@ pub(super) fn text_in<'a>(
 }
 
 /// Reads the bytes that decide how a file is encoded.
-pub(super) fn head_of(reader: &mut dyn Read) -> io::Result<Vec<u8>> {
+pub(crate) fn head_of(reader: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     reader.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
     Ok(head)

@@ -1,12 +1,17 @@
-//! The text of a transcript: decompressed, as UTF-8, and free of damage that no parser of JSON reads.
+//! The text of a file: decompressed, as UTF-8, and free of damage that no parser of JSON reads.
 //!
-//! Every importer reads through [`read_transcript`], so that none needs to know what a file went through. A
-//! file that is fine is read where it is; of any other a copy is made first, in memory or in a file without
-//! a name. The same repairs apply to the lines of `append` ([`JsonLines`]) and to JSON in the columns of
-//! databases ([`repaired`]).
+//! [`Decoded`] reads a file that can go back: one that is fine is read where it is, of any other a copy is made first,
+//! in memory or in a file without a name. [`TextFile`] decodes while it is read, [`repaired`] repairs a text in memory.
+//!
+//! The crate knows no format of transcripts and no store. It reads JSON, but does not parse it.
+
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
 
 mod encoding;
-mod json_lines;
 mod pieces;
 mod repair;
 mod spool;
@@ -15,98 +20,62 @@ mod utf16;
 #[cfg(feature = "zstd")]
 mod zstd;
 
-use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
+use std::io::{self, BufRead, Cursor, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use loopstore_locks::SharedFile;
-
 use self::encoding::{Encoding, head_of, text_in};
-pub use self::json_lines::{JsonLine, JsonLines};
-use self::pieces::Pieces;
-pub(super) use self::repair::{Repair, Repairer, repaired};
-use self::spool::{Spool, SpoolWriter};
-pub(super) use self::surrogates::replace_lone;
+use self::pieces::TextPieces;
+pub use self::repair::{Damage, Repair, Repairer, repaired};
+use self::spool::{SpoolWriter, TextSpool};
+pub use self::surrogates::replace_lone;
 
-use super::{ImportError, Importer, ReadSeek, Sink, Source, unread};
-
-/// Lines that are looked at to see whether a text is JSON.
+/// The first bytes of an SQLite file.
+pub const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+/// The number of lines that decide if a text is JSON.
 const LINES: usize = 20;
 
-/// Reads a transcript into a sink as an import does: what is compressed or in another encoding is decoded,
-/// and JSON that is damaged is repaired. The sink is told of each repair.
-///
-/// # Errors
-/// If the source cannot be read, the importer finds no transcript in it, or the sink refuses.
-pub fn read_transcript(
-    importer: &dyn Importer,
-    source: &mut Source<'_>,
-    sink: &mut dyn Sink,
-) -> Result<(), ImportError> {
-    let mut decoded = Decoded::of(source)?;
-    decoded.report(sink);
-    let read = importer.import(&mut decoded.source(source), sink);
-    match (read, &decoded.cut) {
-        // What the sink was told is lost with the file.
-        (Err(ImportError::NoTranscript(reason)), Some(cut)) => {
-            Err(ImportError::NoTranscript(format!("{reason} before {cut}")))
-        }
-        (read, _) => read,
-    }
-}
+/// A buffered reader that can go back.
+pub trait ReadSeek: BufRead + Seek + Send {}
+impl<T: BufRead + Read + Seek + Send> ReadSeek for T {}
 
-/// A source that can be read by an importer.
-pub(super) struct Decoded {
-    /// The text, if the file does not have it as it must be.
-    copy: Option<Spool>,
-    /// The path of the text, without the ending of a compressed file.
+/// The text of a file, which was copied if the file itself does not have it as it must be.
+pub struct Decoded {
+    copy: Option<TextSpool>,
     path: Option<PathBuf>,
-    notes: Vec<Repair>,
-    /// How the text was encoded, if that is worth a word.
+    repairs: Vec<Repair>,
     was_utf16: bool,
-    /// Why the text ends before its end.
     cut: Option<String>,
 }
 
 impl Decoded {
-    /// Looks at a source, and copies what has to be decoded or repaired.
-    pub(super) fn of(source: &mut Source<'_>) -> Result<Self, ImportError> {
-        Self::read(source, true)
-    }
-
-    /// Looks at a source that is only decoded: every byte of its text counts.
-    pub(super) fn without_repairs(source: &mut Source<'_>) -> Result<Self, ImportError> {
-        Self::read(source, false)
-    }
-
-    fn read(source: &mut Source<'_>, repairs: bool) -> Result<Self, ImportError> {
-        let path = source.path;
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::InvalidData => ImportError::NoTranscript(error.to_string()),
-            _ => unread(path)(error),
-        };
+    /// Looks at a file, and copies the text if it has to be decoded, or repaired with `repairs`.
+    ///
+    /// # Errors
+    /// If the file cannot be read. [`io::ErrorKind::InvalidData`]: it is in an encoding that is not decoded, or nothing
+    /// of it can be decompressed.
+    pub fn read(path: &Path, reader: &mut dyn ReadSeek, repairs: bool) -> io::Result<Self> {
         let mut decoded = Self {
             copy: None,
             path: None,
-            notes: Vec::new(),
+            repairs: Vec::new(),
             was_utf16: false,
             cut: None,
         };
-        let reader = &mut *source.reader;
-        reader.rewind().map_err(failed)?;
-        let head = head_of(reader).map_err(failed)?;
-        reader.rewind().map_err(failed)?;
+        reader.rewind()?;
+        let head = head_of(reader)?;
+        reader.rewind()?;
         let encoding = Encoding::of(&head);
         if encoding == Encoding::Sqlite {
             return Ok(decoded);
         }
         if !encoding.is_decoded() {
-            let is_fine = !repairs || is_clean(reader).map_err(failed)?;
-            reader.rewind().map_err(failed)?;
+            let is_fine = !repairs || is_clean(reader)?;
+            reader.rewind()?;
             if is_fine {
                 return Ok(decoded);
             }
         }
-        decoded.copy(&head, reader, repairs).map_err(failed)?;
+        decoded.copy(&head, reader, repairs)?;
         if matches!(encoding, Encoding::Zstd | Encoding::Gzip) {
             decoded.path = Some(unpacked_path(path));
         }
@@ -117,7 +86,7 @@ impl Decoded {
         let mut encodings = Vec::new();
         let mut text = text_in(head, Box::new(reader), &mut encodings)?;
         let (mut repairer, mut copy) = (Repairer::default(), SpoolWriter::new());
-        let mut pieces = Pieces::new(&mut text);
+        let mut pieces = TextPieces::new(&mut text);
         let (mut is_begun, mut is_json) = (false, false);
         loop {
             let piece = match pieces.next() {
@@ -140,42 +109,45 @@ impl Decoded {
         self.was_utf16 = encodings
             .iter()
             .any(|one| matches!(one, Encoding::Utf16 { .. }));
-        self.notes = repairer.into_repairs();
+        self.repairs = repairer.into_repairs();
         self.copy = Some(copy.finish()?);
         Ok(())
     }
 
-    /// Tells a sink what was done.
-    pub(super) fn report(&self, sink: &mut dyn Sink) {
-        if self.was_utf16 {
-            sink.repaired(None, 1, "read as UTF-16");
-        }
-        for note in &self.notes {
-            sink.repaired(Some(note.line), note.count, note.damage.reason());
-        }
-        if let Some(reason) = &self.cut {
-            sink.skip(
-                None,
-                format!("the file was read as far as it goes: {reason}"),
-            );
-        }
+    /// Returns the repairs of the text.
+    pub fn repairs(&self) -> &[Repair] {
+        &self.repairs
     }
 
-    /// Returns the source to read in place of the one that was looked at.
-    pub(super) fn source<'a>(&'a mut self, source: &'a mut Source<'_>) -> Source<'a> {
-        Source {
-            path: self.path.as_deref().unwrap_or(source.path),
-            reader: match &mut self.copy {
-                Some(copy) => copy,
-                None => &mut *source.reader,
-            },
-        }
+    /// True if the file was UTF-16.
+    pub fn was_utf16(&self) -> bool {
+        self.was_utf16
+    }
+
+    /// Returns the reason why the text ends before the file does.
+    pub fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    /// Returns the path of the text, without the ending of a compressed file, and the reader of the text: that of the
+    /// copy, or the file's own.
+    pub fn text<'a>(
+        &'a mut self,
+        path: &'a Path,
+        reader: &'a mut dyn ReadSeek,
+    ) -> (&'a Path, &'a mut dyn ReadSeek) {
+        let path = self.path.as_deref().unwrap_or(path);
+        let reader: &mut dyn ReadSeek = match &mut self.copy {
+            Some(copy) => copy,
+            None => reader,
+        };
+        (path, reader)
     }
 }
 
 fn is_clean(reader: &mut dyn ReadSeek) -> io::Result<bool> {
     let mut reader: &mut dyn Read = &mut ReadOnly(reader);
-    let (mut repairer, mut pieces) = (Repairer::default(), Pieces::new(&mut reader));
+    let (mut repairer, mut pieces) = (Repairer::default(), TextPieces::new(&mut reader));
     let mut is_begun = false;
     while let Some(piece) = pieces.next()? {
         if !std::mem::replace(&mut is_begun, true) && !is_json_text(piece) {
@@ -198,7 +170,7 @@ impl Read for ReadOnly<'_> {
 
 /// True if a text that begins like this is JSON: one of its first lines begins as a document or a record
 /// does. Text of another kind may spell what would be damage in JSON.
-pub(super) fn is_json_text(head: &[u8]) -> bool {
+pub fn is_json_text(head: &[u8]) -> bool {
     let begin = |line: &[u8]| {
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
         line.iter()
@@ -217,7 +189,7 @@ pub(super) fn is_json_text(head: &[u8]) -> bool {
 }
 
 /// Returns the path of a compressed file without the ending that says so.
-pub(super) fn unpacked_path(path: &Path) -> PathBuf {
+pub fn unpacked_path(path: &Path) -> PathBuf {
     let is_packed = path.extension().is_some_and(|end| {
         ["zst", "zstd", "gz"]
             .iter()
@@ -229,19 +201,37 @@ pub(super) fn unpacked_path(path: &Path) -> PathBuf {
     }
 }
 
-/// A file as text.
-pub(super) struct TextFile {
-    pub(super) text: Box<dyn BufRead>,
+/// Returns a decoded reader of text that comes from elsewhere, of which `head` was read ahead.
+///
+/// # Errors
+/// If the text is in an encoding that is not decoded.
+pub fn decoded<'a>(
+    head: &[u8],
+    reader: Box<dyn BufRead + 'a>,
+) -> io::Result<Box<dyn BufRead + 'a>> {
+    text_in(
+        &head[..head.len().min(encoding::HEAD_BYTES)],
+        reader,
+        &mut Vec::new(),
+    )
+}
+
+/// A file as text that is decoded while it is read, but not repaired.
+pub struct TextFile {
+    /// The reader of the text.
+    pub text: Box<dyn BufRead>,
     /// The path without the ending of a compressed file.
-    pub(super) path: PathBuf,
+    pub path: PathBuf,
     /// True if `text` is a SQLite database.
-    pub(super) is_sqlite: bool,
+    pub is_sqlite: bool,
 }
 
 impl TextFile {
-    /// Opens a file. Its text is decoded while it is read, but not repaired.
-    pub(super) fn open(path: &Path, buffer: usize) -> io::Result<Self> {
-        let mut reader = BufReader::with_capacity(buffer, SharedFile::open(path)?);
+    /// Begins to read a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is in an encoding that is not decoded.
+    pub fn new(path: &Path, mut reader: impl BufRead + 'static) -> io::Result<Self> {
         let head = head_of(&mut reader)?;
         let mut encodings = Vec::new();
         let whole = Cursor::new(head.clone()).chain(reader);
@@ -260,20 +250,19 @@ impl TextFile {
 
 #[cfg(test)]
 mod tests {
+    use std::io::BufReader;
+
     use super::*;
 
     fn read(bytes: &[u8], name: &str) -> (String, PathBuf, Vec<Repair>) {
         let mut reader = BufReader::with_capacity(7, Cursor::new(bytes));
-        let mut source = Source {
-            path: Path::new(name),
-            reader: &mut reader,
-        };
-        let mut decoded = Decoded::of(&mut source).unwrap();
-        let notes = decoded.notes.clone();
-        let source = decoded.source(&mut source);
+        let path = Path::new(name);
+        let mut decoded = Decoded::read(path, &mut reader, true).unwrap();
+        let repairs = decoded.repairs().to_vec();
+        let (path, reader) = decoded.text(path, &mut reader);
         let mut text = String::new();
-        source.reader.read_to_string(&mut text).unwrap();
-        (text, source.path.to_owned(), notes)
+        reader.read_to_string(&mut text).unwrap();
+        (text, path.to_owned(), repairs)
     }
 
     #[test]

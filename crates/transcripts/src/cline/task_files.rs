@@ -1,4 +1,4 @@
-//! What stands beside the messages of a task, and of a session.
+//! The files beside the messages of a task, and of a session.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -7,7 +7,8 @@ use std::path::Path;
 use loopstore::model::{Extra, Int, Json, Time, Usage};
 use serde_json::value::RawValue;
 
-use crate::decode::Decoded;
+use super::words::{LISTS, OF_TASK};
+use crate::decode::DecodedSource;
 use crate::fields::{Fields, list, some};
 use crate::json_stream::JsonStream;
 use crate::signs::TASK_FILE;
@@ -18,59 +19,48 @@ const SMALL: u64 = 16 << 20;
 /// The display log of a task is: of a longer one nothing is read.
 const LOG: u64 = 256 << 20;
 
-/// What the files beside the messages say.
+/// The contents of the files beside the messages.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(super) struct TaskFiles {
     pub(super) id: Option<String>,
     pub(super) title: Option<String>,
     pub(super) project: Option<String>,
     pub(super) parent: Option<String>,
     pub(super) created: Option<Time>,
-    /// When the list of tasks was last told of the task, in milliseconds since the epoch.
+    /// The time of the last entry for the task in the list of tasks, in milliseconds since the epoch.
     pub(super) updated: Option<i64>,
     /// The calls of the model, in their order.
-    pub(super) requests: Vec<Request>,
-    /// What was hidden, in its order.
-    pub(super) hidden: Vec<Hidden>,
+    pub(super) requests: Vec<ApiRequest>,
+    /// The hidden messages, in order.
+    pub(super) hidden: Vec<HiddenRange>,
     /// When windows were moved on, by the ids of their markers.
     pub(super) truncations: Vec<(String, i64)>,
     /// The model from a time on.
     pub(super) models: Vec<(i64, String)>,
 }
 
-/// A call of the model, as the display log tells it.
-pub(super) struct Request {
+/// A call of the model in the display log.
+pub(super) struct ApiRequest {
     pub(super) at: i64,
-    /// The number of the answer, where it is told.
+    /// The number of the answer, if the log has it.
     pub(super) answer: Option<usize>,
     pub(super) usage: Usage,
 }
 
-/// What the model was no longer shown from a message on.
-pub(super) struct Hidden {
+/// Messages that the model was no longer shown from a later message on.
+pub(super) struct HiddenRange {
     /// The number of the message before which this happened.
     pub(super) before: usize,
     /// The first message that stayed.
     pub(super) kept: usize,
-    /// What stands for the hidden messages; of a task its first message does.
+    /// The text that stands for the hidden messages; in a task its first message does.
     pub(super) summary: Option<Json>,
     pub(super) record: Json,
     pub(super) at: Option<i64>,
 }
 
-/// What stands in the folder of a task beside its messages.
-const OF_TASK: [&str; 5] = [
-    "ui_messages.json",
-    "claude_messages.json",
-    "history_item.json",
-    "task_metadata.json",
-    "context_history.json",
-];
-/// Lists of tasks.
-const LISTS: [&str; 2] = ["taskHistory.json", "_index.json"];
-
 /// True if a file belongs to a task or a session whose messages are in another one.
-pub(super) fn is_beside(path: &Path) -> bool {
+pub(super) fn is_task_file(path: &Path) -> bool {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return false;
     };
@@ -84,17 +74,17 @@ pub(super) fn is_beside(path: &Path) -> bool {
         || name != messages && name.starts_with(&*session) && folder.join(messages).is_file()
 }
 
-impl Beside {
+impl TaskFiles {
     /// Reads the files in the folder of a task.
     pub(super) fn of_task(path: &Path, id: Option<&str>, sink: &mut dyn Sink) -> Self {
-        let mut beside = Self::default();
+        let mut files = Self::default();
         let Some(folder) = path.parent() else {
-            return beside;
+            return files;
         };
         let mut ranges = Vec::new();
         for name in &OF_TASK[..2] {
             values(&folder.join(name), LOG, sink, &mut |record| {
-                beside.log_record(record, &mut ranges);
+                files.log_record(record, &mut ranges);
             });
         }
         values(
@@ -102,7 +92,7 @@ impl Beside {
             SMALL,
             sink,
             &mut |item| {
-                beside.item(item);
+                files.item(item);
             },
         );
         values(
@@ -110,13 +100,13 @@ impl Beside {
             SMALL,
             sink,
             &mut |about| {
-                beside.models_of(about);
+                files.models_of(about);
             },
         );
-        let (Some(id), Some(tasks), None) = (id, folder.parent(), &beside.id) else {
-            return beside;
+        let (Some(id), Some(tasks), None) = (id, folder.parent(), &files.id) else {
+            return files;
         };
-        // Cline's list of tasks stands beside the folder of all, Roo's in it.
+        // Cline's list of tasks is beside the folder of all, Roo's in it.
         let lists = [
             tasks.join("../state/taskHistory.json"),
             tasks.join("_index.json"),
@@ -128,30 +118,30 @@ impl Beside {
                 let mut items = entries.filter_map(|item| Fields::parse(item.get()).ok());
                 let is_own = |item: &Fields<'_>| item.text("id").as_deref() == Some(id);
                 match items.find(is_own) {
-                    Some(item) => beside.item(&item),
-                    None if is_own(list_or_item) => beside.item(list_or_item),
+                    Some(item) => files.item(&item),
+                    None if is_own(list_or_item) => files.item(list_or_item),
                     None => {}
                 }
             });
         }
-        beside
+        files
     }
 
     /// Reads the files beside one of Cline's newer sessions.
     pub(super) fn of_session(path: &Path, sink: &mut dyn Sink) -> Self {
-        let mut beside = Self::default();
+        let mut files = Self::default();
         let name = path.file_name().and_then(|name| name.to_str());
         let Some(stem) = name.and_then(|name| name.strip_suffix(".messages.json")) else {
-            return beside;
+            return files;
         };
         values(
             &path.with_file_name(format!("{stem}.json")),
             SMALL,
             sink,
             &mut |about| {
-                beside.title = about.object("metadata").text("title");
-                beside.project = about.text("cwd").or_else(|| about.text("workspace_root"));
-                beside.created = about.text("started_at").map(Time::from_text);
+                files.title = about.object("metadata").text("title");
+                files.project = about.text("cwd").or_else(|| about.text("workspace_root"));
+                files.created = about.text("started_at").map(Time::from_text);
             },
         );
         let state = path.with_file_name(format!("{stem}.compaction.json"));
@@ -160,7 +150,7 @@ impl Beside {
             let (Some(count), Some(messages)) = (count, state.get("messages")) else {
                 return;
             };
-            beside.hidden.push(Hidden {
+            files.hidden.push(HiddenRange {
                 before: count,
                 kept: count,
                 summary: Json::parse(messages.get()).ok(),
@@ -168,7 +158,7 @@ impl Beside {
                 at: None,
             });
         });
-        beside
+        files
     }
 
     fn item(&mut self, item: &Fields<'_>) {
@@ -202,7 +192,7 @@ impl Beside {
             (Some("api_req_started"), Some(at)) => {
                 let told = record.text("text").unwrap_or_default();
                 if let Some(usage) = request_usage(&told) {
-                    self.requests.push(Request { at, answer, usage });
+                    self.requests.push(ApiRequest { at, answer, usage });
                 }
             }
             (Some("sliding_window_truncation"), Some(at)) => {
@@ -211,7 +201,7 @@ impl Beside {
             }
             _ => {}
         }
-        // Without its place it cannot be told from what came before it.
+        // Without a place it is indistinguishable from the messages before it.
         if let Some(answer) = answer {
             self.hide(record, answer, at, ranges);
         }
@@ -234,7 +224,7 @@ impl Beside {
         let Some(kept) = range[1].checked_add(1) else {
             return;
         };
-        self.hidden.push(Hidden {
+        self.hidden.push(HiddenRange {
             before: before.max(kept.saturating_add(1)),
             kept,
             summary: None,
@@ -244,7 +234,7 @@ impl Beside {
     }
 }
 
-/// Hands the values of a file, if it is there, to `each`: the elements of its lists, or its objects.
+/// Calls `each` with the values of a file, if it exists: the elements of its lists, or its objects.
 fn values(path: &Path, limit: u64, sink: &mut dyn Sink, each: &mut dyn FnMut(&Fields<'_>)) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let Ok(about) = path.metadata() else { return };
@@ -268,7 +258,7 @@ fn values(path: &Path, limit: u64, sink: &mut dyn Sink, each: &mut dyn FnMut(&Fi
         path,
         reader: &mut reader,
     };
-    let mut decoded = match Decoded::of(&mut source) {
+    let mut decoded = match DecodedSource::of(&mut source) {
         Ok(decoded) => decoded,
         Err(error) => return sink.skip(None, format!("{name} beside it: {error}")),
     };

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-/// How much is read at once, in bytes.
+/// The number of bytes read at once.
 const CHUNK_BYTES: usize = 256 << 10;
 /// A piece that has no place to be cut at is cut anyway at this length, in bytes.
 const MAX_PIECE: usize = 64 << 20;
@@ -10,16 +10,16 @@ const MAX_PIECE: usize = 64 << 20;
 const LONGEST_ESCAPE: usize = 12;
 
 /// The pieces of a text.
-pub(super) struct Pieces<'a> {
+pub(crate) struct TextPieces<'a> {
     reader: &'a mut dyn Read,
     buffer: Vec<u8>,
-    /// How much of the buffer was given.
+    /// The number of bytes of the buffer that were returned.
     given: usize,
     is_ended: bool,
 }
 
-impl<'a> Pieces<'a> {
-    pub(super) fn new(reader: &'a mut dyn Read) -> Self {
+impl<'a> TextPieces<'a> {
+    pub(crate) fn new(reader: &'a mut dyn Read) -> Self {
         Self {
             reader,
             buffer: Vec::new(),
@@ -29,7 +29,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Returns the next piece, `None` at the end. What was read before an error comes first.
-    pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.buffer.drain(..self.given);
         self.given = 0;
         while !self.is_ended {
@@ -100,7 +100,7 @@ mod tests {
             &lines,
         ] {
             let mut reader = text.as_bytes();
-            let mut pieces = Pieces::new(&mut reader);
+            let mut pieces = TextPieces::new(&mut reader);
             let mut whole = Vec::new();
             while let Some(piece) = pieces.next().unwrap() {
                 assert!(!piece.is_empty() && std::str::from_utf8(piece).is_ok());

@@ -8,30 +8,30 @@ use std::os::unix::fs::OpenOptionsExt;
 const MAX_HELD: usize = 4 << 20;
 
 /// A copy that is being written.
-pub(super) enum SpoolWriter {
+pub(crate) enum SpoolWriter {
     Memory(Vec<u8>),
     File(BufWriter<File>),
 }
 
 /// A copy.
-pub(super) enum Spool {
+pub(crate) enum TextSpool {
     Memory(Cursor<Vec<u8>>),
     File(BufReader<File>),
 }
 
 impl SpoolWriter {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::Memory(Vec::new())
     }
 
     /// Makes the copy readable from its beginning.
-    pub(super) fn finish(self) -> io::Result<Spool> {
+    pub(crate) fn finish(self) -> io::Result<TextSpool> {
         Ok(match self {
-            Self::Memory(bytes) => Spool::Memory(Cursor::new(bytes)),
+            Self::Memory(bytes) => TextSpool::Memory(Cursor::new(bytes)),
             Self::File(file) => {
                 let mut file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
                 file.rewind()?;
-                Spool::File(BufReader::with_capacity(128 << 10, file))
+                TextSpool::File(BufReader::with_capacity(128 << 10, file))
             }
         })
     }
@@ -74,7 +74,7 @@ fn unnamed_file() -> io::Result<File> {
     Ok(file)
 }
 
-impl Read for Spool {
+impl Read for TextSpool {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Memory(bytes) => bytes.read(buffer),
@@ -83,7 +83,7 @@ impl Read for Spool {
     }
 }
 
-impl BufRead for Spool {
+impl BufRead for TextSpool {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         match self {
             Self::Memory(bytes) => bytes.fill_buf(),
@@ -99,7 +99,7 @@ impl BufRead for Spool {
     }
 }
 
-impl Seek for Spool {
+impl Seek for TextSpool {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
             Self::Memory(bytes) => bytes.seek(to),
@@ -128,7 +128,7 @@ mod tests {
                 writer.write_all(part).unwrap();
             }
             let mut copy = writer.finish().unwrap();
-            assert_eq!(matches!(copy, Spool::File(_)), size > MAX_HELD);
+            assert_eq!(matches!(copy, TextSpool::File(_)), size > MAX_HELD);
             let mut found = Vec::new();
             copy.read_to_end(&mut found).unwrap();
             assert!(found == bytes);

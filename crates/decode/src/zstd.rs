@@ -9,14 +9,14 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 const MAX_WINDOW: u64 = 64 << 20;
 
 /// Decompresses while it is read.
-pub(super) struct ZstdReader<R> {
+pub(crate) struct ZstdReader<R> {
     reader: R,
     /// The frame that is being read.
     frame: Option<FrameDecoder>,
 }
 
 impl<R: BufRead> ZstdReader<R> {
-    pub(super) fn new(reader: R) -> Self {
+    pub(crate) fn new(reader: R) -> Self {
         Self {
             reader,
             frame: None,
