@@ -77,7 +77,8 @@ impl App {
 
     /// Returns the state of a command with another database, under the same key.
     pub fn with_database(&self, db: PathBuf) -> Self {
-        Self::new(Some(db), self.key.clone(), Vec::new(), false, Out::plain()).with_hints(self.hints)
+        Self::new(Some(db), self.key.clone(), Vec::new(), false, Out::plain())
+            .with_hints(self.hints)
     }
 
     /// Returns what to type after an error, if that is known.

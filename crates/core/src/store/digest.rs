@@ -1,4 +1,4 @@
-//! Digests of runs, flips, pins, blocks, manifests and notes of imports, so that `verify` finds a changed bit in any of them.
+//! Digests of runs, flips, pins, blocks, manifests and notes of imports: `verify` finds a changed bit in any row.
 //!
 //! Each is SHA-256 over the fields in the order of the table, each with its length. Token counts of
 //! a block are left out: they depend on the counter, and a recount rewrites them. They follow from

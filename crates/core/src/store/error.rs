@@ -217,7 +217,7 @@ pub enum OpenError {
         /// Hosts and name.
         place: String,
     },
-    /// The server refuses what opening needs.
+    /// The server refuses a statement that opening needs.
     #[error("{place}: cannot open the database: {detail}")]
     Server {
         /// Hosts and name.

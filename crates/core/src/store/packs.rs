@@ -32,7 +32,7 @@ const LENGTHS: u64 = 8;
 /// three times as long.
 const QUALITY: i32 = 10;
 
-/// The window of the compression as a power of two: what repeats further apart is stored again.
+/// The window of the compression as a power of two: repetitions further apart are stored again.
 const WINDOW_BITS: i32 = 22;
 
 /// The number of compressed bytes that are read at once.

@@ -43,7 +43,7 @@ pub enum Scrubbed {
 /// Writes receipts of removals.
 pub trait WriteReceipts {
     /// Opens a receipt of a kind (`erase`, `redact`, `prune`, `archive`) for a session: from now on its content
-    /// may be removed.
+    /// can be removed.
     fn open_receipt(
         &mut self,
         session: SessionKey,

@@ -72,7 +72,7 @@ pub fn create_session(
     write.insert_session(&row)
 }
 
-/// The labels by which people recognize a session.
+/// The labels by which people recognise a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionLabels {
     /// The new title; unchanged if `None`.

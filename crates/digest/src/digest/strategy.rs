@@ -151,9 +151,11 @@ pub fn rollup_digester(
                 && (slice.strategy)(at)?.is_some_and(|strategy| is_known(&strategy));
             match is_ours {
                 true => {
-                    digester
-                        .gatherer
-                        .summary(clean_loop_name(loop_name.clone()).as_ref(), 0, &text);
+                    digester.gatherer.summary(
+                        clean_loop_name(loop_name.clone()).as_ref(),
+                        0,
+                        &text,
+                    );
                 }
                 false => foreign.push(text),
             }
